@@ -98,7 +98,7 @@ func TestCacheOfMiddleware(t *testing.T) {
 		}
 	}
 	st := p.Stats().Cache
-	if st.Hits != 2 || st.Fetched != 2 || st.Refused != 1 || st.Entries != 2 || st.Bytes == 0 {
+	if st.Hits != 2 || st.Fetched != 2 || st.FetchDenied != 1 || st.Entries != 2 || st.Bytes == 0 {
 		t.Errorf("%+v", st)
 	}
 	if n := p.Purge("topic?id=42"); n != 2 || p.Stats().Cache.Entries != 0 {

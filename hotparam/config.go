@@ -69,5 +69,5 @@ type (
 	Client  = hottype.Client
 	Count   = hottype.Count
 	Verdict = hottype.Verdict
-	Hot     = hottype.Hot
+	HotKey  = hottype.HotKey
 )

@@ -7,13 +7,13 @@ import (
 
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/pipeline"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // distribute connects the pipeline with others.
 func (p *Pipeline) distribute(cfg Config, parts pipeline.Config) error {
-	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: parts.Rules.Namespace,
+	store, err := redisclient.Open(redisclient.Config{OptionsFrom: cfg.Redis, Namespace: parts.Rules.Namespace,
 		Budget: cfg.Budget, Log: cfg.Log})
 	if err != nil {
 		return fmt.Errorf("config.Redis: %w", err)

@@ -20,9 +20,9 @@ type Options[C any] struct {
 	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
 	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
 	Client func(C) (string, error)
-	// Error answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
+	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
 	// request is judged by its address.
-	Error func(C, error) error
+	OnClientError func(C, error) error
 	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
 	Cost func(C) int64
 	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
@@ -33,8 +33,8 @@ type Options[C any] struct {
 	Status int
 	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.
 	Headers hottype.HeaderStyle
-	// HideLimits leaves them out of answers to requests let pass.
-	HideLimits bool
+	// HideLimitHeaders leaves them out of answers to requests let pass.
+	HideLimitHeaders bool
 	// ExposeHeaders names them in Access-Control-Expose-Headers, for scripts of other origins.
 	ExposeHeaders bool
 }
@@ -45,18 +45,18 @@ type Exchange struct {
 	R *http.Request
 }
 
-// Layer judges the requests of one framework by Options. The adapters are made of it; most callers should use one of
+// Adapter judges the requests of one framework by Options. The adapters are made of it; most callers should use one of
 // them, or [Pipeline.Middleware]. Many goroutines may use it.
-type Layer[C any] struct {
+type Adapter[C any] struct {
 	decide  *httplimit.SafeGate
 	options Options[C]
-	answers httplimit.Answers
+	answers httplimit.Responder
 }
 
-// NewLayer builds a Layer. It panics on options that mean nothing, such as the status 200.
-func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
-	l := &Layer[C]{decide: p.holds, options: o, answers: httplimit.Answers{
-		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimits, ExposeHeaders: o.ExposeHeaders,
+// NewAdapter builds a Layer. It panics on options that mean nothing, such as the status 200.
+func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
+	l := &Adapter[C]{decide: p.leaseGate, options: o, answers: httplimit.Responder{
+		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
 	}}
 	if err := l.answers.Check(); err != nil {
 		panic(fmt.Sprintf("hotparam: %v", err))
@@ -64,36 +64,36 @@ func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
 	return l
 }
 
-// Judged is a request that was judged. An allowed one has to End in any case: it may hold a place of a
+// Decision is a request that was judged. An allowed one has to End in any case: it may hold a place of a
 // limit of requests in flight. Many goroutines may use it.
-type Judged struct {
+type Decision struct {
 	// Verdict is what was decided; nil: the request was skipped.
 	*Verdict
-	underway *httplimit.Underway
+	tracker *httplimit.RequestTracker
 }
 
-// Passes reports whether the request goes on.
-func (j *Judged) Passes() bool { return j.Verdict == nil || j.Allowed }
+// Proceed reports whether the request goes on.
+func (j *Decision) Proceed() bool { return j.Verdict == nil || j.Allowed }
 
-// Begin says that the handler has the whole request. Adaptive limits follow how long it takes from there to the answer;
+// HandlerStarted says that the handler has the whole request. Adaptive limits follow how long it takes from there to the answer;
 // what never begins tells them nothing. After Enforce a request has begun when its body was read.
-func (j *Judged) Begin() { j.underway.Begin() }
+func (j *Decision) HandlerStarted() { j.tracker.HandlerStarted() }
 
-// Answered says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the
+// ResponseStarted says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the
 // first call means something.
-func (j *Judged) Answered(status int) { j.underway.Answered(status) }
+func (j *Decision) ResponseStarted(status int) { j.tracker.ResponseStarted(status) }
 
-// End says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first call
+// Done says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first call
 // means something.
-func (j *Judged) End() { j.underway.End() }
+func (j *Decision) Done() { j.tracker.Done() }
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
 // error is that of Deny, of Error, or of a request that ended while it was held back; the framework should have it.
 // Where limits adapt the body of r is replaced by one that is watched.
-func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Judged, error) {
+func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	j, err := l.Decide(c, r)
 	switch {
-	case errors.Is(err, errAnswered):
+	case errors.Is(err, errResponseWritten):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -101,7 +101,7 @@ func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Judged
 		return j, nil
 	case j.Allowed:
 		l.SetHeader(w.Header(), j.Verdict)
-		j.underway.BeginAfter(r)
+		j.tracker.HandlerStartedAfterBody(r)
 		return j, nil
 	case l.options.Deny != nil:
 		l.SetHeader(w.Header(), j.Verdict)
@@ -114,9 +114,9 @@ func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Judged
 // Decide counts and judges a request, for protocols that have refusals of their own. Of r it reads method, host,
 // RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
 // an error the request goes no further.
-func (l *Layer[C]) Decide(c C, r *http.Request) (*Judged, error) {
+func (l *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	if l.options.Skip != nil && l.options.Skip(c) {
-		return &Judged{}, nil
+		return &Decision{}, nil
 	}
 	client, err := l.client(c)
 	if err != nil {
@@ -128,18 +128,18 @@ func (l *Layer[C]) Decide(c C, r *http.Request) (*Judged, error) {
 	}
 	v := l.decide.DecideFor(r, client, cost)
 	if !v.Allowed {
-		return &Judged{Verdict: &v}, nil
+		return &Decision{Verdict: &v}, nil
 	}
-	j := &Judged{&v, l.decide.Underway(r.Context(), &v)}
+	j := &Decision{&v, l.decide.Track(r.Context(), &v)}
 	if !httplimit.Wait(r.Context(), &v) {
-		j.End()
+		j.Done()
 		return nil, fmt.Errorf("hotparam: the request ended while it waited: %w", r.Context().Err())
 	}
 	return j, nil
 }
 
 // SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a refusal.
-func (l *Layer[C]) SetHeader(h http.Header, v *Verdict) {
+func (l *Adapter[C]) SetHeader(h http.Header, v *Verdict) {
 	switch {
 	case !v.Allowed:
 		l.answers.SetDenied(h, v)
@@ -148,15 +148,15 @@ func (l *Layer[C]) SetHeader(h http.Header, v *Verdict) {
 	}
 }
 
-// errAnswered says that Error was asked and returned nil.
-var errAnswered = errors.New("hotparam: the client of this request is not known")
+// errResponseWritten says that Error was asked and returned nil.
+var errResponseWritten = errors.New("hotparam: the client of this request is not known")
 
 // maxClientName is the longest name that is kept as it is. A longer one is kept as its hash: names come from clients,
 // and windows hold many.
 const maxClientName = 128
 
 // client is who Client names, the zero value where the address says it.
-func (l *Layer[C]) client(c C) (Client, error) {
+func (l *Adapter[C]) client(c C) (Client, error) {
 	if l.options.Client == nil {
 		return Client{}, nil
 	}
@@ -175,19 +175,19 @@ func (l *Layer[C]) client(c C) (Client, error) {
 }
 
 // failed returns the verdict on a request whose Client failed; nil: it is judged by its address.
-func (l *Layer[C]) failed(c C, err error) error {
-	if l.options.Error == nil {
+func (l *Adapter[C]) failed(c C, err error) error {
+	if l.options.OnClientError == nil {
 		return nil
 	}
-	if err := l.options.Error(c, err); err != nil {
+	if err := l.options.OnClientError(c, err); err != nil {
 		return err
 	}
-	return errAnswered
+	return errResponseWritten
 }
 
-// StatusOfRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did
+// HTTPStatusFromRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did
 // not wait for the answer.
-func StatusOfRPC(code uint32) int {
+func HTTPStatusFromRPC(code uint32) int {
 	switch code { // in the order of both protocols
 	case 0:
 		return http.StatusOK

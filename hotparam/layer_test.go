@@ -78,7 +78,7 @@ func TestOptions(t *testing.T) {
 		"a name like no limit": {options{Client: user}, [3]string{"127.0.0.1", "127.0.0.1", "127.0.0.1"}, otherAddress,
 			"200 200 429"},
 		"failing": {options{Client: failing}, [3]string{}, sameAddress, "200 200 429"},
-		"failing, answered": {options{Client: failing, Error: func(x hotparam.Exchange, err error) error {
+		"failing, answered": {options{Client: failing, OnClientError: func(x hotparam.Exchange, err error) error {
 			x.W.WriteHeader(http.StatusUnauthorized)
 			return nil
 		}}, [3]string{}, sameAddress, "401 401 401"},
@@ -114,7 +114,7 @@ var long = strings.Repeat("x", 1<<10)
 func TestHeaderOptions(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{RetryJitter: time.Minute}, blocked)
-	l := hotparam.NewLayer(p, options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimits: true})
+	l := hotparam.NewAdapter(p, options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true})
 	r := httptest.NewRequest(http.MethodGet, "/topic?id=7", nil)
 	for i := range 3 {
 		w := httptest.NewRecorder()
@@ -135,5 +135,5 @@ func TestHeaderOptions(t *testing.T) {
 			t.Error("the status 200 is a refusal")
 		}
 	}()
-	hotparam.NewLayer(p, options{Status: 200})
+	hotparam.NewAdapter(p, options{Status: 200})
 }

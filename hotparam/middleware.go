@@ -20,7 +20,7 @@ func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.W
 // the handler and never answered from the cache, which has one memory for all middleware of
 // a pipeline. It panics on options that mean nothing, such as the status 200.
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
-	own := NewLayer(p, o)
+	own := NewAdapter(p, o)
 	answers := own.answers
 	answers.RetryJitter = p.options.Answers.RetryJitter
 	if o.Deny != nil {
@@ -30,13 +30,13 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 		}
 	}
 	options := p.options
-	options.Answers, options.Share = answers, p.layer.Cache()
+	options.Answers, options.SharedCache = answers, p.layer.Cache()
 	asks := o.Client != nil || o.Cost != nil
 	if asks {
-		options.Client = func(r *http.Request) Client { return askerOf(r).client }
-		options.Cost = func(r *http.Request) int64 { return askerOf(r).cost }
+		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }
+		options.Cost = func(r *http.Request) int64 { return requestOptionsOf(r).cost }
 	}
-	layer := middleware.Build(p.parts.Gate, options)
+	layer := middleware.NewLayer(p.parts.Gate, options)
 	p.mu.Lock()
 	p.layers = append(p.layers, layer)
 	p.mu.Unlock()
@@ -53,32 +53,32 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 				if err != nil {
 					return // Error has answered
 				}
-				r = known(x, client, &o)
+				r = withRequestOptions(x, client, &o)
 			}
 			limited.ServeHTTP(w, r)
 		})
 	}
 }
 
-// asker is what the options say of a request. It is in the context, because the cache asks
+// requestOptions is what the options say of a request. It is in the context, because the cache asks
 // for it again when it fetches an answer.
-type asker struct {
+type requestOptions struct {
 	client Client
 	cost   int64
 }
 
-type askerKey struct{}
+type requestOptionsKey struct{}
 
-func askerOf(r *http.Request) asker {
-	a, _ := r.Context().Value(askerKey{}).(asker)
+func requestOptionsOf(r *http.Request) requestOptions {
+	a, _ := r.Context().Value(requestOptionsKey{}).(requestOptions)
 	return a
 }
 
-// known is the request of an exchange with what the options say of it.
-func known(x Exchange, client Client, o *Options[Exchange]) *http.Request {
-	a := asker{client: client}
+// withRequestOptions is the request of an exchange with what the options say of it.
+func withRequestOptions(x Exchange, client Client, o *Options[Exchange]) *http.Request {
+	a := requestOptions{client: client}
 	if o.Cost != nil {
 		a.cost = o.Cost(x)
 	}
-	return x.R.WithContext(context.WithValue(x.R.Context(), askerKey{}, a))
+	return x.R.WithContext(context.WithValue(x.R.Context(), requestOptionsKey{}, a))
 }

@@ -27,10 +27,10 @@ import (
 // Run and after it: requests are then judged by what is known, and a store that is
 // not there by the rules' on_store_failure.
 type Pipeline struct {
-	parts  *pipeline.Pipeline
-	decide *httplimit.SafeGate
-	holds  *httplimit.SafeGate // decide for callers that report completion
-	layer  *middleware.Layer
+	parts     *pipeline.Pipeline
+	decide    *httplimit.SafeGate
+	leaseGate *httplimit.SafeGate // decide for callers that report completion
+	layer     *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
 	// delivered is what became of what the tally handed on; nil: it arrived.
@@ -49,7 +49,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.Rules != nil {
 		set = cfg.Rules.set
 	}
-	if err := (&httplimit.Answers{RetryJitter: cfg.RetryJitter}).Check(); err != nil {
+	if err := (&httplimit.Responder{RetryJitter: cfg.RetryJitter}).Check(); err != nil {
 		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
 	}
 	if cfg.CacheMemory < 0 {
@@ -81,18 +81,18 @@ func New(cfg Config) (*Pipeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: %w", err)
 	}
-	p.parts.Add(lifecycle.Sources, "requests", p.awaitQuiet)
+	p.parts.Add(lifecycle.Sources, "requests", p.drain)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	p.options = middleware.Options{
-		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
-		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Served},
+		Clients: clients, Answers: httplimit.Responder{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
+		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Cacheable},
 	}
-	p.layer = middleware.Build(p.parts.Gate, p.options)
+	p.layer = middleware.NewLayer(p.parts.Gate, p.options)
 	p.parts.AddCache(p.layer.Cache())
 	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
 	p.decide = httplimit.NewSafeGate(safe)
 	safe.Holds = true
-	p.holds = httplimit.NewSafeGate(safe)
+	p.leaseGate = httplimit.NewSafeGate(safe)
 	return p, nil
 }
 
@@ -114,9 +114,9 @@ func (p *Pipeline) Count(r Request) { p.parts.Gate.Count(time.Now(), &r) }
 
 // Bounds of the end of Run.
 const (
-	quietFor    = 100 * time.Millisecond // without a request: the servers have stopped
-	quietAtMost = 5 * time.Second
-	stopWithin  = 10 * time.Second // all of it
+	drainIdle    = 100 * time.Millisecond // without a request: the servers have stopped
+	drainTimeout = 5 * time.Second
+	stopTimeout  = 10 * time.Second // all of it
 )
 
 // Purge takes the answers that the cache holds for a key out, and says how many there were.
@@ -132,7 +132,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("hotparam: Run was called before")
 	}
-	err := p.parts.Run(ctx, stopWithin, slog.New(slog.DiscardHandler))
+	err := p.parts.Run(ctx, stopTimeout, slog.New(slog.DiscardHandler))
 	if p.close != nil {
 		err = errors.Join(err, p.close())
 	}
@@ -142,14 +142,14 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet is the part that stops first: it waits for ctx, and then until no
+// drain is the part that stops first: it waits for ctx, and then until no
 // request comes any more.
-func (p *Pipeline) awaitQuiet(ctx context.Context) error {
+func (p *Pipeline) drain(ctx context.Context) error {
 	<-ctx.Done()
-	tick := time.NewTicker(quietFor)
+	tick := time.NewTicker(drainIdle)
 	defer tick.Stop()
 	before := p.parts.Tally.Stats().Added
-	for range quietAtMost / quietFor {
+	for range drainTimeout / drainIdle {
 		<-tick.C
 		now := p.parts.Tally.Stats().Added
 		if now == before {

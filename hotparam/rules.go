@@ -15,9 +15,9 @@ type Rules struct{ set *rules.Set }
 // RulesOption is something that rules need and their file does not say.
 type RulesOption func(*rules.Options)
 
-// HashSecret is the key of the hashes of values that rules redact: at least 16 bytes,
+// WithHashSecret is the key of the hashes of values that rules redact: at least 16 bytes,
 // and the same in every process of a namespace (privacy.secret of the programs).
-func HashSecret(secret string) RulesOption {
+func WithHashSecret(secret string) RulesOption {
 	return func(o *rules.Options) { o.Secret = []byte(secret) }
 }
 

@@ -78,10 +78,10 @@ func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 		}
 		switch rapid.IntRange(0, 2).Draw(rt, "cache") {
 		case 1:
-			r.Cache = &hottype.Serve{}
+			r.Cache = &hottype.CachePolicy{}
 			file += "  cache: {}\n"
 		case 2:
-			r.Cache = &hottype.Serve{
+			r.Cache = &hottype.CachePolicy{
 				TTL: 3 * time.Second, Stale: time.Minute, StaleIfError: time.Hour,
 				Vary:         []string{"Accept-Encoding", "X-Lang"},
 				StripCookies: true, MaxBody: 4096, Wait: 50 * time.Millisecond,
@@ -210,9 +210,9 @@ func TestErrorsOfGoValues(t *testing.T) {
 		"IP.Fixed.Window: is missing":                      func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3} },
 		"IP.Fixed.Window: 25h0m0s is not between":          func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3, Window: 25 * time.Hour} },
 		`IP.TrustedProxies[0]: "proxy" is neither`:         func(s *rule.Set) { s.IP.TrustedProxies = []string{"proxy"} },
-		"Rules[0].Cache.TTL: -1s is not between":           func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{TTL: -time.Second} },
-		`Rules[0].Cache.MaxBody: "-1" is not between`:      func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{MaxBody: -1} },
-		"Rules[0].Cache.Vary[0]: answers that differ by":   func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{Vary: []string{"Cookie"}} },
+		"Rules[0].Cache.TTL: -1s is not between":           func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{TTL: -time.Second} },
+		`Rules[0].Cache.MaxBody: "-1" is not between`:      func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{MaxBody: -1} },
+		"Rules[0].Cache.Vary[0]: answers that differ by":   func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{Vary: []string{"Cookie"}} },
 		"Rules[0].Limit.Fair: fixed_window has no level": func(s *rule.Set) {
 			s.Rules[0].Limit = rule.LimitOf(limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second})
 			s.Rules[0].Limit.Fair = true

@@ -21,9 +21,9 @@ type Stats struct {
 	// Cache is the response cache of all middleware.
 	Cache CacheStats
 	// Hot are the keys that are hot now, heaviest first.
-	Hot []Hot
+	Hot []HotKey
 	// Upstreams are those that adaptive limits follow, with their limits as far as they are known.
-	Upstreams []hottype.UpstreamBound
+	Upstreams []hottype.UpstreamLimit
 }
 
 // CacheStats are the counters of the response cache. Bytes and Entries are of now.
@@ -31,14 +31,14 @@ type CacheStats struct {
 	// Hits are requests answered with a fresh answer, Stale with one that was not.
 	Hits, Stale uint64
 	// Fetched are requests to the handler that the cache made, Failed those of them that it
-	// did not answer well. Refused are those that the limits of their keys did not let pass.
-	Fetched, Failed, Refused uint64
+	// did not answer well. FetchDenied are those that the limits of their keys denied.
+	Fetched, Failed, FetchDenied uint64
 	// Collapsed are waits for the answer to another request, and TimedOut the requests
 	// refused because that took too long and nothing stale was left.
 	Collapsed, TimedOut uint64
-	// Bypassed are requests that passed by the cache, Unkept answers that were not kept, by
+	// Bypassed are requests that passed by the cache, NotStored responses that were not stored, by
 	// why.
-	Bypassed, Unkept map[string]uint64
+	Bypassed, NotStored map[string]uint64
 	// Evicted are entries that others took the place of, Purged those that Purge took out.
 	Evicted, Purged uint64
 	Entries         uint64
@@ -51,7 +51,7 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics:    p.layer.Stats().Panics + p.decide.Panics() + p.holds.Panics(),
+		Panics:    p.layer.Stats().Panics + p.decide.Panics() + p.leaseGate.Panics(),
 		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),
 	}

@@ -1,6 +1,6 @@
 // Package lua carries the scripts that run inside Redis, as text. Each is a
 // .lua file whose header says its keys, its arguments, what it returns and what
-// it costs. Packages redisfeed and redislimits are the callers.
+// it costs. Packages rediscontrol and redislimits are the callers.
 //
 // A script is joined from parts, so that nothing is written twice: prelude.lua, for
 // limits also what limit_prelude.lua describes, and the file with its name. Only

@@ -34,8 +34,8 @@ type Handler struct {
 	// nothing the address does. Name only what the client cannot choose freely.
 	Client string `json:"client,omitempty"`
 
-	layer *hotparam.Layer[*http.Request] // nil before Provision
-	key   string                         // of the pipeline, in running
+	layer *hotparam.Adapter[*http.Request] // nil before Provision
+	key   string                           // of the pipeline, in running
 }
 
 // CaddyModule says what Caddy has to know of it.
@@ -65,7 +65,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Client != "" {
 		options.Client = h.nameClient
 	}
-	h.layer = hotparam.NewLayer(shared.(*process).pipeline, options)
+	h.layer = hotparam.NewAdapter(shared.(*process).pipeline, options)
 	return nil
 }
 
@@ -99,11 +99,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if err != nil || j == nil {
 		return err
 	}
-	defer j.End()
+	defer j.Done()
 	if err = next.ServeHTTP(&writer{&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, j}, r); err != nil {
-		j.Answered(statusOf(err))
+		j.ResponseStarted(statusOf(err))
 	}
-	j.Answered(http.StatusOK) // a handler that writes nothing says so
+	j.ResponseStarted(http.StatusOK) // a handler that writes nothing says so
 	return err
 }
 
@@ -119,26 +119,26 @@ func statusOf(err error) int {
 // writer tells when the answer begins.
 type writer struct {
 	*caddyhttp.ResponseWriterWrapper
-	judged *hotparam.Judged
+	judged *hotparam.Decision
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		w.judged.Answered(status)
+		w.judged.ResponseStarted(status)
 	}
 	w.ResponseWriterWrapper.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(b []byte) (int, error) {
-	w.judged.Answered(http.StatusOK)
+	w.judged.ResponseStarted(http.StatusOK)
 	return w.ResponseWriterWrapper.Write(b)
 }
 
 // ReadFrom implements io.ReaderFrom, by which files are sent.
 func (w *writer) ReadFrom(r io.Reader) (int64, error) {
-	w.judged.Answered(http.StatusOK)
+	w.judged.ResponseStarted(http.StatusOK)
 	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 

@@ -44,11 +44,11 @@ type Options struct {
 
 // New gives an interceptor for handlers; calls of clients pass it. It panics on options that mean nothing.
 func New(p *hotparam.Pipeline, o Options) connect.Interceptor {
-	return &interceptor{hotparam.NewLayer(p, o.Options), o}
+	return &interceptor{hotparam.NewAdapter(p, o.Options), o}
 }
 
 type interceptor struct {
-	layer *hotparam.Layer[Call]
+	layer *hotparam.Adapter[Call]
 	o     Options
 }
 
@@ -61,10 +61,10 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer j.End()
-		j.Begin()
+		defer j.Done()
+		j.HandlerStarted()
 		out, err := next(ctx, in)
-		j.Answered(statusOf(err))
+		j.ResponseStarted(statusOf(err))
 		if err == nil {
 			maps.Copy(out.Header(), fields)
 		}
@@ -83,13 +83,13 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		if err != nil {
 			return err
 		}
-		defer j.End()
+		defer j.Done()
 		maps.Copy(conn.ResponseHeader(), fields)
-		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(hotparam.Judged)}
-		defer func() { s.message.End() }()
+		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(hotparam.Decision)}
+		defer func() { s.message.Done() }()
 		err = next(ctx, s)
-		s.message.Answered(statusOf(err))
-		j.Answered(statusOf(err))
+		s.message.ResponseStarted(statusOf(err))
+		j.ResponseStarted(statusOf(err))
 		return err
 	}
 }
@@ -99,7 +99,7 @@ func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	return hotparam.StatusOfRPC(uint32(connect.CodeOf(err)))
+	return hotparam.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
 }
 
 // judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
@@ -108,15 +108,15 @@ type judged struct {
 	connect.StreamingHandlerConn
 	*interceptor
 	call            Call
-	stream, message *hotparam.Judged
+	stream, message *hotparam.Decision
 }
 
 func (s *judged) Receive(m any) (err error) {
-	s.message.Answered(http.StatusOK)
-	s.message.End()
+	s.message.ResponseStarted(http.StatusOK)
+	s.message.Done()
 	err = s.StreamingHandlerConn.Receive(m)
 	if errors.Is(err, io.EOF) || err == nil && s.Spec().StreamType == connect.StreamTypeServer {
-		s.stream.Begin()
+		s.stream.HandlerStarted()
 	}
 	if err != nil || !s.o.EachMessage {
 		return err
@@ -127,18 +127,18 @@ func (s *judged) Receive(m any) (err error) {
 		return err
 	}
 	s.message = j
-	j.Begin()
+	j.HandlerStarted()
 	return nil
 }
 
 func (s *judged) Send(m any) error {
-	s.message.Answered(http.StatusOK)
-	s.stream.Answered(http.StatusOK)
+	s.message.ResponseStarted(http.StatusOK)
+	s.stream.ResponseStarted(http.StatusOK)
 	return s.StreamingHandlerConn.Send(m)
 }
 
 // judge gives the fields of an answer, and the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) (http.Header, *hotparam.Judged, error) {
+func (i *interceptor) judge(c Call) (http.Header, *hotparam.Decision, error) {
 	j, err := i.layer.Decide(c, i.request(c))
 	if err != nil || j.Verdict == nil {
 		return nil, j, err

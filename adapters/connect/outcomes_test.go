@@ -34,7 +34,7 @@ func TestOutcomes(t *testing.T) {
 			if err == nil {
 				return http.StatusOK
 			}
-			return hotparam.StatusOfRPC(uint32(connect.CodeOf(err)))
+			return hotparam.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
 		}
 	})
 }

@@ -22,17 +22,17 @@ type Options = hotparam.Options[echo.Context]
 // New gives a middleware for Use. What Deny and Error return goes to echo's error handler. It panics on options that
 // mean nothing.
 func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
-	layer := hotparam.NewLayer(p, o)
+	layer := hotparam.NewAdapter(p, o)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			j, err := layer.Enforce(c, c.Response(), c.Request())
 			if err != nil || j == nil {
 				return err
 			}
-			defer j.End()
-			c.Response().Before(func() { j.Answered(c.Response().Status) })
+			defer j.Done()
+			c.Response().Before(func() { j.ResponseStarted(c.Response().Status) })
 			err = next(c)
-			j.Answered(statusOf(c, err))
+			j.ResponseStarted(statusOf(c, err))
 			return err
 		}
 	}

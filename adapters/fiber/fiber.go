@@ -22,7 +22,7 @@ type Options = hotparam.Options[fiber.Ctx]
 // New gives a handler for Use. What Deny and Error return goes to fiber's error handler. It panics on options that mean
 // nothing.
 func New(p *hotparam.Pipeline, o Options) fiber.Handler {
-	layer := hotparam.NewLayer(p, o)
+	layer := hotparam.NewAdapter(p, o)
 	return func(c fiber.Ctx) error {
 		w := &writer{c: c, header: http.Header{}}
 		j, err := layer.Enforce(c, w, request(c))
@@ -30,9 +30,9 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 		if err != nil || j == nil {
 			return err
 		}
-		defer j.End()
+		defer j.Done()
 		err = c.Next()
-		j.Answered(statusOf(c, err))
+		j.ResponseStarted(statusOf(c, err))
 		return err
 	}
 }

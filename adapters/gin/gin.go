@@ -23,7 +23,7 @@ type Options = hotparam.Options[*gin.Context]
 // New gives a handler for Use. What Deny and Error return is added to the context's errors. It panics on options that
 // mean nothing.
 func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
-	layer := hotparam.NewLayer(p, o)
+	layer := hotparam.NewAdapter(p, o)
 	return func(c *gin.Context) {
 		j, err := layer.Enforce(c, c.Writer, c.Request)
 		if err != nil {
@@ -33,46 +33,46 @@ func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 			c.Abort()
 			return
 		}
-		defer j.End()
+		defer j.Done()
 		c.Writer = &writer{c.Writer, j}
 		c.Next()
-		j.Answered(c.Writer.Status())
+		j.ResponseStarted(c.Writer.Status())
 	}
 }
 
 // writer tells when the answer begins.
 type writer struct {
 	gin.ResponseWriter
-	judged *hotparam.Judged
+	judged *hotparam.Decision
 }
 
 // Unwrap lets http.ResponseController find gin's writer.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) Write(b []byte) (int, error) {
-	w.judged.Answered(w.Status())
+	w.judged.ResponseStarted(w.Status())
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *writer) WriteString(s string) (int, error) {
-	w.judged.Answered(w.Status())
+	w.judged.ResponseStarted(w.Status())
 	return w.ResponseWriter.WriteString(s)
 }
 
 func (w *writer) WriteHeaderNow() {
-	w.judged.Answered(w.Status())
+	w.judged.ResponseStarted(w.Status())
 	w.ResponseWriter.WriteHeaderNow()
 }
 
 func (w *writer) Flush() {
-	w.judged.Answered(w.Status())
+	w.judged.ResponseStarted(w.Status())
 	w.ResponseWriter.Flush()
 }
 
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.ResponseWriter.Hijack()
 	if err == nil {
-		w.judged.Answered(http.StatusSwitchingProtocols)
+		w.judged.ResponseStarted(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
 }

@@ -45,46 +45,46 @@ type Options struct {
 }
 
 type interceptor struct {
-	layer *hotparam.Layer[Call]
+	layer *hotparam.Adapter[Call]
 	o     Options
 }
 
 // Unary is for calls of one message. It panics on options that mean nothing.
 func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
-	i := interceptor{hotparam.NewLayer(p, o.Options), o}
+	i := interceptor{hotparam.NewAdapter(p, o.Options), o}
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		j, err := i.judge(Call{ctx, info.FullMethod, in})
 		if err != nil {
 			return nil, err
 		}
-		defer j.End()
-		j.Begin()
+		defer j.Done()
+		j.HandlerStarted()
 		out, err := next(ctx, in)
-		j.Answered(statusOf(err))
+		j.ResponseStarted(statusOf(err))
 		return out, err
 	}
 }
 
 // Stream is for streams, which are judged when they open. It panics on options that mean nothing.
 func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
-	i := interceptor{hotparam.NewLayer(p, o.Options), o}
+	i := interceptor{hotparam.NewAdapter(p, o.Options), o}
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		j, err := i.judge(Call{s.Context(), info.FullMethod, nil})
 		if err != nil {
 			return err
 		}
-		defer j.End()
-		stream := &judged{ServerStream: s, interceptor: i, info: info, stream: j, message: new(hotparam.Judged)}
-		defer func() { stream.message.End() }()
+		defer j.Done()
+		stream := &judged{ServerStream: s, interceptor: i, info: info, stream: j, message: new(hotparam.Decision)}
+		defer func() { stream.message.Done() }()
 		err = next(srv, stream)
-		stream.message.Answered(statusOf(err))
-		j.Answered(statusOf(err))
+		stream.message.ResponseStarted(statusOf(err))
+		j.ResponseStarted(statusOf(err))
 		return err
 	}
 }
 
 // statusOf is the status of HTTP that says of a handler what its error does.
-func statusOf(err error) int { return hotparam.StatusOfRPC(uint32(status.Code(err))) }
+func statusOf(err error) int { return hotparam.HTTPStatusFromRPC(uint32(status.Code(err))) }
 
 // judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
 // a message when it asks for the next one.
@@ -92,15 +92,15 @@ type judged struct {
 	grpc.ServerStream
 	interceptor
 	info            *grpc.StreamServerInfo
-	stream, message *hotparam.Judged
+	stream, message *hotparam.Decision
 }
 
 func (s *judged) RecvMsg(m any) (err error) {
-	s.message.Answered(http.StatusOK)
-	s.message.End()
+	s.message.ResponseStarted(http.StatusOK)
+	s.message.Done()
 	err = s.ServerStream.RecvMsg(m)
 	if errors.Is(err, io.EOF) || err == nil && !s.info.IsClientStream {
-		s.stream.Begin()
+		s.stream.HandlerStarted()
 	}
 	if err != nil || !s.o.EachMessage {
 		return err
@@ -110,23 +110,23 @@ func (s *judged) RecvMsg(m any) (err error) {
 		return err
 	}
 	s.message = j
-	j.Begin()
+	j.HandlerStarted()
 	return nil
 }
 
 func (s *judged) SendMsg(m any) error {
-	s.message.Answered(http.StatusOK)
-	s.stream.Answered(http.StatusOK)
+	s.message.ResponseStarted(http.StatusOK)
+	s.stream.ResponseStarted(http.StatusOK)
 	return s.ServerStream.SendMsg(m)
 }
 
 // judge gives the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) (*hotparam.Judged, error) {
+func (i *interceptor) judge(c Call) (*hotparam.Decision, error) {
 	j, err := i.layer.Decide(c, i.request(c))
 	switch {
 	case c.Context.Err() != nil:
 		if err == nil {
-			j.End()
+			j.Done()
 		}
 		return nil, status.FromContextError(c.Context.Err()).Err()
 	case err != nil || j.Verdict == nil:

@@ -40,7 +40,7 @@ func TestOutcomes(t *testing.T) {
 				call = c.CacheableUnaryCall
 			}
 			_, err := call(from(t.Context(), client), &testpb.SimpleRequest{Payload: &testpb.Payload{Body: []byte(id)}})
-			return hotparam.StatusOfRPC(uint32(status.Code(err)))
+			return hotparam.HTTPStatusFromRPC(uint32(status.Code(err)))
 		}
 	})
 }

@@ -58,9 +58,9 @@ func TestStatsAreObserved(t *testing.T) {
 	stats := hotparam.Stats{
 		Counted: 10, Delivered: 9, Dropped: 1, Allowed: 7, Panics: 2, Denied: hottype.Denials{hottype.ReasonHot: 3},
 		Cache: hotparam.CacheStats{Hits: 4, Stale: 5, Fetched: 6, Bytes: 1000},
-		Hot: []hotparam.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300},
+		Hot: []hotparam.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300},
 			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
-		Upstreams: []hottype.UpstreamBound{{Name: "default", Rate: 150, Unreachable: true}},
+		Upstreams: []hottype.UpstreamLimit{{Name: "default", Rate: 150, Unreachable: true}},
 	}
 	reader := metric.NewManualReader()
 	registration, err := hotparamotel.Register(metric.NewMeterProvider(metric.WithReader(reader)).Meter("test"),

@@ -80,9 +80,9 @@ type world struct {
 	tokens   []float64            // of the rate, for each key
 	spare    float64              // of the least rate
 	last     float64              // when tokens were counted
-	bound    adaptive.Bound       // in force
+	bound    adaptive.Limit       // in force
 	ctl      *adaptive.Controller // nil: none
-	seen     adaptive.Report      // of this second
+	seen     adaptive.Measurement // of this second
 	area     float64              // requests under way, times seconds
 	areaAt   float64
 	late     []arriving
@@ -98,7 +98,7 @@ type pool struct {
 // arriving is a report on its way.
 type arriving struct {
 	at     float64
-	report adaptive.Report
+	report adaptive.Measurement
 }
 
 var epoch = time.Unix(1_000_000_000, 0)
@@ -115,7 +115,7 @@ func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 		pools: []pool{{free: make(floats, s.servers)}}, inFlight: make([]int, s.limiters),
 		coldOf: make([]float64, s.limiters), coming: make([]float64, s.limiters),
 		shares: make([]float64, s.limiters), tokens: make([]float64, max(1, len(s.keys))),
-		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
+		bound: adaptive.Limit{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
 	}
 	if s.beside != nil {
 		w.pools = append(w.pools, pool{free: make(floats, s.beside.servers)})

@@ -47,7 +47,7 @@ func (w *world) send(t float64) {
 	if !math.IsInf(lag, 1) {
 		w.late = append(w.late, arriving{t + lag, w.seen})
 	}
-	w.seen, w.area = adaptive.Report{}, 0
+	w.seen, w.area = adaptive.Measurement{}, 0
 }
 
 // deliver gives the controller what has arrived.
@@ -55,7 +55,7 @@ func (w *world) deliver(t float64) {
 	if w.ctl == nil || w.away != nil && w.away(t) {
 		return
 	}
-	var now []adaptive.Report
+	var now []adaptive.Measurement
 	w.late = slices.DeleteFunc(w.late, func(a arriving) bool {
 		if a.at > t {
 			return false

@@ -130,7 +130,7 @@ func (t *trial) judge(tick int) error {
 	}
 	for _, c := range changes {
 		id := t.stream.number(c.Hot.Key)
-		if c.Kind != detect.Became {
+		if c.Kind != detect.BecameHot {
 			continue
 		}
 		if !t.truth.over[id] {
@@ -156,7 +156,7 @@ func (t *trial) judge(tick int) error {
 // second compares at the end of a second.
 func (t *trial) second(second int64) error {
 	t.wanted += len(t.truth.over)
-	over := t.found.Over(second)
+	over := t.found.OverThreshold(second)
 	t.called += len(over)
 	for _, key := range over {
 		if t.truth.over[t.stream.number(key)] {

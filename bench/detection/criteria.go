@@ -106,7 +106,7 @@ func (s situation) play(hot string) string {
 		d.AddAll(now, counts)
 		_, changes := d.Tick(now.Add(time.Second/ticks - 1))
 		for _, c := range changes {
-			if c.Hot.Key != subject || c.Kind != detect.Became && c.Kind != detect.Looped {
+			if c.Hot.Key != subject || c.Kind != detect.BecameHot && c.Kind != detect.LoopBegan {
 				continue
 			}
 			if tick < 0 {
@@ -121,7 +121,7 @@ func (s situation) play(hot string) string {
 	return strings.Join(said, ", ")
 }
 
-var words = map[detect.Kind]string{detect.Became: "hot", detect.Looped: "loop"}
+var words = map[detect.Kind]string{detect.BecameHot: "hot", detect.LoopBegan: "loop"}
 
 // counted is what the key gets in a tick, with its clients.
 func (s situation) counted(owed, looped *float64, asked *int, second int64) (hottype.Count, bool) {

@@ -81,7 +81,7 @@ func requests() []hottype.Request {
 		c := i % clients
 		list[i] = hottype.Request{
 			Method: http.MethodGet, Host: "news.example", Target: target, Header: http.Header{},
-			Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, byte(2 + c/250), byte(c % 250)})),
+			Client: hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, byte(2 + c/250), byte(c % 250)})),
 		}
 	}
 	return list

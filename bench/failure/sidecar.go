@@ -14,9 +14,9 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // The limits, and how many gates share them.
@@ -41,8 +41,8 @@ ip:
 // sidecar is what a limiter-sidecar has of Redis.
 type sidecar struct {
 	gate    *gate.Gate
-	redis   *redisstore.Client
-	reports *redisfeed.Reporter
+	redis   *redisclient.Client
+	reports *rediscontrol.Reporter
 	lines   logged
 	stop    func()
 }
@@ -54,18 +54,18 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	}
 	s := &sidecar{}
 	log := slog.New(&s.lines)
-	if s.redis, err = redisstore.Open(redisstore.Config{Addrs: addrs, Namespace: "failure", Log: log}); err != nil {
+	if s.redis, err = redisclient.Open(redisclient.Config{Addrs: addrs, Namespace: "failure", Log: log}); err != nil {
 		return nil, err
 	}
 	mirror := new(hotset.Replica)
 	now := time.Now()
-	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.Hot{
+	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
 		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},
 	}})
-	feed := redisfeed.New(s.redis)
-	s.reports = feed.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
+	feed := rediscontrol.New(s.redis)
+	s.reports = feed.Reporter(func(now time.Time) hottype.LimiterReport { return s.gate.Report(now) })
 	s.gate = gate.New(gate.Config{
-		Rules: set, Hot: mirror, Shared: redislimits.New(s.redis), Live: s.reports.Live, Instance: name, Log: log,
+		Rules: set, Hot: mirror, Shared: redislimits.New(s.redis), Limiters: s.reports.Live, Instance: name, Log: log,
 	})
 	within, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

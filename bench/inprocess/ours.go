@@ -53,7 +53,7 @@ func newPipeline(yaml string) (*pipeline, error) {
 	}
 	mirror := new(hotset.Replica)
 	log := slog.New(slog.DiscardHandler)
-	agg := aggregate.New(aggregate.Config{Rules: set, Publish: hotset.Publisher(mirror, "local"), Log: log})
+	agg := aggregate.New(aggregate.Config{Rules: set, Publish: hotset.NewLocalPublisher(mirror, "local"), Log: log})
 	count := tally.New(tally.Config{Sink: agg, Log: log})
 	p := &pipeline{agg: agg, gate: gate.New(gate.Config{Rules: set, Hot: mirror, Counter: count})}
 	ctx, cancel := context.WithCancel(context.Background())

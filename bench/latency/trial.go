@@ -263,7 +263,7 @@ func (l *load) ask(ctx context.Context, limiter int) error {
 
 // client is the i-th of many.
 func client(i int) hottype.Client {
-	return hottype.ClientFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 }
 
 // pause waits and reports whether ctx still runs.

@@ -22,8 +22,8 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -121,7 +121,7 @@ func inProcess(s *site) error {
 	var mirrors [limiters]hotset.Replica
 	publish := &heardPublisher{tr: s.tr}
 	for i := range mirrors {
-		publish.to = append(publish.to, hotset.Publisher(&mirrors[i], "local"))
+		publish.to = append(publish.to, hotset.NewLocalPublisher(&mirrors[i], "local"))
 	}
 	judge := aggregate.New(aggregate.Config{Rules: s.set, Publish: publish, Shards: runtime.GOMAXPROCS(0),
 		Log: quietly})
@@ -219,14 +219,14 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 
 // follow listens to the hot set as a sidecar does, for the stages.
 func (s *site) follow() error {
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{s.world.redis.Addr}, Namespace: s.set.Namespace,
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{s.world.redis.Addr}, Namespace: s.set.Namespace,
 		Log: quietly})
 	if err != nil {
 		return err
 	}
 	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after those who use it
 	s.run(func(ctx context.Context) error {
-		return redisfeed.New(c).Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
+		return rediscontrol.New(c).Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
 	})
 	return nil
 }
@@ -263,7 +263,7 @@ func (h handedSink) Send(ctx context.Context, counts []hottype.Count) error {
 // heardPublisher publishes to several, and notes it.
 type heardPublisher struct {
 	tr *tracer
-	to []*hotset.Local
+	to []*hotset.LocalPublisher
 }
 
 // Publish implements aggregate.Publisher.

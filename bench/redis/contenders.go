@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // ask makes one decision about a key (and, where three is set, about one of the
@@ -62,13 +62,13 @@ func address(n int) netip.Addr {
 func clients() []hottype.Client {
 	all := make([]hottype.Client, nClients)
 	for i := range all {
-		all[i] = hottype.ClientFrom(address(i))
+		all[i] = hottype.ClientFromAddr(address(i))
 	}
 	return all
 }
 
 func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{addr}, Namespace: "bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 
 // openPrefetch holds some of a hot key's limit ahead of the requests.
 func openPrefetch(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error) {
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{addr}, Namespace: "bench"})
 	if err != nil {
 		return nil, err
 	}

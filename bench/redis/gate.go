@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // ahead is the most of a key that a process holds, in the rows with prefetch.
@@ -42,7 +42,7 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 		if err != nil {
 			return nil, err
 		}
-		c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
+		c, err := redisclient.Open(redisclient.Config{Addrs: []string{addr}, Namespace: "bench"})
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	now := time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for _, key := range []string{hotTopic, hotTopic + warm} {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now,
+		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now,
 			Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("bench", hot)

@@ -5,10 +5,10 @@ package main
 import (
 	"os"
 
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
-	os.Exit(run.Main("aggregator",
-		"Finds the hot keys in counts from StatsD or Kafka and publishes them to Redis.", run.Aggregator))
+	os.Exit(program.Main("aggregator",
+		"Finds the hot keys in counts from StatsD or Kafka and publishes them to Redis.", program.Aggregator))
 }

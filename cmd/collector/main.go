@@ -5,11 +5,11 @@ package main
 import (
 	"os"
 
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
-	os.Exit(run.Main("collector",
+	os.Exit(program.Main("collector",
 		"Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.",
-		run.Collector))
+		program.Collector))
 }

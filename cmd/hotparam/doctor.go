@@ -17,7 +17,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/operator/carbon"
@@ -123,7 +123,7 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 		func() []doctor.Finding {
 			return doctor.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
-		func() []doctor.Finding { return doctor.Trust(c.senders(), set, c.Config) },
+		func() []doctor.Finding { return doctor.CheckSenders(c.senders(), set, c.Config) },
 		func() []doctor.Finding { return c.statsd(ctx, want) },
 		func() []doctor.Finding { return c.graphite(ctx, set, want) },
 		func() []doctor.Finding { return c.kafka(ctx, set, want) },
@@ -189,7 +189,7 @@ func (c *doctorCmd) graphite(ctx context.Context, set *rules.Set, want doctor.Ex
 	if c.Graphite.URL == "" {
 		return nil
 	}
-	poller, err := run.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
+	poller, err := program.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
 	if err != nil {
 		return unusable("graphite.url", err)
 	}
@@ -201,7 +201,7 @@ func (c *doctorCmd) kafka(ctx context.Context, set *rules.Set, want doctor.Expec
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
-	cfg := run.KafkaConfig(c.Kafka, set.Namespace, quiet)
+	cfg := program.KafkaConfig(c.Kafka, set.Namespace, quiet)
 	cfg.Group = c.Group.Group
 	in, err := kafka.Inspect(ctx, cfg)
 	if err != nil {
@@ -214,7 +214,7 @@ func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expec
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
-	client, err := run.OpenRedis(c.Redis, set.Namespace, 0, quiet)
+	client, err := program.OpenRedis(c.Redis, set.Namespace, 0, quiet)
 	if err != nil {
 		return unusable("redis.addr", err)
 	}

@@ -122,7 +122,7 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 		}
 		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
 		e.Resource, e.Params = key.Cut()
-		e.ParseAs = m.Rule.Upstream.String()
+		e.ParseAs = m.Rule.ParseAs.String()
 		e.Metric = string(names.Append(nil, key))
 		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
 		out = append(out, e)
@@ -173,7 +173,7 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 }
 
 func whyMalformed(method, target string) string {
-	if fault := hottype.TargetFault(method, target); fault != "" {
+	if fault := hottype.InvalidTargetReason(method, target); fault != "" {
 		return "the target has " + fault
 	}
 	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"

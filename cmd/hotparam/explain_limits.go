@@ -21,7 +21,7 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	if o := index.Find([]byte(key), now); o != nil {
 		out = append(out, overrideText(o, string(key), ", hot or not"))
 	}
-	if o := index.Tried().Find([]byte(key), now); o != nil && o.InShadow() {
+	if o := index.WithShadow().Find([]byte(key), now); o != nil && o.InShadow() {
 		out = append(out, overrideText(o, string(key), ", hot or not"))
 	}
 	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
@@ -54,7 +54,7 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 func clientOverride(set *rules.Set, client hottype.Client, class string) []string {
 	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
 	var out []string
-	for _, of := range []*rules.Overrides{index, index.Tried()} {
+	for _, of := range []*rules.Overrides{index, index.WithShadow()} {
 		o := of.FindClient(client.Addr, now)
 		if o == nil {
 			o = of.FindClass(class, now)

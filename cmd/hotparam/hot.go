@@ -38,13 +38,13 @@ type hotAnswer struct {
 	At      time.Time
 	Matched int
 	Keys    []struct {
-		hottype.Hot
+		hottype.HotKey
 		Limit   *struct{ Text string }
 		Allowed *float64 `json:"allowed_per_second"`
 		Denied  *float64 `json:"denied_per_second"`
 		Served  *float64 `json:"served_per_second"`
 	}
-	Loops  []hottype.Hot
+	Loops  []hottype.HotKey
 	Totals struct {
 		Requests *float64 `json:"requests_per_second"`
 		Allowed  *float64 `json:"allowed_per_second"`

@@ -13,7 +13,7 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -67,7 +67,7 @@ func start(args []string) int {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", name, w)
 		}
 	}
-	ctx, stop := run.Context()
+	ctx, stop := program.Context()
 	defer stop()
 	cmd.BindTo(ctx, (*context.Context)(nil))
 	return p.Fail(os.Stderr, cmd.Run(p))
@@ -125,17 +125,17 @@ func amounts(set *rules.Set) string {
 type collectorCmd struct{ config.Collector }
 
 func (c *collectorCmd) Run(ctx context.Context, p *config.Parser) error {
-	return run.Collector(ctx, c.Collector, p, config.Version())
+	return program.Collector(ctx, c.Collector, p, config.Version())
 }
 
 type aggregatorCmd struct{ config.Aggregator }
 
 func (c *aggregatorCmd) Run(ctx context.Context, p *config.Parser) error {
-	return run.Aggregator(ctx, c.Aggregator, p, config.Version())
+	return program.Aggregator(ctx, c.Aggregator, p, config.Version())
 }
 
 type sidecarCmd struct{ config.Sidecar }
 
 func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
-	return run.Sidecar(ctx, c.Sidecar, p, config.Version())
+	return program.Sidecar(ctx, c.Sidecar, p, config.Version())
 }

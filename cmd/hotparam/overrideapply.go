@@ -129,7 +129,7 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 	for i := range want {
 		w := &want[i]
 		j := slices.IndexFunc(have, func(h listedOverride) bool {
-			return h.SamePlace(w.Override)
+			return h.Replaces(w.Override)
 		})
 		if j < 0 {
 			put = append(put, overrideChange{after: w})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/app/demo"
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 type serveCmd struct {
@@ -28,14 +28,14 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) erro
 	cfg := c.Serve
 	cfg.Proxy.Upstream = cmp.Or(c.Upstream, cfg.Proxy.Upstream)
 	cfg.Proxy.Listen = cmp.Or(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
-	log := run.Logger(cfg.Log)
-	opts := run.LocalOptions{Version: config.Version(), Log: log, File: p}
+	log := program.Logger(cfg.Log)
+	opts := program.LocalOptions{Version: config.Version(), Log: log, File: p}
 	if c.Learn != nil {
-		opts.Learn = &run.Learning{For: *c.Learn, Out: c.LearnOut, Say: k.Stdout}
+		opts.Learn = &program.Learning{For: *c.Learn, Out: c.LearnOut, Output: k.Stdout}
 	} else if c.LearnOut != "" {
 		return usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
 	}
-	local, err := run.OpenLocal(ctx, cfg, opts)
+	local, err := program.OpenLocal(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}

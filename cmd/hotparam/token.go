@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // tokenCmd makes a token of the admin listener. The configuration file gets its hash.
@@ -24,18 +24,18 @@ func (c *tokenCmd) Run(k *kong.Kong) error {
 	if c.Expires < 0 {
 		return usage("token: --expires %v: want more than 0", c.Expires)
 	}
-	token := access.NewToken()
+	token := auth.NewToken()
 	if c.Stdin {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // what cannot be read is short
 		token = strings.TrimSpace(line)
-		if len(token) < access.MinToken {
-			return usage("token: --stdin: want a line of at least %d characters", access.MinToken)
+		if len(token) < auth.MinToken {
+			return usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
 		}
-		if err := access.CheckToken("stdin", token); err != nil {
+		if err := auth.CheckToken("stdin", token); err != nil {
 			return err
 		}
 	}
-	role, err := access.ParseRole(c.Role)
+	role, err := auth.ParseRole(c.Role)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (c *tokenCmd) Run(k *kong.Kong) error {
 	if c.Expires > 0 {
 		until = time.Now().Add(c.Expires).Truncate(time.Second)
 	}
-	line := access.FormatToken(role, token, until)
-	if _, err := access.ParseTokens("name", map[string]string{c.Name: line}); err != nil {
+	line := auth.FormatToken(role, token, until)
+	if _, err := auth.ParseTokens("name", map[string]string{c.Name: line}); err != nil {
 		return usage("token: %v", err)
 	}
 	if !c.Stdin {

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // tokenOf runs hotparam token in a process of its own.
@@ -39,13 +39,13 @@ func TestTokenAndItsHash(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(out), &file); err != nil || code != 0 {
 		t.Fatalf("%d, %v: %s", code, err, out)
 	}
-	tokens, err := access.ParseTokens("admin.tokens", file.Admin.Tokens)
+	tokens, err := auth.ParseTokens("admin.tokens", file.Admin.Tokens)
 	if err != nil || len(tokens) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}
 	shown := strings.TrimPrefix(strings.Split(out, "\n")[1], "# ")
 	left := time.Until(tokens[0].Until)
-	if tokens[0].Name != "ann" || tokens[0].Role != access.Operator || tokens[0].Hash != sha256.Sum256([]byte(shown)) ||
+	if tokens[0].Name != "ann" || tokens[0].Role != auth.Operator || tokens[0].Hash != sha256.Sum256([]byte(shown)) ||
 		left < 2159*time.Hour || left > 2160*time.Hour {
 		t.Errorf("%+v of %s", tokens[0], out)
 	}
@@ -53,7 +53,7 @@ func TestTokenAndItsHash(t *testing.T) {
 		t.Error("two tokens are one")
 	}
 	own, _, code := tokenOf(t, "s3cret-of-the-test\n", "--stdin", "--name=bob")
-	if want := access.FormatToken(access.Viewer, "s3cret-of-the-test", time.Time{}); code != 0 ||
+	if want := auth.FormatToken(auth.Viewer, "s3cret-of-the-test", time.Time{}); code != 0 ||
 		!strings.Contains(own, `"bob": `+want) || strings.Contains(own, "s3cret") {
 		t.Errorf("%d: %s", code, own)
 	}

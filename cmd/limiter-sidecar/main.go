@@ -5,10 +5,10 @@ package main
 import (
 	"os"
 
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
-	os.Exit(run.Main("limiter-sidecar",
-		"Answers gateways and applications: allow or deny. Also a reverse proxy.", run.Sidecar))
+	os.Exit(program.Main("limiter-sidecar",
+		"Answers gateways and applications: allow or deny. Also a reverse proxy.", program.Sidecar))
 }

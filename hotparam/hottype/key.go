@@ -37,8 +37,8 @@ func (k Key) Params() string { _, p := k.Cut(); return p }
 const (
 	// MaxCount is the greatest N of a count, and of what its Clients says.
 	MaxCount = 1 << 40
-	// MaxAhead is how far a count's second may be ahead of its reader's clock.
-	MaxAhead = 2 * time.Second
+	// MaxFuture is how far a count's second may be ahead of its reader's clock.
+	MaxFuture = 2 * time.Second
 )
 
 // Count says that a key was asked for N times in one second.
@@ -59,9 +59,9 @@ type Count struct {
 // merged with others; package clientsketch makes, merges and reads it. Clients are
 // grouped as a [Client] is: IPv4 by /32, IPv6 by /64.
 type ClientSketch struct {
-	// Seen is how many of the requests were laid to a client. The others came
+	// Attributed is how many of the requests were laid to a client. The others came
 	// before the sender began to look at this key, or had no client.
-	Seen int64
+	Attributed int64
 	// Sample are the smallest different hashes of clients, ascending (a bottom-k
 	// sketch): below its size their number is that of the clients, exactly.
 	Sample []uint32
@@ -76,8 +76,8 @@ type ClientCount struct {
 	N      int64
 }
 
-// Hot is one key over its rule's threshold.
-type Hot struct {
+// HotKey is one key over its rule's threshold.
+type HotKey struct {
 	Key  Key    `json:"key" label:"key"`
 	Rule string `json:"rule" label:"rule"`
 	// Rate is the key's requests per second over the rule's window when it was
@@ -93,9 +93,9 @@ type Hot struct {
 	// Baseline is the rate that the key used to have before, at most, in requests per
 	// second; 0 where the rule has no surge, or knows of no past long enough.
 	Baseline float64 `json:"baseline,omitempty"`
-	// Why is what made it hot: "rate", "share" or "surge", or several joined by
+	// Criteria is what made it hot: "rate", "share" or "surge", or several joined by
 	// "+".
-	Why string `json:"why"`
+	Criteria string `json:"why"`
 	// Clients is about how many different clients asked for it in the window; 0
 	// where the senders do not say.
 	Clients int64 `json:"clients"`
@@ -121,12 +121,12 @@ type HotSet struct {
 	// At is when the set was judged, by the publisher's clock.
 	At time.Time `json:"at"`
 	// Keys are the hot keys, heaviest first. Not to be changed by readers.
-	Keys []Hot `json:"keys"`
+	Keys []HotKey `json:"keys"`
 	// Loops are keys that would be hot were it not for one or a few clients:
 	// they are shown and not limited, because per-IP limits meet those clients.
 	// Heaviest first. Not to be changed by readers.
-	Loops []Hot `json:"loops,omitempty"`
-	// Blind says that the publisher gets no counts: it renews what was hot and
+	Loops []HotKey `json:"loops,omitempty"`
+	// NoInput says that the publisher gets no counts: it renews what was hot and
 	// lets nothing cool.
-	Blind bool `json:"blind,omitempty"`
+	NoInput bool `json:"blind,omitempty"`
 }

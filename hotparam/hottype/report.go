@@ -2,22 +2,22 @@ package hottype
 
 import "time"
 
-// Report is what one limiter has decided so far, written about once a second
+// LimiterReport is what one limiter has decided so far, written about once a second
 // so that dashboards can add up the limiters. Counters only grow; a restarted
 // limiter reports under a new Instance.
-type Report struct {
+type LimiterReport struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
 	Denied   Denials   `json:"denied"`
-	// Overrides is the revision of the live overrides that hold in the limiter.
-	Overrides int64 `json:"overrides,omitempty"`
+	// OverridesRevision is the revision of the live overrides that hold in the limiter.
+	OverridesRevision int64 `json:"overrides,omitempty"`
 	// Stopped is true in the last report of a limiter that was told to stop.
 	Stopped bool `json:"stopped,omitempty"`
-	// Rules is the version of the rules from a central store that the limiter runs, 0 where they
-	// are from a file. RulesRefused is the one that it does not take, 0 for none.
-	Rules        int64 `json:"rules,omitempty"`
-	RulesRefused int64 `json:"rules_refused,omitempty"`
+	// RulesVersion is the version of the rules from a central store that the limiter runs, 0 where they
+	// are from a file. RejectedRulesVersion is the one that it does not take, 0 for none.
+	RulesVersion         int64 `json:"rules,omitempty"`
+	RejectedRulesVersion int64 `json:"rules_refused,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
 	// OverrideHits are those of overrides that met a request, by ID.
@@ -34,8 +34,8 @@ type KeyDecisions struct {
 	Key     Key    `json:"key"`
 	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
-	// Served are those of Allowed that a response cache answered.
-	Served uint64 `json:"served,omitempty"`
+	// Cached are those of Allowed that a response cache answered.
+	Cached uint64 `json:"served,omitempty"`
 }
 
 // OverrideHits counts the decisions that an override was part of.
@@ -49,9 +49,9 @@ type OverrideHits struct {
 // KeySample says who asked for a key lately, and how they wrote it.
 type KeySample struct {
 	Key Key `json:"key"`
-	// Seen is how many requests were looked at. In each list are the most frequent names
+	// Sampled is how many requests were looked at. In each list are the most frequent names
 	// of these, with about how many had them.
-	Seen uint64 `json:"seen"`
+	Sampled uint64 `json:"seen"`
 	// Prefixes are the networks of the clients, /24 or /48, Classes those of the rules.
 	Prefixes []NameCount `json:"prefixes,omitempty"`
 	Classes  []NameCount `json:"classes,omitempty"`
@@ -89,36 +89,36 @@ type UpstreamReport struct {
 	LatencySum time.Duration `json:"latency_sum_ns"`
 }
 
-// UpstreamBound is what a controller says of one upstream.
-type UpstreamBound struct {
+// UpstreamLimit is what a controller says of one upstream.
+type UpstreamLimit struct {
 	Name string `json:"name" label:"upstream"`
 	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys
 	// with adaptive limits may send to the upstream together.
 	Rate     float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
 	InFlight float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
-	// Mean is the mean latency that is steered to. By it limiters know how many cold requests
+	// TargetMean is the mean latency that is steered to. By it limiters know how many cold requests
 	// should be in flight; more of them take places from hot ones.
-	Mean float64 `json:"mean_seconds" metric:"hotparam_upstream_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
-	// Limited says that the upstream was once saturated; before, Rate is the maximum.
-	Limited bool `json:"limited" metric:"hotparam_upstream_limited" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
+	TargetMean float64 `json:"mean_seconds" metric:"hotparam_upstream_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
+	// Saturated says that the upstream was once saturated; before, Rate is the maximum.
+	Saturated bool `json:"limited" metric:"hotparam_upstream_limited" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
 	// Unreachable says that the target cannot be held even with the least rate.
 	Unreachable bool `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
-	// Why says in a few words what the last second was judged to be.
-	Why string `json:"why" metric:"hotparam_upstream_why" label:"why" help:"Always 1; the label is the verdict on the last report."`
-	// Latency is the quantile that was seen, Target what it has to be; 0: not known yet.
-	Latency  float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
-	Target   float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
-	Quantile float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
+	// Reason says in a few words what the last second was judged to be.
+	Reason string `json:"why" metric:"hotparam_upstream_why" label:"why" help:"Always 1; the label is the verdict on the last report."`
+	// MeasuredLatency is the quantile that was seen, Target what it has to be; 0: not known yet.
+	MeasuredLatency float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
+	Target          float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
+	Quantile        float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
 	// Errors is the share of failed requests, Flight how many were in flight.
-	Errors float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
-	Flight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
+	Errors           float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
+	MeasuredInFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
 	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
 	// by their parts of it, or by Limiters where they have none.
 	Demand   float64 `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, refused ones included."`
 	Limiters int     `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
-	// Least and Most are the sums of min and max of the hot keys, by which Rate is divided.
-	Least float64 `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
-	Most  float64 `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
+	// MinSum and Most are the sums of min and max of the hot keys, by which Rate is divided.
+	MinSum float64 `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
+	MaxSum float64 `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
 	// At is when it was judged.
 	At time.Time `json:"at" metric:"hotparam_upstream_judged_timestamp_seconds" help:"When the bounds of the upstream were last computed, in unix seconds."`
 }

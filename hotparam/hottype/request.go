@@ -23,17 +23,17 @@ type Request struct {
 	Header Header
 	// Cost is what the request takes from its limits; 0 means 1.
 	Cost int64
-	// Holds says that the caller will release Verdict.Lease when the response has ended.
+	// WillRelease says that the caller will release Verdict.Lease when the response has ended.
 	// Only then do limits of requests in flight apply.
-	Holds bool
+	WillRelease bool
 }
 
 // Header gives the first value of a header, "" when there is none.
 type Header interface{ Get(name string) string }
 
-// Split returns the path and the raw query of the target, both byte for byte.
+// SplitTarget returns the path and the raw query of the target, both byte for byte.
 // Scheme and authority of the absolute form are dropped; an empty path is "/".
-func (r *Request) Split() (path, rawQuery string) {
+func (r *Request) SplitTarget() (path, rawQuery string) {
 	path, rawQuery, _ = strings.Cut(r.Target, "?")
 	if len(path) > 0 && path[0] != '/' {
 		if i := strings.Index(path, "://"); i >= 0 {
@@ -73,10 +73,10 @@ func (c Client) String() string {
 	return "-"
 }
 
-// ClientFrom gives the client for an address: IPv4 (also when mapped into
+// ClientFromAddr gives the client for an address: IPv4 (also when mapped into
 // IPv6) by /32, IPv6 by /64, because one subscriber owns a /64 and can send
 // from all of it. The zone is dropped.
-func ClientFrom(a netip.Addr) Client {
+func ClientFromAddr(a netip.Addr) Client {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
 		p, err := a.Prefix(64)
@@ -90,7 +90,7 @@ func ClientFrom(a netip.Addr) Client {
 // ParseClient reads an address; what is not one becomes an opaque name.
 func ParseClient(s string) Client {
 	if a, err := netip.ParseAddr(s); err == nil {
-		return ClientFrom(a)
+		return ClientFromAddr(a)
 	}
 	return Client{Name: s}
 }
@@ -99,17 +99,17 @@ func ParseClient(s string) Client {
 // shortest Life of its places, unless it is renewed.
 type Lease struct {
 	// ID is random and known only to the holder: who does not know it cannot release it.
-	ID     string  `json:"ID"`
-	Places []Place `json:"Places"`
+	ID    string `json:"ID"`
+	Slots []Slot `json:"Places"`
 }
 
-// Place is one place of a lease.
-type Place struct {
+// Slot is one place of a lease.
+type Slot struct {
 	// Name says of what: a key, or a client.
 	Name string `json:"Name"`
-	// Most is how many may be held at a time, Life for how long without renewal.
-	Most int64         `json:"Most"`
-	Life time.Duration `json:"Life"`
+	// Limit is how many may be held at a time, Life for how long without renewal.
+	Limit int64         `json:"Most"`
+	TTL   time.Duration `json:"Life"`
 	// Shared is whether it is kept by the store that processes share.
 	Shared bool `json:"Shared"`
 }
@@ -117,27 +117,27 @@ type Place struct {
 // Refund is what an admitted request gets back of the limits of its keys if its answer has
 // one of some statuses.
 type Refund struct {
-	At      time.Time `json:"At"` // when it was charged
-	Charged []Charged `json:"Charged"`
+	At      time.Time   `json:"At"` // when it was charged
+	Charges []KeyCharge `json:"Charged"`
 }
 
-// Charged is what a request took from the limit of one key.
-type Charged struct {
-	Key  Key   `json:"Key"`
-	Cost int64 `json:"Cost"`
-	Kept Kept  `json:"Kept"`
+// KeyCharge is what a request took from the limit of one key.
+type KeyCharge struct {
+	Key   Key         `json:"Key"`
+	Cost  int64       `json:"Cost"`
+	Store ChargeStore `json:"Kept"`
 	// Statuses are those with which the request gets it back.
 	Statuses Statuses `json:"Statuses"`
 }
 
-// Kept says where a limit was charged.
-type Kept string
+// ChargeStore says where a limit was charged.
+type ChargeStore string
 
 // Where a limit is charged.
 const (
-	KeptHere   Kept = "here"   // by the process that decided
-	KeptShared Kept = "shared" // by the store that processes share
-	KeptShare  Kept = "share"  // by the process that decided, in place of that store
+	ChargedLocal    ChargeStore = "here"   // by the process that decided
+	ChargedShared   ChargeStore = "shared" // by the store that processes share
+	ChargedFallback ChargeStore = "share"  // by the process that decided, in place of that store
 )
 
 // Statuses are ranges of HTTP statuses.
@@ -146,12 +146,12 @@ type Statuses []StatusRange
 // StatusRange is all statuses from From to To, both included.
 type StatusRange struct{ From, To int }
 
-// Has reports whether a status is one of them.
-func (s Statuses) Has(status int) bool {
+// Contains reports whether a status is one of them.
+func (s Statuses) Contains(status int) bool {
 	return slices.ContainsFunc(s, func(r StatusRange) bool { return r.From <= status && status <= r.To })
 }
 
-// Due reports whether anything is given back after an answer of a status.
-func (r *Refund) Due(status int) bool {
-	return slices.ContainsFunc(r.Charged, func(c Charged) bool { return c.Statuses.Has(status) })
+// AppliesTo reports whether anything is given back after an answer of a status.
+func (r *Refund) AppliesTo(status int) bool {
+	return slices.ContainsFunc(r.Charges, func(c KeyCharge) bool { return c.Statuses.Contains(status) })
 }

@@ -2,12 +2,12 @@ package hottype
 
 import "strings"
 
-// TargetFault says why no server should take a request target, "" where it is one
+// InvalidTargetReason says why no server should take a request target, "" where it is one
 // of RFC 9112: a path with an optional query, the absolute form, or "*". Upstreams
 // disagree about what a faulty target asks for (one cuts it at a "#", another
 // reads "http:/topic" as "/topic"), so that a limit in front of them cannot know.
 // CONNECT has targets of its own form.
-func TargetFault(method, target string) string {
+func InvalidTargetReason(method, target string) string {
 	if len(target) > 8 && target[0] == '/' && plain(target) {
 		return "" // nearly all, without a call
 	}

@@ -9,7 +9,7 @@ func TestTargetFault(t *testing.T) {
 		"/?x=http:/y",
 		"/caf\xc3\xa9?\xff", "/%23%5C%20", "topic?x=a:/b",
 	} {
-		if got := TargetFault("GET", ok); got != "" {
+		if got := InvalidTargetReason("GET", ok); got != "" {
 			t.Errorf("%q: %s", ok, got)
 		}
 	}
@@ -17,11 +17,11 @@ func TestTargetFault(t *testing.T) {
 		"/topic?id=42#x", "/a b", "/a\x00", "/a\x7f", "/a\t", "/.\\topic", "http:/topic", "HTTP:/topic?id=1",
 		"http:topic", "h:80", "x:", "http:\\\\h/x",
 	} {
-		if TargetFault("GET", bad) == "" {
+		if InvalidTargetReason("GET", bad) == "" {
 			t.Errorf("%q has no fault", bad)
 		}
 	}
-	if got := TargetFault("CONNECT", "h:80"); got != "" {
+	if got := InvalidTargetReason("CONNECT", "h:80"); got != "" {
 		t.Errorf("CONNECT: %s", got)
 	}
 }
@@ -36,7 +36,7 @@ func TestFaultyByteAtAnyPlace(t *testing.T) {
 				target := []byte("/topic?id=~!_xyz]}[")[:n]
 				target[at] = byte(c)
 				bad := c <= ' ' || c == 0x7f || c == '#' || c == '\\'
-				if got := TargetFault("GET", string(target)) != ""; got != bad {
+				if got := InvalidTargetReason("GET", string(target)) != ""; got != bad {
 					t.Fatalf("%q: faulty %v, want %v", target, got, bad)
 				}
 				if n >= 8 && plain(string(target)) != (!bad && c < 0x80) {

@@ -7,10 +7,10 @@ type Verdict struct {
 	// Allowed is what to do: true lets the request pass. In shadow mode it is
 	// true even where the limit said no; see Shadowed.
 	Allowed bool
-	// Shadowed is true when a rule in shadow mode would have denied.
-	Shadowed bool
-	// ShadowReason is why it would have, 0 where Shadowed is false.
-	ShadowReason Reason
+	// WouldDeny is true when a rule in shadow mode would have denied.
+	WouldDeny bool
+	// WouldDenyReason is why it would have, 0 where Shadowed is false.
+	WouldDenyReason Reason
 	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
 	// with a cache of its own can switch it by that.
 	Hot    bool
@@ -41,14 +41,14 @@ type Verdict struct {
 	Wait time.Duration
 	Mode Mode
 	// Lease, if not nil, is what the request holds while it is in flight. A
-	// caller that set Request.Holds releases it when the response has ended.
+	// caller that set Request.WillRelease releases it when the response has ended.
 	Lease *Lease
 	// Refund, if not nil, is what the request gets back if its answer has one of some
-	// statuses. A caller that set Request.Holds reports which it had.
+	// statuses. A caller that set Request.WillRelease reports which it had.
 	Refund *Refund
-	// Serve is set where a response cache may answer the request: only its per-IP
+	// Cache is set where a response cache may answer the request: only its per-IP
 	// windows were charged. nil: the request was decided as a whole.
-	Serve *Serve
+	Cache *CachePolicy
 	// Class is the class of the request by its headers ("crawler"), "" for
 	// everybody.
 	Class string
@@ -82,9 +82,9 @@ const (
 	HeadersBoth HeaderStyle = "both"
 )
 
-// Serve says how a response cache answers requests for a key. It is not changed once
+// CachePolicy says how a response cache answers requests for a key. It is not changed once
 // it is in use.
-type Serve struct {
+type CachePolicy struct {
 	// How long an answer is fresh whose upstream says nothing about it; `0s`: such answers are not kept.
 	TTL time.Duration `name:"ttl" in:"0s..24h" step:"1ms" default:"1s"`
 	// For how much longer it is served while it is fetched again in the background. `stale-while-revalidate` of the

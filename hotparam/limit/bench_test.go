@@ -14,7 +14,7 @@ import (
 
 var (
 	hot     = limit.Subject{Space: "hot", Name: "topic?id=4242"}
-	client  = hottype.ClientFrom(netip.MustParseAddr("2001:db8::1"))
+	client  = hottype.ClientFromAddr(netip.MustParseAddr("2001:db8::1"))
 	bucket  = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}
 	fixed   = limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Second}
 	sliding = limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}

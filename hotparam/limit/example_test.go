@@ -19,7 +19,7 @@ func Example() {
 
 	charges := []limit.Charge{
 		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: topic, Cost: 1},
-		{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))},
+		{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))},
 			Spec: client, Cost: 1},
 	}
 	results := make([]limit.Result, len(charges))

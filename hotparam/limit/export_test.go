@@ -70,7 +70,7 @@ func (t *table) sweep(now int64) int {
 // sweepBlocks forgets what makes no difference any more.
 func (t *table) sweepBlocks(now int64) {
 	for id, b := range t.blocks {
-		if now >= b.gone() {
+		if now >= b.forgetAt() {
 			delete(t.blocks, id)
 		}
 	}

@@ -41,8 +41,8 @@ func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
 	return &InFlight{max: most, life: life, leases: list.New(), byID: map[string]*list.Element{}}, nil
 }
 
-// Configure changes the bounds. Leases that run keep their ends.
-func (f *InFlight) Configure(most int64, life time.Duration) error {
+// SetLimits changes the bounds. Leases that run keep their ends.
+func (f *InFlight) SetLimits(most int64, life time.Duration) error {
 	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func (f *InFlight) Configure(most int64, life time.Duration) error {
 	return nil
 }
 
-// Running is how many calls have a place.
-func (f *InFlight) Running(now time.Time) int {
+// InUse is how many calls have a place.
+func (f *InFlight) InUse(now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock(now)

@@ -62,7 +62,7 @@ func TestInFlight(t *testing.T) {
 type places struct{ *limit.InFlight }
 
 func (p places) Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
-	if err := p.Configure(most, life); err != nil {
+	if err := p.SetLimits(most, life); err != nil {
 		panic(err)
 	}
 	return p.InFlight.Acquire(now, id)
@@ -70,7 +70,7 @@ func (p places) Acquire(now time.Time, most int64, life time.Duration, id string
 
 func TestInFlightLaws(t *testing.T) {
 	t.Parallel()
-	limittest.RunInFlight(t, func() limittest.Places {
+	limittest.RunInFlight(t, func() limittest.InFlightLimiter {
 		f, err := limit.NewInFlight(1, time.Second)
 		if err != nil {
 			t.Fatal(err)

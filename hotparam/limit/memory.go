@@ -98,9 +98,9 @@ type MemoryStats struct {
 	// since.
 	Subjects int64
 	// Evictions counts subjects that were evicted because their table was full,
-	// EvictedLive those of them that had something taken: each had its limit
+	// EvictedActive those of them that had something taken: each had its limit
 	// reset. If that grows, MaxSubjects is too small.
-	Evictions, EvictedLive uint64
+	Evictions, EvictedActive uint64
 }
 
 // Stats adds up all shards. It locks them one by one, briefly.
@@ -113,7 +113,7 @@ func (m *Memory) Stats() MemoryStats {
 			t := &sh.tables[j]
 			st.Subjects += int64(len(t.entries))
 			st.Evictions += t.evicted
-			st.EvictedLive += t.evictedLive
+			st.EvictedActive += t.evictedLive
 		}
 		sh.mu.Unlock()
 	}
@@ -159,11 +159,11 @@ func (m *Memory) Reset(s *Subject) {
 	}
 }
 
-// SetSums makes it so that used is taken of a fixed or sliding window in the window
+// SetWindowCounts makes it so that used is taken of a fixed or sliding window in the window
 // of at, and prev in the one before, whatever the limit is. It is for stores that
 // admit by themselves and read what others have admitted. Of the spec only Algorithm
 // and Window count; other algorithms are ignored. Equal sums change nothing.
-func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
+func (m *Memory) SetWindowCounts(at time.Time, s Subject, spec Spec, used, prev int64) {
 	compiled, err := (*limitcore.Spec)(&spec).Compile()
 	if err != nil {
 		return
@@ -184,7 +184,7 @@ func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
 		return
 	}
 	if slot < 0 {
-		slot = tab.put(id, m.capacity, next.Used())
+		slot = tab.put(id, m.capacity, next.ChargedAt())
 	}
 	e := &tab.entries[slot]
 	tab.logs.Write(&e.state, &next, &e.log, 0)

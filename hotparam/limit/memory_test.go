@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Error("a flood in one Space reset a subject of another")
 	}
 	st := m.Stats()
-	if st.Subjects > 101 || st.EvictedLive != st.Evictions || st.Evictions != 10_001-uint64(st.Subjects) {
+	if st.Subjects > 101 || st.EvictedActive != st.Evictions || st.Evictions != 10_001-uint64(st.Subjects) {
 		t.Errorf("%+v after 10001 subjects", st)
 	}
 	if n := m.Sweep(time.UnixMicro(1_000_000)); int64(n) != st.Subjects || m.Stats().Subjects != 0 {
@@ -116,7 +116,7 @@ func TestExpiredGoFirst(t *testing.T) {
 	for i := range 16 {
 		take(t, m, 2_000_000, fmt.Sprint("new", i), long, 1)
 	}
-	if st := m.Stats(); st.Evictions != 16 || st.EvictedLive != 0 || st.Subjects != 32 {
+	if st := m.Stats(); st.Evictions != 16 || st.EvictedActive != 0 || st.Subjects != 32 {
 		t.Errorf("%+v", st)
 	}
 }

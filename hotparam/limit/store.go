@@ -92,10 +92,10 @@ const MaxCharges = 64
 
 // Errors of Take that are the caller's mistake, whatever the store.
 var (
-	// ErrCost: a cost is negative. A charge is never a refund.
-	ErrCost = errors.New("limit: negative cost")
-	// ErrCharges: more than MaxCharges, or not one result for each charge.
-	ErrCharges = errors.New("limit: charges and results do not fit")
+	// ErrNegativeCost: a cost is negative. A charge is never a refund.
+	ErrNegativeCost = errors.New("limit: negative cost")
+	// ErrChargeCount: more than MaxCharges, or not one result for each charge.
+	ErrChargeCount = errors.New("limit: charges and results do not fit")
 )
 
 // Store judges the charges of one request, all or nothing: if any is denied,
@@ -110,19 +110,19 @@ var (
 // Stores may be used by many goroutines. A shared store uses its own clock and
 // ignores now. After an error results are meaningless and nothing is known to
 // be charged. A spec outside the domain of Spec.Validate, a negative cost
-// (ErrCost) and too many charges (ErrCharges) are errors, and charge nothing.
+// (ErrNegativeCost) and too many charges (ErrChargeCount) are errors, and charge nothing.
 type Store interface {
 	Take(ctx context.Context, now time.Time, charges []Charge, results []Result) (bool, error)
 }
 
-// Check returns the error of invalid charges of one Take, the same for every store. A Spec is checked by Spec.Validate.
-func Check(charges []Charge, results []Result) error {
+// CheckCharges returns the error of invalid charges of one Take, the same for every store. A Spec is checked by Spec.Validate.
+func CheckCharges(charges []Charge, results []Result) error {
 	if len(charges) > MaxCharges || len(charges) != len(results) {
-		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrCharges, len(charges), MaxCharges, len(results))
+		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrChargeCount, len(charges), MaxCharges, len(results))
 	}
 	for i := range charges {
 		if charges[i].Cost < 0 {
-			return fmt.Errorf("%w: %d for %q", ErrCost, charges[i].Cost, charges[i].Subject.Space)
+			return fmt.Errorf("%w: %d for %q", ErrNegativeCost, charges[i].Cost, charges[i].Subject.Space)
 		}
 	}
 	return nil

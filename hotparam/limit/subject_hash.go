@@ -10,15 +10,17 @@ import (
 
 // locate returns where a subject is remembered, if it is: its hash, its shard and
 // the table of its Space there.
-func (m *Memory) locate(s *Subject) (ident, uint8, *table) { return m.place(m.who(s), s.Space) }
+func (m *Memory) locate(s *Subject) (subjectHash, uint8, *table) {
+	return m.tableOf(m.hashSubject(s), s.Space)
+}
 
-// who is the hash of a subject without its Space.
-func (m *Memory) who(s *Subject) (id ident) {
+// hashSubject is the hash of a subject without its Space.
+func (m *Memory) hashSubject(s *Subject) (id subjectHash) {
 	if s.Name != "" {
-		id = ident{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
+		id = subjectHash{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
 	}
 	if s.Client.Addr.IsValid() {
-		hi, lo := m.address(s.Client.Addr)
+		hi, lo := m.hashAddr(s.Client.Addr)
 		id.hi ^= bits.RotateLeft64(hi, 1)
 		id.lo ^= bits.RotateLeft64(lo, 1)
 	}
@@ -29,9 +31,9 @@ func (m *Memory) who(s *Subject) (id ident) {
 	return id
 }
 
-// address hashes an address by its bytes, which costs a quarter of what hashing it
+// hashAddr hashes an address by its bytes, which costs a quarter of what hashing it
 // as a value does; with a zone, which is rare, as a value.
-func (m *Memory) address(a netip.Addr) (hi, lo uint64) {
+func (m *Memory) hashAddr(a netip.Addr) (hi, lo uint64) {
 	if a.Zone() != "" {
 		return maphash.Comparable(m.seeds[0], a), maphash.Comparable(m.seeds[1], a)
 	}
@@ -43,8 +45,8 @@ func (m *Memory) address(a netip.Addr) (hi, lo uint64) {
 	return hi, lo
 }
 
-// place is where a hash belongs in the table of a Space.
-func (m *Memory) place(id ident, name string) (ident, uint8, *table) {
+// tableOf is where a hash belongs in the table of a Space.
+func (m *Memory) tableOf(id subjectHash, name string) (subjectHash, uint8, *table) {
 	space := m.space(name)
 	if space == maxSpaces-1 { // the table that Spaces share
 		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], name), 3)

@@ -7,12 +7,12 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// ident stands for a subject.
-type ident struct{ hi, lo uint64 }
+// subjectHash stands for a subject.
+type subjectHash struct{ hi, lo uint64 }
 
 // entry is one remembered subject.
 type entry struct {
-	id    ident
+	id    subjectHash
 	state limitcore.State
 	// calls counts the calls since it was put here, denied ones too.
 	calls uint32
@@ -34,14 +34,14 @@ type table struct {
 	entries []entry
 	logs    limitcore.Logs
 	hand    int // next slot to compare when a slot is needed
-	blocks  map[ident]block
+	blocks  map[subjectHash]block
 
 	evicted, evictedLive uint64
 }
 
 // find returns the slot of a subject, -1 when it is not known. Two subjects of
 // one table with the same hi (once in 2^64) evict each other.
-func (t *table) find(id ident) int32 {
+func (t *table) find(id subjectHash) int32 {
 	if i, ok := t.index[id.hi]; ok && t.entries[i].id == id {
 		return i
 	}
@@ -49,7 +49,7 @@ func (t *table) find(id ident) int32 {
 }
 
 // put makes a place for a subject that is not known and returns its slot.
-func (t *table) put(id ident, capacity int, now int64) int32 {
+func (t *table) put(id subjectHash, capacity int, now int64) int32 {
 	slot, taken := t.index[id.hi]
 	switch {
 	case taken:
@@ -84,7 +84,7 @@ func (t *table) evict(slot int32, now int64) {
 // loss costs least. A subject is compared once in a round of the hand, so a new
 // one has an eighth of the table's turnover to be called again.
 func (t *table) victim(now int64) int32 {
-	best, bestLoss := -1, loss{}
+	best, bestLoss := -1, evictionCost{}
 	for range min(8, len(t.entries)) {
 		i := t.hand
 		t.hand = (t.hand + 1) % len(t.entries)
@@ -100,18 +100,18 @@ func (t *table) victim(now int64) int32 {
 	return int32(best)
 }
 
-// loss is the cost of evicting a subject, compared field by field.
-type loss struct {
+// evictionCost is the cost of evicting a subject, compared field by field.
+type evictionCost struct {
 	calls int   // how often it was called, as a power of two
 	left  int64 // how long until it expires; 0: it has
 	at    int64 // when it was last charged
 }
 
-func (e *entry) loss(now int64) loss {
-	return loss{calls: bits.Len32(e.calls), left: max(0, e.state.End()-now), at: e.state.Used()}
+func (e *entry) loss(now int64) evictionCost {
+	return evictionCost{calls: bits.Len32(e.calls), left: max(0, e.state.End()-now), at: e.state.ChargedAt()}
 }
 
-func (l loss) less(m loss) bool {
+func (l evictionCost) less(m evictionCost) bool {
 	switch {
 	case l.calls != m.calls:
 		return l.calls < m.calls

@@ -11,11 +11,11 @@ import (
 // pending is one charge on its way through a Take.
 type pending struct {
 	tab      *table
-	id       ident
+	id       subjectHash
 	compiled limitcore.Compiled
 	next     limitcore.State
 	cost     int64 // with earlier charges of the same subject
-	begun    block // that a denial begins, length 0: none
+	newBlock block // that a denial begins, length 0: none
 	slot     int32 // -1: not known yet
 	shard    uint8
 }
@@ -23,7 +23,7 @@ type pending struct {
 // Take implements Store. Cost: one lock per shard touched, about 100 ns for a
 // charge; three times that for a subject that is new.
 func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, results []Result) (bool, error) {
-	if err := Check(charges, results); err != nil {
+	if err := CheckCharges(charges, results); err != nil {
 		return false, err
 	}
 	us := limitcore.Micros(now)
@@ -42,7 +42,7 @@ func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pendin
 		return false, err
 	}
 	m.lock(locks)
-	allowed := judgeAll(now, charges, results, ps)
+	allowed := evaluate(now, charges, results, ps)
 	if allowed {
 		m.commit(now, ps)
 	} else {
@@ -54,23 +54,23 @@ func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pendin
 
 // prepare finds the table of each charge, and the shards to lock, one bit each.
 func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err error) {
-	var who ident
+	var who subjectHash
 	for i := range charges {
 		c, p := &charges[i], &ps[i]
 		if p.compiled, err = (*limitcore.Spec)(&c.Spec).Compile(); err != nil {
 			return 0, err
 		}
 		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {
-			who = m.who(s) // the windows of a client are hashed once
+			who = m.hashSubject(s) // the windows of a client are hashed once
 		}
-		p.id, p.shard, p.tab = m.place(who, c.Subject.Space)
+		p.id, p.shard, p.tab = m.tableOf(who, c.Subject.Space)
 		locks |= 1 << p.shard
 	}
 	return locks, nil
 }
 
-// judgeAll fills results and what each state would become.
-func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool {
+// evaluate fills results and what each state would become.
+func evaluate(now int64, charges []Charge, results []Result, ps []pending) bool {
 	all := true
 	for i := range ps {
 		p := &ps[i]
@@ -78,8 +78,8 @@ func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool 
 		p.next, p.cost = *p.stored(), charges[i].Cost
 		p.addEarlier(ps[:i])
 		o := p.compiled.Charge(&p.next, p.log(), now, p.cost)
-		p.punish(&o, now)
-		write(o, p.compiled.Capacity, &results[i])
+		p.applyBlock(&o, now)
+		setResult(o, p.compiled.Capacity, &results[i])
 		all = all && o.Allowed
 	}
 	return all
@@ -115,7 +115,7 @@ func (p *pending) log() *limitcore.Log {
 func (m *Memory) commit(now int64, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
-		if p.cost == 0 || p.again(ps[i+1:]) {
+		if p.cost == 0 || p.chargedAgain(ps[i+1:]) {
 			continue
 		}
 		// The charge before may have evicted the slot.
@@ -128,9 +128,9 @@ func (m *Memory) commit(now int64, ps []pending) {
 	}
 }
 
-// again reports whether a later charge is for the same subject; that one counts
+// chargedAgain reports whether a later charge is for the same subject; that one counts
 // for both.
-func (p *pending) again(later []pending) bool {
+func (p *pending) chargedAgain(later []pending) bool {
 	for i := range later {
 		if later[i].id == p.id && later[i].tab == p.tab {
 			return true
@@ -151,21 +151,21 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 		if results[i].Allowed {
 			s := *p.stored()
 			o := p.compiled.Charge(&s, p.log(), now, 0)
-			p.punish(&o, now)
-			write(o, p.compiled.Capacity, &results[i])
+			p.applyBlock(&o, now)
+			setResult(o, p.compiled.Capacity, &results[i])
 		}
 	}
 	for i := range ps { // now that all results are read
-		if p := &ps[i]; p.begun.length > 0 {
-			p.tab.blockUntil(p.id, p.begun, m.capacity, now)
+		if p := &ps[i]; p.newBlock.length > 0 {
+			p.tab.blockUntil(p.id, p.newBlock, m.capacity, now)
 		}
-		m.meet(now, &ps[i])
+		m.insertDenied(now, &ps[i])
 	}
 }
 
-// meet remembers the subject of a charge that was denied, where it was not known
+// insertDenied remembers the subject of a charge that was denied, where it was not known
 // and its bucket does not start full.
-func (m *Memory) meet(now int64, p *pending) {
+func (m *Memory) insertDenied(now int64, p *pending) {
 	if p.compiled.InitialDeficit == 0 || p.cost == 0 || !p.stored().None() {
 		return
 	}
@@ -176,8 +176,8 @@ func (m *Memory) meet(now int64, p *pending) {
 	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)
 }
 
-// write converts an outcome into a Result.
-func write(o limitcore.Outcome, capacity int64, r *Result) {
+// setResult converts an outcome into a Result.
+func setResult(o limitcore.Outcome, capacity int64, r *Result) {
 	r.Allowed, r.Limit, r.Remaining = o.Allowed, capacity, o.Remaining
 	r.ResetAfter = time.Duration(o.Reset) * time.Microsecond
 	r.RetryAfter, r.Debt = time.Duration(o.Retry)*time.Microsecond, time.Duration(o.Debt)*time.Microsecond

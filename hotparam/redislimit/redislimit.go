@@ -23,8 +23,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -35,8 +35,8 @@ const (
 	space     = "key"
 )
 
-// ErrTooLong is the error of Wait where ctx would end before the call is allowed.
-var ErrTooLong = errors.New("redislimit: the wait would be longer than the context")
+// ErrDeadline is the error of Wait where ctx would end before the call is allowed.
+var ErrDeadline = errors.New("redislimit: the wait would be longer than the context")
 
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
 // calls of one Limiter that come at the same time share a round trip.
@@ -48,7 +48,7 @@ type Limiter struct {
 // panics if the client is neither a *redis.Client nor a *redis.ClusterClient: the
 // servers of a Ring share no state.
 func New(rdb redis.UniversalClient) *Limiter {
-	c, err := redisstore.Over(rdb, redisstore.Config{Namespace: namespace})
+	c, err := redisclient.Wrap(rdb, redisclient.Config{Namespace: namespace})
 	if err != nil {
 		panic(fmt.Sprintf("redislimit: New: %v", err))
 	}
@@ -115,7 +115,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result
 }
 
 // Wait takes one, and returns when the caller may proceed. If ctx ends sooner, it returns
-// ErrTooLong at once and has taken nothing. Callers that wait are not queued unless the
+// ErrDeadline at once and has taken nothing. Callers that wait are not queued unless the
 // limit has a Wait: a later caller may be first.
 func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	for {
@@ -140,11 +140,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	}
 }
 
-// sleep pauses, or returns ErrTooLong at once if ctx ends sooner. A negative pause
+// sleep pauses, or returns ErrDeadline at once if ctx ends sooner. A negative pause
 // has no end.
 func sleep(ctx context.Context, pause time.Duration) error {
 	if deadline, ok := ctx.Deadline(); pause < 0 || ok && time.Until(deadline) < pause {
-		return ErrTooLong
+		return ErrDeadline
 	}
 	wait.For(ctx, pause)
 	return ctx.Err()

@@ -119,7 +119,7 @@ func waitEnds(t *testing.T, rdb redis.UniversalClient) {
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	start := time.Now()
-	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrTooLong) ||
+	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrDeadline) ||
 		time.Since(start) > 5*time.Second {
 		t.Errorf("a wait of an hour: %v after %v", err, time.Since(start))
 	}
@@ -173,7 +173,7 @@ func TestErrorsNameTheKeyAndTheLimit(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "a", limit.PerSecond(-1)); err == nil {
 		t.Error("a negative limit is taken")
 	}
-	if _, err := l.AllowN(t.Context(), "a", slow(1), -1); !errors.Is(err, limit.ErrCost) {
+	if _, err := l.AllowN(t.Context(), "a", slow(1), -1); !errors.Is(err, limit.ErrNegativeCost) {
 		t.Errorf("a negative cost: %v", err)
 	}
 	defer func() {

@@ -50,7 +50,7 @@ type Rule struct {
 	Limit *Limit `name:"limit"`
 	// How hot keys are answered from the response cache, by the reverse proxy and by the Go middleware; none: they
 	// are not.
-	Cache *hottype.Serve `name:"cache"`
+	Cache *hottype.CachePolicy `name:"cache"`
 	// What becomes of requests beyond the `query_bounds`.
 	Malformed MalformedPolicy `name:"malformed" words:"limit,deny,allow" default:"limit"`
 }

@@ -11,7 +11,7 @@ func BenchmarkAppend(b *testing.B) {
 	two := NewSelector(Selection{Names: []Param{{Name: "id"}, {Name: "lang"}}})
 	all := NewSelector(Selection{All: true})
 	ignoring := NewSelector(Selection{All: true, Ignore: []string{"utm_*", "_"}})
-	integer := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Integer: IntegerDecimal}}}})
+	integer := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Integer: IntegerDecimal}}}})
 	for _, c := range []struct {
 		name string
 		sel  *Selector
@@ -29,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			lim, sc := DefaultLimits(), new(Scratch)
+			lim, sc := DefaultQueryBounds(), new(Scratch)
 			dst := make([]byte, 0, 256)
 			for b.Loop() {
 				dst, _ = c.sel.Append(append(dst[:0], "topic"...), c.raw, nil, &lim, sc)

@@ -32,7 +32,7 @@ func Canonical(key hottype.Key) hottype.Key {
 		return key
 	}
 	all := NewSelector(Selection{All: true})
-	lim := Limits{Pairs: math.MaxInt, NameBytes: math.MaxInt / 4, ValueBytes: math.MaxInt / 4, QueryBytes: math.MaxInt}
+	lim := QueryBounds{Pairs: math.MaxInt, NameBytes: math.MaxInt / 4, ValueBytes: math.MaxInt / 4, QueryBytes: math.MaxInt}
 	out, _ := all.Append([]byte(resource), params, nil, &lim, new(Scratch))
 	return hottype.Key(out)
 }
@@ -98,9 +98,9 @@ func IsMalformed(key []byte) bool {
 // parameters would give it more is beyond the limits.
 const MaxKeys = 4
 
-// Limits bound the work that one request can cause and the keys it can make.
-// The zero value lets nothing pass; start from [DefaultLimits].
-type Limits struct {
+// QueryBounds bound the work that one request can cause and the keys it can make.
+// The zero value lets nothing pass; start from [DefaultQueryBounds].
+type QueryBounds struct {
 	// Pairs is how many pairs a query may have, tracked or not.
 	Pairs int
 	// NameBytes and ValueBytes bound each tracked name and value, decoded.
@@ -110,14 +110,14 @@ type Limits struct {
 	QueryBytes int
 }
 
-// DefaultLimits are those of the public contract: 256 pairs, names of 64
+// DefaultQueryBounds are those of the public contract: 256 pairs, names of 64
 // bytes, values of 256 bytes, a query of 8 KiB.
-func DefaultLimits() Limits {
-	return Limits{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 8192}
+func DefaultQueryBounds() QueryBounds {
+	return QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 8192}
 }
 
 // Validate reports a limit that is outside what a program can sensibly do.
-func (l Limits) Validate() error {
+func (l QueryBounds) Validate() error {
 	for _, f := range []struct {
 		name      string
 		v, at, to int

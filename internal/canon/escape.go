@@ -136,9 +136,9 @@ func compareDecoded[T ~string | ~[]byte](a, b T) int {
 	return len(a) - len(b)
 }
 
-// Spells reports whether a path segment, which may hold %HH escapes, spells the
+// EqualDecoded reports whether a path segment, which may hold %HH escapes, spells the
 // given bytes.
-func Spells(segment, text string) bool {
+func EqualDecoded(segment, text string) bool {
 	if strings.IndexByte(segment, '%') < 0 {
 		return segment == text
 	}

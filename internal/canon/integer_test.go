@@ -36,7 +36,7 @@ func TestIntegerForms(t *testing.T) {
 		{IntegerSpring, []string{" 4 2 ", "0x2a", "#2a", "0X2A", "\u0664\u0662", "4\n2"},
 			map[string]string{"42a": "42a", "-0x2a": "-42"}},
 	} {
-		n := Normal{Integer: c.form}
+		n := Normalization{Integer: c.form}
 		for _, text := range c.same {
 			if got := string(n.apply([]byte(text))); got != "42" {
 				t.Errorf("%s %q = %q, want 42", IntegerForms()[c.form], text, got)
@@ -48,7 +48,7 @@ func TestIntegerForms(t *testing.T) {
 			}
 		}
 	}
-	if got := string(Normal{Trim: true, Fold: true}.apply([]byte("\ufeff\t STAR\u3000\n"))); got != "star" {
+	if got := string(Normalization{Trim: true, Fold: true}.apply([]byte("\ufeff\t STAR\u3000\n"))); got != "star" {
 		t.Errorf("trimmed: %q", got)
 	}
 }
@@ -57,7 +57,7 @@ func TestIntegerForms(t *testing.T) {
 func TestIntegerIsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := Normal{
+		n := Normalization{
 			Trim: rapid.Bool().Draw(t, "trim"), Fold: rapid.Bool().Draw(t, "fold"),
 			Integer: IntegerForm(rapid.IntRange(0, len(IntegerForms())-1).Draw(t, "form")),
 		}

@@ -204,10 +204,10 @@ func TestValidate(t *testing.T) {
 	if err := (Names{Prefix: "a", Style: "graphite"}).Validate(); err == nil {
 		t.Error("an unknown style passes")
 	}
-	if err := DefaultLimits().Validate(); err != nil {
+	if err := DefaultQueryBounds().Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (Limits{}).Validate(); err == nil {
+	if err := (QueryBounds{}).Validate(); err == nil {
 		t.Error("zero limits pass")
 	}
 }

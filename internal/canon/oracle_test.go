@@ -109,7 +109,7 @@ func oracleKeys(sel Selection, pairs []decoded) []string {
 }
 
 // oracleChoose adds a name with its values to every key.
-func oracleChoose(keys [][]decoded, name string, values []string, normal Normal) (out [][]decoded) {
+func oracleChoose(keys [][]decoded, name string, values []string, normal Normalization) (out [][]decoded) {
 	values = slices.Clone(values)
 	if normal.Integer != IntegerNone {
 		for i, v := range values {

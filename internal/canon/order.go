@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// few is up to how many pairs insertion is the quicker way to sort.
-const few = 12
+// insertionSortMax is up to how many pairs insertion is the quicker way to sort.
+const insertionSortMax = 12
 
 // comparePairs orders two pairs in buf by decoded name, then decoded value.
 func comparePairs(buf []byte, a, b *pair) int {
@@ -75,7 +75,7 @@ func (sc *Scratch) AppendKey(dst []byte, k int) []byte {
 // sortPairs sorts in place. Equal pairs may change places: nothing tells them
 // apart but where they stood.
 func sortPairs(buf []byte, pairs []pair, order []int32) {
-	if len(order) > few {
+	if len(order) > insertionSortMax {
 		slices.SortFunc(order, func(a, b int32) int { return comparePairs(buf, &pairs[a], &pairs[b]) })
 		return
 	}

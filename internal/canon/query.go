@@ -46,7 +46,7 @@ type writer struct {
 	dst    []byte
 	start  int
 	sc     *Scratch
-	lim    *Limits
+	lim    *QueryBounds
 	secret []byte
 	sorted bool
 	// repeats is set where a name may occur twice that does not keep all its values.
@@ -62,12 +62,12 @@ type writer struct {
 // is appended here, the others by [Scratch.AppendKey]. It is 0 where the request
 // is beyond the limits; "?!malformed" is appended then. Nothing is allocated
 // once dst and sc have grown.
-func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, int) {
+func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *QueryBounds, sc *Scratch) ([]byte, int) {
 	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, secret: s.secret, sorted: true}
 	sc.pairs = sc.pairs[:0]
 	if s.touched != nil && len(rawQuery) <= lim.QueryBytes {
 		var ok bool
-		if rawQuery, ok = s.respell(rawQuery, sc); !ok {
+		if rawQuery, ok = s.normalizeQuery(rawQuery, sc); !ok {
 			return AppendMalformed(dst), 0
 		}
 	}
@@ -157,9 +157,9 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	var ok bool
 	if spelled {
 		w.sc.buf = appendDecoded(w.sc.buf[:0], name, query)
-		t, ok = named(s, w.sc.buf)
+		t, ok = findParam(s, w.sc.buf)
 	} else {
-		t, ok = named(s, name)
+		t, ok = findParam(s, name)
 	}
 	if ok || !s.all {
 		return t

@@ -9,15 +9,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-var wide = Limits{Pairs: 1 << 20, NameBytes: 1 << 20, ValueBytes: 1 << 20, QueryBytes: 1 << 24}
+var wide = QueryBounds{Pairs: 1 << 20, NameBytes: 1 << 20, ValueBytes: 1 << 20, QueryBytes: 1 << 24}
 
-func params(s *Selector, raw string, lim Limits, extra ...Value) string {
+func params(s *Selector, raw string, lim QueryBounds, extra ...Value) string {
 	keys := allKeys(s, raw, lim, new(Scratch), extra...)
 	return strings.Join(keys, " ")
 }
 
 // allKeys gives the canonical parameters of every key of a request.
-func allKeys(s *Selector, raw string, lim Limits, sc *Scratch, extra ...Value) []string {
+func allKeys(s *Selector, raw string, lim QueryBounds, sc *Scratch, extra ...Value) []string {
 	key, n := s.Append([]byte("r"), raw, extra, &lim, sc)
 	if (n == 0) != (string(key) == "r?"+Malformed) || n > MaxKeys {
 		return []string{fmt.Sprintf("%d keys, but %s", n, key)}
@@ -73,7 +73,7 @@ func TestAppend(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := NewSelector(c.sel)
-			if got := params(&s, c.raw, DefaultLimits()); got != c.want {
+			if got := params(&s, c.raw, DefaultQueryBounds()); got != c.want {
 				t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
 			}
 		})
@@ -83,38 +83,38 @@ func TestAppend(t *testing.T) {
 func TestNormal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		n         Normal
+		n         Normalization
 		raw, want string
 	}{
-		{Normal{Integer: IntegerDecimal}, "a=042", "a=42"},
-		{Normal{Integer: IntegerDecimal}, "a=-042", "a=-42"},
-		{Normal{Integer: IntegerDecimal}, "a=%2B042", "a=42"},
-		{Normal{Integer: IntegerDecimal}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
-		{Normal{Integer: IntegerDecimal}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1",
+		{Normalization{Integer: IntegerDecimal}, "a=042", "a=42"},
+		{Normalization{Integer: IntegerDecimal}, "a=-042", "a=-42"},
+		{Normalization{Integer: IntegerDecimal}, "a=%2B042", "a=42"},
+		{Normalization{Integer: IntegerDecimal}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
+		{Normalization{Integer: IntegerDecimal}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1",
 			"a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
-		{Normal{Integer: IntegerDecimal}, "a=000000000000000000000000000000018446744073709551616",
+		{Normalization{Integer: IntegerDecimal}, "a=000000000000000000000000000000018446744073709551616",
 			"a=18446744073709551616"},
-		{Normal{Fold: true}, "a=ÄbC%41", "a=%C3%84bca"},
-		{Normal{Duplicates: DuplicatesFirst}, "a=2&a=1&a=3&b=1&b=0", "a=2&b=1"},
-		{Normal{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
-		{Normal{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
-		{Normal{Duplicates: DuplicatesFirst, Integer: IntegerDecimal}, "a=007&a=1", "a=7"},
+		{Normalization{Fold: true}, "a=ÄbC%41", "a=%C3%84bca"},
+		{Normalization{Duplicates: DuplicatesFirst}, "a=2&a=1&a=3&b=1&b=0", "a=2&b=1"},
+		{Normalization{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
+		{Normalization{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
+		{Normalization{Duplicates: DuplicatesFirst, Integer: IntegerDecimal}, "a=007&a=1", "a=7"},
 		// the pair that breaks the order repeats a name
-		{Normal{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"},
-		{Normal{Duplicates: DuplicatesEach}, "a=2", "a=2"},
-		{Normal{Duplicates: DuplicatesEach}, "a=2&a=2&a=%32", "a=2"},
-		{Normal{Duplicates: DuplicatesEach}, "a=2&a=1", "a=1 a=2"},
-		{Normal{Duplicates: DuplicatesEach}, "a=2&b=1&a=1", "a=1&b=1 a=2&b=1"},
-		{Normal{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=&c=x", "a=1&b=&c=x a=2&b=&c=x a=1&b=1&c=x a=2&b=1&c=x"},
-		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=4", "a=1 a=2 a=3 a=4"},
-		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=5", Malformed},
-		{Normal{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=2&c=1&c=2", Malformed},
-		{Normal{Duplicates: DuplicatesEach, Integer: IntegerDecimal, Fold: true}, "a=07&a=7&a=B&a=b", "a=7 a=b"},
-		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 256), "a=star"},
-		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 257), Malformed},
+		{Normalization{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=2", "a=2"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=2&a=2&a=%32", "a=2"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=2&a=1", "a=1 a=2"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=2&b=1&a=1", "a=1&b=1 a=2&b=1"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=&c=x", "a=1&b=&c=x a=2&b=&c=x a=1&b=1&c=x a=2&b=1&c=x"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=4", "a=1 a=2 a=3 a=4"},
+		{Normalization{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=5", Malformed},
+		{Normalization{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=2&c=1&c=2", Malformed},
+		{Normalization{Duplicates: DuplicatesEach, Integer: IntegerDecimal, Fold: true}, "a=07&a=7&a=B&a=b", "a=7 a=b"},
+		{Normalization{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 256), "a=star"},
+		{Normalization{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 257), Malformed},
 	} {
 		s := NewSelector(Selection{All: true, Normal: c.n})
-		if got := params(&s, c.raw, DefaultLimits()); got != c.want {
+		if got := params(&s, c.raw, DefaultQueryBounds()); got != c.want {
 			t.Errorf("%+v: Append(%q) = %q, want %q", c.n, c.raw, got, c.want)
 		}
 	}
@@ -122,7 +122,7 @@ func TestNormal(t *testing.T) {
 
 func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 	t.Parallel()
-	extra := []Param{{Name: "path.id", Normal: Normal{Integer: IntegerDecimal}}, {Name: "header.X-Tier"}}
+	extra := []Param{{Name: "path.id", Normal: Normalization{Integer: IntegerDecimal}}, {Name: "header.X-Tier"}}
 	values := []Value{{Text: "%30%37+", Escaped: true, Present: true}, {Text: "a%20+b", Present: true}}
 	for _, c := range []struct {
 		sel  Selection
@@ -137,7 +137,7 @@ func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 		{Selection{Extra: extra, Names: []Param{{Name: "path.id"}}}, "path.id=9", nil, ""},
 	} {
 		s := NewSelector(c.sel)
-		if got := params(&s, c.raw, DefaultLimits(), c.vals...); got != c.want {
+		if got := params(&s, c.raw, DefaultQueryBounds(), c.vals...); got != c.want {
 			t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 
 func TestBeyondLimitsIsNeverFree(t *testing.T) {
 	t.Parallel()
-	lim := Limits{Pairs: 3, NameBytes: 4, ValueBytes: 5, QueryBytes: 60}
+	lim := QueryBounds{Pairs: 3, NameBytes: 4, ValueBytes: 5, QueryBytes: 60}
 	all, id := NewSelector(Selection{All: true}), NewSelector(Selection{Names: []Param{{Name: "id"}}})
 	ign := NewSelector(Selection{All: true, Ignore: []string{"x*"}})
 	ext := NewSelector(Selection{Extra: []Param{{Name: "path.id"}}})
@@ -182,7 +182,7 @@ func TestBeyondLimitsIsNeverFree(t *testing.T) {
 		}
 	}
 	huge := strings.Repeat("a=1&", 10_001) // where url.ParseQuery gives nothing at all
-	if got := params(&all, huge, Limits{Pairs: 256, NameBytes: 64, ValueBytes: 256,
+	if got := params(&all, huge, QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256,
 		QueryBytes: 1 << 20}); got != Malformed {
 		t.Errorf("10,001 pairs give %q", got)
 	}
@@ -228,10 +228,10 @@ func TestAgainstOracle(t *testing.T) {
 func TestEachValueIsAKey(t *testing.T) {
 	t.Parallel()
 	sel := Selection{All: true, Names: []Param{
-		{Name: "a", Normal: Normal{Duplicates: DuplicatesEach}},
-		{Name: "b", Normal: Normal{Duplicates: DuplicatesEach, Integer: IntegerDecimal}},
-		{Name: "c", Normal: Normal{Duplicates: DuplicatesFirst}},
-		{Name: "d", Normal: Normal{Duplicates: DuplicatesLast}},
+		{Name: "a", Normal: Normalization{Duplicates: DuplicatesEach}},
+		{Name: "b", Normal: Normalization{Duplicates: DuplicatesEach, Integer: IntegerDecimal}},
+		{Name: "c", Normal: Normalization{Duplicates: DuplicatesFirst}},
+		{Name: "d", Normal: Normalization{Duplicates: DuplicatesLast}},
 	}}
 	s, sc := NewSelector(sel), new(Scratch)
 	rapid.Check(t, func(t *rapid.T) {
@@ -254,7 +254,7 @@ func TestManyPairsSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pairs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) decoded {
 			return decoded{rapid.StringN(0, 1, 2).Draw(t, "n"), rapid.StringN(0, 1, 2).Draw(t, "v")}
-		}), few, 64).Draw(t, "pairs")
+		}), insertionSortMax, 64).Draw(t, "pairs")
 		got, _ := all.Append(nil, spellQuery(t, pairs), nil, &wide, sc)
 		if want := "?" + oracleCanonical(pairs); string(got) != want {
 			t.Fatalf("%q, want %q", got, want)
@@ -264,11 +264,11 @@ func TestManyPairsSort(t *testing.T) {
 
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestAppendAllocatesNothing(t *testing.T) {
-	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 4096)
+	lim, sc, dst := DefaultQueryBounds(), new(Scratch), make([]byte, 0, 4096)
 	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"},
-		Normal: Normal{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
+		Normal: Normalization{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
 	id := NewSelector(Selection{Names: []Param{{Name: "id"}}})
-	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
+	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Duplicates: DuplicatesEach}}}})
 	many := strings.Repeat("b=2&a=%41&", 100)
 	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", "id=3&id=1&id=2", many,
 		many + many + many} {
@@ -291,8 +291,8 @@ func TestAppendAllocatesNothing(t *testing.T) {
 // What a long query has made grow is kept, also where the result is short. Not
 // parallel, as above.
 func TestAppendKeepsWhatHasGrown(t *testing.T) {
-	lim, sc := DefaultLimits(), new(Scratch)
-	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
+	lim, sc := DefaultQueryBounds(), new(Scratch)
+	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Duplicates: DuplicatesEach}}}})
 	for _, raw := range []string{"id=1&id=2&id=3&id=4&id=5", strings.Repeat("id=1&", 200),
 		"id=" + strings.Repeat("x", 300)} {
 		dst := make([]byte, 0, 8)
@@ -323,7 +323,7 @@ func FuzzAppend(f *testing.F) {
 		if got, want := params(&few, raw, wide), oracleCanonical(kept); got != want {
 			t.Errorf("a of %q = %q, want %q", raw, got, want)
 		}
-		lim := Limits{Pairs: 4, NameBytes: 3, ValueBytes: 3, QueryBytes: 64}
+		lim := QueryBounds{Pairs: 4, NameBytes: 3, ValueBytes: 3, QueryBytes: 64}
 		if got, n := all.Append([]byte("r"), raw, nil, &lim, sc); len(got) > 1+4*(1+9+1+9) && n > 0 {
 			t.Errorf("%q: the limits let %q pass", raw, got)
 		}

@@ -75,7 +75,7 @@ func (s *Selector) redacted(name []byte, sc *Scratch) (how Redact) {
 // Value gives what replaces a decoded value in a key, in its memory where it fits.
 // Without a secret a hash would confirm a guess of the value, so the
 // value is masked then.
-func (n Normal) Value(secret, value []byte) []byte {
+func (n Normalization) Value(secret, value []byte) []byte {
 	value = n.apply(value)
 	switch {
 	case n.Redact == RedactNone:

@@ -24,11 +24,11 @@ func TestRedactedValues(t *testing.T) {
 	t.Parallel()
 	sel := Selection{
 		All: true, Secret: redactSecret, Ignore: []string{"utm_*"},
-		Names:  []Param{{Name: "id"}, {Name: "user", Normal: Normal{Fold: true, Trim: true, Redact: RedactHash}}},
+		Names:  []Param{{Name: "id"}, {Name: "user", Normal: Normalization{Fold: true, Trim: true, Redact: RedactHash}}},
 		Redact: []Redaction{{"token", RedactHash}, {"*mail*", RedactMask}, {"Session", RedactDrop}},
-		Extra:  []Param{{Name: "path.x", Normal: Normal{Redact: RedactHash}}},
+		Extra:  []Param{{Name: "path.x", Normal: Normalization{Redact: RedactHash}}},
 	}
-	s, lim := NewSelector(sel), DefaultLimits()
+	s, lim := NewSelector(sel), DefaultQueryBounds()
 	for query, want := range map[string]string{
 		"id=5&token=SECRET":               "?id=5&path.x=" + hashed("a b") + "&token=" + hashed("SECRET"),
 		"TOKEN=SECRET":                    "?TOKEN=" + hashed("SECRET") + "&path.x=" + hashed("a b"),
@@ -57,7 +57,7 @@ func checkCanonical(key string) error { return Check(hottype.Key(key)) }
 // Whatever the value, the key does not hold it, and is that of the same value only.
 func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
 	t.Parallel()
-	lim := DefaultLimits()
+	lim := DefaultQueryBounds()
 	for _, how := range []Redact{RedactHash, RedactMask, RedactDrop} {
 		for _, secret := range [][]byte{redactSecret, nil} {
 			s := NewSelector(Selection{All: true, Secret: secret, Redact: []Redaction{{"tok*", how}}})
@@ -90,7 +90,7 @@ func TestWhatPeopleWriteIsTakenForRedacted(t *testing.T) {
 
 func BenchmarkHashedValue(b *testing.B) {
 	s := NewSelector(Selection{All: true, Secret: redactSecret, Redact: []Redaction{{"token", RedactHash}}})
-	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 256)
+	lim, sc, dst := DefaultQueryBounds(), new(Scratch), make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {
 		dst, _ = s.Append(dst[:0], "id=5&token=SECRET", nil, &lim, sc)

@@ -14,9 +14,9 @@ const (
 	DuplicatesEach
 )
 
-// Normal is the normalisation of one parameter's values. The zero value leaves
+// Normalization is the normalisation of one parameter's values. The zero value leaves
 // them as they are.
-type Normal struct {
+type Normalization struct {
 	// Fold makes A-Z lower case. Other bytes stay.
 	Fold bool
 	// Trim drops white space from both ends: that of Unicode, and the byte order
@@ -31,7 +31,7 @@ type Normal struct {
 // Param is a name with its normalisation.
 type Param struct {
 	Name   string
-	Normal Normal
+	Normal Normalization
 }
 
 // Selection says which parameters are tracked.
@@ -41,10 +41,10 @@ type Selection struct {
 	// All tracks every query name that no Ignore glob matches; Normal is how
 	// the values of names not in Names are treated then.
 	All    bool
-	Normal Normal
+	Normal Normalization
 	Ignore []string
 	// Spelling is how the upstream reads a query.
-	Spelling Spelling
+	Spelling QuerySyntax
 	// Extra are pairs that do not come from the query. A query parameter of
 	// the same name is not tracked, so that a client cannot write one.
 	Extra []Param
@@ -67,7 +67,7 @@ type Selector struct {
 	ignore []Glob
 	extra  []tracked
 
-	spelling Spelling
+	spelling QuerySyntax
 	touched  *[256]bool // bytes that have a meaning in the spelling; nil: plain
 }
 
@@ -78,7 +78,7 @@ type tracked struct {
 	written []byte
 	lead    int16 // see pair
 	escaped bool
-	normal  Normal
+	normal  Normalization
 }
 
 // NewSelector compiles a selection. Where a name is listed twice the
@@ -97,8 +97,8 @@ func NewSelector(sel Selection) Selector {
 	for _, g := range sel.Ignore {
 		s.ignore = append(s.ignore, NewGlob(g))
 	}
-	if sel.Spelling != (Spelling{}) {
-		t := sel.Spelling.touched()
+	if sel.Spelling != (QuerySyntax{}) {
+		t := sel.Spelling.specialBytes()
 		s.spelling, s.touched = sel.Spelling, &t
 	}
 	return s
@@ -111,9 +111,9 @@ func newTracked(p Param) tracked {
 	return t
 }
 
-// named gives how a query name that the selection names is tracked: nil for an
+// findParam gives how a query name that the selection names is tracked: nil for an
 // extra pair, whose name a query cannot use. The name is decoded.
-func named[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
+func findParam[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
 	for i := range s.extra {
 		if s.extra[i].name == string(name) {
 			return nil, true
@@ -142,12 +142,12 @@ func (s *Selector) ignores(name []byte) bool {
 }
 
 // rewrites reports whether apply can change a value.
-func (n Normal) rewrites() bool {
+func (n Normalization) rewrites() bool {
 	return n.Fold || n.Trim || n.Integer != IntegerNone || n.Redact != RedactNone
 }
 
 // apply gives the normal form of a decoded value, in its memory where it fits.
-func (n Normal) apply(value []byte) []byte {
+func (n Normalization) apply(value []byte) []byte {
 	if n.Trim {
 		value = trim(value)
 	}

@@ -40,9 +40,9 @@ const (
 	BadEscapeMalformed BadEscape = "malformed" // so is the request
 )
 
-// Spelling says how an upstream reads a query, beyond what all do. The zero value
+// QuerySyntax says how an upstream reads a query, beyond what all do. The zero value
 // is plain: pairs at "&", names as they are.
-type Spelling struct {
+type QuerySyntax struct {
 	Names     NameForm
 	Semicolon Semicolon
 	BadEscape BadEscape
@@ -50,9 +50,9 @@ type Spelling struct {
 	Question bool
 }
 
-// touched marks the bytes that a query must hold to be read in another way than
+// specialBytes marks the bytes that a query must hold to be read in another way than
 // plainly.
-func (f *Spelling) touched() (t [256]bool) {
+func (f *QuerySyntax) specialBytes() (t [256]bool) {
 	t[';'] = f.Semicolon != SemicolonText
 	t['%'] = f.BadEscape != BadEscapeKeep || f.Names != NamesPlain
 	if f.Names != NamesPlain {
@@ -69,11 +69,11 @@ func (f *Spelling) touched() (t [256]bool) {
 	return t
 }
 
-// respell gives a query in which every pair is spelled plainly, so that it means to
+// normalizeQuery gives a query in which every pair is spelled plainly, so that it means to
 // the selector what raw means to the upstream. It is raw where nothing is to be
 // done, else in memory of sc until the next call. It gives false where the request
 // is malformed.
-func (s *Selector) respell(raw string, sc *Scratch) (string, bool) {
+func (s *Selector) normalizeQuery(raw string, sc *Scratch) (string, bool) {
 	f := &s.spelling
 	if f.Question {
 		for raw != "" && raw[0] == '?' {
@@ -87,7 +87,7 @@ func (s *Selector) respell(raw string, sc *Scratch) (string, bool) {
 	if i == len(raw) {
 		return raw, true
 	}
-	r := respeller{s: s, sc: sc, out: sc.query[:0]}
+	r := queryNormalizer{s: s, sc: sc, out: sc.query[:0]}
 	for rest := raw; rest != ""; {
 		end := pieceLen(rest)
 		if !r.piece(rest[:end]) {
@@ -102,8 +102,8 @@ func (s *Selector) respell(raw string, sc *Scratch) (string, bool) {
 	return unsafe.String(unsafe.SliceData(r.out), len(r.out)), true
 }
 
-// respeller writes a query anew.
-type respeller struct {
+// queryNormalizer writes a query anew.
+type queryNormalizer struct {
 	s       *Selector
 	sc      *Scratch
 	out     []byte
@@ -111,7 +111,7 @@ type respeller struct {
 }
 
 // piece writes what stands between two "&".
-func (r *respeller) piece(text string) bool {
+func (r *queryNormalizer) piece(text string) bool {
 	switch i := strings.IndexByte(text, ';'); {
 	case i < 0 || r.s.spelling.Semicolon == SemicolonText:
 		return r.pair(text)
@@ -137,7 +137,7 @@ func (r *respeller) piece(text string) bool {
 }
 
 // pair writes one pair.
-func (r *respeller) pair(text string) bool {
+func (r *queryNormalizer) pair(text string) bool {
 	if r.s.spelling.BadEscape != BadEscapeKeep && badEscape(text) {
 		r.changed = true
 		return r.s.spelling.BadEscape == BadEscapeDrop
@@ -157,7 +157,7 @@ func (r *respeller) pair(text string) bool {
 }
 
 // nameLen is where the name of a pair ends. qs ends it at "]=" where there is one.
-func (r *respeller) nameLen(text string) int {
+func (r *queryNormalizer) nameLen(text string) int {
 	end := strings.IndexByte(text, '=')
 	if end < 0 {
 		return len(text)
@@ -177,7 +177,7 @@ func (r *respeller) nameLen(text string) int {
 	return end
 }
 
-func (r *respeller) touches(name string) bool {
+func (r *queryNormalizer) touches(name string) bool {
 	for i := range len(name) {
 		if r.s.touched[name[i]] {
 			return true
@@ -188,10 +188,10 @@ func (r *respeller) touches(name string) bool {
 
 // respellName writes the name that a name means, and gives false where it means
 // itself. What follows the root (an index) is kept only where "*" tracks the name.
-func (r *respeller) respellName(name string) bool {
+func (r *queryNormalizer) respellName(name string) bool {
 	decoded := appendDecoded(r.sc.buf[:0], name, query)
 	r.sc.buf = decoded
-	if _, own := named(r.s, decoded); own {
+	if _, own := findParam(r.s, decoded); own {
 		return false
 	}
 	forms := anyForms
@@ -200,7 +200,7 @@ func (r *respeller) respellName(name string) bool {
 	}
 	for _, f := range forms {
 		rest := f.root(&r.sc.root, decoded)
-		if _, tracked := named(r.s, r.sc.root); tracked {
+		if _, tracked := findParam(r.s, r.sc.root); tracked {
 			r.out, _ = appendEncoded(r.out, r.sc.root)
 			return true
 		}

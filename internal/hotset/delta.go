@@ -23,7 +23,7 @@ type ListDelta struct {
 	// Until is the new end of every entry that Put does not name.
 	Until time.Time
 	// Put are entries that are new or changed, Gone those that left.
-	Put  []hottype.Hot
+	Put  []hottype.HotKey
 	Gone []ID
 }
 
@@ -33,7 +33,7 @@ type ID struct {
 	Rule string
 }
 
-func idOf(h *hottype.Hot) ID { return ID{h.Key, h.Rule} }
+func idOf(h *hottype.HotKey) ID { return ID{h.Key, h.Rule} }
 
 // Len is how many entries the delta names.
 func (d Delta) Len() int {
@@ -47,7 +47,7 @@ func (d Delta) Apply(set hottype.HotSet) hottype.HotSet {
 	return hottype.HotSet{At: d.At, Keys: d.Keys.apply(set.Keys), Loops: d.Loops.apply(set.Loops)}
 }
 
-func (p ListDelta) apply(have []hottype.Hot) []hottype.Hot {
+func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
 	const leaves = -1
 	named := make(map[ID]int, len(p.Put)+len(p.Gone))
 	for _, id := range p.Gone {
@@ -56,7 +56,7 @@ func (p ListDelta) apply(have []hottype.Hot) []hottype.Hot {
 	for i := range p.Put {
 		named[idOf(&p.Put[i])] = i
 	}
-	out := make([]hottype.Hot, 0, len(have)+len(p.Put))
+	out := make([]hottype.HotKey, 0, len(have)+len(p.Put))
 	for i := range have {
 		id := idOf(&have[i])
 		switch j, ok := named[id]; {
@@ -77,33 +77,33 @@ func (p ListDelta) apply(have []hottype.Hot) []hottype.Hot {
 }
 
 // Sort puts the entries of a set in the order of HotSet, heaviest first.
-func Sort(keys []hottype.Hot) {
-	slices.SortFunc(keys, func(a, b hottype.Hot) int {
+func Sort(keys []hottype.HotKey) {
+	slices.SortFunc(keys, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
 	})
 }
 
-// exact is a set as readers get it: times in whole microseconds, no entry
+// normalize is a set as readers get it: times in whole microseconds, no entry
 // twice.
-func exact(set hottype.HotSet) hottype.HotSet {
+func normalize(set hottype.HotSet) hottype.HotSet {
 	set.At = micro(set.At)
-	set.Keys, set.Loops = exactly(set.Keys), exactly(set.Loops)
+	set.Keys, set.Loops = normalizeList(set.Keys), normalizeList(set.Loops)
 	return set
 }
 
-func exactly(keys []hottype.Hot) []hottype.Hot {
-	out := make([]hottype.Hot, 0, len(keys))
+func normalizeList(keys []hottype.HotKey) []hottype.HotKey {
+	out := make([]hottype.HotKey, 0, len(keys))
 	seen := make(map[ID]bool, len(keys))
 	for i := range keys {
 		if id := idOf(&keys[i]); !seen[id] {
 			seen[id] = true
-			out = append(out, exactHot(&keys[i]))
+			out = append(out, normalizeHot(&keys[i]))
 		}
 	}
 	return out
 }
 
-func exactHot(h *hottype.Hot) hottype.Hot {
+func normalizeHot(h *hottype.HotKey) hottype.HotKey {
 	e := *h
 	e.Since, e.Until = micro(h.Since), micro(h.Until)
 	return e

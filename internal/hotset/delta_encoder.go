@@ -13,9 +13,9 @@ import (
 // travels a part at a time: entries whose rate is far from what readers have
 // first, then the others in turn.
 const (
-	valuesEvery = time.Second // how often they travel
-	valuesEach  = 256         // how many of them: all of 10,000 in 40 s
-	far         = 1.5         // times more or less
+	rateUpdateEvery = time.Second // how often they travel
+	maxRateUpdates  = 256         // how many of them: all of 10,000 in 40 s
+	largeChange     = 1.5         // times more or less
 )
 
 // DeltaEncoder is a publisher's memory of what its readers hold, from which it makes
@@ -29,7 +29,7 @@ type DeltaEncoder struct {
 
 // Full notes that readers get all of set, and gives it as they will hold it.
 func (t *DeltaEncoder) Full(set hottype.HotSet) hottype.HotSet {
-	*t = DeltaEncoder{set: exact(set), valued: set.At}
+	*t = DeltaEncoder{set: normalize(set), valued: set.At}
 	return t.set
 }
 
@@ -42,8 +42,8 @@ func (t *DeltaEncoder) Held() hottype.HotSet { return t.set }
 // over both sets.
 func (t *DeltaEncoder) Next(set hottype.HotSet) Delta {
 	values := 0
-	if set.At.Sub(t.valued) >= valuesEvery || set.At.Before(t.valued) {
-		values, t.valued = valuesEach, set.At
+	if set.At.Sub(t.valued) >= rateUpdateEvery || set.At.Before(t.valued) {
+		values, t.valued = maxRateUpdates, set.At
 	}
 	d := Delta{At: micro(set.At)}
 	next := hottype.HotSet{At: d.At}
@@ -57,15 +57,15 @@ func (t *DeltaEncoder) Next(set hottype.HotSet) Delta {
 // as the list that they have then. At most values entries are put only because
 // of what is shown of them, beginning with those whose turn it is; it also
 // gives whose turn is then.
-func (t *DeltaEncoder) compare(have, next []hottype.Hot, values, turn int) (ListDelta, []hottype.Hot, int) {
-	p := ListDelta{Until: common(next)}
+func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (ListDelta, []hottype.HotKey, int) {
+	p := ListDelta{Until: commonUntil(next)}
 	t.index(next)
-	after := make([]hottype.Hot, 0, max(len(have), len(next)))
-	put := func(place int, h *hottype.Hot) {
-		p.Put = append(p.Put, exactHot(h))
+	after := make([]hottype.HotKey, 0, max(len(have), len(next)))
+	put := func(place int, h *hottype.HotKey) {
+		p.Put = append(p.Put, normalizeHot(h))
 		after[place] = p.Put[len(p.Put)-1]
 	}
-	var shown []value
+	var shown []rateUpdate
 	for i := range have {
 		id := idOf(&have[i])
 		j, stays := t.at[id]
@@ -81,12 +81,12 @@ func (t *DeltaEncoder) compare(have, next []hottype.Hot, values, turn int) (List
 		case !same(h.Until, p.Until) || !same(h.Since, have[i].Since):
 			put(last, h)
 		case differs(&have[i], h):
-			shown = append(shown, value{place: last, next: h, far: isFar(have[i].Rate, h.Rate)})
+			shown = append(shown, rateUpdate{place: last, next: h, far: isFar(have[i].Rate, h.Rate)})
 		}
 	}
 	for j := range next {
 		if k, comes := t.at[idOf(&next[j])]; comes && k == j {
-			after = append(after, hottype.Hot{})
+			after = append(after, hottype.HotKey{})
 			put(len(after)-1, &next[j])
 		}
 	}
@@ -98,7 +98,7 @@ func (t *DeltaEncoder) compare(have, next []hottype.Hot, values, turn int) (List
 }
 
 // index notes where each entry is; of two that are the same the first counts.
-func (t *DeltaEncoder) index(keys []hottype.Hot) {
+func (t *DeltaEncoder) index(keys []hottype.HotKey) {
 	if t.at == nil {
 		t.at = make(map[ID]int, len(keys))
 	}
@@ -108,17 +108,17 @@ func (t *DeltaEncoder) index(keys []hottype.Hot) {
 	}
 }
 
-// value is an entry of which only what is shown has changed.
-type value struct {
+// rateUpdate is an entry of which only what is shown has changed.
+type rateUpdate struct {
 	place int // in the list that readers hold then
-	next  *hottype.Hot
+	next  *hottype.HotKey
 	far   bool
 }
 
 // choose takes at most n values: those that are far off, then those from place
 // turn on, going round.
-func choose(values []value, n, turn int) ([]value, int) {
-	var out, rest []value
+func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
+	var out, rest []rateUpdate
 	for _, v := range values {
 		switch {
 		case !v.far:
@@ -127,7 +127,7 @@ func choose(values []value, n, turn int) ([]value, int) {
 			out = append(out, v)
 		}
 	}
-	first, _ := slices.BinarySearchFunc(rest, turn, func(v value, turn int) int { return cmp.Compare(v.place, turn) })
+	first, _ := slices.BinarySearchFunc(rest, turn, func(v rateUpdate, turn int) int { return cmp.Compare(v.place, turn) })
 	for i := range min(len(rest), n-len(out)) {
 		v := rest[(first+i)%len(rest)]
 		out = append(out, v)
@@ -138,7 +138,7 @@ func choose(values []value, n, turn int) ([]value, int) {
 
 // differs compares all but the end, which deltas renew, and Since, which is the
 // same.
-func differs(a, b *hottype.Hot) bool {
+func differs(a, b *hottype.HotKey) bool {
 	x := *a
 	x.Since, x.Until = b.Since, b.Until
 	return x != *b
@@ -148,11 +148,11 @@ func differs(a, b *hottype.Hot) bool {
 func same(a, b time.Time) bool { return micro(a).Equal(micro(b)) }
 
 func isFar(have, next float64) bool {
-	return next > have*far || have > next*far
+	return next > have*largeChange || have > next*largeChange
 }
 
-// common is the end of most entries: a detector gives all of them the same.
-func common(keys []hottype.Hot) time.Time {
+// commonUntil is the end of most entries: a detector gives all of them the same.
+func commonUntil(keys []hottype.HotKey) time.Time {
 	var most time.Time
 	votes := 0 // majority vote of Boyer and Moore
 	for i := range keys {

@@ -13,7 +13,7 @@ import (
 
 // drawSet draws a set as a detector makes one: the same end for almost all.
 func drawSet(t *rapid.T, now float64) hottype.HotSet {
-	list := func(label string) (keys []hottype.Hot) {
+	list := func(label string) (keys []hottype.HotKey) {
 		for _, k := range rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 0, 8, rapid.ID).Draw(t, label) {
 			until := now + 5
 			if rapid.IntRange(0, 9).Draw(t, "own end") == 0 {
@@ -31,7 +31,7 @@ func drawSet(t *rapid.T, now float64) hottype.HotSet {
 
 // facts is what readers act on: which entries there are, since when and until
 // when.
-func facts(keys []hottype.Hot) map[ID][2]int64 {
+func facts(keys []hottype.HotKey) map[ID][2]int64 {
 	m := map[ID][2]int64{}
 	for i := range keys {
 		m[idOf(&keys[i])] = [2]int64{keys[i].Since.UnixMicro(), keys[i].Until.UnixMicro()}
@@ -91,13 +91,13 @@ func TestRenewalNamesNothing(t *testing.T) {
 		return 110
 	}
 	d := trail.Next(many(2, n, next))
-	if d.Len() != valuesEach || d.Keys.Put[0].Key != "k1234" {
+	if d.Len() != maxRateUpdates || d.Keys.Put[0].Key != "k1234" {
 		t.Errorf("%d entries, the first is %s", d.Len(), d.Keys.Put[0].Key)
 	}
 	if d := trail.Next(many(2.5, n, next)); d.Len() != 0 {
 		t.Errorf("%d entries half a second later", d.Len())
 	}
-	for i := range n/valuesEach + 1 {
+	for i := range n/maxRateUpdates + 1 {
 		trail.Next(many(float64(3+i), n, next))
 	}
 	for i, h := range trail.Held().Keys {

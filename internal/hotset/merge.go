@@ -17,7 +17,7 @@ const aliasPrefix = "!hp1:"
 // that stay. Publishers are taken by name, so that float sums come out the
 // same every time. It needs mu.
 func (m *Replica) rebuild(at time.Time) {
-	merged, loops := make(map[string]*hottype.Hot), make(map[string]*hottype.Hot)
+	merged, loops := make(map[string]*hottype.HotKey), make(map[string]*hottype.HotKey)
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher].set
@@ -41,7 +41,7 @@ func (m *Replica) rebuild(at time.Time) {
 }
 
 // mergeInto adds one publisher's list to what the others say.
-func mergeInto(merged map[string]*hottype.Hot, list []hottype.Hot, at time.Time) {
+func mergeInto(merged map[string]*hottype.HotKey, list []hottype.HotKey, at time.Time) {
 	for i := range list {
 		h := &list[i]
 		if have := merged[string(h.Key)]; have != nil {
@@ -53,14 +53,14 @@ func mergeInto(merged map[string]*hottype.Hot, list []hottype.Hot, at time.Time)
 
 // loopsOnly are the loops that no publisher holds hot for as long, heaviest first,
 // then by key.
-func loopsOnly(loops, hot map[string]*hottype.Hot) []hottype.Hot {
-	list := make([]hottype.Hot, 0, len(loops))
+func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
+	list := make([]hottype.HotKey, 0, len(loops))
 	for key, h := range loops {
 		if have := hot[key]; have == nil || have.Until.Before(h.Until) {
 			list = append(list, *h)
 		}
 	}
-	slices.SortFunc(list, func(a, b hottype.Hot) int {
+	slices.SortFunc(list, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	return list
@@ -74,7 +74,7 @@ func newest(a, b time.Time) time.Time {
 }
 
 // reuseEntries gives each key its entry: the one it has, or a new one.
-func reuseEntries(have map[string]*Entry, merged map[string]*hottype.Hot, keep time.Duration) map[string]*Entry {
+func reuseEntries(have map[string]*Entry, merged map[string]*hottype.HotKey, keep time.Duration) map[string]*Entry {
 	entries := make(map[string]*Entry, len(merged))
 	for key, h := range merged {
 		e := have[key]
@@ -90,7 +90,7 @@ func reuseEntries(have map[string]*Entry, merged map[string]*hottype.Hot, keep t
 // merge joins what two publishers say of one key; see Replica. An entry that
 // had expired by at adds no rate to one that had not. Neither is changed, and
 // it does not matter which comes first.
-func merge(a, b *hottype.Hot, at time.Time) *hottype.Hot {
+func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 	if later(b, a) {
 		a, b = b, a
 	}
@@ -108,7 +108,7 @@ func merge(a, b *hottype.Hot, at time.Time) *hottype.Hot {
 // addTraffic adds to h what another publisher counted of the same key. Their
 // requests are disjoint; their clients are not, so there are at least as many as
 // the one that knows more of them says.
-func addTraffic(h *hottype.Hot, b *hottype.Hot) {
+func addTraffic(h *hottype.HotKey, b *hottype.HotKey) {
 	h.Client, h.ClientShare = heavier(h, b)
 	h.Share = share(h, b)
 	h.Rate += b.Rate
@@ -116,12 +116,12 @@ func addTraffic(h *hottype.Hot, b *hottype.Hot) {
 	h.Upper += b.Upper
 	h.Baseline += b.Baseline
 	h.Clients = max(h.Clients, b.Clients)
-	h.Why = reasons(h.Why, b.Why)
+	h.Criteria = reasons(h.Criteria, b.Criteria)
 }
 
 // heavier is the heaviest client of a key of which two publishers count a part,
 // and its share of both: their own, if it is the same one.
-func heavier(a, b *hottype.Hot) (string, float64) {
+func heavier(a, b *hottype.HotKey) (string, float64) {
 	name, rate := a.Client, a.ClientShare*a.Rate
 	other := b.ClientShare * b.Rate
 	switch {
@@ -138,7 +138,7 @@ func heavier(a, b *hottype.Hot) (string, float64) {
 
 // share is the key's part of the requests that both publishers counted of its
 // resource. One that does not say its part counts with the other's.
-func share(a, b *hottype.Hot) float64 {
+func share(a, b *hottype.HotKey) float64 {
 	switch {
 	case a.Share <= 0 || a.Rate <= 0:
 		return b.Share
@@ -162,7 +162,7 @@ func reasons(a, b string) string {
 }
 
 // later orders by Until; the rule's name settles a tie.
-func later(a, b *hottype.Hot) bool {
+func later(a, b *hottype.HotKey) bool {
 	if c := a.Until.Compare(b.Until); c != 0 {
 		return c > 0
 	}
@@ -175,9 +175,9 @@ func (m *Replica) forget(publisher string) {
 	m.forgotten++
 }
 
-// firstToGo is the publisher, other than keep, whose set is over first; the name
+// oldestPublisher is the publisher, other than keep, whose set is over first; the name
 // settles a tie. It needs mu.
-func (m *Replica) firstToGo(keep string) string {
+func (m *Replica) oldestPublisher(keep string) string {
 	var first string
 	var over time.Time
 	for publisher, p := range m.sets {

@@ -46,7 +46,7 @@ type Replica struct {
 // snapshot is what readers see. It is never changed once stored.
 type snapshot struct {
 	entries map[string]*Entry
-	loops   []hottype.Hot // heaviest first; not hot
+	loops   []hottype.HotKey // heaviest first; not hot
 	aliases bool
 	at      time.Time // newest At of all sets
 }
@@ -119,7 +119,7 @@ func (m *Replica) store(publisher string, set hottype.HotSet) {
 	}
 	p.set, p.fresh = set, true
 	for len(m.sets) > maxPublishers {
-		m.forget(m.firstToGo(publisher))
+		m.forget(m.oldestPublisher(publisher))
 	}
 	m.replaced++
 	m.rebuild(set.At)
@@ -146,9 +146,9 @@ func (m *Replica) Entries(now time.Time) []*Entry {
 }
 
 // Hot lists the keys that are hot at now, heaviest first.
-func (m *Replica) Hot(now time.Time) []hottype.Hot {
+func (m *Replica) Hot(now time.Time) []hottype.HotKey {
 	entries := m.Entries(now)
-	list := make([]hottype.Hot, len(entries))
+	list := make([]hottype.HotKey, len(entries))
 	for i, e := range entries {
 		list[i] = e.Hot()
 	}
@@ -157,12 +157,12 @@ func (m *Replica) Hot(now time.Time) []hottype.Hot {
 
 // Loops are the keys that would be hot were it not for one or a few clients,
 // heaviest first, then by key; those that hold at now. They are for show.
-func (m *Replica) Loops(now time.Time) []hottype.Hot {
+func (m *Replica) Loops(now time.Time) []hottype.HotKey {
 	s := m.current.Load()
 	if s == nil {
 		return nil
 	}
-	var live []hottype.Hot
+	var live []hottype.HotKey
 	for i := range s.loops {
 		if s.loops[i].Until.After(now) {
 			live = append(live, s.loops[i])
@@ -174,7 +174,7 @@ func (m *Replica) Loops(now time.Time) []hottype.Hot {
 // sortEntries orders by rate, heaviest first, then by key. Each entry's rate is read
 // once: it may be replaced meanwhile, and an order must not waver.
 func sortEntries(entries []*Entry) {
-	found := make(map[*Entry]*hottype.Hot, len(entries))
+	found := make(map[*Entry]*hottype.HotKey, len(entries))
 	for _, e := range entries {
 		found[e] = e.hot.Load()
 	}
@@ -199,19 +199,21 @@ func (m *Replica) prune(now time.Time) {
 	}
 }
 
-// Local publishes into a replica of the same process. It gives each set the
+// LocalPublisher publishes into a replica of the same process. It gives each set the
 // version after the last one under its name, so that a successor of the same
 // name goes on where it stopped.
-type Local struct {
+type LocalPublisher struct {
 	replica *Replica
 	name    string
 }
 
-// Publisher gives the publisher of that name into m.
-func Publisher(m *Replica, name string) *Local { return &Local{replica: m, name: name} }
+// NewLocalPublisher gives the publisher of that name into m.
+func NewLocalPublisher(m *Replica, name string) *LocalPublisher {
+	return &LocalPublisher{replica: m, name: name}
+}
 
 // Publish replaces what was published before. It never fails.
-func (l *Local) Publish(_ context.Context, set hottype.HotSet) error {
+func (l *LocalPublisher) Publish(_ context.Context, set hottype.HotSet) error {
 	l.replica.publish(l.name, set)
 	return nil
 }
@@ -227,8 +229,8 @@ type Entry struct {
 	// replica never touches it.
 	Memo atomic.Pointer[Memo]
 
-	hot   atomic.Pointer[hottype.Hot] // never nil; replaced, never changed
-	until atomic.Int64                // unix µs until which it is hot here; 0: expired
+	hot   atomic.Pointer[hottype.HotKey] // never nil; replaced, never changed
+	until atomic.Int64                   // unix µs until which it is hot here; 0: expired
 }
 
 // Decisions counts those on a key, and in Served those of Allowed that a response cache
@@ -237,7 +239,7 @@ type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
 
 // Of reads the counters of a key.
 func (d *Decisions) Of(key hottype.Key) hottype.KeyDecisions {
-	return hottype.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Served: d.Served.Load()}
+	return hottype.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
 }
 
 // Memo is what a reader remembers on an Entry. It is not changed once stored.
@@ -249,7 +251,7 @@ type Memo struct {
 }
 
 // Hot is what was found of the key as of the latest publication.
-func (e *Entry) Hot() hottype.Hot { return *e.hot.Load() }
+func (e *Entry) Hot() hottype.HotKey { return *e.hot.Load() }
 
 // Key is the key of the entry.
 func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
@@ -258,7 +260,7 @@ func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
 // set makes h what was found of the entry, which holds for keep beyond its Until.
-func (e *Entry) set(h *hottype.Hot, keep time.Duration) {
+func (e *Entry) set(h *hottype.HotKey, keep time.Duration) {
 	e.hot.Store(h)
 	e.until.Store(expiry(h.Until, keep))
 }

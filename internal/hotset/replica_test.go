@@ -21,11 +21,11 @@ func at(seconds float64) time.Time {
 }
 
 // hot is a key with a rate, hot since 0 and until a second.
-func hot(key hottype.Key, rate, until float64) hottype.Hot {
-	return hottype.Hot{Key: key, Rule: "topic", Rate: rate, Peak: rate, Since: at(0), Until: at(until)}
+func hot(key hottype.Key, rate, until float64) hottype.HotKey {
+	return hottype.HotKey{Key: key, Rule: "topic", Rate: rate, Peak: rate, Since: at(0), Until: at(until)}
 }
 
-func set(version uint64, judged float64, keys ...hottype.Hot) hottype.HotSet {
+func set(version uint64, judged float64, keys ...hottype.HotKey) hottype.HotSet {
 	return hottype.HotSet{Version: version, At: at(judged), Keys: keys}
 }
 
@@ -69,10 +69,10 @@ func TestMirrorTape(t *testing.T) {
 
 func TestTwoPublishersOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Peak: 80, Since: at(2), Until: at(9)}
-	b := hottype.Hot{Key: "k", Rule: "y", Rate: 60, Peak: 70, Since: at(1), Until: at(8)}
-	want := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Peak: 90, Since: at(1), Until: at(9)}
-	for _, order := range [][2]hottype.Hot{{a, b}, {b, a}} {
+	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Peak: 80, Since: at(2), Until: at(9)}
+	b := hottype.HotKey{Key: "k", Rule: "y", Rate: 60, Peak: 70, Since: at(1), Until: at(8)}
+	want := hottype.HotKey{Key: "k", Rule: "x", Rate: 90, Peak: 90, Since: at(1), Until: at(9)}
+	for _, order := range [][2]hottype.HotKey{{a, b}, {b, a}} {
 		m := new(Replica)
 		m.Replace("1", set(1, 3, order[0]))
 		m.Replace("2", set(1, 3, order[1]))
@@ -84,23 +84,23 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 
 func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share",
+	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Criteria: "share",
 		Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
-	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Why: "rate+share",
+	b := hottype.HotKey{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Criteria: "rate+share",
 		Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
 	c := b
 	c.Client, c.ClientShare = "10.0.0.2", 0.5
-	both := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7,
-		Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
+	both := hottype.HotKey{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7,
+		Criteria: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
 	other := both
 	other.Client, other.ClientShare = "10.0.0.2", 30./90
 	for _, test := range []struct {
-		a, b, want hottype.Hot
+		a, b, want hottype.HotKey
 		now        float64
 	}{
 		{a, b, both, 3}, {b, a, both, 3}, {a, c, other, 3}, {c, a, other, 3},
-		{a, hottype.Hot{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hottype.Hot{
-			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9,
+		{a, hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hottype.HotKey{
+			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Criteria: "share", Clients: 9,
 			Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
 		}, 3}, // one that does not say
 	} {
@@ -119,8 +119,8 @@ func TestLoopsOfTwoPublishers(t *testing.T) {
 	t.Parallel()
 	m := &Replica{TTLBlind: -1}
 	one, two := set(1, 1, hot("k1", 9, 6)), set(1, 1)
-	one.Loops = []hottype.Hot{hot("k2", 3, 6), hot("k3", 4, 3)}
-	two.Loops = []hottype.Hot{hot("k1", 5, 6), hot("k2", 2, 5)}
+	one.Loops = []hottype.HotKey{hot("k2", 3, 6), hot("k3", 4, 3)}
+	two.Loops = []hottype.HotKey{hot("k1", 5, 6), hot("k2", 2, 5)}
 	m.Replace("1", one)
 	m.Replace("2", two)
 	for _, test := range []struct {
@@ -174,7 +174,7 @@ func TestAgeAndAliases(t *testing.T) {
 		t.Error("an empty mirror knows something")
 	}
 	m.Replace("a", set(1, 4, hot("!hp1:topic.id=Zh00", 1, 5)))
-	m.Replace("b", set(1, 2, hottype.Hot{Key: "k"})) // expired: no Until
+	m.Replace("b", set(1, 2, hottype.HotKey{Key: "k"})) // expired: no Until
 	if age, ok := m.Age(at(7)); age != 3*time.Second || !ok || !m.Aliases() {
 		t.Errorf("age %v, aliases %v", age, m.Aliases())
 	}
@@ -208,7 +208,7 @@ func TestLocalPublisherGivesVersions(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
 	for i := range 3 { // each one is a successor of the same name
-		if err := Publisher(m, "local").Publish(t.Context(), set(0, 0, hot("k", float64(i), 9))); err != nil {
+		if err := NewLocalPublisher(m, "local").Publish(t.Context(), set(0, 0, hot("k", float64(i), 9))); err != nil {
 			t.Error(err)
 		}
 		if got := found(m, at(1)); len(got) != 1 || got[0] != fmt.Sprintf("k=%d", i) {
@@ -248,7 +248,7 @@ func TestMirrorIsTheUnionOfTheLatestSets(t *testing.T) {
 
 func inAny(sets map[string]hottype.HotSet, key hottype.Key, now time.Time) bool {
 	for _, s := range sets {
-		if slices.ContainsFunc(s.Keys, func(h hottype.Hot) bool { return h.Key == key && h.Until.After(now) }) {
+		if slices.ContainsFunc(s.Keys, func(h hottype.HotKey) bool { return h.Key == key && h.Until.After(now) }) {
 			return true
 		}
 	}
@@ -290,7 +290,7 @@ func TestKeyThatStaysIsNeverGone(t *testing.T) {
 
 func BenchmarkLookup(b *testing.B) {
 	full := new(Replica)
-	keys := make([]hottype.Hot, 1000)
+	keys := make([]hottype.HotKey, 1000)
 	for i := range keys {
 		keys[i] = hot(hottype.Key(fmt.Sprint("topic?id=", i)), 1, 9)
 	}
@@ -316,7 +316,7 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkReplace1000(b *testing.B) {
 	b.ReportAllocs()
 	m := new(Replica)
-	keys := make([]hottype.Hot, 1000)
+	keys := make([]hottype.HotKey, 1000)
 	for i := range keys {
 		keys[i] = hot(hottype.Key(fmt.Sprint("topic?id=", i)), 1, 9)
 	}

@@ -13,9 +13,9 @@ const (
 	// more. A key that has cooled meanwhile costs its requests a question to
 	// their limit; one that has not is what the limit is for.
 	DefaultTTLBlind = 10 * time.Minute
-	// SilentAfter is how long a publisher may say nothing and still counts as
+	// StaleAfter is how long a publisher may say nothing and still counts as
 	// heard: several publications.
-	SilentAfter = 5 * time.Second
+	StaleAfter = 5 * time.Second
 )
 
 // State is what a replica knows about a publisher.
@@ -23,10 +23,10 @@ type State int
 
 // The states of a publisher.
 const (
-	Live   State = iota // it publishes
-	Blind               // it publishes, and says that it gets no counts: nothing cools
-	Silent              // it was not heard for SilentAfter; its keys are kept
-	Gone                // it was silent for so long that its keys are over
+	Live    State = iota // it publishes
+	NoInput              // it publishes, and says that it gets no counts: nothing cools
+	Stale                // it was not heard for StaleAfter; its keys are kept
+	Expired              // it was silent for so long that its keys are over
 )
 
 // PublisherChange is a publisher whose State has changed. A publisher that is seen for the
@@ -40,15 +40,15 @@ type PublisherChange struct {
 
 // published is the latest set of one publisher.
 type published struct {
-	set   hottype.HotSet
-	heard time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
-	fresh bool      // a set has come since the last CheckPublishers
+	set      hottype.HotSet
+	lastSeen time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
+	fresh    bool      // a set has come since the last CheckPublishers
 }
 
 // reported is what CheckPublishers has seen. Guarded by the replica's mu.
 type reported struct {
-	looked time.Time
-	told   map[string]PublisherChange
+	looked       time.Time
+	lastReported map[string]PublisherChange
 }
 
 // keep is TTLBlind with its default.
@@ -62,7 +62,7 @@ func (m *Replica) keep() time.Duration {
 // validUntil is until when the set holds without another one.
 func (p *published) validUntil() time.Time {
 	last := p.set.At
-	for _, list := range [][]hottype.Hot{p.set.Keys, p.set.Loops} {
+	for _, list := range [][]hottype.HotKey{p.set.Keys, p.set.Loops} {
 		for i := range list {
 			last = newest(last, list[i].Until)
 		}
@@ -72,32 +72,32 @@ func (p *published) validUntil() time.Time {
 
 // goneAt is when nothing is left of the set, and of the publisher.
 func (p *published) goneAt(keep time.Duration) time.Time {
-	return newest(p.validUntil(), p.set.At.Add(SilentAfter)).Add(keep)
+	return newest(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
 }
 
 // stateAt is the state at now. Who never calls CheckPublishers goes by the publisher's clock.
 func (p *published) stateAt(now time.Time) State {
-	last := p.heard
+	last := p.lastSeen
 	if p.fresh {
 		last = newest(last, p.set.At)
 	}
 	switch {
-	case now.Sub(last) > SilentAfter:
-		return Silent
-	case p.set.Blind:
-		return Blind
+	case now.Sub(last) > StaleAfter:
+		return Stale
+	case p.set.NoInput:
+		return NoInput
 	}
 	return Live
 }
 
-// First is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the same
+// FirstPublisher is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the same
 // publishers agree on it.
-func (m *Replica) First(now time.Time) string {
+func (m *Replica) FirstPublisher(now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := ""
 	for publisher, p := range m.sets {
-		if (first == "" || publisher < first) && p.stateAt(now) != Silent {
+		if (first == "" || publisher < first) && p.stateAt(now) != Stale {
 			first = publisher
 		}
 	}
@@ -112,28 +112,28 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	m.prune(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slept := now.Sub(m.looked) > SilentAfter // this process: no publisher was seen
+	slept := now.Sub(m.looked) > StaleAfter // this process: no publisher was seen
 	m.looked = now
-	if m.told == nil {
-		m.told = make(map[string]PublisherChange)
+	if m.lastReported == nil {
+		m.lastReported = make(map[string]PublisherChange)
 	}
 	var changed []PublisherChange
 	for publisher, p := range m.sets {
 		if p.fresh || slept {
-			p.heard, p.fresh = now, false
+			p.lastSeen, p.fresh = now, false
 		}
-		before, known := m.told[publisher]
+		before, known := m.lastReported[publisher]
 		s := PublisherChange{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys),
 			Until: p.goneAt(m.keep())}
-		m.told[publisher] = s
+		m.lastReported[publisher] = s
 		if s.State != before.State || !known && s.State != Live {
 			changed = append(changed, s)
 		}
 	}
-	for publisher, s := range m.told {
+	for publisher, s := range m.lastReported {
 		if m.sets[publisher] == nil {
-			s.State = Gone
-			delete(m.told, publisher)
+			s.State = Expired
+			delete(m.lastReported, publisher)
 			changed = append(changed, s)
 		}
 	}

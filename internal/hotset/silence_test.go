@@ -23,10 +23,10 @@ func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	m := &Replica{TTLBlind: 60 * time.Second}
 	version := uint64(0)
-	publish := func(publisher string, now float64, blind bool, keys ...hottype.Hot) {
+	publish := func(publisher string, now float64, blind bool, keys ...hottype.HotKey) {
 		version++
 		s := set(version, now, keys...)
-		s.Blind = blind
+		s.NoInput = blind
 		m.Replace(publisher, s)
 	}
 	for now := range 100 {
@@ -147,14 +147,14 @@ func TestLowerVersionAfterALoss(t *testing.T) {
 func TestFirstIsOneThatIsHeard(t *testing.T) {
 	t.Parallel()
 	m := &Replica{}
-	if first := m.First(at(0)); first != "" {
+	if first := m.FirstPublisher(at(0)); first != "" {
 		t.Errorf("of nobody: %q", first)
 	}
 	m.Replace("b", set(1, 0))
 	m.Replace("a", set(1, 0))
 	m.Replace("b", set(2, 4))
 	for second, want := range map[float64]string{1: "a", 6: "b", 20: ""} {
-		if first := m.First(at(second)); first != want {
+		if first := m.FirstPublisher(at(second)); first != want {
 			t.Errorf("second %v: %q, want %q", second, first, want)
 		}
 	}

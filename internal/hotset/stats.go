@@ -40,9 +40,9 @@ func (m *Replica) Stats(now time.Time) Stats {
 	for _, p := range m.sets {
 		st.Version = max(st.Version, p.set.Version)
 		switch p.stateAt(now) {
-		case Silent:
+		case Stale:
 			st.SilentPublishers++
-		case Blind:
+		case NoInput:
 			st.BlindPublishers++
 			st.Publishers++
 		default:

@@ -18,7 +18,7 @@ type Stage int
 // The stages, in the order in which they stop.
 const (
 	Sources Stage = iota // take something in: listeners, consumers, tails
-	Sums                 // hold something: tally, aggregate
+	Buffers              // hold something: tally, aggregate
 	Sinks                // bring it out: senders, followers, the admin page
 	stageCount
 )

@@ -42,7 +42,7 @@ func TestStagesStopFromSourcesToSinks(t *testing.T) {
 		var d diary
 		var s Stages
 		s.Add(Sinks, "sink", d.part("sink", 0))
-		s.Add(Sums, "sum", d.part("sum", 2*time.Second))
+		s.Add(Buffers, "sum", d.part("sum", 2*time.Second))
 		s.Add(Sources, "source", d.part("source", 3*time.Second))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
@@ -93,7 +93,7 @@ func TestAPartThatHangsIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var s Stages
-		s.Add(Sums, "hangs", func(context.Context) error { <-release; return nil })
+		s.Add(Buffers, "hangs", func(context.Context) error { <-release; return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()

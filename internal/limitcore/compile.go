@@ -52,13 +52,13 @@ type Compiled struct {
 // Compile makes a spec ready; its error is why the spec is invalid. It costs a
 // greatest common divisor; stores keep the result for the subjects they know.
 func (s *Spec) Compile() (Compiled, error) {
-	if err := s.plain(); err != nil {
+	if err := s.validateCommon(); err != nil {
 		return Compiled{}, err
 	}
 	if s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most have none
 		return s.compileAlgorithm()
 	}
-	if err := s.extras(); err != nil {
+	if err := s.validateOptions(); err != nil {
 		return Compiled{}, err
 	}
 	t, err := s.compileAlgorithm()
@@ -67,8 +67,8 @@ func (s *Spec) Compile() (Compiled, error) {
 	return t, err
 }
 
-// plain checks what holds for every algorithm.
-func (s *Spec) plain() error {
+// validateCommon checks what holds for every algorithm.
+func (s *Spec) validateCommon() error {
 	switch {
 	case s.Window <= 0:
 		return fmt.Errorf("limit: window %v must be positive", s.Window)
@@ -82,8 +82,8 @@ func (s *Spec) plain() error {
 	return nil
 }
 
-// extras checks what goes beside an algorithm.
-func (s *Spec) extras() error {
+// validateOptions checks what goes beside an algorithm.
+func (s *Spec) validateOptions() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
@@ -114,7 +114,7 @@ func (s *Spec) extras() error {
 // CheckInFlight returns the error of an invalid bound on calls in flight or life of a
 // lease.
 func CheckInFlight(most int64, life time.Duration) error {
-	if err := (&Spec{Algorithm: FixedWindow, Limit: most, Window: life}).plain(); err != nil {
+	if err := (&Spec{Algorithm: FixedWindow, Limit: most, Window: life}).validateCommon(); err != nil {
 		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
 	}
 	return nil

@@ -45,9 +45,9 @@ func anchoredAdd(s *State, t *Compiled, now, cost int64) State {
 	return State{kind: KindAnchored, at: now, used: s.used + cost, unit: t.Unit, aux: start}
 }
 
-// keptEnd is when a window or a log is over that was last begun or added to at
+// anchoredEnd is when a window or a log is over that was last begun or added to at
 // aux.
-func keptEnd(s *State) int64 {
+func anchoredEnd(s *State) int64 {
 	if s.used == 0 {
 		return s.at
 	}

@@ -27,11 +27,11 @@ type Spec struct {
 }
 
 // Capacity is the most that can be admitted at one instant, including calls that wait.
-func (s Spec) Capacity() int64 { return s.AtOnce() + s.queue() }
+func (s Spec) Capacity() int64 { return s.BurstCapacity() + s.queue() }
 
-// AtOnce is the most that can be admitted at one instant and proceed at once, or in a
+// BurstCapacity is the most that can be admitted at one instant and proceed at once, or in a
 // leaky bucket queue.
-func (s Spec) AtOnce() int64 {
+func (s Spec) BurstCapacity() int64 {
 	switch t := s.Algorithm.traits(); {
 	case s.Limit == 0:
 		return 0
@@ -61,7 +61,7 @@ func (s Spec) Share(n int64) Spec {
 		return s
 	}
 	t := s.Algorithm.traits()
-	if whole, initial := s.AtOnce(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
+	if whole, initial := s.BurstCapacity(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
 		if s.InitialDeficit > 0 { // else it starts full
 			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
@@ -144,5 +144,5 @@ func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 	if s.Algorithm.traits().Queues {
 		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit, t.Fill))*time.Microsecond)
 	}
-	return max(0, reset-time.Duration(s.AtOnce()*t.Unit/t.Fill)*time.Microsecond)
+	return max(0, reset-time.Duration(s.BurstCapacity()*t.Unit/t.Fill)*time.Microsecond)
 }

@@ -31,7 +31,7 @@ func (s *State) End() int64 {
 	case KindSliding:
 		return slidingEnd(s)
 	case KindAnchored, KindLog:
-		return keptEnd(s)
+		return anchoredEnd(s)
 	case KindWarm:
 		return warmEnd(s)
 	}
@@ -51,8 +51,8 @@ func (s *State) taken() int64 {
 	return s.used
 }
 
-// Used is when the state was last charged, in microseconds.
-func (s *State) Used() int64 { return s.at }
+// ChargedAt is when the state was last charged, in microseconds.
+func (s *State) ChargedAt() int64 { return s.at }
 
 // None reports whether it is the state of a subject that is not known.
 func (s *State) None() bool { return s.kind == KindNone }
@@ -70,8 +70,8 @@ type Outcome struct {
 func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	now = max(now, s.at)
 	from, end := s, s.End()
-	if !t.owns(s) {
-		from, log = t.adopt(s), nil
+	if !t.compatible(s) {
+		from, log = t.convert(s), nil
 		end = min(end, from.End()) // the earlier one makes it none
 	}
 	if now >= end {
@@ -104,8 +104,8 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	return o
 }
 
-// owns reports whether a state was written under these terms.
-func (t *Compiled) owns(s *State) bool {
+// compatible reports whether a state was written under these terms.
+func (t *Compiled) compatible(s *State) bool {
 	switch {
 	case s.kind == KindNone:
 		return true
@@ -117,11 +117,11 @@ func (t *Compiled) owns(s *State) bool {
 	return true
 }
 
-// adopt reads a state that was written under another spec (U14): what was taken
+// convert reads a state that was written under another spec (U14): what was taken
 // counts as taken now, rounded up to whole cost (so what remains is rounded
 // down), at most the capacity. It depends on the state alone and not on the
 // time, so until the state is written anew all answers about it agree.
-func (t *Compiled) adopt(s *State) *State {
+func (t *Compiled) convert(s *State) *State {
 	if t.Kind == KindWarm {
 		return t.warmAdopt(s)
 	}
@@ -183,7 +183,7 @@ func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 // the charge had never been made. A state written under another spec since then
 // stays as it is.
 func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {
-	if s.kind != t.Kind || cost > t.Capacity || !t.owns(s) {
+	if s.kind != t.Kind || cost > t.Capacity || !t.compatible(s) {
 		return
 	}
 	switch t.Kind {

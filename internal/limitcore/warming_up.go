@@ -62,8 +62,8 @@ func (t *Compiled) cold(warmth int64) int64 {
 	return 2*y - int64(q)
 }
 
-// overdue is how long it takes until a debt is one that a call may wait for.
-func (t *Compiled) overdue(debt int64) int64 { return CeilDiv(max(0, debt-t.Queue), t.Unit) }
+// waitForDebt is how long it takes until a debt is one that a call may wait for.
+func (t *Compiled) waitForDebt(debt int64) int64 { return CeilDiv(max(0, debt-t.Queue), t.Unit) }
 
 // chargeWarm is Charge for from, what the state s means now under these terms, which
 // ends at end.
@@ -75,7 +75,7 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 	left := min(from.aux, level)
 	debt, cooled := level-left, from.aux-left
 	warmth := max(0, min(from.aux, t.Warm)-cooled)
-	o := Outcome{Reset: min(t.overdue(debt), end-now)}
+	o := Outcome{Reset: min(t.waitForDebt(debt), end-now)}
 	switch {
 	case cost == 0:
 		o.Allowed = true
@@ -88,7 +88,7 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 		warmer := warmth + cost*t.Fill
 		debt += cost*t.Fill + t.cold(warmer) - t.cold(warmth)
 		*s = State{kind: KindWarm, at: now, used: debt + warmer, unit: t.Unit, aux: warmer}
-		o.Reset = t.overdue(debt)
+		o.Reset = t.waitForDebt(debt)
 	}
 	if o.Reset == 0 || t.Capacity == 0 {
 		o.Remaining, o.Reset = t.Capacity, 0

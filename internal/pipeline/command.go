@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
@@ -15,17 +15,17 @@ import (
 // all of them, a moment later. It says how many answers were removed here.
 func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
 	if p.Feed == nil {
-		return p.obey(time.Now(), c), nil
+		return p.execute(time.Now(), c), nil
 	}
 	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
-		purged = p.obey(time.Now(), c)
+		purged = p.execute(time.Now(), c)
 	}
 	return purged, SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
 }
 
 // SendCommand has all processes that share a store carry out a command. What the store itself
 // counts is dropped here, once, before it can be read again.
-func SendCommand(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set,
+func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
 	c hottype.Command) error {
 	if c.Action == hottype.CommandReset {
 		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
@@ -35,8 +35,8 @@ func SendCommand(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.
 	return feed.SendCommand(ctx, c)
 }
 
-// obey carries out a command in this process.
-func (p *Pipeline) obey(now time.Time, c hottype.Command) (purged int) {
+// execute carries out a command in this process.
+func (p *Pipeline) execute(now time.Time, c hottype.Command) (purged int) {
 	switch c.Action {
 	case hottype.CommandReset:
 		if p.Prefetch != nil {

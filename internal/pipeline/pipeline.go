@@ -24,9 +24,9 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
 )
 
@@ -41,7 +41,7 @@ type Pipeline struct {
 	Tally     *tally.Tally          // nil: others count
 	Aggregate *aggregate.Aggregator // nil: others find what is hot
 	// What is shared; nil: alone.
-	Feed     *redisfeed.Feed
+	Feed     *rediscontrol.Feed
 	Limits   *redislimits.Limiter
 	Windows  *redislimits.Windows
 	Refunds  *redislimits.Refunds
@@ -49,7 +49,7 @@ type Pipeline struct {
 	// Overrides, when set before Run, receives each list of live overrides.
 	Overrides func([]rules.Override)
 	// Reported, when set before Run, completes each report of this limiter.
-	Reported func(*hottype.Report)
+	Reported func(*hottype.LimiterReport)
 	cache    *respcache.Cache // nil: none
 }
 
@@ -63,7 +63,7 @@ type Config struct {
 // AddCache adds the response cache of this process, from which Command removes responses. Call it before Run.
 func (p *Pipeline) AddCache(c *respcache.Cache) {
 	p.cache = c
-	p.Add(lifecycle.Sums, "cache", c.Run)
+	p.Add(lifecycle.Buffers, "cache", c.Run)
 }
 
 // CheckRules reports whether detection by these settings holds its promise for rules.
@@ -77,7 +77,7 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{Hot: new(hotset.Replica)}
-	found.Rules, found.Publish, found.Shards = c.Rules, hotset.Publisher(p.Hot, "local"), runtime.GOMAXPROCS(0)
+	found.Rules, found.Publish, found.Shards = c.Rules, hotset.NewLocalPublisher(p.Hot, "local"), runtime.GOMAXPROCS(0)
 	p.Aggregate = aggregate.New(found)
 	p.wire(c, p.Aggregate)
 	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
@@ -87,7 +87,7 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 
 // Shared is what a process has from others.
 type Shared struct {
-	Store *redisstore.Client
+	Store *redisclient.Client
 	// Sink takes the counts to the aggregators; nil: this process does not count. One
 	// that has Run is run until all counts are sent.
 	Sink tally.Sink
@@ -96,7 +96,7 @@ type Shared struct {
 	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
 	Prefetch int64
 	// Copy keeps the overrides for a start without the store; nil: nothing does.
-	Copy redisfeed.Copy
+	Copy rediscontrol.Copy
 }
 
 // Distributed wires one of many processes, which share hot keys and limits by a store.
@@ -104,26 +104,26 @@ func Distributed(c Config, s Shared) *Pipeline {
 	p := &Pipeline{Hot: &hotset.Replica{TTLBlind: s.TTLBlind}}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
-	p.Feed = redisfeed.New(s.Store)
+	p.Feed = rediscontrol.New(s.Store)
 	if s.Copy != nil {
-		c.Gate.Overrides = p.Feed.Overrides().Recall(s.Copy)
+		c.Gate.Overrides = p.Feed.Overrides().LoadCopy(s.Copy)
 		p.Add(lifecycle.Sinks, "copy of overrides",
 			func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
 	}
 	reports := p.Feed.Reporter(p.report)
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
-	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
+	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = p.Limits, p.Windows, reports.Live
 	p.Refunds = p.Limits.Refunds()
 	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
-	p.Add(lifecycle.Sums, "refunds", p.Refunds.Run)
+	p.Add(lifecycle.Buffers, "refunds", p.Refunds.Run)
 	if s.Prefetch > 0 {
 		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
 		c.Gate.Shared = p.Prefetch
-		p.Add(lifecycle.Sums, "prefetch", p.Prefetch.Run)
+		p.Add(lifecycle.Buffers, "prefetch", p.Prefetch.Run)
 	}
 	p.wire(c, s.Sink)
-	p.Add(lifecycle.Sums, "windows", p.Windows.Run)
+	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
 	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
 		p.Add(lifecycle.Sinks, "sink", r.Run)
 	}
@@ -132,7 +132,7 @@ func Distributed(c Config, s Shared) *Pipeline {
 		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
 	})
 	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
-		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.obey(time.Now(), c) })
+		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.execute(time.Now(), c) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
@@ -141,7 +141,7 @@ func Distributed(c Config, s Shared) *Pipeline {
 	return p
 }
 
-func (p *Pipeline) report(now time.Time) hottype.Report {
+func (p *Pipeline) report(now time.Time) hottype.LimiterReport {
 	r := p.Gate.Report(now)
 	r.Upstreams = p.Gate.Upstreams().Reports(now)
 	if p.Reported != nil {
@@ -157,7 +157,7 @@ func (p *Pipeline) wire(c Config, sink tally.Sink) {
 		c.Tally.Sink = sink
 		p.Tally = tally.New(c.Tally)
 		c.Gate.Counter = p.Tally
-		p.Add(lifecycle.Sums, "tally", p.Tally.Run)
+		p.Add(lifecycle.Buffers, "tally", p.Tally.Run)
 	}
 	p.Crawlers = reversedns.New(nil, c.Gate.Log)
 	p.Add(lifecycle.Sinks, "crawlers", p.Crawlers.Run)

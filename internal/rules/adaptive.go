@@ -31,8 +31,8 @@ type (
 
 func defaultTarget() UpstreamTarget { return *conf.Default[UpstreamTarget](schema) }
 
-// Adapts are the names of the upstreams that adaptive limits follow, in order.
-func (s *Set) Adapts() []string {
+// AdaptiveUpstreams are the names of the upstreams that adaptive limits follow, in order.
+func (s *Set) AdaptiveUpstreams() []string {
 	var names []string
 	for _, r := range s.Rules {
 		if a := r.Limit.Adaptive; a != nil {

@@ -45,7 +45,7 @@ rules:
 	if b.Spec.Limit != 40 || set.Rules[1].LimitFor("b?id=1").Adaptive != nil {
 		t.Errorf("%+v %+v", b.Spec, set.Rules[1].LimitFor("b?id=1"))
 	}
-	if diff := cmp.Diff([]string{"default", "search"}, set.Adapts()); diff != "" {
+	if diff := cmp.Diff([]string{"default", "search"}, set.AdaptiveUpstreams()); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]UpstreamTarget{

@@ -20,7 +20,7 @@ func (p *parser) checkRules() {
 			v.At("name").Fail("%q is the name of the rule %s too", r.Name, before.Place())
 		}
 		seen[r.Name] = v
-		p.set.takeRedactions(r)
+		p.set.inheritRedactions(r)
 		p.checkParams(r, v)
 		p.checkAdaptive(r, v)
 		if v.Failed() {
@@ -43,8 +43,8 @@ func (p *parser) checkParams(r *Rule, v conf.Value) {
 		case q.Name == "":
 		case seen[q.Name]:
 			v.At("params").Fail("%q is set twice", conf.Cut(q.Name))
-		case where == "" && len(name) > p.set.Limits.NameBytes:
-			v.At("params").Fail("%q has more than %d bytes (query_bounds.name_bytes)", conf.Cut(name), p.set.Limits.NameBytes)
+		case where == "" && len(name) > p.set.QueryBounds.NameBytes:
+			v.At("params").Fail("%q has more than %d bytes (query_bounds.name_bytes)", conf.Cut(name), p.set.QueryBounds.NameBytes)
 		}
 		seen[q.Name] = true
 	}
@@ -75,12 +75,12 @@ func (a Pattern) covers(b Pattern) bool {
 	if slices.Contains(methods, "GET") {
 		methods = append(slices.Clone(methods), "HEAD")
 	}
-	return pathCovers(x, y) && holdsAll(methods, b.Methods) && holdsAll(a.Hosts, b.Hosts)
+	return pathCovers(x, y) && containsAll(methods, b.Methods) && containsAll(a.Hosts, b.Hosts)
 }
 
-// holdsAll reports whether a list, which stands for everything when it is
+// containsAll reports whether a list, which stands for everything when it is
 // empty, has every entry of another.
-func holdsAll(list, other []string) bool {
+func containsAll(list, other []string) bool {
 	if len(list) == 0 {
 		return true
 	}

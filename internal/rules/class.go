@@ -40,9 +40,9 @@ func newClassIndex(c *Class) *classIndex {
 	return &classIndex{class: c, seed: maphash.MakeSeed()}
 }
 
-// takes reports whether a header value is in the class. An oversized one is
+// matches reports whether a header value is in the class. An oversized one is
 // not: cutting it would let an anchored pattern see an end where there is none.
-func (c *classIndex) takes(value string) bool {
+func (c *classIndex) matches(value string) bool {
 	if len(value) > longestHeader {
 		return false
 	}
@@ -68,7 +68,7 @@ func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Cla
 		if h != nil {
 			value = h.Get(c.class.Header)
 		}
-		if c.takes(value) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
+		if c.matches(value) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
 			return c.class
 		}
 	}

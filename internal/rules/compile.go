@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/conf"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // parser makes a set of a document.
@@ -32,12 +32,12 @@ func noLimit() Limit {
 // take makes the set of a document and reports what is wrong between its fields.
 func (p *parser) take(v conf.Value, d *document) {
 	s := p.set
-	s.Namespace, s.Limits, s.Upstreams, s.Overrides = d.Namespace, canon.Limits(d.QueryBounds), d.Upstreams, d.Overrides
-	v.At("query_bounds").Validate(s.Limits.Validate)
+	s.Namespace, s.QueryBounds, s.Upstreams, s.Overrides = d.Namespace, canon.QueryBounds(d.QueryBounds), d.Upstreams, d.Overrides
+	v.At("query_bounds").Validate(s.QueryBounds.Validate)
 	for _, r := range d.Redact {
 		s.Redact = append(s.Redact, canon.Redaction{Name: r.Name, Redact: redactOf(r.Redact)})
 	}
-	s.Upstream = traits(v, &d.ParseAs)
+	s.ParseAs = traits(v, &d.ParseAs)
 	p.upstreams(v.At("upstreams"))
 	ip := v.At("ip")
 	s.IP = IPLimits{Fixed: window(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
@@ -93,13 +93,13 @@ func (p *parser) rule(v conf.Value, c *rule.Rule) *Rule {
 		v.At("name").Fail(`%q is neither [a-z][a-z0-9_]{0,63} nor "*", the catch-all`, conf.Cut(c.Name))
 	}
 	r := &Rule{Name: c.Name, Match: Pattern(c.Match), Ignore: c.Ignore, Continue: c.Continue, Hot: HotCriteria(c.Hot),
-		Limit: noLimit(), Serve: c.Cache, Malformed: c.Malformed, Upstream: traits(v, &c.ParseAs)}
-	if !r.Upstream.Known {
-		r.Upstream = p.set.Upstream
+		Limit: noLimit(), Cache: c.Cache, Malformed: c.Malformed, ParseAs: traits(v, &c.ParseAs)}
+	if !r.ParseAs.Known {
+		r.ParseAs = p.set.ParseAs
 	}
 	r.Match.check(v.At("match"))
 	for i := range c.Params {
-		r.Params = append(r.Params, param(v.At("params").Entry(i), &c.Params[i], r.Upstream.Duplicates))
+		r.Params = append(r.Params, param(v.At("params").Entry(i), &c.Params[i], r.ParseAs.Duplicates))
 	}
 	r.AllQuery = slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == "*" })
 	if v.Has("hot") && !v.At("hot").Broken() {
@@ -144,7 +144,7 @@ func redactOf(word string) canon.Redact {
 
 // param compiles a parameter; duplicates, if not nil, are those of the upstream.
 func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
-	q := Param{Name: c.Name, Normal: canon.Normal{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
+	q := Param{Name: c.Name, Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
 		Integer:    canon.IntegerForm(max(0, slices.Index(integerWords, c.Integer))),
 		Duplicates: canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))}}
 	switch name, where := q.source(); {
@@ -176,21 +176,21 @@ func (h *HotCriteria) check(v conf.Value) {
 }
 
 // traits are those of the preset, except for what is set beside it, in the field parse_as of v.
-func traits(v conf.Value, c *rule.ParseAs) upstream.Traits {
+func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	if !v.Has("parse_as") || v.At("parse_as").Broken() {
-		return upstream.Traits{}
+		return parseas.Traits{}
 	}
-	t, known := upstream.Preset(c.Preset)
+	t, known := parseas.Preset(c.Preset)
 	if at := v.At("parse_as"); c.Preset == "" {
-		t = upstream.Traits{}
+		t = parseas.Traits{}
 	} else if !known {
 		if at.Has("preset") {
 			at = at.At("preset")
 		}
-		names := upstream.Names()
+		names := parseas.Names()
 		at.Fail("%q is no preset: one of %s; %q is safe for any upstream%s", conf.Cut(c.Preset),
-			strings.Join(names, ", "), upstream.Strict, conf.Suggest(c.Preset, names))
-		return upstream.Traits{}
+			strings.Join(names, ", "), parseas.Strict, conf.Suggest(c.Preset, names))
+		return parseas.Traits{}
 	}
 	t.Known = true
 	p := &t.Path

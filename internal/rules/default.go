@@ -16,7 +16,7 @@ func Default() *Set {
 	r.Hot.Rate = 500
 	r.Limit.Set = true
 	r.Limit.Spec = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}
-	s := &Set{Namespace: DefaultNamespace, Rules: []*Rule{r}, Limits: canon.DefaultLimits()}
+	s := &Set{Namespace: DefaultNamespace, Rules: []*Rule{r}, QueryBounds: canon.DefaultQueryBounds()}
 	if err := s.compile(); err != nil {
 		panic(err) // the rule above is not one; nothing of it comes from outside
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/conf"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // spelledTarget is a request target that was sent to every upstream, and what their
@@ -171,7 +171,7 @@ func TestPresetsAgainstUpstreams(t *testing.T) {
 	t.Logf("%-26s %s", "upstream", "overcharged by its preset, by strict; passed by none")
 	for _, name := range upstreams {
 		own := measure(t, targets, name, name, true)
-		strict := measure(t, targets, upstream.Strict, name, true)
+		strict := measure(t, targets, parseas.Strict, name, true)
 		none := measure(t, targets, "", name, false)
 		got := [3]int{own.over, strict.over, none.exact + none.array}
 		t.Logf("%-26s %d", name, got)

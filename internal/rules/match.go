@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // MaxKeys is how many keys of a request are limited: as many as a store takes
@@ -53,15 +53,15 @@ type matcher struct {
 	// further is how many keys a request can have beside the first of each rule, so
 	// that further values never push the key of a later rule out of MaxKeys.
 	further int
-	paths   []upstream.Path // the ways in which paths are read, each once
-	spelled bool            // some rule knows its upstream
-	written written         // how RedactTarget writes what no rule takes
+	paths   []parseas.Path // the ways in which paths are read, each once
+	spelled bool           // some rule knows its upstream
+	written redactedForm   // how RedactTarget writes what no rule takes
 }
 
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
 	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
-	m.written = s.newWritten(&Rule{Upstream: s.Upstream, redact: s.Redact})
+	m.written = s.newWritten(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
 	for _, r := range s.Rules {
 		r.written = s.newWritten(r)
 		if r.Continue {
@@ -108,7 +108,7 @@ func (m *matcher) onlyPath(rt *route) string {
 			return ""
 		}
 		text := s.text
-		if rt.usual.path != asSent {
+		if rt.usual.path != rawPath {
 			text = s.canon
 		}
 		b.WriteString("/" + text)
@@ -117,7 +117,7 @@ func (m *matcher) onlyPath(rt *route) string {
 	if rt.usual.fold {
 		path = strings.ToLower(path)
 	}
-	if m.spelled && !upstream.Canonical(path) {
+	if m.spelled && !parseas.Canonical(path) {
 		return ""
 	}
 	return path
@@ -130,7 +130,7 @@ func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 		return routes, true
 	}
 	if m.spelled {
-		return m.open, upstream.Canonical(path)
+		return m.open, parseas.Canonical(path)
 	}
 	if strings.IndexByte(path, '%') >= 0 {
 		return m.all, false // it may be one that a pattern writes without escapes
@@ -143,10 +143,10 @@ func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 // result is valid until sc is used again. Nothing is allocated once sc has grown.
 func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
-	if hottype.TargetFault(req.Method, req.Target) != "" {
+	if hottype.InvalidTargetReason(req.Method, req.Target) != "" {
 		return s.matchFaulty(req, sc)
 	}
-	path, query := req.Split()
+	path, query := req.SplitTarget()
 	routes, plain := s.index.candidates(path)
 	if !plain && s.index.spelled {
 		return s.matchSpelled(req, path, query, sc)
@@ -161,7 +161,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		}
 	}
 	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.usual, sc) {
-		if len(path) > s.Limits.QueryBytes || forges(path) {
+		if len(path) > s.QueryBounds.QueryBytes || isReservedPath(path) {
 			s.addForeign(rt, path, sc)
 		} else {
 			s.add(rt, req, path, query, sc)
@@ -175,7 +175,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
 	rt.readHeaders(req, sc.values)
 	at := len(sc.key)
-	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
+	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.QueryBounds, &sc.canon)
 	if n > 1 {
 		if sc.further += n - 1; sc.further > s.index.further {
 			key, n = canon.AppendMalformed(append(sc.key, resource...)), 0
@@ -188,20 +188,20 @@ func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *S
 	}
 }
 
-// forges reports whether a path could be mistaken for the resource of a rule
+// isReservedPath reports whether a path could be mistaken for the resource of a rule
 // or for a reserved key. No path with a slash can; "*" of OPTIONS and the
 // "host:443" of CONNECT cannot either.
-func forges(path string) bool {
+func isReservedPath(path string) bool {
 	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
 }
 
 // addForeign appends the match of a path that cannot be a resource: one beyond
 // the limits is cut, and one that forges another key is not repeated.
 func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
-	if forges(path) {
+	if isReservedPath(path) {
 		path = "/"
 	}
-	path = path[:min(len(path), s.Limits.QueryBytes)]
+	path = path[:min(len(path), s.QueryBounds.QueryBytes)]
 	at := len(sc.key)
 	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
 }

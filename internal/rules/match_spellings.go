@@ -7,23 +7,23 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// reading is how a route reads a path: as the upstream of its rule does.
-type reading struct {
-	path int // index of the matcher's paths; asSent: byte for byte
+// pathSyntax is how a route reads a path: as the upstream of its rule does.
+type pathSyntax struct {
+	path int // index of the matcher's paths; rawPath: byte for byte
 	fold bool
 	// loose takes a path without the last slash of a pattern that ends in one.
 	loose bool
 }
 
-const asSent = -1
+const rawPath = -1
 
-// lenient is how a faulty target is read for a rule that knows no upstream: the
+// faultyTargetTraits is how a faulty target is read for a rule that knows no upstream: the
 // rule whose path any of them could make of it counts it as malformed.
-func lenient() upstream.Traits {
-	t, _ := upstream.Preset(upstream.Strict)
+func faultyTargetTraits() parseas.Traits {
+	t, _ := parseas.Preset(parseas.Strict)
 	t.Path.Suffix = false
 	return t
 }
@@ -31,8 +31,8 @@ func lenient() upstream.Traits {
 // readings compiles how a route reads paths. The catch-all has whole paths for
 // resources: to leave escapes in them would part what is the same.
 func (m *matcher) readings(rt *route) {
-	t := rt.rule.Upstream
-	rt.usual, rt.other = reading{path: asSent}, reading{path: asSent}
+	t := rt.rule.ParseAs
+	rt.usual, rt.other = pathSyntax{path: rawPath}, pathSyntax{path: rawPath}
 	if t.Known {
 		t.Path.Decode = t.Path.Decode || rt.rule.IsCatchAll()
 		rt.usual, rt.other = m.reading(t)
@@ -40,13 +40,13 @@ func (m *matcher) readings(rt *route) {
 		m.spelled = true
 		return
 	}
-	rt.suspect, rt.suspectOther = m.reading(lenient())
+	rt.suspect, rt.suspectOther = m.reading(faultyTargetTraits())
 }
 
 // reading gives how traits read a path, and how else they may: in the same way but
 // where two are possible.
-func (m *matcher) reading(t upstream.Traits) (usual, other reading) {
-	usual = reading{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != upstream.SlashesKeep}
+func (m *matcher) reading(t parseas.Traits) (usual, other pathSyntax) {
+	usual = pathSyntax{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != parseas.SlashesKeep}
 	other = usual
 	if t.EitherAuthority {
 		t.Path.Authority = true
@@ -55,7 +55,7 @@ func (m *matcher) reading(t upstream.Traits) (usual, other reading) {
 	return usual, other
 }
 
-func (m *matcher) addPath(p upstream.Path) int {
+func (m *matcher) addPath(p parseas.Path) int {
 	for i := range m.paths {
 		if m.paths[i] == p {
 			return i
@@ -70,13 +70,13 @@ func (m *matcher) addPath(p upstream.Path) int {
 func (rt *route) spell() {
 	for i := range rt.segs {
 		s := &rt.segs[i]
-		p := upstream.Path{Decode: true, Suffix: rt.rule.Upstream.Path.Suffix && i == len(rt.segs)-1}
+		p := parseas.Path{Decode: true, Suffix: rt.rule.ParseAs.Path.Suffix && i == len(rt.segs)-1}
 		if s.kind == literal {
 			escaped := strings.NewReplacer("%", "%25", "/", "%2F").Replace(s.text)
 			s.canon = string(p.Append(nil, "/"+escaped))[1:]
 		}
 	}
-	if !rt.rule.Upstream.Known {
+	if !rt.rule.ParseAs.Known {
 		return
 	}
 	rt.prefix = ""
@@ -96,14 +96,14 @@ func (rt *route) spell() {
 }
 
 // begins reports whether a path begins as all that the route takes do.
-func (rt *route) begins(path string, how *reading) bool {
+func (rt *route) begins(path string, how *pathSyntax) bool {
 	n := len(rt.prefix)
 	return len(path) >= n && (path[:n] == rt.prefix || how.fold && strings.EqualFold(path[:n], rt.prefix))
 }
 
 // spelledPath gives the path of a request as a reading spells it.
-func (s *Set) spelledPath(path string, how *reading, sc *Scratch) string {
-	if how.path == asSent {
+func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
+	if how.path == rawPath {
 		return path
 	}
 	for len(sc.paths) <= how.path {
@@ -122,10 +122,10 @@ func (s *Set) spelledPath(path string, how *reading, sc *Scratch) string {
 func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
 	sc.path = sc.path[:0]
 	clear(sc.paths)
-	s.matchReading(req, path, query, sc, func(rt *route) (*reading, bool) { return &rt.usual, false })
-	if upstream.HasAuthority(path) {
+	s.matchReading(req, path, query, sc, func(rt *route) (*pathSyntax, bool) { return &rt.usual, false })
+	if parseas.HasAuthority(path) {
 		n := len(sc.matches)
-		s.matchReading(req, path, query, sc, func(rt *route) (*reading, bool) { return &rt.other, false })
+		s.matchReading(req, path, query, sc, func(rt *route) (*pathSyntax, bool) { return &rt.other, false })
 		sc.dropRepeated(n)
 	}
 	return sc.matches
@@ -139,7 +139,7 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 	clear(sc.paths)
 	cut := *req
 	cut.Target, _, _ = strings.Cut(req.Target, "#")
-	sound := hottype.TargetFault(cut.Method, cut.Target) == ""
+	sound := hottype.InvalidTargetReason(cut.Method, cut.Target) == ""
 	if !sound {
 		cut.Target = strings.ReplaceAll(cut.Target, `\`, "/")
 		if scheme, rest, ok := strings.Cut(cut.Target, ":/"); ok && !strings.HasPrefix(rest, "/") &&
@@ -147,14 +147,14 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 			cut.Target = "/" + rest
 		}
 	}
-	path, query := cut.Split()
-	s.matchReading(&cut, path, query, sc, func(rt *route) (*reading, bool) {
-		return &rt.suspect, !sound || !rt.rule.Upstream.CutFragment
+	path, query := cut.SplitTarget()
+	s.matchReading(&cut, path, query, sc, func(rt *route) (*pathSyntax, bool) {
+		return &rt.suspect, !sound || !rt.rule.ParseAs.CutFragment
 	})
-	if upstream.HasAuthority(path) {
+	if parseas.HasAuthority(path) {
 		n := len(sc.matches)
-		s.matchReading(&cut, path, query, sc, func(rt *route) (*reading, bool) {
-			return &rt.suspectOther, !sound || !rt.rule.Upstream.CutFragment
+		s.matchReading(&cut, path, query, sc, func(rt *route) (*pathSyntax, bool) {
+			return &rt.suspectOther, !sound || !rt.rule.ParseAs.CutFragment
 		})
 		sc.dropRepeated(n)
 	}
@@ -163,11 +163,11 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 
 // matchReading finds the rules that take a path, each in a reading of its own.
 func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch,
-	of func(*route) (how *reading, malformed bool)) {
+	of func(*route) (how *pathSyntax, malformed bool)) {
 	for _, rt := range s.index.all {
 		how, malformed := of(rt)
 		text := s.spelledPath(path, how, sc)
-		if how.path != asSent && !malformed && !rt.begins(text, how) || !rt.matches(req, text, how, sc) {
+		if how.path != rawPath && !malformed && !rt.begins(text, how) || !rt.matches(req, text, how, sc) {
 			continue
 		}
 		if malformed {
@@ -189,7 +189,7 @@ func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch
 		switch {
 		case malformed:
 			s.addForeign(rt, "/", sc)
-		case len(text) > s.Limits.QueryBytes || forges(text):
+		case len(text) > s.QueryBounds.QueryBytes || isReservedPath(text):
 			s.addForeign(rt, text, sc)
 		default:
 			s.add(rt, req, sc.resource(text, how), query, sc)
@@ -199,7 +199,7 @@ func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch
 
 // resource is the path as the catch-all counts it. Two spellings that differ in
 // case only are one resource where the upstream takes them for one.
-func (sc *Scratch) resource(path string, how *reading) string {
+func (sc *Scratch) resource(path string, how *pathSyntax) string {
 	if !how.fold || strings.IndexFunc(path, func(r rune) bool { return 'A' <= r && r <= 'Z' }) < 0 {
 		return path
 	}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // spelledNews are rules behind different upstreams.
@@ -95,7 +95,7 @@ func TestMatchSpelledAllocatesNothing(t *testing.T) {
 func TestAnySpellingIsMatched(t *testing.T) {
 	t.Parallel()
 	sets := map[string]*Set{}
-	for _, name := range append(upstream.Presets(), "") {
+	for _, name := range append(parseas.Presets(), "") {
 		with := ""
 		if name != "" {
 			with = fmt.Sprintf("parse_as: %q\n", name)
@@ -116,7 +116,7 @@ rules:
 	path := rapid.SampledFrom([]string{"/topic", "/Topic/", "//h/topic", "/t/x.json", "/t/%2e%2e/topic;x",
 		"http:/topic", "/", "", "*", "t"})
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.SampledFrom(append(upstream.Presets(), "")).Draw(t, "preset")
+		name := rapid.SampledFrom(append(parseas.Presets(), "")).Draw(t, "preset")
 		at := path.Draw(t, "path")
 		pairs := rapid.SliceOfN(query, 0, 5).Draw(t, "query")
 		s, sc := sets[name], new(Scratch)

@@ -28,7 +28,7 @@ const (
 	ActionExempt Action = "exempt" // never limited by key or address
 	ActionBlock  Action = "block"  // always denied
 	ActionShadow Action = "shadow" // limited as before, but only counted
-	ActionServe  Action = "cache"  // limited as before, and answered from the cache, hot or not
+	ActionCache  Action = "cache"  // limited as before, and answered from the cache, hot or not
 )
 
 // Override is what a person says about one key, about the keys that a pattern
@@ -127,7 +127,7 @@ func (o Override) validateAction() error {
 		return fail(" has mode shadow, which is for limit and block, not for action %.40q", o.Action)
 	}
 	switch o.Action {
-	case ActionServe:
+	case ActionCache:
 		if o.OfClients() {
 			return fail(" has action %q, which is for what is asked for: a key, a pattern or a resource", o.Action)
 		}
@@ -181,14 +181,14 @@ func (o Override) Spec() limit.Spec {
 
 // KeepsLimit reports whether what the rule says about a key's limit still holds under the
 // override: it only watches, or it says something else.
-func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionServe }
+func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionCache }
 
 // InShadow reports whether the override is only tried.
 func (o Override) InShadow() bool { return o.Mode == hottype.ModeShadow }
 
-// SamePlace reports whether two overrides take the place of each other: they are of one
+// Replaces reports whether two overrides take the place of each other: they are of one
 // target, with one schedule, and both are enforced or both only tried.
-func (o Override) SamePlace(p Override) bool {
+func (o Override) Replaces(p Override) bool {
 	return o.Target() == p.Target() && o.Schedule == p.Schedule && o.Mode == p.Mode
 }
 

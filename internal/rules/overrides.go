@@ -37,7 +37,7 @@ type entry struct {
 	live     bool
 	glob     canon.Glob
 	literal  int
-	plan     *plan // nil: holds always
+	plan     *scheduleCache // nil: holds always
 }
 
 func (e *entry) holds(now time.Time) bool {
@@ -54,9 +54,9 @@ func NewOverrides(static, live []Override) *Overrides {
 	return o
 }
 
-// Tried is the index as it would be if every override in shadow mode were enforced; nil
+// WithShadow is the index as it would be if every override in shadow mode were enforced; nil
 // where there is none. An override in shadow mode that is found in it would decide.
-func (o *Overrides) Tried() *Overrides { return o.tried }
+func (o *Overrides) WithShadow() *Overrides { return o.tried }
 
 func index(static, live []Override, tried bool) *Overrides {
 	o := &Overrides{
@@ -93,7 +93,7 @@ func index(static, live []Override, tried bool) *Overrides {
 func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entry) {
 	e := &entry{override: v, live: live}
 	if !v.Schedule.IsZero() {
-		e.plan = &plan{schedule: v.Schedule}
+		e.plan = &scheduleCache{schedule: v.Schedule}
 	}
 	switch {
 	case v.Client != "" || v.CIDR != "":

@@ -15,7 +15,7 @@ func TestParseRefundStatus(t *testing.T) {
 	for _, l := range []Limit{r.Limit, r.Values[0].Limit} {
 		for status, want := range map[int]bool{200: false, 304: true, 303: false, 404: true, 499: false, 500: true,
 			599: true, 600: false} {
-			if l.RefundStatus.Has(status) != want {
+			if l.RefundStatus.Contains(status) != want {
 				t.Errorf("%d: %+v", status, l.RefundStatus)
 			}
 		}

@@ -84,7 +84,7 @@ func TestParse(t *testing.T) {
 	}{
 		{"namespace", s.Namespace, "news"},
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
-		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
+		{"params", topic.Params, []Param{{"id", canon.Normalization{Duplicates: canon.DuplicatesEach}}}},
 		{"all parameters", all.Params, []Param{{Name: "*"}}},
 		{"hot", topic.Hot, HotCriteria{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second,
 			ReleaseRatio: 0.7, MaxHot: 1000}},
@@ -97,8 +97,8 @@ func TestParse(t *testing.T) {
 			[]MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
-			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}},
-			{"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
+			{"q", canon.Normalization{Fold: true, Duplicates: canon.DuplicatesFirst}},
+			{"page", canon.Normalization{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
 		{"hot per minute", search.Hot, HotCriteria{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second,
 			ReleaseRatio: 0.5, MaxHot: 1000}},
 		{"window limit", search.Limit,
@@ -115,7 +115,7 @@ func TestParse(t *testing.T) {
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
 			"googlebot.com google.com", nil}},
-		{"query_bounds", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
+		{"query_bounds", s.QueryBounds, canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit,
 			Rate:  500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
@@ -137,7 +137,7 @@ func TestEmptyFileIsASetWithoutRules(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# nothing\n", "---\n", "rules:\nip:\noverrides:\nclasses:\n"} {
 		s, err := Parse("f.yaml", []byte(text))
-		if err != nil || len(s.Rules) != 0 || s.Limits != canon.DefaultLimits() || s.Namespace != DefaultNamespace {
+		if err != nil || len(s.Rules) != 0 || s.QueryBounds != canon.DefaultQueryBounds() || s.Namespace != DefaultNamespace {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// plan answers whether a schedule holds without reading cron each time: it
+// scheduleCache answers whether a schedule holds without reading cron each time: it
 // remembers the stretch around the last question in which the answer does not
 // change. Times may come in any order. Safe for concurrent use.
-type plan struct {
+type scheduleCache struct {
 	schedule Schedule
-	last     atomic.Pointer[stretch]
+	last     atomic.Pointer[cachedSpan]
 }
 
-// stretch is [start, end) with one answer. It is immutable. A timetable is
+// cachedSpan is [start, end) with one answer. It is immutable. A timetable is
 // compiled by the first question, because indexes are also built for one look.
-type stretch struct {
+type cachedSpan struct {
 	table      timetable
 	start, end time.Time
 	holds      bool
 }
 
 // holds costs two comparisons, and allocates only at the turn of a window.
-func (p *plan) holds(now time.Time) bool {
+func (p *scheduleCache) holds(now time.Time) bool {
 	s := p.last.Load()
 	if s == nil || now.Before(s.start) || !now.Before(s.end) {
-		s = p.turn(s, now)
+		s = p.recompute(s, now)
 	}
 	return s.holds
 }
 
-// farOff ends the stretch of a schedule that does not begin again for years.
-const farOff = 24 * time.Hour
+// scheduleHorizon ends the stretch of a schedule that does not begin again for years.
+const scheduleHorizon = 24 * time.Hour
 
-func (p *plan) turn(before *stretch, now time.Time) *stretch {
-	s := &stretch{start: now, end: now.Add(farOff)}
+func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan {
+	s := &cachedSpan{start: now, end: now.Add(scheduleHorizon)}
 	defer p.last.Store(s)
 	if before != nil {
 		s.table = before.table

@@ -13,9 +13,9 @@ import (
 // MinSecret is the least length of the secret of hashes, in bytes.
 const MinSecret = 16
 
-// takeRedactions gives the parameters of a rule what the file says for all of them. A
+// inheritRedactions gives the parameters of a rule what the file says for all of them. A
 // parameter's own word comes first, also for its name in another case.
-func (s *Set) takeRedactions(r *Rule) {
+func (s *Set) inheritRedactions(r *Rule) {
 	for i := range r.Params {
 		q := &r.Params[i]
 		if q.Normal.Redact != canon.RedactNone {
@@ -96,7 +96,7 @@ func (s *Set) RedactKey(key string) (string, error) {
 		name, text, _ := strings.Cut(pair, "=")
 		normal := s.normalOf(resource, canon.Unescape(name))
 		switch how := normal.Redact; {
-		case pattern && s.tellsPart(resource, pair, how):
+		case pattern && s.revealsPart(resource, pair, how):
 			return "", errors.New("rules: a parameter is redacted, and the pattern tells part of its value: " +
 				"write name=* for all of its values, or one value as a whole")
 		case how == canon.RedactDrop:
@@ -114,7 +114,7 @@ func (s *Set) RedactKey(key string) (string, error) {
 		return resource + "?" + params, nil
 	}
 	all := canon.NewSelector(canon.Selection{All: true}) // sorts them
-	out, n := all.Append([]byte(resource), params, nil, &s.Limits, new(canon.Scratch))
+	out, n := all.Append([]byte(resource), params, nil, &s.QueryBounds, new(canon.Scratch))
 	if n == 0 {
 		return "", errors.New("rules: a key is beyond the limits of a query")
 	}
@@ -123,7 +123,7 @@ func (s *Set) RedactKey(key string) (string, error) {
 
 // normalOf is how the values of a parameter are written in the keys of a resource. A
 // resource with a star may be that of any rule.
-func (s *Set) normalOf(resource, name string) (n canon.Normal) {
+func (s *Set) normalOf(resource, name string) (n canon.Normalization) {
 	if !strings.Contains(resource, "*") {
 		if r := s.RuleFor(resource); r != nil {
 			n = r.normalOf(name)
@@ -138,7 +138,7 @@ func (s *Set) normalOf(resource, name string) (n canon.Normal) {
 	return n
 }
 
-func (r *Rule) normalOf(name string) (n canon.Normal) {
+func (r *Rule) normalOf(name string) (n canon.Normalization) {
 	for _, q := range r.Params {
 		if q.Name == name {
 			return q.Normal
@@ -153,9 +153,9 @@ func (r *Rule) normalOf(name string) (n canon.Normal) {
 	return n
 }
 
-// tellsPart reports whether a piece of a pattern tells part of a value. One whose name
+// revealsPart reports whether a piece of a pattern tells part of a value. One whose name
 // has a star may be for any parameter.
-func (s *Set) tellsPart(resource, pair string, how canon.Redact) bool {
+func (s *Set) revealsPart(resource, pair string, how canon.Redact) bool {
 	name, text, valued := strings.Cut(pair, "=")
 	if strings.Contains(name, "*") {
 		whole := valued && (text == "*" || text == "" || canon.IsRedacted(text))

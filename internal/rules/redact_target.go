@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// written is how targets are written down that a rule takes.
-type written struct {
+// redactedForm is how targets are written down that a rule takes.
+type redactedForm struct {
 	query canon.Selector // all of the query, redacted
 	path  string         // in place of the path, where a wildcard is redacted; "": the path stands
 }
@@ -21,8 +21,8 @@ func (s *Set) RedactTarget(req *hottype.Request) string {
 	if !s.Redacts() {
 		return req.Target
 	}
-	path, query := req.Split()
-	all := []*written{&s.index.written}
+	path, query := req.SplitTarget()
+	all := []*redactedForm{&s.index.written}
 	if taken := s.Match(req, new(Scratch)); len(taken) > 0 {
 		all = all[:0]
 		for _, m := range taken {
@@ -33,7 +33,7 @@ func (s *Set) RedactTarget(req *hottype.Request) string {
 		if w.path != "" {
 			path = w.path
 		}
-		text, n := w.query.Append(nil, query, nil, &s.Limits, new(canon.Scratch))
+		text, n := w.query.Append(nil, query, nil, &s.QueryBounds, new(canon.Scratch))
 		if n == 0 {
 			return path
 		}
@@ -46,8 +46,8 @@ func (s *Set) RedactTarget(req *hottype.Request) string {
 }
 
 // newWritten compiles how targets of a rule are written down.
-func (s *Set) newWritten(r *Rule) written {
-	sel := canon.Selection{All: true, Spelling: r.Upstream.Query, Redact: r.redact, Secret: s.secret}
+func (s *Set) newWritten(r *Rule) redactedForm {
+	sel := canon.Selection{All: true, Spelling: r.ParseAs.Query, Redact: r.redact, Secret: s.secret}
 	hidden := func(wildcard string) bool {
 		return canon.RedactionOf(r.redact, wildcard) != canon.RedactNone ||
 			canon.RedactionOf(r.redact, "path."+wildcard) != canon.RedactNone
@@ -57,7 +57,7 @@ func (s *Set) newWritten(r *Rule) written {
 			sel.Normal.Redact = p.Normal.Redact
 		}
 	}
-	w := written{query: canon.NewSelector(sel)}
+	w := redactedForm{query: canon.NewSelector(sel)}
 	pieces := strings.Split(r.Match.Path, "/")
 	masks := slices.Clone(pieces)
 	redacts := false

@@ -18,7 +18,7 @@ import (
 var tabled = map[string]reflect.Type{
 	"Set": reflect.TypeFor[document](), "Rule": reflect.TypeFor[rule.Rule](), "Match": reflect.TypeFor[rule.Match](),
 	"Param": reflect.TypeFor[rule.Param](), "Hot": reflect.TypeFor[rule.Hot](), "Limit": reflect.TypeFor[rule.Limit](),
-	"Cache": reflect.TypeFor[hottype.Serve](), "IP": reflect.TypeFor[rule.IP](),
+	"Cache": reflect.TypeFor[hottype.CachePolicy](), "IP": reflect.TypeFor[rule.IP](),
 	"Window": reflect.TypeFor[rule.Window](), "Class": reflect.TypeFor[rule.Class](),
 	"Upstream": reflect.TypeFor[rule.Upstream](), "QueryBounds": reflect.TypeFor[rule.QueryBounds](),
 	"ParseAs": reflect.TypeFor[rule.ParseAs](), "Override": reflect.TypeFor[Override](),

@@ -108,8 +108,8 @@ type route struct {
 	headers []string // headers whose values go to the slots behind those of the path
 	slots   int
 
-	usual, other          reading // how the path of a request is read
-	suspect, suspectOther reading // and that of a faulty one
+	usual, other          pathSyntax // how the path of a request is read
+	suspect, suspectOther pathSyntax // and that of a faulty one
 }
 
 // newRoute compiles a rule whose pattern has been checked.
@@ -137,7 +137,7 @@ func newRoute(r *Rule, secret []byte) (*route, error) {
 // selection sorts the parameters of the rule by where they come from and gives
 // those of the path and of headers their slots.
 func (rt *route) selection() (canon.Selection, error) {
-	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.Upstream.Query}
+	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.ParseAs.Query}
 	sel.Redact, sel.Secret = rt.rule.redact, rt.secret
 	var headers []canon.Param
 	for _, p := range rt.rule.Params {
@@ -174,7 +174,7 @@ func (rt *route) selection() (canon.Selection, error) {
 
 // matches reports whether the route takes a request, and leaves the values of
 // its path wildcards in sc. The path is spelled as a reading spells it.
-func (rt *route) matches(req *hottype.Request, path string, how *reading, sc *Scratch) bool {
+func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc *Scratch) bool {
 	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
 		return false
 	}
@@ -213,7 +213,7 @@ func (rt *route) takesHost(host string) bool {
 // matches however its bytes are escaped, as it does in net/http: else "/%74opic"
 // would pass by the rule for "/topic" and still reach its handler. An escaped slash
 // splits nothing.
-func (rt *route) takesPath(path string, how *reading, values []canon.Value) bool {
+func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) bool {
 	at := 1 // behind a slash, or behind the end of the path
 	if path == "" || path[0] != '/' {
 		return false
@@ -246,10 +246,10 @@ func (rt *route) takesPath(path string, how *reading, values []canon.Value) bool
 }
 
 // spelledBy reports whether a text of a path is the literal.
-func (s *segment) spelledBy(text string, how *reading) bool {
+func (s *segment) spelledBy(text string, how *pathSyntax) bool {
 	switch {
-	case how.path == asSent:
-		return canon.Spells(text, s.text)
+	case how.path == rawPath:
+		return canon.EqualDecoded(text, s.text)
 	case how.fold:
 		return len(text) == len(s.canon) && strings.EqualFold(text, s.canon)
 	}

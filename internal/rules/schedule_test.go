@@ -151,7 +151,7 @@ func TestPlanAgreesWithItsSchedule(t *testing.T) {
 		{From: "0 0 1 * *", For: 24 * time.Hour, Zone: "America/New_York"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := plan{schedule: rapid.SampledFrom(schedules).Draw(t, "schedule")}
+		p := scheduleCache{schedule: rapid.SampledFrom(schedules).Draw(t, "schedule")}
 		base := rapid.SampledFrom([]int64{1_774_742_400, 1_792_886_400, 1_790_000_000}).Draw(t, "base")
 		for range 20 {
 			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"),

@@ -57,7 +57,7 @@ func newSchema() *conf.Schema {
 	conf.Add(s, conf.Of[rule.ParseAs]{Short: func(v conf.Value, p *rule.ParseAs) { readName(v, "", &p.Preset) }})
 	conf.Add(s, conf.Of[rule.Target]{Short: func(v conf.Value, _ *rule.Target) { v.Word("auto") }})
 	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
-	conf.Add(s, conf.Of[hottype.Serve]{Check: checkCache})
+	conf.Add(s, conf.Of[hottype.CachePolicy]{Check: checkCache})
 	conf.Add(s, conf.Of[Override]{Check: checkOverride})
 	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) { v.Validate(s.Validate) }})
 	return s
@@ -171,7 +171,7 @@ func parseBytes(s string) (any, error) {
 var private = []string{"Authorization", "Cookie"}
 
 // checkCache brings the names of headers into canonical form.
-func checkCache(v conf.Value, s *hottype.Serve) {
+func checkCache(v conf.Value, s *hottype.CachePolicy) {
 	var names []string
 	for i, name := range s.Vary {
 		at := v.At("vary").Entry(i)
@@ -189,8 +189,8 @@ func checkCache(v conf.Value, s *hottype.Serve) {
 	s.Vary = names
 }
 
-// DefaultServe is how answers are cached where nothing else is said.
-func DefaultServe() *hottype.Serve { return conf.Default[hottype.Serve](schema) }
+// DefaultCache is how answers are cached where nothing else is said.
+func DefaultCache() *hottype.CachePolicy { return conf.Default[hottype.CachePolicy](schema) }
 
 // defaultCriteria are those of the tags.
 func defaultCriteria() HotCriteria { return HotCriteria(*conf.Default[rule.Hot](schema)) }

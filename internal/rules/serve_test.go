@@ -11,26 +11,26 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-func parseServe(serve string) (*hottype.Serve, error) {
+func parseServe(serve string) (*hottype.CachePolicy, error) {
 	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, cache: "+serve+
 		"}\n"))
 	if err != nil {
 		return nil, err
 	}
-	return set.Rules[0].Serve, nil
+	return set.Rules[0].Cache, nil
 }
 
 func TestServe(t *testing.T) {
 	t.Parallel()
 	got, err := parseServe(
 		"{ttl: 0s, stale: 1m, stale_if_error: 0s, vary: [x-lang, accept-encoding], cookies: strip, max_body: 64KiB, wait: 0s}")
-	want := &hottype.Serve{
+	want := &hottype.CachePolicy{
 		Stale: time.Minute, Vary: []string{"Accept-Encoding", "X-Lang"}, StripCookies: true, MaxBody: 64 << 10,
 	}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%v, %v", err, cmp.Diff(want, got))
 	}
-	if got, err = parseServe("{}"); err != nil || !cmp.Equal(got, rules.DefaultServe()) {
+	if got, err = parseServe("{}"); err != nil || !cmp.Equal(got, rules.DefaultCache()) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

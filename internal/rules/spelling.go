@@ -19,12 +19,12 @@ const (
 // printable ASCII, which is escaped as in Go. What the rule does not track may be secret and is
 // left out, and where values are redacted it is "". It is for people, and costs a look at each pair.
 func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
-	if s.Redacts() || hottype.TargetFault(req.Method, req.Target) != "" {
+	if s.Redacts() || hottype.InvalidTargetReason(req.Method, req.Target) != "" {
 		return ""
 	}
-	path, query := req.Split()
+	path, query := req.SplitTarget()
 	var sc canon.Scratch
-	bare, _ := r.selector.Append(nil, "", nil, &s.Limits, &sc) // pairs that are no part of the query stay away
+	bare, _ := r.selector.Append(nil, "", nil, &s.QueryBounds, &sc) // pairs that are no part of the query stay away
 	var out []byte
 	if r.IsCatchAll() || r.Match.Path != "" && !strings.Contains(r.Match.Path, "{") &&
 		!strings.HasSuffix(r.Match.Path, "/") {
@@ -38,7 +38,7 @@ func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 		if looked++; looked > spelledPairs || len(out) > spelledBytes {
 			break
 		}
-		if key, n := r.selector.Append(nil, pair, nil, &s.Limits, &sc); n == 0 || bytes.Equal(key, bare) {
+		if key, n := r.selector.Append(nil, pair, nil, &s.QueryBounds, &sc); n == 0 || bytes.Equal(key, bare) {
 			continue
 		}
 		out = append(append(out, between), pair...)

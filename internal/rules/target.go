@@ -63,7 +63,7 @@ func (o Override) Network() netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	c := hottype.ClientFrom(a).Addr
+	c := hottype.ClientFromAddr(a).Addr
 	return netip.PrefixFrom(c, min(c.BitLen(), 64))
 }
 
@@ -119,7 +119,7 @@ func (t Target) Canonical() (string, error) {
 			return "", fmt.Errorf("rules: client %.80q of override is not an address such as 2001:db8:: or 203.0.113.9",
 				t.Value)
 		}
-		return hottype.ClientFrom(a).String(), nil
+		return hottype.ClientFromAddr(a).String(), nil
 	case TargetCIDR:
 		p, err := netip.ParsePrefix(t.Value)
 		switch {

@@ -34,7 +34,7 @@ func TestTargetIsOneThing(t *testing.T) {
 		{Override{CIDR: "::ffff:10.0.0.0/104"}, "write the IPv4 network"},
 		{Override{CIDR: "2001:db8::1/128"}, "write 2001:db8::/64"},
 		{Override{Class: "a b"}, "not the name of a class"},
-		{Override{Class: "crawler", Action: ActionServe}, "a key, a pattern or a resource"},
+		{Override{Class: "crawler", Action: ActionCache}, "a key, a pattern or a resource"},
 	} {
 		if c.o.Action == "" {
 			c.o.Action = ActionBlock

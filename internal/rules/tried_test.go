@@ -37,7 +37,7 @@ func TestTriedOverrides(t *testing.T) {
 		"topic?id=4": {"", "all"}, "topic?id=5": {"", "all"}, "topic?!malformed": {"file", "one"}, "user": {"", ""},
 	} {
 		var got [2]string
-		for i, of := range []*Overrides{o, o.Tried()} {
+		for i, of := range []*Overrides{o, o.WithShadow()} {
 			if f := of.Find([]byte(key), noon); f != nil {
 				got[i] = f.ID
 			}
@@ -46,7 +46,7 @@ func TestTriedOverrides(t *testing.T) {
 			t.Errorf("%s: %s", key, diff)
 		}
 	}
-	if o.OfClients() || !o.Tried().OfClients() || NewOverrides(file[:1], nil).Tried() != nil {
+	if o.OfClients() || !o.WithShadow().OfClients() || NewOverrides(file[:1], nil).WithShadow() != nil {
 		t.Error("shadow mode is taken for enforced, or the other way round")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/upstream"
+	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // Set is a parsed configuration of rules. It is immutable.
@@ -23,10 +23,10 @@ type Set struct {
 	IP      IPLimits
 	Classes []*Class
 	// Overrides are the ones written in the file; live ones come on top.
-	Overrides []Override
-	Limits    canon.Limits
-	// Upstream is what the file says of the upstream, for rules that say nothing.
-	Upstream upstream.Traits
+	Overrides   []Override
+	QueryBounds canon.QueryBounds
+	// ParseAs is what the file says of the upstream, for rules that say nothing.
+	ParseAs parseas.Traits
 	// Redact says which parameters of all rules are redacted, unless a rule says it itself.
 	Redact []canon.Redaction
 	// Warnings are about numbers that promise little, each with file and line.
@@ -65,13 +65,13 @@ type Rule struct {
 	Params   []Param
 	AllQuery bool     // params contains "*"
 	Ignore   []string // globs over names, only with AllQuery
-	// Upstream is how the upstream behind the rule reads a target.
-	Upstream upstream.Traits
+	// ParseAs is how the upstream behind the rule reads a target.
+	ParseAs  parseas.Traits
 	Continue bool
 	Hot      HotCriteria
 	Limit    Limit
-	// Serve is how hot keys are answered from a cache; nil: they are not.
-	Serve *hottype.Serve
+	// Cache is how hot keys are answered from a cache; nil: they are not.
+	Cache *hottype.CachePolicy
 	// Malformed is what becomes of requests that are malformed for the rule.
 	Malformed MalformedPolicy
 	// Values are limits for particular keys of this rule.
@@ -79,7 +79,7 @@ type Rule struct {
 
 	redact   []canon.Redaction     // of the parameters that "*" stands for
 	selector canon.Selector        // compiled from Params and Ignore
-	written  written               // how RedactTarget writes what it takes
+	written  redactedForm          // how RedactTarget writes what it takes
 	values   map[hottype.Key]Limit // Values by key
 }
 
@@ -116,7 +116,7 @@ type Pattern rule.Match
 // path pattern, or "header.X-Name".
 type Param struct {
 	Name   string
-	Normal canon.Normal
+	Normal canon.Normalization
 }
 
 // source gives the name of a parameter where it comes from: "path", "header",

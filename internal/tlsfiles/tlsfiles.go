@@ -22,7 +22,7 @@ type Files struct {
 }
 
 // Client reads the files. Errors begin with setting and "ca" or "cert"; such a
-// setting is "redisstore: tls_".
+// setting is "redisclient: tls_".
 func (f Files) Client(setting string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	var err error

@@ -185,11 +185,11 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 
 // lastDay is a day of topic?id=42, in which it was hot for an hour.
 func lastDay(now time.Time) *kept {
-	k := &kept{answer: history.Answer{Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{},
+	k := &kept{answer: history.Answer{Totals: []history.Total{}, Keys: []history.KeyMinute{}, Spans: []history.Span{},
 		Events: []history.Event{}}}
 	for i := range 1440 {
 		at := now.Add(time.Duration(i-1440) * time.Minute).Truncate(time.Minute)
-		one := history.Key{Minute: at, Key: "topic?id=42", Rule: "topic", State: history.Cold,
+		one := history.KeyMinute{Minute: at, Key: "topic?id=42", Rule: "topic", State: history.Cold,
 			Rate: wave(at, 40, 25, 9000)}
 		if i > 1300 && i < 1360 {
 			one.State, one.Rate = history.Hot, wave(at, 380, 90, 1500)
@@ -227,9 +227,9 @@ func config(t *testing.T) admin.Config {
 	return admin.Config{Notify: hooks{"answered 503"}, Config: live.Config{
 		Namespace: "news", Version: "1.2.3", Overrides: store(t), History: lastDay(time.Now()),
 		Rules:   func() *rules.Set { return set },
-		Hot:     func() []hottype.Hot { return liveHot(time.Now()) },
-		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },
-		Reports: func(context.Context) ([]hottype.Report, error) { return liveReports(time.Now()), nil },
+		Hot:     func() []hottype.HotKey { return liveHot(time.Now()) },
+		Loops:   func() []hottype.HotKey { return liveLoops(time.Now()) },
+		Reports: func(context.Context) ([]hottype.LimiterReport, error) { return liveReports(time.Now()), nil },
 		Status: func() []admin.Status {
 			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true},
 				{Name: "redis", Value: "breaker closed", OK: true}}
@@ -270,8 +270,8 @@ func serveAt(t *testing.T, cfg admin.Config, listener net.Listener) *httptest.Se
 	return srv
 }
 
-func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
-	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+func hotKey(key, rule string, rate float64, since time.Time) hottype.HotKey {
+	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
 		Until: since.Add(time.Hour)}
 }
 
@@ -280,25 +280,25 @@ func wave(at time.Time, base, swing, period float64) float64 {
 	return base + swing*math.Sin(float64(at.UnixMilli())/1000*2*math.Pi/period)
 }
 
-func liveHot(now time.Time) []hottype.Hot {
+func liveHot(now time.Time) []hottype.HotKey {
 	day := now.Truncate(24 * time.Hour)
-	keys := []hottype.Hot{
+	keys := []hottype.HotKey{
 		hotKey("topic?id=42", "topic", wave(now, 412, 60, 17), now.Add(-154*time.Second)),
 		hotKey("topic?id=1337", "topic", wave(now, 268, 30, 11), now.Add(-38*time.Second)),
 		hotKey("/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", "*", wave(now, 231, 12, 29), day),
 		hotKey(hostile, "*", wave(now, 204, 3, 7), now.Add(-9*time.Second)),
 	}
 	keys[0].Clients, keys[0].Client, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
-	keys[0].Why, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
+	keys[0].Criteria, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
 	keys[1].Clients, keys[1].Client, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
 	keys[1].Baseline = 21.5
-	keys[1].Why, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
+	keys[1].Criteria, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
 	return keys
 }
 
 // liveLoops are a loop of one client, and one of a client with a strange name.
-func liveLoops(now time.Time) []hottype.Hot {
-	loops := []hottype.Hot{
+func liveLoops(now time.Time) []hottype.HotKey {
+	loops := []hottype.HotKey{
 		hotKey("topic?id=99", "topic", wave(now, 612, 5, 9), now.Add(-77*time.Second)),
 		hotKey(hostile, "*", 230, now.Add(-5*time.Second)),
 	}
@@ -308,13 +308,13 @@ func liveLoops(now time.Time) []hottype.Hot {
 }
 
 // liveReports counts as a limiter would that runs since the day began.
-func liveReports(now time.Time) []hottype.Report {
+func liveReports(now time.Time) []hottype.LimiterReport {
 	s := now.Sub(now.Truncate(24 * time.Hour)).Seconds()
 	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
-	return []hottype.Report{{
+	return []hottype.LimiterReport{{
 		Instance: "sidecar-1", At: now, Allowed: n(930),
 		Denied: hottype.Denials{hottype.ReasonHot: n(171), hottype.ReasonIPFixed: n(12)},
-		Samples: []hottype.KeySample{{Key: "topic?id=42", Seen: 800,
+		Samples: []hottype.KeySample{{Key: "topic?id=42", Sampled: 800,
 			Prefixes: []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
 			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},
 			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
@@ -322,7 +322,7 @@ func liveReports(now time.Time) []hottype.Report {
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
 			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)},
-			{Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},
+			{Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Cached: n(85)},
 			{Key: hottype.Key(hostile), Allowed: n(204)},
 			{Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
 		},

@@ -196,8 +196,8 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	ctx := browser(t)
 	cfg := config(t)
 	cfg.Access.Token, cfg.Loops = "s3cret-of-the-test", nil
-	cfg.Hot = func() []hottype.Hot { return nil }
-	cfg.Reports = func(context.Context) ([]hottype.Report, error) {
+	cfg.Hot = func() []hottype.HotKey { return nil }
+	cfg.Reports = func(context.Context) ([]hottype.LimiterReport, error) {
 		return nil, errors.New("redis: connection refused")
 	}
 	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }

@@ -52,16 +52,16 @@ func TestHostileValuesAreText(t *testing.T) {
 	cfg := config(t)
 	past := &hostileHistory{kept{history.Answer{Totals: []history.Total{}, Spans: []history.Span{},
 		Events: []history.Event{}}}}
-	var hot []hottype.Hot
+	var hot []hottype.HotKey
 	for i, v := range hostileValues {
 		h := hotKey(v, "topic", float64(900-i), time.Now())
 		h.Clients, h.Client = 3, v
 		hot = append(hot, h)
 		past.answer.Keys = append(past.answer.Keys,
-			history.Key{Minute: time.Now().Truncate(time.Minute), Key: h.Key, Rule: v, State: history.Hot, Peak: 1})
+			history.KeyMinute{Minute: time.Now().Truncate(time.Minute), Key: h.Key, Rule: v, State: history.Hot, Peak: 1})
 	}
-	cfg.Hot, cfg.History = func() []hottype.Hot { return hot }, past
-	cfg.Loops = func() []hottype.Hot { return hot }
+	cfg.Hot, cfg.History = func() []hottype.HotKey { return hot }, past
+	cfg.Loops = func() []hottype.HotKey { return hot }
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)
 	// What would be wrong, in words.

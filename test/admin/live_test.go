@@ -19,17 +19,17 @@ func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)
-	var many []hottype.Hot
+	var many []hottype.HotKey
 	for i := range 10_000 {
 		many = append(many, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(20_000-i), time.Now()))
 	}
-	var hot atomic.Pointer[[]hottype.Hot]
+	var hot atomic.Pointer[[]hottype.HotKey]
 	hot.Store(&many)
-	cfg.Hot, cfg.Loops = func() []hottype.Hot { return *hot.Load() }, nil
+	cfg.Hot, cfg.Loops = func() []hottype.HotKey { return *hot.Load() }, nil
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL), says("#hot-more", "1 to 50 of 10,000"))
-	viral := append([]hottype.Hot{hotKey("topic?id=viral", "topic", 99_999, time.Now())}, slices.Clone(many)...)
+	viral := append([]hottype.HotKey{hotKey("topic?id=viral", "topic", 99_999, time.Now())}, slices.Clone(many)...)
 	begin := time.Now()
 	hot.Store(&viral)
 	run(t, ctx, says("#hot-table tbody tr:nth-child(1)", "topic?id=viral"))

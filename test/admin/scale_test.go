@@ -18,14 +18,14 @@ import (
 )
 
 // busy is a site of n hot keys, heaviest first, whose rates move all the time.
-func busy(n int) func() []hottype.Hot {
+func busy(n int) func() []hottype.HotKey {
 	since := time.Now()
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("topic?id=%05d", i)
 	}
-	return func() []hottype.Hot {
-		keys, moved := make([]hottype.Hot, n), wave(time.Now(), 0, 50, 7)
+	return func() []hottype.HotKey {
+		keys, moved := make([]hottype.HotKey, n), wave(time.Now(), 0, 50, 7)
 		for i, name := range names {
 			keys[i] = hotKey(name, "topic", float64(100*(n-i))+moved, since)
 			keys[i].Clients, keys[i].Client, keys[i].ClientShare = int64(30+i), "198.51.100.7", 0.1

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // TestViewerIsOfferedNoChange in any view; an operator is.
@@ -25,9 +25,9 @@ func TestViewerIsOfferedNoChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	const viewer, operator = "hp_the-token-of-a-viewer", "hp_the-token-of-an-operator"
-	cfg.Access.Tokens = []access.Token{
-		{Name: "eve", Role: access.Viewer, Hash: sha256.Sum256([]byte(viewer))},
-		{Name: "ann", Role: access.Operator, Hash: sha256.Sum256([]byte(operator))},
+	cfg.Access.Tokens = []auth.Token{
+		{Name: "eve", Role: auth.Viewer, Hash: sha256.Sum256([]byte(viewer))},
+		{Name: "ann", Role: auth.Operator, Hash: sha256.Sum256([]byte(operator))},
 	}
 	srv := serve(t, cfg)
 	const offers = `[...document.querySelectorAll("[data-act], #add-override, #import-label, #w-apply, #w-shadow")].filter((n) => n.checkVisibility()).length`

@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hotparam/pipeline/internal/operator/admin"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -110,11 +110,11 @@ func TestOnlyAdminsTryWebhooks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Notify = hooks{"x509: certificate is valid for <img src=x onerror=window.pwned=1>\u202egnp, not for this"}
-	tokens := map[access.Role]string{}
-	for role := access.Viewer; role <= access.Admin; role++ {
+	tokens := map[auth.Role]string{}
+	for role := auth.Viewer; role <= auth.Admin; role++ {
 		tokens[role] = "hp_the-token-of-the-" + role.String()
 		cfg.Access.Tokens = append(cfg.Access.Tokens,
-			access.Token{Name: role.String(), Role: role, Hash: sha256.Sum256([]byte(tokens[role]))})
+			auth.Token{Name: role.String(), Role: role, Hash: sha256.Sum256([]byte(tokens[role]))})
 	}
 	srv := serve(t, cfg)
 	for role, token := range tokens {
@@ -123,7 +123,7 @@ func TestOnlyAdminsTryWebhooks(t *testing.T) {
 			chromedp.Navigate(strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)+"/audit"),
 			says("#webhooks", "97 sent · 2 lost"), until("document.body.dataset.role == '"+role.String()+"'"))
 		const offered = `[...document.querySelectorAll("#webhooks button")].filter((n) => n.checkVisibility()).length`
-		if role != access.Admin {
+		if role != auth.Admin {
 			run(t, ctx, until(offered+" == 0"))
 			continue
 		}

@@ -29,21 +29,21 @@ var layers = []struct {
 	{"waiting", false, []string{"internal/wait"}, "timers and contexts only"},
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",
-		"internal/upstream", "internal/rules",
+		"internal/parseas", "internal/rules",
 		"internal/hotset",
-		"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
+		"internal/counting/accesslog", "internal/counting/batchqueue", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
-		"internal/serving/access",
+		"internal/serving/auth",
 	}, "pure logic that can be tested like a table"},
 	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/testing/freeport"},
 		"certificates are read, directories held and ports for tests found in one way"},
-	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
+	{"connection", false, []string{"internal/storage/redisclient"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka",
 		"internal/transport/graphite", "internal/transport/reversedns",
-		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore",
+		"internal/storage/rediscontrol", "internal/storage/redislimits", "internal/storage/filestore",
 		"internal/storage/historystore", "internal/storage/etcdrules", "internal/operator/carbon",
 		"internal/operator/udpstat",
 		"internal/serving/listener",
@@ -56,8 +56,8 @@ var layers = []struct {
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy",
-		"internal/serving/mirrored", "internal/serving/check", "internal/serving/envoy", "internal/serving/spoe",
-		"internal/serving/script", "internal/serving/recorder",
+		"internal/serving/mirror", "internal/serving/forwardauth", "internal/serving/envoy", "internal/serving/spoe",
+		"internal/serving/clientjs", "internal/serving/requestlog",
 		"internal/operator/admin", "internal/operator/notify",
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"},
@@ -85,10 +85,10 @@ var owners = map[string]struct {
 	why string
 }{
 	"github.com/redis/go-redis/v9": {
-		[]string{"internal/storage/redisstore", "internal/storage/redisfeed", "internal/storage/redislimits",
+		[]string{"internal/storage/redisclient", "internal/storage/rediscontrol", "internal/storage/redislimits",
 			"internal/testing", "hotparam", "examples"}, "storage knows how Redis fails"},
 	module + "/lua": {
-		[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
+		[]string{"internal/storage/rediscontrol", "internal/storage/redislimits"}, "scripts run in Redis only"},
 	"github.com/IBM/sarama": {[]string{"internal/transport/kafka"},
 		"its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd": {[]string{"internal/transport/statsd"},
@@ -108,9 +108,9 @@ var owners = map[string]struct {
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "hotparam/rule", "internal/limitcore", "internal/canon", "internal/conf",
-	"internal/rules", "internal/upstream",
+	"internal/rules", "internal/parseas",
 	"internal/hotset",
-	"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
+	"internal/counting/accesslog", "internal/counting/batchqueue", "internal/counting/clientsketch",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 	"internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/hotset"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -40,7 +40,7 @@ type watch struct {
 // watchKeys follows the hot set as a limiter until the end of the test.
 func watchKeys(t *testing.T, redis *redistest.Server, keys ...string) *watch {
 	t.Helper()
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{redis.Addr()}, Namespace: "e2e"})
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{redis.Addr()}, Namespace: "e2e"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func watchKeys(t *testing.T, redis *redistest.Server, keys ...string) *watch {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = redisfeed.New(c).Follow(ctx, w.mirror.Replace) }) // gives nil when ctx ends
+	wg.Go(func() { _ = rediscontrol.New(c).Follow(ctx, w.mirror.Replace) }) // gives nil when ctx ends
 	wg.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()

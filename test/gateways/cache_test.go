@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -21,12 +21,12 @@ func TestNginxServesHotKeys(t *testing.T) {
 	t.Parallel()
 	a := startApp(t)
 	l := startLimiter(t, kinds["nginx"].limiter...)
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{l.redis}, Namespace: "gateways"})
-	feed := redisfeed.New(redistest.Opened(t, c, err))
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{l.redis}, Namespace: "gateways"})
+	feed := rediscontrol.New(redistest.MustOpen(t, c, err))
 	now := time.Now()
-	hot := hottype.Hot{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
+	hot := hottype.HotKey{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
 	if err := feed.Publisher("test").Publish(t.Context(),
-		hottype.HotSet{At: now, Keys: []hottype.Hot{hot}}); err != nil {
+		hottype.HotSet{At: now, Keys: []hottype.HotKey{hot}}); err != nil {
 		t.Fatal(err)
 	}
 

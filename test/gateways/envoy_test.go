@@ -22,7 +22,7 @@ func envoyProgram(t *testing.T) string {
 	if path, err := exec.LookPath("envoy"); err == nil {
 		return path
 	}
-	if !redistest.Complete() {
+	if !redistest.RequireAll() {
 		t.Skip("no envoy: install it, or set HOTPARAM_REQUIRE_SERVERS=1 to have it fetched")
 	}
 	dir := program.Fetch(t, "envoy-1.40", func(dir string) *exec.Cmd {

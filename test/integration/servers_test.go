@@ -72,7 +72,7 @@ type suite struct {
 func suiteOn(t *testing.T, server string) suite {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4",
-		"-skip="+timed, "./internal/storage/redisstore", "./internal/storage/redisfeed",
+		"-skip="+timed, "./internal/storage/redisclient", "./internal/storage/rediscontrol",
 		"./internal/storage/redislimits")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "HOTPARAM_REDIS_SERVER="+server,

@@ -32,7 +32,7 @@ func helm(t *testing.T) string {
 	if path, err := exec.LookPath("helm"); err == nil {
 		return path
 	}
-	if !redistest.Complete() {
+	if !redistest.RequireAll() {
 		t.Skip("no helm: install it, or set HOTPARAM_REQUIRE_SERVERS=1 to have it built")
 	}
 	dir := program.Fetch(t, "helm-3.22", func(dir string) *exec.Cmd {

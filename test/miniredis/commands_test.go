@@ -112,7 +112,7 @@ func TestInFlightIsMemory(t *testing.T) {
 // hostileTexts are names of any length and of any bytes.
 func hostileTexts() []string {
 	var all []string
-	for _, s := range limittest.Hostile() {
+	for _, s := range limittest.AdversarialSubjects() {
 		if s.Space == "test" && s.Client.IsZero() {
 			all = append(all, s.Name)
 		}

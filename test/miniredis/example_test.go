@@ -8,8 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // redis runs a server for an example, whose clock stands still.
@@ -30,7 +30,7 @@ func Example_inFlight() {
 		return
 	}
 	defer server.Close()
-	client, err := redisstore.Open(redisstore.Config{Addrs: []string{server.Addr()}})
+	client, err := redisclient.Open(redisclient.Config{Addrs: []string{server.Addr()}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -65,7 +65,7 @@ func Example_refund() {
 		return
 	}
 	defer server.Close()
-	client, err := redisstore.Open(redisstore.Config{Addrs: []string{server.Addr()}})
+	client, err := redisclient.Open(redisclient.Config{Addrs: []string{server.Addr()}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // client has limits with a patience that a busy machine does not use up.
@@ -19,9 +19,9 @@ func client(t testing.TB, m *miniredis.Miniredis) *redislimits.Limiter {
 	return redislimits.New(connect(t, m))
 }
 
-func connect(t testing.TB, m *miniredis.Miniredis) *redisstore.Client {
+func connect(t testing.TB, m *miniredis.Miniredis) *redisclient.Client {
 	t.Helper()
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{m.Addr()}, Namespace: "test", PoolSize: 64,
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{m.Addr()}, Namespace: "test", PoolSize: 64,
 		Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func fixture(t testing.TB) limittest.Fixture {
 			clock = now
 		},
 		Dump: m.Dump,
-		Lives: func() []time.Duration {
+		TTLs: func() []time.Duration {
 			var all []time.Duration
 			for _, key := range m.Keys() {
 				all = append(all, m.TTL(key))

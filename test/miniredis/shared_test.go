@@ -11,7 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
 // hot is a set of n keys, judged now.
@@ -19,7 +19,7 @@ func hot(n int) hottype.HotSet {
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	set := hottype.HotSet{At: at}
 	for i := range n {
-		set.Keys = append(set.Keys, hottype.Hot{
+		set.Keys = append(set.Keys, hottype.HotKey{
 			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, Peak: 300, Since: at,
 			Until: at.Add(time.Minute),
 		})
@@ -31,7 +31,7 @@ func hot(n int) hottype.HotSet {
 func TestHotSetsAreFollowed(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	publisher, sets := redisfeed.New(connect(t, m)).Publisher("agg"), make(chan hottype.HotSet, 100)
+	publisher, sets := rediscontrol.New(connect(t, m)).Publisher("agg"), make(chan hottype.HotSet, 100)
 	publish := func(set hottype.HotSet) {
 		t.Helper()
 		if err := publisher.Publish(t.Context(), set); err != nil {
@@ -40,7 +40,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 	}
 	publish(hot(2))
 	ctx, stop := context.WithCancel(context.Background())
-	follower, done := redisfeed.New(connect(t, m)), make(chan error, 1)
+	follower, done := rediscontrol.New(connect(t, m)), make(chan error, 1)
 	go func() {
 		done <- follower.Follow(ctx, func(_ string, set hottype.HotSet) { sets <- set })
 	}()
@@ -71,7 +71,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 // Overrides are kept with their history, and a deleted one is gone.
 func TestOverridesAreKept(t *testing.T) {
 	t.Parallel()
-	ctx, store := t.Context(), redisfeed.New(connect(t, miniredis.RunT(t))).Overrides()
+	ctx, store := t.Context(), rediscontrol.New(connect(t, miniredis.RunT(t))).Overrides()
 	for _, id := range []string{"a", "b", "a"} {
 		o := rules.Override{ID: id, Key: "topic?id=" + id, Action: rules.ActionBlock, Author: "ann"}
 		if _, err := store.Put(ctx, o); err != nil {
@@ -95,16 +95,16 @@ func TestOverridesAreKept(t *testing.T) {
 func TestReportsAreRead(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	c, now := redisfeed.New(connect(t, m)), time.Now()
+	c, now := rediscontrol.New(connect(t, m)), time.Now()
 	m.SetTime(now)
 	for i, name := range []string{"a", "b"} {
-		if _, err := c.WriteReport(t.Context(), hottype.Report{Instance: name, At: now,
+		if _, err := c.WriteReport(t.Context(), hottype.LimiterReport{Instance: name, At: now,
 			Allowed: uint64(i + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	reports, err := c.ReadReports(t.Context())
-	slices.SortFunc(reports, func(a, b hottype.Report) int { return int(a.Allowed) - int(b.Allowed) })
+	slices.SortFunc(reports, func(a, b hottype.LimiterReport) int { return int(a.Allowed) - int(b.Allowed) })
 	if err != nil || len(reports) != 2 || reports[0].Instance != "a" || reports[1].Instance != "b" {
 		t.Errorf("%+v, %v", reports, err)
 	}

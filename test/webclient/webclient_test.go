@@ -51,7 +51,7 @@ func TestModuleUnderNode(t *testing.T) {
 	}
 	s := httptest.NewServer(p.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	t.Cleanup(s.Close)
-	module, err := filepath.Abs("../../internal/serving/script/hotparam.js")
+	module, err := filepath.Abs("../../internal/serving/clientjs/hotparam.js")
 	if err != nil {
 		t.Fatal(err)
 	}

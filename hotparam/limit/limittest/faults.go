@@ -114,10 +114,10 @@ func testBadInput(t *testing.T, f Fixture) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	refused("negative cost mints tokens", limit.ErrCost, 1, charge("a", good, -5))
-	refused("negative cost behind a good one", limit.ErrCost, 2, charge("a", good, 1), charge("b", good, -1))
-	refused("no result", limit.ErrCharges, 0, charge("a", good, 1))
-	refused("too many", limit.ErrCharges, 65, make([]limit.Charge, 65)...)
+	refused("negative cost mints tokens", limit.ErrNegativeCost, 1, charge("a", good, -5))
+	refused("negative cost behind a good one", limit.ErrNegativeCost, 2, charge("a", good, 1), charge("b", good, -1))
+	refused("no result", limit.ErrChargeCount, 0, charge("a", good, 1))
+	refused("too many", limit.ErrChargeCount, 65, make([]limit.Charge, 65)...)
 	for _, bad := range []limit.Spec{
 		{}, {Algorithm: "leaking", Limit: 1, Window: time.Second},
 		bucket(1, 1, 0), bucket(1, 1, -5), bucket(1, -1, 1000), bucket(-1, 1, 1000),

@@ -1,5 +1,5 @@
 // Package limittest states what a limiter must hold as a suite that every
-// implementation of limit.Store passes: [Run] for one store, [RunSame] for two
+// implementation of limit.Store passes: [Run] for one store, [RunEquivalence] for two
 // that have to agree in every number.
 //
 // The oracle is a plain log of what was admitted, in exact integers: for each
@@ -39,16 +39,16 @@ type Fixture struct {
 	// Dump writes out all state, the same text for the same state; nil: the
 	// store cannot, and laws U1 and U2 are judged by results alone.
 	Dump func() string
-	// Lives gives for every piece of state how long it will still be kept, 0 or
+	// TTLs gives for every piece of state how long it will still be kept, 0 or
 	// less for one that is kept for ever. nil: the store has no expiry that can
 	// be seen, and law U9 is skipped.
-	Lives func() []time.Duration
-	// Forward says that random traces must not turn the clock back: a store that
+	TTLs func() []time.Duration
+	// ForwardOnly says that random traces must not turn the clock back: a store that
 	// takes back a part of a request (because it lies on several nodes) does so
 	// exactly only while time runs forward, else it gives back too little.
-	Forward bool
+	ForwardOnly bool
 	// Refund takes back, now, what a request that was admitted at a time has
-	// charged; nil: RunSame tries none.
+	// charged; nil: RunEquivalence tries none.
 	Refund func(now, at time.Time, charges []limit.Charge)
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Hostile are subjects that no two of which may be taken for one another: of any
+// AdversarialSubjects are subjects that no two of which may be taken for one another: of any
 // length and of any bytes, and written so that they look like each other, or like
 // parts of a key in Redis.
-func Hostile() []limit.Subject {
+func AdversarialSubjects() []limit.Subject {
 	long := strings.Repeat("a", 64<<10)
 	names := []string{
 		"", "x", " x", "x ", "\x00", "x\x00", "x\ny", "x\r\n$3\r\nfoo", "\xff\xfe", "\xc3\x28", "{", "}", "{}",
@@ -29,7 +29,7 @@ func Hostile() []limit.Subject {
 	for _, n := range names {
 		all = append(all, limit.Subject{Space: "test", Name: n})
 	}
-	addr := hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))
+	addr := hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))
 	return append(all,
 		limit.Subject{Name: "x"}, limit.Subject{Space: "test:k", Name: "x"}, limit.Subject{Space: "test_k", Name: "x"},
 		limit.Subject{Space: "{other}", Name: "x"},
@@ -46,7 +46,7 @@ func Hostile() []limit.Subject {
 // testHostile: whatever a subject is called, whatever is asked for and wherever the
 // clock jumps, the answer is an error that charges nothing, or the law.
 func testHostile(t *testing.T, f Fixture) {
-	subjects := Hostile()
+	subjects := AdversarialSubjects()
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now := store{f, rt}, newClock(rt)
@@ -56,7 +56,7 @@ func testHostile(t *testing.T, f Fixture) {
 		}
 		few := rapid.SliceOfNDistinct(rapid.SampledFrom(subjects), 4, 4, rapid.ID).Draw(rt, "subjects")
 		for range steps {
-			at := now.jump(rt, f.Forward)
+			at := now.jump(rt, f.ForwardOnly)
 			var charges []limit.Charge
 			bad := false
 			for range rapid.IntRange(1, 3).Draw(rt, "charges") {
@@ -69,7 +69,7 @@ func testHostile(t *testing.T, f Fixture) {
 			if bad {
 				_, err := s.Store.Take(context.Background(), time.UnixMicro(at), charges,
 					make([]limit.Result, len(charges)))
-				if !errors.Is(err, limit.ErrCost) {
+				if !errors.Is(err, limit.ErrNegativeCost) {
 					rt.Fatalf("%+v: error %v", charges, err)
 				}
 				continue

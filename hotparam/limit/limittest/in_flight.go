@@ -13,16 +13,16 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Places bounds calls in flight, as limit.InFlight does, by bounds that may change with
+// InFlightLimiter bounds calls in flight, as limit.InFlight does, by bounds that may change with
 // every call. now never runs backwards.
-type Places interface {
+type InFlightLimiter interface {
 	Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result
 	Release(now time.Time, id string) (held bool)
 }
 
 // RunInFlight checks every result of random calls against a plain table of leases. open
 // returns places of which none is taken.
-func RunInFlight(t *testing.T, open func() Places) {
+func RunInFlight(t *testing.T, open func() InFlightLimiter) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		places, want := open(), leases{}
 		now := time.UnixMicro(rapid.Int64Range(0, 1_700_000_000_000_000).Draw(rt, "start"))

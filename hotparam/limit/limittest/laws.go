@@ -19,7 +19,7 @@ func testOracle(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now := store{f, rt}, newClock(rt)
-		now.back = !f.Forward
+		now.back = !f.ForwardOnly
 		oracles := map[limit.Subject]*oracle{}
 		for _, n := range names {
 			oracles[subject(n)] = &oracle{spec: drawSpec(rt)}
@@ -41,7 +41,7 @@ func testOracle(t *testing.T, f Fixture) {
 			}
 		}
 		for _, o := range oracles {
-			o.promised(rt)
+			o.checkRateBound(rt)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func testFree(t *testing.T, f Fixture) {
 	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
-		now.back = !f.Forward
+		now.back = !f.ForwardOnly
 		spec := drawSpec(rt)
 		s.ask(now.now, "a", spec, 0)
 		if d, fresh := s.dump(), func() string { f.Reset(); return s.dump() }(); d != fresh {
@@ -119,8 +119,8 @@ func testChange(t *testing.T, f Fixture) {
 			}
 			cost := drawCost(rt, spec, last)
 			last = s.ask(instant, "a", spec, cost)
-			s.truthful(instant, spec, cost, last)
-			s.carried(instant, spec, rapid.SampledFrom(specs).Draw(rt, "other"), cost, last)
+			s.checkReply(instant, spec, cost, last)
+			s.checkSpecChange(instant, spec, rapid.SampledFrom(specs).Draw(rt, "other"), cost, last)
 			if most = max(most, spec.Capacity()); last.Allowed {
 				granted += cost
 			}
@@ -131,8 +131,8 @@ func testChange(t *testing.T, f Fixture) {
 	})
 }
 
-// truthful checks a reply by asking again.
-func (s store) truthful(at int64, spec limit.Spec, cost int64, r limit.Result) {
+// checkReply checks a reply by asking again.
+func (s store) checkReply(at int64, spec limit.Spec, cost int64, r limit.Result) {
 	s.t.Helper()
 	capacity := spec.Capacity()
 	if r.Remaining < 0 || r.Remaining > capacity || r.Limit != capacity {
@@ -158,9 +158,9 @@ func (s store) truthful(at int64, spec limit.Spec, cost int64, r limit.Result) {
 	}
 }
 
-// carried checks that what was just taken under one spec is taken under another
+// checkSpecChange checks that what was just taken under one spec is taken under another
 // too, to the whole cost.
-func (s store) carried(at int64, from, to limit.Spec, cost int64, r limit.Result) {
+func (s store) checkSpecChange(at int64, from, to limit.Spec, cost int64, r limit.Result) {
 	s.t.Helper()
 	if !r.Allowed || cost == 0 {
 		return

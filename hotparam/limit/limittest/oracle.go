@@ -41,9 +41,9 @@ func (o *oracle) admit(now, cost int64) {
 	}
 }
 
-// promised checks what the algorithm promises of any stretch of time, judged
+// checkRateBound checks what the algorithm promises of any stretch of time, judged
 // from the outside: T2, F3 (at most 2 x Limit in a Window) and S3.
-func (o *oracle) promised(t tester) {
+func (o *oracle) checkRateBound(t tester) {
 	t.Helper()
 	for i := range o.log {
 		sum := int64(0)

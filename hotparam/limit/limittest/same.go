@@ -17,10 +17,10 @@ type request struct {
 	charges []limit.Charge
 }
 
-// RunSame drives two stores with the same random requests, step by step: more
+// RunEquivalence drives two stores with the same random requests, step by step: more
 // charges at a time, the same subject twice, specs that change, a clock that
 // goes back, requests that are refunded later. Every reply must be the same in every number.
-func RunSame(t *testing.T, one, other Fixture) {
+func RunEquivalence(t *testing.T, one, other Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		one.Reset()
 		other.Reset()
@@ -92,7 +92,7 @@ func testExpiry(t *testing.T, keeps, forgets Fixture) {
 // testLives: after every call each piece of state has an expiry, which is not
 // before the limit is whole again, nor much later (U8, U9).
 func testLives(t *testing.T, f Fixture) {
-	if f.Lives == nil || f.Expire == nil {
+	if f.TTLs == nil || f.Expire == nil {
 		t.Skip("this fixture shows no expiry")
 	}
 	check(t, 2, func(rt *rapid.T, steps int) {
@@ -103,7 +103,7 @@ func testLives(t *testing.T, f Fixture) {
 			at := now.step(rt, spec, last)
 			f.Expire(time.UnixMicro(at))
 			last = s.ask(at, "a", spec, drawCost(rt, spec, last))
-			lives := f.Lives()
+			lives := f.TTLs()
 			if last.ResetAfter > 0 && len(lives) != 1 {
 				rt.Fatalf("U9: %+v: %+v: lives %v", spec, last, lives)
 			}
@@ -120,10 +120,10 @@ func testLives(t *testing.T, f Fixture) {
 	})
 }
 
-// Deadline checks a store that calls a server: Take returns when the deadline of its
+// RunDeadline checks a store that calls a server: Take returns when the deadline of its
 // context has passed, whatever the server does. freeze stops the server from answering;
 // then many callers take charges at once, twice each.
-func Deadline(t testing.TB, store limit.Store, freeze func(), charges ...limit.Charge) {
+func RunDeadline(t testing.TB, store limit.Store, freeze func(), charges ...limit.Charge) {
 	t.Helper()
 	const (
 		callers = 300

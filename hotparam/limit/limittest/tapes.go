@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// unsaid marks what a published table does not say.
-const unsaid = -2
+// unspecified marks what a published table does not say.
+const unspecified = -2
 
 // row is one call and its reply, in milliseconds; retry -1 is never.
 type row struct {
@@ -18,9 +18,9 @@ type row struct {
 	remaining, retry, reset int64
 }
 
-func ok(t, cost, remaining int64) row { return row{t, cost, true, remaining, 0, unsaid} }
-func no(t, cost, retry int64) row     { return row{t, cost, false, unsaid, retry, unsaid} }
-func never(t, cost, left int64) row   { return row{t, cost, false, left, -1, unsaid} }
+func ok(t, cost, remaining int64) row { return row{t, cost, true, remaining, 0, unspecified} }
+func no(t, cost, retry int64) row     { return row{t, cost, false, unspecified, retry, unspecified} }
+func never(t, cost, left int64) row   { return row{t, cost, false, left, -1, unspecified} }
 
 // left and whole add to a row what remains and when it is full again.
 func (r row) left(n int64) row   { r.remaining = n; return r }
@@ -131,11 +131,11 @@ func (tp tape) play(t *testing.T, f Fixture) {
 		if r.RetryAfter == hottype.Never {
 			got.retry = -1
 		}
-		if want.remaining == unsaid {
-			got.remaining = unsaid
+		if want.remaining == unspecified {
+			got.remaining = unspecified
 		}
-		if want.reset == unsaid {
-			got.reset = unsaid
+		if want.reset == unspecified {
+			got.reset = unspecified
 		}
 		if got != want {
 			t.Errorf("%s: row %d: got %+v, want %+v", tp.name, i, got, want)

@@ -85,7 +85,7 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := p.Rules()
-	if err != nil || set.Namespace != "n" || set.Upstream.Preset != "django" {
+	if err != nil || set.Namespace != "n" || set.ParseAs.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
 	}
 	if _, err := Validate(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||

@@ -160,11 +160,11 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	if flag.Enum != "" && !flag.EnumMap()[v] {
 		return fmt.Errorf("%q is none of %s", v, flag.Enum)
 	}
-	return belowZero(flag, scratch)
+	return checkNegative(flag, scratch)
 }
 
-// belowZero is the error about a number or a time below 0. No setting can be that.
-func belowZero(flag *kong.Flag, value reflect.Value) error {
+// checkNegative is the error about a number or a time below 0. No setting can be that.
+func checkNegative(flag *kong.Flag, value reflect.Value) error {
 	if value.CanInt() && value.Int() < 0 || value.CanFloat() && value.Float() < 0 {
 		return fmt.Errorf("%v is below 0; the default is %s", value.Interface(), flag.Default)
 	}

@@ -90,7 +90,7 @@ func readWebhook(n *yaml.Node) (notify.Webhook, error) {
 		}
 		seen[name] = true
 		if err := one.Decode(&w); err != nil {
-			return notify.Webhook{}, fmt.Errorf(".%s: is not what belongs there: %s", name, wanted(name))
+			return notify.Webhook{}, fmt.Errorf(".%s: is not what belongs there: %s", name, expectedValue(name))
 		}
 	}
 	return notify.Webhook{
@@ -100,8 +100,8 @@ func readWebhook(n *yaml.Node) (notify.Webhook, error) {
 	}, nil
 }
 
-// wanted says what a field holds.
-func wanted(field string) string {
+// expectedValue says what a field holds.
+func expectedValue(field string) string {
 	switch field {
 	case "timeout", "retry_for":
 		return "want a time such as 5s"

@@ -93,7 +93,7 @@ type Parser struct {
 // cause of whatever else is missing.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	ctx, err := p.Kong.Parse(args)
-	p.command = called(ctx, err)
+	p.command = commandPath(ctx, err)
 	if fileErr := p.file.err(); fileErr != nil {
 		return nil, fileErr
 	}
@@ -103,7 +103,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	p.args, p.settings = args, map[string]any{}
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
-		if err := belowZero(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
+		if err := checkNegative(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
 			return nil, fmt.Errorf("%w: --%s: %w", ErrUsage, flag.Name, err)
 		}
 	}
@@ -111,8 +111,8 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	return ctx, err
 }
 
-// called is the command of a parsed line, also of one with a mistake in it; "" where none was found.
-func called(ctx *kong.Context, err error) string {
+// commandPath is the command of a parsed line, also of one with a mistake in it; "" where none was found.
+func commandPath(ctx *kong.Context, err error) string {
 	if wrong := new(kong.ParseError); errors.As(err, &wrong) {
 		ctx = wrong.Context
 	}

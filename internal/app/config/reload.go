@@ -27,8 +27,8 @@ func (p *Parser) With(data []byte) (*Parser, error) {
 	return next, err
 }
 
-// live are the settings that take effect while a program runs.
-var live = []string{"admin.tokens"}
+// reloadable are the settings that take effect while a program runs.
+var reloadable = []string{"admin.tokens"}
 
 // Setting is the value of a flag after Parse; nil for one that this program does not
 // have.
@@ -52,7 +52,7 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 		names = append(names, "namespace")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.settings)) {
-		if !slices.Contains(live, name) && !reflect.DeepEqual(p.settings[name], next.settings[name]) {
+		if !slices.Contains(reloadable, name) && !reflect.DeepEqual(p.settings[name], next.settings[name]) {
 			names = append(names, name)
 		}
 	}

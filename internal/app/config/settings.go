@@ -10,8 +10,8 @@ type Common struct {
 	Stop    Stop    `embed:"" prefix:"stop."`
 }
 
-// Central is where a program has its rules from.
-type Central struct {
+// RuleSource is where a program has its rules from.
+type RuleSource struct {
 	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
 	Etcd  Etcd   `embed:"" prefix:"etcd."`
 }
@@ -19,7 +19,7 @@ type Central struct {
 // Collector is the surface of cmd/collector.
 type Collector struct {
 	Common
-	Central
+	RuleSource
 	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for
 	// the history in Graphite, to StatsD.
 	Out    string   `name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
@@ -43,7 +43,7 @@ type Counts struct {
 // Aggregator is the surface of cmd/aggregator.
 type Aggregator struct {
 	Common
-	Central
+	RuleSource
 	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair.
 	// Default: host name.
 	ID string `name:"aggregator.id" help:"Name of this aggregator in Redis."`
@@ -67,7 +67,7 @@ type Aggregator struct {
 // Sidecar is the surface of cmd/limiter-sidecar.
 type Sidecar struct {
 	Common
-	Central
+	RuleSource
 	Decide Decide      `embed:"" prefix:"decide."`
 	Check  StatusCheck `embed:"" prefix:"check."`
 	Envoy  Envoy       `embed:"" prefix:"envoy."`
@@ -90,7 +90,7 @@ type Sidecar struct {
 // Serve is the surface of hotparam serve.
 type Serve struct {
 	Common
-	Central
+	RuleSource
 	Redis         Redis         `embed:"" prefix:"redis."`
 	Proxy         Proxy         `embed:"" prefix:"proxy."`
 	Answer        Answer        `embed:"" prefix:"answer."`

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/app/program"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -67,7 +67,7 @@ type Options struct {
 type show struct {
 	opts     Options
 	plan     plan
-	local    *run.Local
+	local    *program.Local
 	visitors *Visitors
 	watch    *watcher
 	screen   *screen
@@ -76,12 +76,12 @@ type show struct {
 	sets     [phases]*rules.Set // that a phase brings; nil: it keeps those there are
 	site     *site
 
-	had        Readers // before the phase; tell's, like what follows
+	phaseStart Readers // before the phase; tell's, like what follows
 	waves      [phases]Readers
 	course     []Second
 	siteBefore uint64 // requests that had reached the site
 	limits     []Limit
-	told       float64 // the rate that was told last
+	lastRate   float64 // the rate that was told last
 }
 
 // Run shows the demo until its duration is over or ctx ends.
@@ -104,7 +104,7 @@ func Run(ctx context.Context, opts Options) error {
 	rule := sets[limited].RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
-	if s.local, err = run.NewLocal(ctx, settings(opts, s.site.Addr, state), sets[limited], run.LocalOptions{
+	if s.local, err = program.NewLocal(ctx, settings(opts, s.site.Addr, state), sets[limited], program.LocalOptions{
 		Version: opts.Version, OnChange: s.changed, Log: opts.Log,
 	}); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *show) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.visitors.Run(ctx) })
-	group.Go(func() error { return s.tell(ctx) })
+	group.Go(func() error { return s.printEvents(ctx) })
 	err := group.Wait()
 	s.leave(time.Since(s.start), s.plan.phase(time.Since(s.start)))
 	result := s.result()
@@ -160,8 +160,8 @@ func (s *show) changed(changes []detect.Change) {
 	}
 }
 
-// tell writes the story until ctx ends.
-func (s *show) tell(ctx context.Context) error {
+// printEvents writes the story until ctx ends.
+func (s *show) printEvents(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	phases := time.NewTicker(100 * time.Millisecond) // they do not begin with a second
@@ -208,9 +208,9 @@ func (s *show) enter(at time.Duration, phase int) {
 	}
 	if set := s.sets[phase]; set != nil {
 		s.local.SetRules(set)
-		s.watch.begins(phase == served, len(set.Adapts()) > 0)
+		s.watch.begins(phase == served, len(set.AdaptiveUpstreams()) > 0)
 	}
-	s.site.takes(quickPage)
+	s.site.setPageTime(quickPage)
 	switch phase {
 	case limited:
 		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
@@ -219,7 +219,7 @@ func (s *show) enter(at time.Duration, phase int) {
 	case adaptive:
 		s.screen.note(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
 	case slowed:
-		s.site.takes(slowPage)
+		s.site.setPageTime(slowPage)
 		s.screen.note(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──", slowPage.Milliseconds(),
 			quickPage.Milliseconds())
 	case between, pause, after:
@@ -231,16 +231,16 @@ func (s *show) enter(at time.Duration, phase int) {
 func (s *show) leave(at time.Duration, phase int) {
 	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
 	if phase >= 0 && viral(phase) {
-		s.waves[phase] = Readers{now.Sub(s.had.Seen), now.Seconds - s.had.Seconds, now.Site - s.had.Site}
+		s.waves[phase] = Readers{now.Sub(s.phaseStart.Seen), now.Seconds - s.phaseStart.Seconds, now.Site - s.phaseStart.Site}
 	}
-	s.had = now
+	s.phaseStart = now
 }
 
 func (s *show) event(c detect.Change) {
 	at := time.Since(s.start)
 	wave := s.watch.onChange(c)
 	switch {
-	case c.Kind == detect.Became && wave != nil:
+	case c.Kind == detect.BecameHot && wave != nil:
 		held := "held to 100/s"
 		if wave.Served {
 			held = "answered from memory"
@@ -249,13 +249,13 @@ func (s *show) event(c detect.Change) {
 		}
 		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key,
 			wave.FoundMS, held)
-	case c.Kind == detect.Became:
+	case c.Kind == detect.BecameHot:
 		s.screen.note(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
-	case c.Kind == detect.Looped:
+	case c.Kind == detect.LoopBegan:
 		s.screen.note(at, notice,
 			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
 			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.Client)
-	case c.Kind == detect.Ceased:
+	case c.Kind == detect.LoopEnded:
 		s.screen.note(at, good, "↻ %s is no loop any more", c.Hot.Key)
 	default:
 		s.screen.note(at, good, "▼ %s is cold again; no longer limited", c.Hot.Key)

@@ -22,7 +22,7 @@ func TestRulesOfTheDemoParse(t *testing.T) {
 	}
 	for phase, want := range map[int][2]bool{limited: {}, served: {true, false}, adaptive: {false, true}} {
 		r := sets[phase].RuleFor("topic")
-		if got := [2]bool{r.Serve != nil, r.Limit.Adaptive != nil}; got != want {
+		if got := [2]bool{r.Cache != nil, r.Limit.Adaptive != nil}; got != want {
 			t.Errorf("phase %d is served and adaptive: %v, want %v", phase, got, want)
 		}
 	}
@@ -67,11 +67,11 @@ func TestWatcherTellsHowFastItWas(t *testing.T) {
 			}
 		}
 		time.Sleep(50*time.Millisecond - time.Since(crossed))
-		wave := w.onChange(detect.Change{Kind: detect.Became, Hot: hottype.Hot{Key: "topic?id=1"}})
+		wave := w.onChange(detect.Change{Kind: detect.BecameHot, Hot: hottype.HotKey{Key: "topic?id=1"}})
 		if wave == nil || wave.FoundMS != 50 {
 			t.Fatalf("%+v, want found after 50 ms", wave)
 		}
-		if w.onChange(detect.Change{Kind: detect.Became, Hot: hottype.Hot{Key: "topic?id=2"}}) != nil {
+		if w.onChange(detect.Change{Kind: detect.BecameHot, Hot: hottype.HotKey{Key: "topic?id=2"}}) != nil {
 			t.Error("another key's change is taken for the viral one's")
 		}
 		time.Sleep(30 * time.Millisecond)
@@ -79,7 +79,7 @@ func TestWatcherTellsHowFastItWas(t *testing.T) {
 		w.onDone(Viral, 200)
 		w.onDone(Quiet, 200)
 		time.Sleep(time.Second)
-		w.onChange(detect.Change{Kind: detect.Cooled, Hot: hottype.Hot{Key: "topic?id=1"}})
+		w.onChange(detect.Change{Kind: detect.Cooled, Hot: hottype.HotKey{Key: "topic?id=1"}})
 		got := w.Waves()
 		if len(got) != 1 || got[0].EnforcedMS != 80 || got[0].Asked != 2 || got[0].LetThrough != 1 ||
 			got[0].Bound != 200 || got[0].Cooled.IsZero() {

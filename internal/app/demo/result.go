@@ -36,8 +36,8 @@ type Result struct {
 	// Course is the viral topic second by second; none of a demo without an end.
 	Course []Second `json:"course,omitempty"`
 	// Behind counts requests that this machine was too slow to send.
-	Behind uint64         `json:"behind"`
-	Report hottype.Report `json:"report"`
+	Behind uint64                `json:"behind"`
+	Report hottype.LimiterReport `json:"report"`
 }
 
 // tooBusy reports whether this machine was, so that the numbers say little.
@@ -83,20 +83,20 @@ func (s *show) note(at time.Duration, seen Seen) {
 }
 
 // follow notes what the adaptive limit is, and tells when it has moved by more than a fifth.
-func (s *show) follow(at time.Duration, bounds []hottype.UpstreamBound) {
+func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
 	if phase := s.plan.phase(at); len(bounds) == 0 || phase != adaptive && phase != slowed {
-		s.told = 0
+		s.lastRate = 0
 		return
 	}
 	b := &bounds[0]
-	l := Limit{at.Seconds(), b.Rate, b.InFlight, 1000 * b.Latency, b.Why}
+	l := Limit{at.Seconds(), b.Rate, b.InFlight, 1000 * b.MeasuredLatency, b.Reason}
 	if s.opts.Duration > 0 {
 		s.limits = append(s.limits, l)
 	}
-	if !b.Limited || math.Abs(l.Rate-s.told) <= s.told/5 {
+	if !b.Saturated || math.Abs(l.Rate-s.lastRate) <= s.lastRate/5 {
 		return
 	}
-	s.told = l.Rate
+	s.lastRate = l.Rate
 	s.screen.note(at, notice, "  limit %.0f/s: nine of ten pages within %.0f ms; %s", l.Rate, l.LatencyMS, l.Why)
 }
 

@@ -13,9 +13,9 @@ import (
 // How long a page takes the site to put together, as from a database, and how many it can put
 // together at a time: its capacity is 2000 a second, and 830 when it is slow.
 const (
-	quickPage = 25 * time.Millisecond
-	slowPage  = 60 * time.Millisecond
-	atATime   = 50
+	quickPage       = 25 * time.Millisecond
+	slowPage        = 60 * time.Millisecond
+	siteConcurrency = 50
 )
 
 // site is a small news site.
@@ -33,8 +33,8 @@ func openSite(ctx context.Context) (*site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: the site cannot listen: %w", err)
 	}
-	s := &site{busy: make(chan struct{}, atATime)}
-	s.takes(quickPage)
+	s := &site{busy: make(chan struct{}, siteConcurrency)}
+	s.setPageTime(quickPage)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /topic", s.topic)
 	s.Server = &http.Server{Addr: ln.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -42,8 +42,8 @@ func openSite(ctx context.Context) (*site, error) {
 	return s, nil
 }
 
-// takes sets how long a page takes from now on.
-func (s *site) takes(page time.Duration) { s.page.Store(int64(page)) }
+// setPageTime sets how long a page takes from now on.
+func (s *site) setPageTime(page time.Duration) { s.page.Store(int64(page)) }
 
 func (s *site) topic(w http.ResponseWriter, r *http.Request) {
 	id := r.FormValue("id")

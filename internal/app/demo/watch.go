@@ -123,13 +123,13 @@ func (w *watcher) onDone(k Kind, status int) {
 // onChange hears what the aggregator says, and gives the wave that it is about,
 // nil for other keys.
 func (w *watcher) onChange(c detect.Change) *Wave {
-	if c.Hot.Key != w.key || c.Kind != detect.Became && c.Kind != detect.Cooled {
+	if c.Hot.Key != w.key || c.Kind != detect.BecameHot && c.Kind != detect.Cooled {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if c.Kind == detect.Became {
+	if c.Kind == detect.BecameHot {
 		w.hot = true
 		wave := w.next
 		wave.Crossed, wave.FoundMS = w.crossed, ms(now.Sub(w.crossed))

@@ -62,14 +62,14 @@ func ParseClient(form []byte) (hottype.Client, bool) {
 	return hottype.Client{}, false
 }
 
-// group is the client that counts for c: see hottype.ClientFrom. Clients that
+// canonicalClient is the client that counts for c: see hottype.ClientFromAddr. Clients that
 // the pipeline's readers of requests made are that already.
-func group(c hottype.Client) hottype.Client {
+func canonicalClient(c hottype.Client) hottype.Client {
 	switch {
 	case c.Addr.Is4():
 		return hottype.Client{Addr: c.Addr}
 	case c.Addr.IsValid():
-		return hottype.ClientFrom(c.Addr)
+		return hottype.ClientFromAddr(c.Addr)
 	case len(c.Name) > maxName:
 		return hottype.Client{Name: c.Name[:maxName]}
 	}
@@ -100,24 +100,24 @@ func Check(c *hottype.ClientSketch) error {
 	if c == nil {
 		return nil
 	}
-	ok := c.Seen > 0 && c.Seen <= MaxN && len(c.Sample) <= MaxSample && len(c.Heavy) <= MaxHeavy &&
-		ascending(c.Sample) && slices.IsSortedFunc(c.Heavy, byN) && weighs(c.Heavy) <= c.Seen
+	ok := c.Attributed > 0 && c.Attributed <= MaxN && len(c.Sample) <= MaxSample && len(c.Heavy) <= MaxHeavy &&
+		ascending(c.Sample) && slices.IsSortedFunc(c.Heavy, byN) && totalHeavy(c.Heavy) <= c.Attributed
 	if !ok {
 		return errSketch
 	}
 	return nil
 }
 
-// Settle makes a client sketch sound that was put together from members of which some
+// Repair makes a client sketch sound that was put together from members of which some
 // may have been lost on the way, or be forged: what was seen is at
 // least what its parts say. It is false where even then the client sketch is unsound.
-func Settle(c *hottype.ClientSketch) bool {
+func Repair(c *hottype.ClientSketch) bool {
 	least := int64(len(c.Sample))
 	weight := int64(0)
 	for _, h := range c.Heavy {
 		weight = min(weight+min(h.N, MaxN), MaxN)
 	}
-	c.Seen = min(max(c.Seen, least, weight), MaxN)
+	c.Attributed = min(max(c.Attributed, least, weight), MaxN)
 	return Check(c) == nil
 }
 
@@ -132,9 +132,9 @@ func ascending(marks []uint32) bool {
 
 func byN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
 
-// weighs is the sum of the counters, more than any Seen where one of them is
+// totalHeavy is the sum of the counters, more than any Seen where one of them is
 // no sound counter.
-func weighs(heavy []hottype.ClientCount) int64 {
+func totalHeavy(heavy []hottype.ClientCount) int64 {
 	total := int64(0)
 	for i, h := range heavy {
 		twice := slices.ContainsFunc(heavy[:i], func(o hottype.ClientCount) bool { return o.Client == h.Client })

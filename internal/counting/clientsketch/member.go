@@ -26,11 +26,11 @@ const seenWord = "seen"
 // Digits are lower case. No member has ":", "|", "@", "#" or a line feed. nil
 // and a client sketch that saw nothing have no members.
 func AppendMembers(dst []byte, c *hottype.ClientSketch) []byte {
-	if c == nil || c.Seen <= 0 {
+	if c == nil || c.Attributed <= 0 {
 		return dst
 	}
 	dst = append(dst, seenWord...)
-	dst = appendN(dst, c.Seen)
+	dst = appendN(dst, c.Attributed)
 	for _, mark := range c.Sample {
 		b := [4]byte{byte(mark >> 24), byte(mark >> 16), byte(mark >> 8), byte(mark)}
 		dst = append(hex.AppendEncode(dst, b[:]), '\n')
@@ -53,7 +53,7 @@ type Member struct {
 	Seen   int64          // how many requests were laid to clients; 0: not said
 	Client hottype.Client // a heavy client with its requests N; unknown: not said
 	N      int64
-	Mark   uint32 // a client's mark, where neither of the others is said
+	Hash   uint32 // a client's mark, where neither of the others is said
 }
 
 // MaxN is the greatest number that a member or a record may say.
@@ -82,7 +82,7 @@ func parseMember(member []byte) (Member, bool) {
 		if !ok || len(b) != 4 {
 			return Member{}, false
 		}
-		return Member{Mark: uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])}, true
+		return Member{Hash: uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])}, true
 	}
 	n, ok := parseN(number)
 	if !ok {
@@ -129,10 +129,10 @@ func unhex(dst, s []byte) ([]byte, bool) {
 func (m Member) AddTo(dst *hottype.ClientSketch) {
 	switch {
 	case m.Seen > 0:
-		dst.Seen = sum(dst.Seen, m.Seen)
+		dst.Attributed = sum(dst.Attributed, m.Seen)
 	case m.N > 0:
 		addHeavy(dst, m.Client, m.N)
 	default:
-		addToSample(dst, m.Mark)
+		addToSample(dst, m.Hash)
 	}
 }

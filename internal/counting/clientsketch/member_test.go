@@ -35,7 +35,7 @@ func TestMembersRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSketch(t, "sketch")
 		back := new(hottype.ClientSketch)
-		if c.Seen > 0 {
+		if c.Attributed > 0 {
 			for _, text := range rapid.Permutation(members(c)).Draw(t, "order") {
 				m, err := ParseMember(text)
 				if err != nil || len(text) > MaxMember || bytes.ContainsAny(text, ":|@#\n") {
@@ -88,7 +88,7 @@ func TestSettle(t *testing.T) {
 				m.AddTo(c)
 			}
 		}
-		if sound := Settle(c); sound != (c.Seen > 0) || c.Seen > whole.Seen {
+		if sound := Repair(c); sound != (c.Attributed > 0) || c.Attributed > whole.Attributed {
 			t.Fatalf("%v: %+v of %+v", sound, c, whole)
 		}
 	})
@@ -99,16 +99,16 @@ func TestCheckRefuses(t *testing.T) {
 	a, b := client(1), client(2)
 	for name, c := range map[string]hottype.ClientSketch{
 		"nothing seen":       {},
-		"too much seen":      {Seen: MaxN + 1},
-		"marks out of order": {Seen: 9, Sample: []uint32{2, 1}},
-		"a mark twice":       {Seen: 9, Sample: []uint32{1, 1}},
-		"too many marks":     {Seen: 99, Sample: make([]uint32, MaxSample+1)},
-		"too many counters":  {Seen: 99, Heavy: make([]hottype.ClientCount, MaxHeavy+1)},
-		"out of order":       {Seen: 9, Heavy: []hottype.ClientCount{{Client: a, N: 1}, {Client: b, N: 2}}},
-		"more than seen":     {Seen: 2, Heavy: []hottype.ClientCount{{Client: a, N: 2}, {Client: b, N: 1}}},
-		"a client twice":     {Seen: 9, Heavy: []hottype.ClientCount{{Client: a, N: 2}, {Client: a, N: 1}}},
-		"nobody":             {Seen: 9, Heavy: []hottype.ClientCount{{N: 2}}},
-		"a count of nothing": {Seen: 9, Heavy: []hottype.ClientCount{{Client: a}}},
+		"too much seen":      {Attributed: MaxN + 1},
+		"marks out of order": {Attributed: 9, Sample: []uint32{2, 1}},
+		"a mark twice":       {Attributed: 9, Sample: []uint32{1, 1}},
+		"too many marks":     {Attributed: 99, Sample: make([]uint32, MaxSample+1)},
+		"too many counters":  {Attributed: 99, Heavy: make([]hottype.ClientCount, MaxHeavy+1)},
+		"out of order":       {Attributed: 9, Heavy: []hottype.ClientCount{{Client: a, N: 1}, {Client: b, N: 2}}},
+		"more than seen":     {Attributed: 2, Heavy: []hottype.ClientCount{{Client: a, N: 2}, {Client: b, N: 1}}},
+		"a client twice":     {Attributed: 9, Heavy: []hottype.ClientCount{{Client: a, N: 2}, {Client: a, N: 1}}},
+		"nobody":             {Attributed: 9, Heavy: []hottype.ClientCount{{N: 2}}},
+		"a count of nothing": {Attributed: 9, Heavy: []hottype.ClientCount{{Client: a}}},
 	} {
 		if Check(&c) == nil {
 			t.Errorf("%s is sound", name)
@@ -131,7 +131,7 @@ func FuzzParseMember(f *testing.F) {
 		}
 		c := new(hottype.ClientSketch)
 		m.AddTo(c)
-		c.Seen = max(c.Seen, m.N, int64(len(c.Sample)))
+		c.Attributed = max(c.Attributed, m.N, int64(len(c.Sample)))
 		if err := Check(c); err != nil {
 			t.Fatalf("%q makes %+v", text, c)
 		}

@@ -24,8 +24,8 @@ func Add(dst *hottype.ClientSketch, client hottype.Client, n int64) {
 	if n <= 0 || client.IsZero() {
 		return
 	}
-	client = group(client)
-	dst.Seen = sum(dst.Seen, n)
+	client = canonicalClient(client)
+	dst.Attributed = sum(dst.Attributed, n)
 	addToSample(dst, Hash(client))
 	addHeavy(dst, client, n)
 }
@@ -37,7 +37,7 @@ func Merge(dst, src *hottype.ClientSketch) {
 	if src == nil {
 		return
 	}
-	dst.Seen = sum(dst.Seen, src.Seen)
+	dst.Attributed = sum(dst.Attributed, src.Attributed)
 	mergeSamples(dst, src.Sample)
 	mergeHeavy(dst, src.Heavy)
 }
@@ -55,7 +55,7 @@ func Clients(c *hottype.ClientSketch) int64 {
 	// If the k smallest of hashes spread over 2^32 reach up to m, there are
 	// about (k-1)/m as many as would fill it: the unbiased estimator.
 	about := float64(MaxSample-1) * (1 << 32) / (float64(c.Sample[MaxSample-1]) + 1)
-	return max(least, min(int64(about), c.Seen))
+	return max(least, min(int64(about), c.Attributed))
 }
 
 // Heaviest gives the heaviest client and its share of the requests that were
@@ -66,10 +66,10 @@ func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 		return hottype.Client{}, 0
 	}
 	first := c.Heavy[0]
-	return first.Client, min(1, float64(first.N)/float64(max(c.Seen, 1)))
+	return first.Client, min(1, float64(first.N)/float64(max(c.Attributed, 1)))
 }
 
-// Effective is what is left of the n requests of a key when no client counts
+// CappedCount is what is left of the n requests of a key when no client counts
 // for more than most (at least 1) of them. What was not seen is taken to be
 // like what was; where nothing was seen all n are left.
 //
@@ -78,15 +78,15 @@ func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 // requests of all others, by h r / (MaxHeavy+1-h). And it is never above the
 // cap times the clients while those are fewer than MaxSample. So a few loops are
 // always found out, and many clients are never taken for one.
-func Effective(c *hottype.ClientSketch, n, most int64) int64 {
-	if c == nil || c.Seen <= 0 || n <= 0 {
+func CappedCount(c *hottype.ClientSketch, n, most int64) int64 {
+	if c == nil || c.Attributed <= 0 || n <= 0 {
 		return max(n, 0)
 	}
 	// A client's part of n is its part of what was seen, so the cap shrinks
 	// with that.
-	seen := float64(c.Seen)
+	seen := float64(c.Attributed)
 	limit := float64(max(most, 1))
-	if c.Seen < n {
+	if c.Attributed < n {
 		limit *= seen / float64(n)
 	}
 	left := seen
@@ -103,7 +103,7 @@ func Effective(c *hottype.ClientSketch, n, most int64) int64 {
 // Reset empties a client sketch and keeps its memory for the next use.
 func Reset(c *hottype.ClientSketch) {
 	clear(c.Heavy) // names
-	c.Seen, c.Sample, c.Heavy = 0, c.Sample[:0], c.Heavy[:0]
+	c.Attributed, c.Sample, c.Heavy = 0, c.Sample[:0], c.Heavy[:0]
 }
 
 // sum adds two numbers that are not negative; beyond the largest it stays there.

@@ -90,7 +90,7 @@ func TestEffective(t *testing.T) {
 		{"no cap means one", of(7), 7, 0, 1},
 		{"nothing", of(7), 0, 1, 0},
 	} {
-		got := Effective(test.sketch, test.n, test.most)
+		got := CappedCount(test.sketch, test.n, test.most)
 		if slack := test.want / 100; got < test.want-slack || got > test.want+slack {
 			t.Errorf("%s: %d of %d, want %d", test.name, got, test.n, test.want)
 		}
@@ -161,20 +161,20 @@ func TestSketchAgainstExactCounts(t *testing.T) {
 		if err := Check(&c); err != nil {
 			t.Fatalf("%v: %+v", err, c)
 		}
-		if c.Seen != all.seen() {
-			t.Fatalf("seen %d of %d", c.Seen, all.seen())
+		if c.Attributed != all.seen() {
+			t.Fatalf("seen %d of %d", c.Attributed, all.seen())
 		}
 		if len(all) < MaxSample && Clients(&c) != int64(len(all)) {
 			t.Fatalf("%d clients are %d", len(all), Clients(&c))
 		}
-		slack := (c.Seen - weighs(c.Heavy)) / (MaxHeavy + 1)
+		slack := (c.Attributed - totalHeavy(c.Heavy)) / (MaxHeavy + 1)
 		for who, n := range all {
 			if got := counter(&c, who); got > n || got < n-slack {
 				t.Fatalf("client %v: %d, truly %d, bound %d", who, got, n, slack)
 			}
 		}
 		most := rapid.Int64Range(1, 3000).Draw(t, "most")
-		got, want := Effective(&c, c.Seen, most), all.capped(most)
+		got, want := CappedCount(&c, c.Attributed, most), all.capped(most)
 		if got < want || got > want+all.above(most)*slack {
 			t.Fatalf("effective %d, truly %d, %d clients above, slack %d", got, want, all.above(most), slack)
 		}
@@ -214,7 +214,7 @@ func TestMergeCommutes(t *testing.T) {
 }
 
 func clone(c *hottype.ClientSketch) *hottype.ClientSketch {
-	return &hottype.ClientSketch{Seen: c.Seen, Sample: slices.Clone(c.Sample), Heavy: slices.Clone(c.Heavy)}
+	return &hottype.ClientSketch{Attributed: c.Attributed, Sample: slices.Clone(c.Sample), Heavy: slices.Clone(c.Heavy)}
 }
 
 func drawSketch(t *rapid.T, label string) *hottype.ClientSketch {
@@ -238,7 +238,7 @@ func TestAddAllocatesNothingOnceGrown(t *testing.T) {
 		Add(c, client(i), 1)
 	}
 	Reset(c)
-	if c.Seen != 0 || Clients(c) != 0 {
+	if c.Attributed != 0 || Clients(c) != 0 {
 		t.Fatalf("after Reset: %+v", c)
 	}
 	i := 0
@@ -261,7 +261,7 @@ func TestHeaviest(t *testing.T) {
 	c := of()
 	Add(c, hottype.Client{}, 5)
 	Add(c, client(1), -5)
-	if c.Seen != 0 || len(c.Sample) != 0 {
+	if c.Attributed != 0 || len(c.Sample) != 0 {
 		t.Errorf("the unknown client or nothing was seen: %+v", c)
 	}
 }

@@ -9,16 +9,16 @@ import (
 // before the ranks say so: a key this fast is heavy at once.
 const burst = 16
 
-// requester is who made requests that are added: a client, or a client sketch that
+// attribution is who made requests that are added: a client, or a client sketch that
 // another process has summed, or unknown.
-type requester struct {
+type attribution struct {
 	client hottype.Client
 	sketch *hottype.ClientSketch
 }
 
 // addClient notes who made the n requests that at has just counted. It needs the
 // shard's lock. For most keys it is one look into a small table.
-func (t *Tally) addClient(sh *shard, at *slot, n int64, from requester) {
+func (t *Tally) addClient(sh *shard, at *slot, n int64, from attribution) {
 	if from.sketch == nil && (from.client.IsZero() || !t.isTracked(at)) || t.budget.maxSketches == 0 {
 		return
 	}
@@ -85,9 +85,9 @@ func (cs *sketches) send() sentSketches {
 		m, h := len(allMarks), len(allHeavy)
 		allMarks, allHeavy = append(allMarks, used[i].Sample...), append(allHeavy, used[i].Heavy...)
 		out[i] = hottype.ClientSketch{
-			Seen:   used[i].Seen,
-			Sample: allMarks[m:len(allMarks):len(allMarks)],
-			Heavy:  allHeavy[h:len(allHeavy):len(allHeavy)],
+			Attributed: used[i].Attributed,
+			Sample:     allMarks[m:len(allMarks):len(allMarks)],
+			Heavy:      allHeavy[h:len(allHeavy):len(allHeavy)],
 		}
 	}
 	return out
@@ -95,7 +95,7 @@ func (cs *sketches) send() sentSketches {
 
 // of gives the client sketch of a slot, nil if it is not tracked or saw nothing.
 func (cs sentSketches) of(s *slot) *hottype.ClientSketch {
-	if s.sketch == 0 || cs[s.sketch-1].Seen == 0 {
+	if s.sketch == 0 || cs[s.sketch-1].Attributed == 0 {
 		return nil
 	}
 	return &cs[s.sketch-1]

@@ -17,7 +17,7 @@ import (
 )
 
 func from(i int) hottype.Client {
-	return hottype.ClientFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 }
 
 // seen is what was said of a key since the last call: its requests, those laid
@@ -39,7 +39,7 @@ func (g mergingSink) Send(_ context.Context, counts []hottype.Count) error {
 			g[c.Key] = have
 		}
 		have.N += c.N
-		if err := clientsketch.Check(c.Clients); err != nil || c.Clients != nil && c.Clients.Seen > c.N {
+		if err := clientsketch.Check(c.Clients); err != nil || c.Clients != nil && c.Clients.Attributed > c.N {
 			return fmt.Errorf("%s: %w %+v", c.Key, err, c)
 		}
 		clientsketch.Merge(have.Clients, c.Clients)
@@ -54,7 +54,7 @@ func (g mergingSink) take(key hottype.Key) seen {
 	}
 	delete(g, key)
 	heavy, _ := clientsketch.Heaviest(c.Clients)
-	return seen{c.N, c.Clients.Seen, clientsketch.Clients(c.Clients), heavy}
+	return seen{c.N, c.Clients.Attributed, clientsketch.Clients(c.Clients), heavy}
 }
 
 func flush(t testing.TB, ta *tally.Tally) {
@@ -95,7 +95,7 @@ func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 			t.Errorf("second %d: %+v, want %+v", second, got, want)
 		}
 	}
-	if st := ta.Stats(); st.Followed < 1 || st.Followed > 64 || st.DroppedClients > 0 {
+	if st := ta.Stats(); st.TrackedKeys < 1 || st.TrackedKeys > 64 || st.DroppedClients > 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -151,7 +151,7 @@ func TestNobodyIsLookedAt(t *testing.T) {
 			if clients < 0 {
 				ta.AddFrom([]byte("k"), 1, 1, from(i))
 				ta.AddCount(hottype.Count{Key: "k", Second: 1, N: 1,
-					Clients: &hottype.ClientSketch{Seen: 1, Sample: []uint32{7}}})
+					Clients: &hottype.ClientSketch{Attributed: 1, Sample: []uint32{7}}})
 			} else {
 				ta.Add([]byte("k"), 1, 1)
 			}
@@ -171,13 +171,13 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	places := 2 * min(runtime.GOMAXPROCS(0), 8)
 	for i := range 100 {
 		ta.AddCount(hottype.Count{Key: hottype.Key(fmt.Sprint("k", i)), Second: 1, N: 3,
-			Clients: &hottype.ClientSketch{Seen: 3, Sample: []uint32{7}}})
+			Clients: &hottype.ClientSketch{Attributed: 3, Sample: []uint32{7}}})
 	}
 	if st := ta.Stats(); st.DroppedClients != uint64(3*(100-places)) || st.Added != 300 {
 		t.Errorf("%+v, %d places", st, places)
 	}
 	flush(t, ta)
-	ta.AddCount(hottype.Count{Key: "k", Second: 1, N: 3, Clients: &hottype.ClientSketch{Seen: 3, Sample: []uint32{7}}})
+	ta.AddCount(hottype.Count{Key: "k", Second: 1, N: 3, Clients: &hottype.ClientSketch{Attributed: 3, Sample: []uint32{7}}})
 	flush(t, ta)
 	if got := sink.take("k"); got.seen != 3 {
 		t.Errorf("its place was not given back: %+v", got)
@@ -198,11 +198,11 @@ func TestClientSketchesOfManyGoroutines(t *testing.T) {
 				clientsketch.Add(sum, from(g*7+i), 1+int64(i))
 			}
 			clientsketch.Merge(total, sum)
-			adders.Go(func() { ta.AddCount(hottype.Count{Key: "k", Second: 1, N: sum.Seen, Clients: sum}) })
+			adders.Go(func() { ta.AddCount(hottype.Count{Key: "k", Second: 1, N: sum.Attributed, Clients: sum}) })
 		}
 		adders.Wait()
 		flush(t, ta)
-		if got := sink.take("k"); got.n != total.Seen || got.seen != total.Seen ||
+		if got := sink.take("k"); got.n != total.Attributed || got.seen != total.Attributed ||
 			got.clients != clientsketch.Clients(total) {
 			rt.Fatalf("%+v, want %+v", got, total)
 		}

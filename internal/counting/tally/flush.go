@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// outbox holds the batch that the sink rejected once. Only the goroutine that holds
+// pendingBatch holds the batch that the sink rejected once. Only the goroutine that holds
 // Tally.flushing may use it.
-type outbox struct {
+type pendingBatch struct {
 	// pending is at most one batch that the sink refused once.
 	pending []hottype.Count
 	failing bool // the outage has been logged
@@ -78,7 +78,7 @@ func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
 		}
 		return fmt.Errorf("tally: %w", err)
 	}
-	t.flushed.Add(backlog.Requests(counts))
+	t.flushed.Add(batchqueue.Requests(counts))
 	if t.out.failing {
 		t.out.failing = false
 		t.cfg.Log.Info("tally: counts are handed on again", "dropped", t.out.lost)
@@ -97,7 +97,7 @@ func (t *Tally) keep(counts []hottype.Count) {
 }
 
 func (t *Tally) drop(counts []hottype.Count) {
-	n := backlog.Requests(counts)
+	n := batchqueue.Requests(counts)
 	t.out.lost += n
 	t.droppedSink.Add(n)
 }
@@ -112,7 +112,7 @@ func (t *Tally) collect() []hottype.Count {
 	for j := range shardsPerCore {
 		all := t.swap(j)
 		for _, other := range all[1:] {
-			all[0].absorb(other)
+			all[0].merge(other)
 		}
 		counts = all[0].appendTo(counts)
 		t.scores.add(all[0])
@@ -129,7 +129,7 @@ func (t *Tally) swap(j int) []*table {
 	all := make([]*table, 0, maxCoreShards)
 	for i := range t.coreShards {
 		full := t.coreShards[i].shards[j].swap()
-		t.budget.give(full)
+		t.budget.release(full)
 		all = append(all, full)
 	}
 	return all
@@ -152,10 +152,10 @@ type Stats struct {
 	// those in the batch that waits for its second try.
 	Keys    int64 `metric:"hotparam_tally_keys" help:"Pairs of key and second that are being summed."`
 	Pending int64 `metric:"hotparam_tally_pending" help:"Pairs of key and second that are sent again."`
-	// Followed are the keys whose clients are looked at, and DroppedClients the
+	// TrackedKeys are the keys whose clients are looked at, and DroppedClients the
 	// requests of such keys whose client found no room: they are counted, and
 	// not seen.
-	Followed       int64  `metric:"hotparam_tally_followed" help:"Keys whose clients are counted too."`
+	TrackedKeys    int64  `metric:"hotparam_tally_followed" help:"Keys whose clients are counted too."`
 	DroppedClients uint64 `metric:"hotparam_tally_dropped_clients_total" help:"Requests counted without their client, because too many clients asked for the key."`
 }
 
@@ -167,7 +167,7 @@ func (t *Tally) Stats() Stats {
 		SinkErrors:  t.sinkErrors.Load(),
 		Keys:        t.budget.keys.Load(),
 		Pending:     t.pending.Load(),
-		Followed:    t.tracked.Load().size(),
+		TrackedKeys: t.tracked.Load().size(),
 	}
 	for i := range t.coreShards {
 		for j := range t.coreShards[i].shards {

@@ -18,8 +18,8 @@ const (
 	halfLife = 2 * time.Second
 	// minScore is the least score that is followed: about one request a second.
 	minScore = 2
-	// forgotten is a score that is as good as none.
-	forgotten = 0.1
+	// minKeptScore is a score that is as good as none.
+	minKeptScore = 0.1
 )
 
 // keyScores are the scores of the heaviest keys, from which those to follow are
@@ -100,7 +100,7 @@ func (r *keyScores) choose() *trackedKeys {
 		if score >= least && h != 0 && len(hashes) < r.max {
 			hashes = append(hashes, h)
 		}
-		if score *= r.decay; score < forgotten {
+		if score *= r.decay; score < minKeptScore {
 			delete(r.scores, h)
 			continue
 		}

@@ -47,9 +47,9 @@ type budget struct {
 	maxKeys, maxBytes, maxSketches int64
 }
 
-// take asks for the room of one pair. The look before the change keeps cores
+// reserve asks for the room of one pair. The look before the change keeps cores
 // from fighting over a counter that is at its limit anyway.
-func (r *budget) take(bytes int) bool {
+func (r *budget) reserve(bytes int) bool {
 	b := int64(bytes)
 	if r.keys.Load() >= r.maxKeys || r.bytes.Load()+b > r.maxBytes {
 		return false
@@ -74,8 +74,8 @@ func (r *budget) takeSketch() bool {
 	return true
 }
 
-// give returns the room of what a table holds.
-func (r *budget) give(t *table) {
+// release returns the room of what a table holds.
+func (r *budget) release(t *table) {
 	r.keys.Add(-int64(t.used))
 	r.bytes.Add(-int64(len(t.arena)))
 	r.sketches.Add(-int64(t.sketches.used))
@@ -88,7 +88,7 @@ func (t *table) add(r *budget, h uint64, key []byte, second, n int64) *slot {
 		s.n = sum(s.n, n)
 		return s
 	}
-	if !r.take(len(key)) {
+	if !r.reserve(len(key)) {
 		return nil
 	}
 	return t.insert(h, key, second, n)
@@ -149,9 +149,9 @@ func (t *table) resize(n int) {
 	}
 }
 
-// absorb adds what other holds to t. It asks for no room: the flush has given
+// merge adds what other holds to t. It asks for no room: the flush has given
 // it back already.
-func (t *table) absorb(other *table) {
+func (t *table) merge(other *table) {
 	if other.used == 0 {
 		return
 	}

@@ -69,7 +69,7 @@ type Tally struct {
 	lastUsed   sync.Pool // of *coreShards: the one this core used last
 	budget     budget
 	flushing   chan struct{} // holds one token: its owner flushes
-	out        outbox        // guarded by flushing
+	out        pendingBatch  // guarded by flushing
 	scores     keyScores     // guarded by flushing
 
 	tracked atomic.Pointer[trackedKeys] // what ranks say
@@ -106,23 +106,23 @@ func New(cfg Config) *Tally {
 // adds nothing. BenchmarkAdd: 27 ns for a known key; two cores do twice as
 // much as one, on one key as on many.
 func (t *Tally) Add(key []byte, second, n int64) {
-	t.add(key, second, n, requester{})
+	t.add(key, second, n, attribution{})
 }
 
 // AddFrom is Add for requests of one client, which is looked at where the key
 // is among the heaviest (see Config.TrackClients). It may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
-	t.add(key, second, n, requester{client: client})
+	t.add(key, second, n, attribution{client: client})
 }
 
 // AddCount is Add for what another process has summed. Its client sketch, if it has one,
 // is merged; nothing of c is kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte
-	t.add(append(buf[:0], c.Key...), c.Second, c.N, requester{sketch: c.Clients})
+	t.add(append(buf[:0], c.Key...), c.Second, c.N, attribution{sketch: c.Clients})
 }
 
-func (t *Tally) add(key []byte, second, n int64, from requester) {
+func (t *Tally) add(key []byte, second, n int64, from attribution) {
 	if n <= 0 {
 		return
 	}
@@ -143,7 +143,7 @@ func (t *Tally) add(key []byte, second, n int64, from requester) {
 	s.mu.Unlock()
 	t.lastUsed.Put(l)
 	if at == nil {
-		t.addFull(l, pair{h, key, second}, n, from)
+		t.addWhenFull(l, pair{h, key, second}, n, from)
 	}
 }
 
@@ -154,9 +154,9 @@ type pair struct {
 	second int64
 }
 
-// addFull is what add does when there is no room: the pair counts where
+// addWhenFull is what add does when there is no room: the pair counts where
 // another core's shards know it, and is dropped where none does.
-func (t *Tally) addFull(full *coreShards, p pair, n int64, from requester) {
+func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from attribution) {
 	for l := full.next; l != full; l = l.next {
 		s := l.shard(p.hash)
 		s.mu.Lock()

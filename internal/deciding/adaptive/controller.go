@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Bound is what a controller publishes.
-type Bound struct {
+// Limit is what a controller publishes.
+type Limit struct {
 	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys of the
 	// upstream may send to it.
 	Rate, InFlight float64
@@ -30,13 +30,13 @@ type Bound struct {
 
 // Bounds of the controller's own.
 const (
-	enough   = 60 // requests of which a quantile says something
-	pooled   = 10 // most seconds that are judged together
-	stale    = 4 * time.Second
-	unknown  = 10   // requests in flight that are borne before anything is known
-	patience = 8    // ticks after which a latency is taken for that of the upstream itself
-	slowest  = 0.02 // by which the capacity is raised first, and
-	fastest  = 0.2  // at last
+	minQuantileSamples = 60 // requests of which a quantile says something
+	pooled             = 10 // most seconds that are judged together
+	stale              = 4 * time.Second
+	initialInFlight    = 10   // requests in flight that are borne before anything is known
+	adaptAfterTicks    = 8    // ticks after which a latency is taken for that of the upstream itself
+	minGrowth          = 0.02 // by which the capacity is raised first, and
+	maxGrowth          = 0.2  // at last
 )
 
 // Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
@@ -44,27 +44,27 @@ type Controller struct {
 	target   rules.UpstreamTarget
 	min, max float64 // of Bound.Rate
 
-	pool    Report
+	pool    Measurement
 	seconds float64 // in pool
-	bound   Bound
+	bound   Limit
 
-	quiet     average // latency's quantile while nothing is limited
-	slower    average // as quiet, of an upstream that has become slower and still holds its target
-	above     int     // ticks in a row in which latency was above its set point, the target held
-	spread    average // mean / quantile
-	allowance average // mean latency at which the quantile is at the set point
-	capacity  float64
-	good      float64 // capacity when the rate last left its minimum's neighbourhood
-	growth    float64
-	held      int // ticks for which the capacity is not raised
-	calm      int // ticks since which more could be borne
-	limited   int // ticks since the first limited one
-	bad       history
-	late      int // ticks in a row in which the target was missed
-	flight    [5]float64
-	admitted  [3]float64
-	floor     int // ticks in a row at the minimum
-	within    int // ticks in a row that were good
+	baseLatency      ewma // latency's quantile while nothing is limited
+	slowBaseLatency  ewma // as quiet, of an upstream that has become slower and still holds its target
+	above            int  // ticks in a row in which latency was above its set point, the target held
+	spread           ewma // mean / quantile
+	allowance        ewma // mean latency at which the quantile is at the set point
+	capacity         float64
+	lastGoodCapacity float64 // capacity when the rate last left its minimum's neighbourhood
+	growth           float64
+	growthHold       int // ticks for which the capacity is not raised
+	headroomTicks    int // ticks since which more could be borne
+	limited          int // ticks since the first limited one
+	bad              history
+	missedTicks      int // ticks in a row in which the target was missed
+	flight           [5]float64
+	admitted         [3]float64
+	atMinTicks       int // ticks in a row at the minimum
+	goodTicks        int // ticks in a row that were good
 }
 
 // New builds a controller for an upstream whose hot keys together may have at least least and at
@@ -76,8 +76,8 @@ func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	if t.Errors == 0 {
 		t.Errors = 0.01
 	}
-	c := &Controller{target: t, min: least, max: most, growth: slowest}
-	c.bound = Bound{Rate: most, InFlight: math.Inf(1)}
+	c := &Controller{target: t, min: least, max: most, growth: minGrowth}
+	c.bound = Limit{Rate: most, InFlight: math.Inf(1)}
 	return c
 }
 
@@ -91,22 +91,22 @@ func (c *Controller) SetRange(least, most float64) {
 }
 
 // Bound is the one in force.
-func (c *Controller) Bound() Bound { return c.bound }
+func (c *Controller) Bound() Limit { return c.bound }
 
 // Tick judges what limiters reported since the last tick, at most one report of each second. Without
 // one the bound stays.
-func (c *Controller) Tick(now time.Time, reports []Report) Bound {
+func (c *Controller) Tick(now time.Time, reports []Measurement) Limit {
 	for i := range reports {
 		if now.Sub(reports[i].At) <= stale {
 			c.seconds++
 			c.pool.merge(&reports[i], c.seconds)
 		}
 	}
-	if c.seconds == 0 || c.pool.Latency.Count() < enough && c.seconds < pooled {
+	if c.seconds == 0 || c.pool.Latency.Count() < minQuantileSamples && c.seconds < pooled {
 		return c.bound
 	}
 	s := c.sample(now)
-	c.pool, c.seconds = Report{}, 0
+	c.pool, c.seconds = Measurement{}, 0
 	if s.n > 0 {
 		c.judge(&s)
 		c.bound.Judged, c.bound.Latency, c.bound.Target = true, s.quantile, s.target
@@ -122,7 +122,7 @@ func (c *Controller) judge(s *sample) {
 	if c.limited == 0 && s.refused == 0 && (!s.over || s.hot == 0) {
 		// Nothing is limited, but the cap is there before the onset: from the maximum down the
 		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
-		b := Bound{Rate: c.max, InFlight: max(unknown, s.ok*s.point), Mean: s.mean, Why: "not limited"}
+		b := Limit{Rate: c.max, InFlight: max(initialInFlight, s.ok*s.point), Mean: s.mean, Why: "not limited"}
 		if s.bad && c.bound.Judged {
 			b.InFlight, b.Mean = c.bound.InFlight, c.bound.Mean
 		}
@@ -141,25 +141,25 @@ func (c *Controller) judge(s *sample) {
 // estimate follows the capacity: the throughput of the upstream while it is saturated.
 func (c *Controller) estimate(s *sample) {
 	gain := 0.2 / s.width / max(1, s.lag/1.2)
-	c.held--
+	c.growthHold--
 	if s.missed {
-		c.late++
+		c.missedTicks++
 	} else {
-		c.late = 0
+		c.missedTicks = 0
 	}
 	switch {
-	case s.stuck():
+	case s.mostlyFailing():
 		c.capacity *= 0.97 // it cannot be seen: drain
 		c.bound.Why = "draining: errors and latency far above the target"
 	case s.over:
 		c.bound.Why = s.reason(c)
 		c.capacity += gain * (min(s.ok, 1.1*c.capacity) - c.capacity)
-		c.growth, c.calm = slowest, 0
+		c.growth, c.headroomTicks = minGrowth, 0
 		if s.errors > 0.3*c.target.Errors {
 			c.capacity = min(c.capacity, 1.02*s.ok) * (1 - clamp(s.errors, 0.005, 0.05)/s.width)
-			c.held = 5
+			c.growthHold = 5
 		}
-		if float64(c.late) > 8*s.width && s.flight > 0.8*c.flight[4] {
+		if float64(c.missedTicks) > 8*s.width && s.flight > 0.8*c.flight[4] {
 			c.capacity -= 0.12 * (c.capacity - s.cold)
 		}
 	case s.bad: // one bad second is no overload
@@ -180,13 +180,13 @@ func (c *Controller) grow(s *sample) {
 	if s.refused == 0 {
 		c.bound.Why = "demand below the limit"
 	}
-	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.held > 0 {
+	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
 		return
 	}
-	if c.calm++; c.calm >= 3 {
+	if c.headroomTicks++; c.headroomTicks >= 3 {
 		c.capacity *= 1 + c.growth/s.width
 		c.bound.Why = "growing: more is asked for and could be borne"
-		c.growth = min(fastest, 1.3*c.growth)
+		c.growth = min(maxGrowth, 1.3*c.growth)
 	}
 }
 
@@ -198,34 +198,34 @@ func (c *Controller) publish(s *sample) {
 		excess = clamp((s.flight-s.wanted)/damping, -0.1*c.capacity, 3*c.capacity)
 	}
 	rate := clamp(c.capacity-s.cold-excess, c.min, c.max)
-	if s.stuck() {
+	if s.mostlyFailing() {
 		rate = c.min
 	}
 	if c.bound.Rate == c.min && rate > c.min { // it leaves the floor
-		c.capacity = max(c.capacity, 0.9*c.good)
+		c.capacity = max(c.capacity, 0.9*c.lastGoodCapacity)
 		rate = clamp(c.capacity-s.cold-excess, c.min, c.max)
 	}
 	if rate > c.min && !s.bad {
-		c.good = c.capacity
+		c.lastGoodCapacity = c.capacity
 	}
 	c.bound.Rate, c.bound.Limited = rate, true
 	c.bound.InFlight = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
 	c.bound.Mean = s.allowance
-	c.reach(s)
+	c.updateUnreachable(s)
 }
 
-// reach finds out whether the target can be held at all.
-func (c *Controller) reach(s *sample) {
-	if c.floor++; c.bound.Rate > c.min {
-		c.floor = 0
+// updateUnreachable finds out whether the target can be held at all.
+func (c *Controller) updateUnreachable(s *sample) {
+	if c.atMinTicks++; c.bound.Rate > c.min {
+		c.atMinTicks = 0
 	}
-	if c.within++; s.bad {
-		c.within = 0
+	if c.goodTicks++; s.bad {
+		c.goodTicks = 0
 	}
-	if c.floor > 8 && s.flight >= c.flight[4] || c.floor > 30 {
+	if c.atMinTicks > 8 && s.flight >= c.flight[4] || c.atMinTicks > 30 {
 		c.bound.Unreachable = s.missed || c.bound.Unreachable
 	}
-	if c.within >= 3 {
+	if c.goodTicks >= 3 {
 		c.bound.Unreachable = false
 	}
 }

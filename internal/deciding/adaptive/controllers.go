@@ -13,38 +13,38 @@ const idle = 60
 
 // Controllers has a controller for each upstream that limits follow. It is not for concurrent use.
 type Controllers struct {
-	of   map[string]*controlled
-	from map[string]*source
+	of   map[string]*upstreamState
+	from map[string]*limiterState
 }
 
-// controlled is the controller of one upstream.
-type controlled struct {
+// upstreamState is the controller of one upstream.
+type upstreamState struct {
 	*Controller
 	target rules.UpstreamTarget
 	idle   int
 	until  time.Time // its bound is published, if no report comes
-	last   hottype.UpstreamBound
+	last   hottype.UpstreamLimit
 }
 
-// source is the last report of one limiter.
-type source struct {
-	report *hottype.Report
+// limiterState is the last report of one limiter.
+type limiterState struct {
+	report *hottype.LimiterReport
 	at     time.Time // when it came
 	fresh  bool      // it came just now
 }
 
 // Tick evaluates the last reports of all limiters, about once a second, and returns the bounds of the
 // upstreams with enough measurements. hot are the keys that are hot now.
-func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot,
-	reports []hottype.Report) []hottype.UpstreamBound {
+func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
+	reports []hottype.LimiterReport) []hottype.UpstreamLimit {
 	c.receive(now, reports)
-	var bounds []hottype.UpstreamBound
-	known := map[string]*controlled{}
-	for _, name := range set.Adapts() {
-		least, most := span(set, hot, name)
+	var bounds []hottype.UpstreamLimit
+	known := map[string]*upstreamState{}
+	for _, name := range set.AdaptiveUpstreams() {
+		least, most := rateRange(set, hot, name)
 		one := c.of[name]
 		if target := set.TargetOf(name); one == nil || one.target != target || one.idle > idle {
-			one = &controlled{Controller: New(target, least, most), target: target}
+			one = &upstreamState{Controller: New(target, least, most), target: target}
 		}
 		known[name] = one
 		one.SetRange(least, most)
@@ -52,7 +52,7 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot,
 		if b.Name == "" {
 			continue
 		}
-		b.Least, b.Most, b.Quantile = least, most, one.target.Quantile
+		b.MinSum, b.MaxSum, b.Quantile = least, most, one.target.Quantile
 		bounds = append(bounds, b)
 	}
 	c.of = known
@@ -60,13 +60,13 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot,
 }
 
 // receive notes which reports are new. A limiter's clock says only whether it is another one.
-func (c *Controllers) receive(now time.Time, reports []hottype.Report) {
-	next := make(map[string]*source, len(reports))
+func (c *Controllers) receive(now time.Time, reports []hottype.LimiterReport) {
+	next := make(map[string]*limiterState, len(reports))
 	for i := range reports {
 		r := &reports[i]
 		last := c.from[r.Instance]
 		if last == nil || !last.report.At.Equal(r.At) {
-			next[r.Instance] = &source{report: r, at: now, fresh: true}
+			next[r.Instance] = &limiterState{report: r, at: now, fresh: true}
 			continue
 		}
 		last.fresh = false
@@ -76,8 +76,8 @@ func (c *Controllers) receive(now time.Time, reports []hottype.Report) {
 }
 
 // judge ticks one controller. The bound has no name where nothing is known.
-func (c *Controllers) judge(now time.Time, name string, one *controlled) (b hottype.UpstreamBound) {
-	sum, limiters, fresh := Report{}, 0, false
+func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b hottype.UpstreamLimit) {
+	sum, limiters, fresh := Measurement{}, 0, false
 	age := 0.0
 	for _, from := range c.from {
 		if now.Sub(from.at) > stale {
@@ -97,37 +97,37 @@ func (c *Controllers) judge(now time.Time, name string, one *controlled) (b hott
 		if one.idle++; sum.Hot+sum.Refused > 0 {
 			one.idle = 0
 		}
-		one.Tick(now, []Report{sum})
-		one.until = now.Add(Hold)
+		one.Tick(now, []Measurement{sum})
+		one.until = now.Add(LimitTTL)
 	}
 	bound := one.Bound()
 	if !bound.Judged || now.After(one.until) {
 		return b
 	}
 	if limiters == 0 {
-		one.last.Why = "no reports: the last bound holds"
+		one.last.Reason = "no reports: the last bound holds"
 		return one.last
 	}
-	one.last = hottype.UpstreamBound{
-		Name: name, Rate: bound.Rate, InFlight: bound.InFlight, Mean: bound.Mean,
-		Limited: bound.Limited, Unreachable: bound.Unreachable, Why: bound.Why,
-		Latency: bound.Latency, Target: bound.Target, Errors: bound.Errors, Flight: bound.Flight,
+	one.last = hottype.UpstreamLimit{
+		Name: name, Rate: bound.Rate, InFlight: bound.InFlight, TargetMean: bound.Mean,
+		Saturated: bound.Limited, Unreachable: bound.Unreachable, Reason: bound.Why,
+		MeasuredLatency: bound.Latency, Target: bound.Target, Errors: bound.Errors, MeasuredInFlight: bound.Flight,
 		Demand: float64(sum.Hot + sum.Refused), Limiters: limiters, At: now,
 	}
 	return one.last
 }
 
 // most requests a second that one limiter can have seen; what says more is no report.
-const mostSeen = 1e8
+const maxReportedRate = 1e8
 
 // add adds what one limiter saw, in requests a second, and says whether it made sense.
-func (r *Report) add(u *hottype.UpstreamReport) bool {
-	if !(u.Seconds >= 0.1 && u.Seconds <= 60) || !(u.InFlight >= 0 && u.InFlight <= mostSeen) {
+func (r *Measurement) add(u *hottype.UpstreamReport) bool {
+	if !(u.Seconds >= 0.1 && u.Seconds <= 60) || !(u.InFlight >= 0 && u.InFlight <= maxReportedRate) {
 		return false
 	}
 	counts := []*int64{&r.OK, &r.Errors, &r.Hot, &r.Cold, &r.Refused}
 	for _, n := range []int64{u.OK, u.Errors, u.Hot, u.Cold, u.Refused} {
-		if n < 0 || n > mostSeen {
+		if n < 0 || n > maxReportedRate {
 			return false
 		}
 	}
@@ -139,9 +139,9 @@ func (r *Report) add(u *hottype.UpstreamReport) bool {
 	return true
 }
 
-// span is what the hot keys that follow an upstream may have together. Before any is hot it is what one
+// rateRange is what the hot keys that follow an upstream may have together. Before any is hot it is what one
 // may have.
-func span(set *rules.Set, hot []hottype.Hot, upstream string) (least, most float64) {
+func rateRange(set *rules.Set, hot []hottype.HotKey, upstream string) (least, most float64) {
 	for i := range hot {
 		r := set.RuleFor(hot[i].Key.Resource())
 		if r == nil {

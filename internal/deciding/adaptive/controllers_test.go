@@ -26,10 +26,10 @@ rules:
 }
 
 // report is of a limiter that saw n quick answers in the second before.
-func report(instance string, second, n int) hottype.Report {
+func report(instance string, second, n int) hottype.LimiterReport {
 	var h Histogram
 	h.addN(50*time.Millisecond, int64(n))
-	return hottype.Report{Instance: instance, At: begin.Add(time.Duration(second) * time.Second),
+	return hottype.LimiterReport{Instance: instance, At: begin.Add(time.Duration(second) * time.Second),
 		Upstreams: []hottype.UpstreamReport{{
 			Name: "default", Seconds: 1, OK: int64(n), Cold: int64(n), InFlight: float64(n) / 20, Latency: h.Pairs(),
 			LatencySum: h.sum,
@@ -45,14 +45,14 @@ func TestControllers(t *testing.T) {
 		t.Errorf("without a report: %+v", got)
 	}
 	// Of two limiters, the sum; nothing is known of the other upstream.
-	both := []hottype.Report{report("a", 1, 100), report("b", 1, 300)}
+	both := []hottype.LimiterReport{report("a", 1, 100), report("b", 1, 300)}
 	got := c.Tick(at(1), set, nil, both)
 	if len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
 	b := got[0]
-	if b.Name != "default" || b.Rate != 1000 || b.Limited || b.Limiters != 2 || b.Flight != 20 || b.Target != 0.25 ||
-		math.Abs(b.Latency-0.05) > 0.004 {
+	if b.Name != "default" || b.Rate != 1000 || b.Saturated || b.Limiters != 2 || b.MeasuredInFlight != 20 || b.Target != 0.25 ||
+		math.Abs(b.MeasuredLatency-0.05) > 0.004 {
 		t.Errorf("%+v", b)
 	}
 	// The cap is there before any onset: throughput times the set point.
@@ -76,9 +76,9 @@ func TestRangeFollowsTheHotKeys(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
 	var c Controllers
-	hot := []hottype.Hot{{Key: "topic?id=1"}, {Key: "topic?id=2"}, {Key: "find?q=a"}, {Key: "gone?x=1"}}
-	got := c.Tick(begin, set, hot, []hottype.Report{report("a", 0, 100)})
-	if len(got) != 1 || got[0].Least != 20 || got[0].Most != 2000 || got[0].Rate != 2000 {
+	hot := []hottype.HotKey{{Key: "topic?id=1"}, {Key: "topic?id=2"}, {Key: "find?q=a"}, {Key: "gone?x=1"}}
+	got := c.Tick(begin, set, hot, []hottype.LimiterReport{report("a", 0, 100)})
+	if len(got) != 1 || got[0].MinSum != 20 || got[0].MaxSum != 2000 || got[0].Rate != 2000 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -96,7 +96,7 @@ func TestNonsenseIsNoReport(t *testing.T) {
 		var c Controllers
 		r := report("a", 0, 100)
 		spoil(&r.Upstreams[0])
-		if got := c.Tick(begin, set, nil, []hottype.Report{r}); len(got) != 0 {
+		if got := c.Tick(begin, set, nil, []hottype.LimiterReport{r}); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -107,9 +107,9 @@ func TestToldRequestsAreInFlight(t *testing.T) {
 	t.Parallel()
 	var r recorder
 	r.take(begin)
-	r.Told(begin, 500*time.Millisecond, Answered, 10)
-	r.Told(begin, time.Millisecond, Failed, 1) // quick: it says nothing of the latency
-	r.Told(begin, time.Second, Failed, 1)
+	r.RecordOutcomes(begin, 500*time.Millisecond, Answered, 10)
+	r.RecordOutcomes(begin, time.Millisecond, Failed, 1) // quick: it says nothing of the latency
+	r.RecordOutcomes(begin, time.Second, Failed, 1)
 	got := r.take(begin.Add(time.Second))
 	if got.OK != 10 || got.Errors != 2 || math.Abs(got.InFlight-6.001) > 1e-9 {
 		t.Errorf("%+v", got)
@@ -129,21 +129,21 @@ func TestToldColdRequestsTakePlaces(t *testing.T) {
 	for range 10 {
 		u.Admit(true)
 	}
-	u.Told(begin, 200*time.Millisecond, Answered, 40) // eight in flight, six of them cold
+	u.RecordOutcomes(begin, 200*time.Millisecond, Answered, 40) // eight in flight, six of them cold
 	now := begin.Add(time.Second)
 	all.Reports(now)
 	for _, flight := range []float64{20, 1} { // 30 cold ones a second need six places, and have them
-		all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: flight, Mean: 0.2, Limiters: 1}})
-		if got := u.Bound(now).Places; got != int64(flight) {
+		all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: flight, TargetMean: 0.2, Limiters: 1}})
+		if got := u.Bound(now).Slots; got != int64(flight) {
 			t.Errorf("%d places, want %v", got, flight)
 		}
 	}
-	all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: 20, Mean: 0.1, Limiters: 1}})
-	if got := u.Bound(now).Places; got != 17 {
+	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: 20, TargetMean: 0.1, Limiters: 1}})
+	if got := u.Bound(now).Slots; got != 17 {
 		t.Errorf("%d places while cold requests take twice as long as they should", got)
 	}
-	all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: 5, Mean: math.NaN(), Limiters: 1}})
-	if got := u.Bound(now).Places; got == 5 {
+	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: 5, TargetMean: math.NaN(), Limiters: 1}})
+	if got := u.Bound(now).Slots; got == 5 {
 		t.Error("a bound that is no number was taken")
 	}
 }
@@ -152,11 +152,11 @@ func TestToldColdRequestsTakePlaces(t *testing.T) {
 func TestQuickFailuresAreNoLatency(t *testing.T) {
 	t.Parallel()
 	var r recorder
-	r.Told(begin, 100*time.Millisecond, Answered, 1)
+	r.RecordOutcomes(begin, 100*time.Millisecond, Answered, 1)
 	r.take(begin.Add(time.Second))
-	r.Told(begin, time.Millisecond, Failed, 100)
-	r.Told(begin, time.Millisecond, Left, 100)
-	r.Told(begin, 2*time.Second, Left, 1)
+	r.RecordOutcomes(begin, time.Millisecond, Failed, 100)
+	r.RecordOutcomes(begin, time.Millisecond, Canceled, 100)
+	r.RecordOutcomes(begin, 2*time.Second, Canceled, 1)
 	got := r.take(begin.Add(2 * time.Second))
 	if got.LatencySum != 2*time.Second || got.Errors != 100 || got.OK != 0 {
 		t.Errorf("%+v", got)
@@ -173,8 +173,8 @@ func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 		if u := &r.Upstreams[0]; second > 2 && second < 10 {
 			u.OK, u.Errors = 0, u.OK
 		}
-		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []hottype.Report{r})
-		if len(got) != 1 || got[0].Limited || got[0].Rate != 1000 || got[0].InFlight < 10 {
+		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []hottype.LimiterReport{r})
+		if len(got) != 1 || got[0].Saturated || got[0].Rate != 1000 || got[0].InFlight < 10 {
 			t.Fatalf("second %d: %+v", second, got)
 		}
 	}

@@ -9,16 +9,16 @@ import (
 
 // recorder adds up what one process sees of one upstream until its next report.
 type recorder struct {
-	mu       sync.Mutex
-	latency  Histogram
-	seen     hottype.UpstreamReport
-	since    time.Time
-	open     int64         // requests that wait for their answer
-	area     float64       // of open over the seconds since then
-	areaAt   time.Time     // up to which it is added up
-	mean     time.Duration // latency in the last report that had any
-	told     float64       // part of area of requests that are reported only at their end
-	coldTold average       // of these, cold requests in flight
+	mu           sync.Mutex
+	latency      Histogram
+	seen         hottype.UpstreamReport
+	since        time.Time
+	open         int64         // requests that wait for their answer
+	area         float64       // of open over the seconds since then
+	areaAt       time.Time     // up to which it is added up
+	mean         time.Duration // latency in the last report that had any
+	reportedArea float64       // part of area of requests that are reported only at their end
+	reportedCold ewma          // of these, cold requests in flight
 }
 
 // advance adds up the requests in flight to now. It needs mu.
@@ -49,14 +49,14 @@ func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.count(took, o, 1)
 }
 
-// Told records the outcome of n requests that are reported only at their end: their duration gives
+// RecordOutcomes records the outcome of n requests that are reported only at their end: their duration gives
 // how many of them were in flight (Little's law).
-func (r *recorder) Told(now time.Time, took time.Duration, o Outcome, n int64) {
+func (r *recorder) RecordOutcomes(now time.Time, took time.Duration, o Outcome, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
 	r.area += took.Seconds() * float64(n)
-	r.told += took.Seconds() * float64(n)
+	r.reportedArea += took.Seconds() * float64(n)
 	r.count(took, o, n)
 }
 
@@ -81,11 +81,11 @@ func (r *recorder) Waiting() int64 {
 	return r.open
 }
 
-// unseenCold is how many cold requests, of those reported only at their end, are in flight on average.
-func (r *recorder) unseenCold() float64 {
+// reportedColdInFlight is how many cold requests, of those reported only at their end, are in flight on average.
+func (r *recorder) reportedColdInFlight() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.coldTold.value
+	return r.reportedCold.value
 }
 
 // Admit counts a request that may go to the upstream, by whether an adaptive limit applies to it.
@@ -99,8 +99,8 @@ func (r *recorder) Admit(hot bool) {
 	}
 }
 
-// Refuse counts one that an adaptive limit denied.
-func (r *recorder) Refuse() {
+// Deny counts one that an adaptive limit denied.
+func (r *recorder) Deny() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.Refused++
@@ -115,12 +115,12 @@ func (r *recorder) take(now time.Time) hottype.UpstreamReport {
 	out.Seconds = now.Sub(r.since).Seconds()
 	if out.Seconds > 0 {
 		out.InFlight = r.area / out.Seconds
-		r.coldTold.add(r.told/out.Seconds*float64(out.Cold)/float64(max(1, out.Hot+out.Cold)), 0.5)
+		r.reportedCold.add(r.reportedArea/out.Seconds*float64(out.Cold)/float64(max(1, out.Hot+out.Cold)), 0.5)
 	}
 	out.Latency, out.LatencySum = r.latency.Pairs(), r.latency.sum
 	if r.latency.n > 0 {
 		r.mean = r.latency.Mean()
 	}
-	r.seen, r.latency, r.area, r.told, r.since = hottype.UpstreamReport{}, Histogram{}, 0, 0, now
+	r.seen, r.latency, r.area, r.reportedArea, r.since = hottype.UpstreamReport{}, Histogram{}, 0, 0, now
 	return out
 }

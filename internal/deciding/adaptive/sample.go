@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Report is what all limiters saw of one upstream in one second.
-type Report struct {
+// Measurement is what all limiters saw of one upstream in one second.
+type Measurement struct {
 	// At is the end of the second.
 	At time.Time
 	// Latency has every request that ended, those that timed out with the time that was waited.
@@ -22,7 +22,7 @@ type Report struct {
 }
 
 // merge adds another second to a report.
-func (r *Report) merge(from *Report, seconds float64) {
+func (r *Measurement) merge(from *Measurement, seconds float64) {
 	r.Latency.Merge(&from.Latency)
 	r.OK, r.Errors = r.OK+from.OK, r.Errors+from.Errors
 	r.Hot, r.Cold, r.Refused = r.Hot+from.Hot, r.Cold+from.Cold, r.Refused+from.Refused
@@ -56,13 +56,13 @@ func (c *Controller) sample(now time.Time) sample {
 		return s
 	}
 	if c.limited == 0 {
-		c.quiet.add(s.quantile, 0.1)
+		c.baseLatency.add(s.quantile, 0.1)
 	}
 	s.target = c.target.Latency.Seconds()
 	if s.target == 0 {
-		s.target = 1.6 * c.quiet.value
+		s.target = 1.6 * c.baseLatency.value
 	}
-	s.point = clamp(1.3*max(c.quiet.value, c.slower.value), 0.45*s.target, 0.85*s.target)
+	s.point = clamp(1.3*max(c.baseLatency.value, c.slowBaseLatency.value), 0.45*s.target, 0.85*s.target)
 	c.learnSlower(&s)
 	c.spread.add(s.mean/math.Max(s.quantile, 1e-9), 0.3)
 	c.allowance.add(max(s.mean+s.point-s.quantile, 0.5*c.spread.value*s.point), 0.5)
@@ -81,16 +81,16 @@ func (c *Controller) learnSlower(s *sample) {
 		c.above = 0
 	}
 	switch {
-	case float64(c.above) > patience*s.width:
-		c.slower = average{max(c.slower.value, c.quiet.value), true}
-		c.slower.add(s.quantile/1.3, 0.1)
+	case float64(c.above) > adaptAfterTicks*s.width:
+		c.slowBaseLatency = ewma{max(c.slowBaseLatency.value, c.baseLatency.value), true}
+		c.slowBaseLatency.add(s.quantile/1.3, 0.1)
 	case s.quantile < 0.8*s.point:
-		c.slower.value *= 0.98
+		c.slowBaseLatency.value *= 0.98
 	}
 }
 
-// stuck reports whether so much fails that the throughput says nothing of the capacity.
-func (s *sample) stuck() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
+// mostlyFailing reports whether so much fails that the throughput says nothing of the capacity.
+func (s *sample) mostlyFailing() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
 
 // reason says why a sample is bad.
 func (s *sample) reason(c *Controller) string {
@@ -103,13 +103,13 @@ func (s *sample) reason(c *Controller) string {
 	return "more requests in flight than its latency allows"
 }
 
-// average is an exponentially weighted one that begins with its first value.
-type average struct {
+// ewma is an exponentially weighted one that begins with its first value.
+type ewma struct {
 	value float64
 	begun bool
 }
 
-func (a *average) add(v, weight float64) {
+func (a *ewma) add(v, weight float64) {
 	if !a.begun {
 		weight, a.begun = 1, true
 	}

@@ -19,11 +19,11 @@ type Outcome uint8
 const (
 	Answered Outcome = iota
 	Failed           // the upstream did not answer, or by a 5xx
-	Left             // the client did not wait for the answer
+	Canceled         // the client did not wait for the answer
 )
 
-// Hold is for how long a bound holds that is not renewed. Then the configured limits do.
-const Hold = time.Minute
+// LimitTTL is for how long a bound holds that is not renewed. Then the configured limits do.
+const LimitTTL = time.Minute
 
 // Upstreams is what one limiter keeps of the upstreams that its limits follow: what it sees of each,
 // and the bound in force. Any number of goroutines may use it.
@@ -37,22 +37,22 @@ type Upstream struct {
 	Name string
 
 	recorder
-	bound atomic.Pointer[Applied] // nil: none yet
+	bound atomic.Pointer[LocalLimit] // nil: none yet
 
-	lock   sync.Mutex // guards below
-	demand average    // for hot keys here, requests a second
-	cold   average    // admitted for cold keys here, requests a second
-	spare  float64    // requests that may go past the cap
-	spared time.Time  // up to when they were counted
+	lock          sync.Mutex // guards below
+	demand        ewma       // for hot keys here, requests a second
+	cold          ewma       // admitted for cold keys here, requests a second
+	probeTokens   float64    // requests that may go past the cap
+	probeTokensAt time.Time  // up to when they were counted
 }
 
-// Applied is a bound as one limiter applies it.
-type Applied struct {
-	hottype.UpstreamBound
-	// Places is how many requests may be in flight from this limiter, cold ones among them, when a hot one
+// LocalLimit is a bound as one limiter applies it.
+type LocalLimit struct {
+	hottype.UpstreamLimit
+	// Slots is how many requests may be in flight from this limiter, cold ones among them, when a hot one
 	// is let in: its part of the cap, and what its cold requests should need.
-	Places int64
-	until  time.Time
+	Slots int64
+	until time.Time
 }
 
 // Configure keeps the upstreams that adaptive limits follow, with what is known of them.
@@ -60,7 +60,7 @@ func (u *Upstreams) Configure(set *rules.Set) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	next := map[string]*Upstream{}
-	for _, name := range set.Adapts() {
+	for _, name := range set.AdaptiveUpstreams() {
 		if next[name] = u.Get(name); next[name] == nil {
 			next[name] = &Upstream{Name: name}
 		}
@@ -106,30 +106,30 @@ func (u *Upstreams) Reports(now time.Time) []hottype.UpstreamReport {
 }
 
 // SetBounds takes what a controller says. What it does not name stays until it is over.
-func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamBound) {
+func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 	for i := range list {
 		b := &list[i]
 		one := u.Get(b.Name)
-		if one == nil || !sound(b) {
+		if one == nil || !isValid(b) {
 			continue
 		}
-		unseen := one.unseenCold() // is not among those that wait
+		unseen := one.reportedColdInFlight() // is not among those that wait
 		one.lock.Lock()
 		part := 1 / float64(max(b.Limiters, 1))
 		if b.Demand > 0 && one.demand.value > 0 {
 			part = min(one.demand.value/b.Demand, 1)
 		}
-		places := b.InFlight*part + one.cold.value*b.Mean - unseen
+		places := b.InFlight*part + one.cold.value*b.TargetMean - unseen
 		one.lock.Unlock()
-		one.bound.Store(&Applied{
-			UpstreamBound: *b, Places: int64(clamp(math.Ceil(places), 1, 100_000)), until: now.Add(Hold),
+		one.bound.Store(&LocalLimit{
+			UpstreamLimit: *b, Slots: int64(clamp(math.Ceil(places), 1, 100_000)), until: now.Add(LimitTTL),
 		})
 	}
 }
 
-// sound refuses numbers that no controller says.
-func sound(b *hottype.UpstreamBound) bool {
-	for _, f := range []float64{b.Rate, b.InFlight, b.Mean, b.Demand, b.Least, b.Most} {
+// isValid refuses numbers that no controller says.
+func isValid(b *hottype.UpstreamLimit) bool {
+	for _, f := range []float64{b.Rate, b.InFlight, b.TargetMean, b.Demand, b.MinSum, b.MaxSum} {
 		if !(f >= 0 && f <= math.MaxInt32) {
 			return false
 		}
@@ -138,18 +138,18 @@ func sound(b *hottype.UpstreamBound) bool {
 }
 
 // Bounds are those in force.
-func (u *Upstreams) Bounds(now time.Time) []hottype.UpstreamBound {
-	var list []hottype.UpstreamBound
+func (u *Upstreams) Bounds(now time.Time) []hottype.UpstreamLimit {
+	var list []hottype.UpstreamLimit
 	for _, one := range u.all() {
 		if b := one.Bound(now); b != nil {
-			list = append(list, b.UpstreamBound)
+			list = append(list, b.UpstreamLimit)
 		}
 	}
 	return list
 }
 
 // Bound is the one in force, nil for none: the configured limits hold.
-func (u *Upstream) Bound(now time.Time) *Applied {
+func (u *Upstream) Bound(now time.Time) *LocalLimit {
 	if b := u.bound.Load(); b != nil && now.Before(b.until) {
 		return b
 	}
@@ -158,32 +158,32 @@ func (u *Upstream) Bound(now time.Time) *Applied {
 
 // Rate is the part of one key, in requests a second: by its maximum beside those of all hot keys, and
 // within its own bounds.
-func (b *Applied) Rate(a *rules.Adaptive) float64 {
-	if b.Most <= 0 {
+func (b *LocalLimit) Rate(a *rules.Adaptive) float64 {
+	if b.MaxSum <= 0 {
 		return a.Max
 	}
-	return clamp(b.UpstreamBound.Rate*a.Max/b.Most, a.Min, a.Max)
+	return clamp(b.UpstreamLimit.Rate*a.Max/b.MaxSum, a.Min, a.Max)
 }
 
-// Spare takes a request out of the least rate, which goes past the cap on requests in flight: a cap
+// AllowProbe takes a request out of the least rate, which goes past the cap on requests in flight: a cap
 // that is too low by mistake would never see that it is.
-func (u *Upstream) Spare(now time.Time) bool {
+func (u *Upstream) AllowProbe(now time.Time) bool {
 	b := u.Bound(now)
 	if b == nil {
 		return true
 	}
 	u.lock.Lock()
 	defer u.lock.Unlock()
-	if u.spared.IsZero() {
-		u.spared = now
+	if u.probeTokensAt.IsZero() {
+		u.probeTokensAt = now
 	}
-	if d := now.Sub(u.spared).Seconds(); d > 0 {
-		u.spare = min(u.spare+d*b.Least/float64(max(b.Limiters, 1)), 1)
-		u.spared = now
+	if d := now.Sub(u.probeTokensAt).Seconds(); d > 0 {
+		u.probeTokens = min(u.probeTokens+d*b.MinSum/float64(max(b.Limiters, 1)), 1)
+		u.probeTokensAt = now
 	}
-	if u.spare < 1 {
+	if u.probeTokens < 1 {
 		return false
 	}
-	u.spare--
+	u.probeTokens--
 	return true
 }

@@ -32,8 +32,8 @@ type credits struct {
 
 func (c *credits) clear() { c.of, c.swept = [sets][ways]credit{}, c.now }
 
-// earn lets virtual time pass by some tokens.
-func (c *credits) earn(tokens, most float64) {
+// advance lets virtual time pass by some tokens.
+func (c *credits) advance(tokens, most float64) {
 	units := tokens * scale
 	if c.now += units; units >= sweepAfter {
 		c.clear() // everybody has earned all that can be saved, or owed
@@ -84,8 +84,8 @@ func (c *credits) left(e *credit, most float64) float64 {
 	return min(most, float64(int32(c.clock()-e.paid))/scale)
 }
 
-// pay takes a cost from a credit, which is the one of this hash from now on.
-func (c *credits) pay(e *credit, hash uint64, cost, most float64) {
+// charge takes a cost from a credit, which is the one of this hash from now on.
+func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
 	left := max(c.left(e, most)-cost, -maxCredit)
 	e.who, e.paid = uint32(hash>>32)|1, c.clock()-uint32(int32(left*scale))
 }

@@ -49,14 +49,14 @@ const (
 	maxCalm = 2 * time.Second
 )
 
-// Key divides the limit of one key. Any number of goroutines may use it.
-type Key struct {
+// Divider divides the limit of one key. Any number of goroutines may use it.
+type Divider struct {
 	rate, burst float64       // of the bucket, in tokens and seconds
 	every       time.Duration // between updates of the fair rate
-	calm        time.Duration
+	quietPeriod time.Duration
 	hash        hasher
 
-	on atomic.Bool // written with mu held
+	active atomic.Bool // written with mu held
 
 	mu      sync.Mutex
 	credits *credits  // nil before the first refusal
@@ -71,43 +71,43 @@ type Key struct {
 	inflow       float64   // tokens a second that this process takes to be its own
 }
 
-// Answer is the result of Ask.
-type Answer struct {
+// Result is the result of Ask.
+type Result struct {
 	// Allowed is whether fairness allows the request. Its limit may still deny it.
 	Allowed bool
-	// Charged is whether the client has paid; GiveBack undoes it.
+	// Charged is whether the client has paid; Refund undoes it.
 	Charged bool
 	// RetryAfter is when the client's credit suffices at today's fair rate, ResetAfter
 	// when it is whole.
 	RetryAfter, ResetAfter time.Duration
 }
 
-// Divides reports whether a limit has a level, so that it can be divided.
-func Divides(s limit.Spec) bool {
+// Divisible reports whether a limit has a level, so that it can be divided.
+func Divisible(s limit.Spec) bool {
 	return limitcore.Spec(s).Refills() && s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
 }
 
-// NewKey divides a limit for which Divides is true.
-func NewKey(s limit.Spec) *Key {
-	k := &Key{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), hash: newHasher()}
+// NewDivider divides a limit for which Divides is true.
+func NewDivider(s limit.Spec) *Divider {
+	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), hash: newHasher()}
 	fill := k.burst / k.rate
 	k.every = max(time.Millisecond, seconds(fill/64))
-	k.calm = min(max(minCalm, seconds(fill)), maxCalm)
+	k.quietPeriod = min(max(minCalm, seconds(fill)), maxCalm)
 	return k
 }
 
-// Ask charges a cost of 1 or more to a client's credit, if that is enough. If the limit
-// denies the request, Refused has to follow; if another limit does, GiveBack. Else
+// Charge charges a cost of 1 or more to a client's credit, if that is enough. If the limit
+// denies the request, Refused has to follow; if another limit does, Refund. Else
 // Admitted should.
-func (k *Key) Ask(now time.Time, who hottype.Client, cost int64) Answer {
-	if !k.on.Load() {
-		return Answer{Allowed: true}
+func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
+	if !k.active.Load() {
+		return Result{Allowed: true}
 	}
 	client, prefix := k.hash.of(who)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.advance(now); !k.on.Load() {
-		return Answer{Allowed: true}
+	if k.advance(now); !k.active.Load() {
+		return Result{Allowed: true}
 	}
 	// What costs more than can be saved needs all that can be, and leaves a debt.
 	price, need := float64(cost), min(float64(cost), k.most)
@@ -120,18 +120,18 @@ func (k *Key) Ask(now time.Time, who hottype.Client, cost int64) Answer {
 	}
 	if short > 0 {
 		k.refused = now
-		return Answer{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
+		return Result{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
 	}
-	k.credits.pay(own, client, price, k.most)
+	k.credits.charge(own, client, price, k.most)
 	if wide != nil && wide != own {
-		k.credits.pay(wide, prefix, price/prefixWeight, k.most)
+		k.credits.charge(wide, prefix, price/prefixWeight, k.most)
 	}
-	return Answer{Allowed: true, Charged: true}
+	return Result{Allowed: true, Charged: true}
 }
 
-// Admitted records the level of the limit when it allowed a request.
-func (k *Key) Admitted(now time.Time, l Level) {
-	if !k.on.Load() {
+// RecordAllowed records the level of the limit when it allowed a request.
+func (k *Divider) RecordAllowed(now time.Time, l Level) {
+	if !k.active.Load() {
 		return
 	}
 	k.mu.Lock()
@@ -139,35 +139,35 @@ func (k *Key) Admitted(now time.Time, l Level) {
 	k.note(now, l)
 }
 
-// Refused records that the limit denied a request, whatever the result of Ask.
-func (k *Key) Refused(now time.Time, l Level, who hottype.Client, cost int64, a Answer) {
+// RecordDenied records that the limit denied a request, whatever the result of Ask.
+func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(now, l)
 	k.refused = now
-	if !k.on.Load() {
+	if !k.active.Load() {
 		k.begin(now)
 	} else if a.Charged {
 		k.giveBack(who, cost)
 	}
 }
 
-// GiveBack undoes what Ask charged to a request that did not pass.
-func (k *Key) GiveBack(who hottype.Client, cost int64) {
+// Refund undoes what Ask charged to a request that did not pass.
+func (k *Divider) Refund(who hottype.Client, cost int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.giveBack(who, cost)
 }
 
 // Reset deletes what clients have used. The next denial begins anew.
-func (k *Key) Reset() {
+func (k *Divider) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.on.Store(false)
+	k.active.Store(false)
 }
 
 // giveBack is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
-func (k *Key) giveBack(who hottype.Client, cost int64) {
+func (k *Divider) giveBack(who hottype.Client, cost int64) {
 	if k.credits == nil {
 		return
 	}
@@ -180,19 +180,19 @@ func (k *Key) giveBack(who hottype.Client, cost int64) {
 
 // begin limits clients to fair rates from now on. Every client starts with a whole credit.
 // It is called with mu held.
-func (k *Key) begin(now time.Time) {
+func (k *Divider) begin(now time.Time) {
 	if k.credits == nil {
 		k.credits = new(credits)
 	}
 	k.credits.clear()
 	k.at = now
-	k.rates(k.believed(now) / k.burst)
-	k.on.Store(true)
+	k.rates(k.estimatedLevel(now) / k.burst)
+	k.active.Store(true)
 }
 
 // advance lets virtual time pass, and ends fairness after a while without denials
 // if the bucket is nearly full. It is called with mu held.
-func (k *Key) advance(now time.Time) {
+func (k *Divider) advance(now time.Time) {
 	step := now.Sub(k.at)
 	if step < -maxStep { // the clock was set back: begin from here
 		k.at, k.refused = now, now
@@ -200,29 +200,29 @@ func (k *Key) advance(now time.Time) {
 	if step < k.every {
 		return
 	}
-	level := k.believed(now)
-	if level >= k.burst-max(1, 0.03*k.burst) && now.Sub(k.refused) >= k.calm {
-		k.on.Store(false)
+	level := k.estimatedLevel(now)
+	if level >= k.burst-max(1, 0.03*k.burst) && now.Sub(k.refused) >= k.quietPeriod {
+		k.active.Store(false)
 		return
 	}
 	dt := min(step, maxStep).Seconds()
 	k.at = now
 	k.rates(level / k.burst)
-	k.credits.earn(k.fair*dt, k.most)
+	k.credits.advance(k.fair*dt, k.most)
 }
 
 // rates works out the fair rate, and what a client may save, at a level of 0 to 1. It is
 // called with mu held.
-func (k *Key) rates(level float64) {
-	k.fair = k.rate * price(level)
+func (k *Divider) rates(level float64) {
+	k.fair = k.rate * fairRatio(level)
 	k.most = max(2, min(k.burst/2, max(6, k.fair*k.burst/(2*k.rate))))
 	k.most = min(k.most, maxCredit)
 }
 
-// price is the fair rate as a part of the bucket's rate. It is steep, so that the level
+// fairRatio is the fair rate as a part of the bucket's rate. It is steep, so that the level
 // hardly depends on how many clients there are: one client alone is held to the whole
 // rate at nine tenths of the bucket, a thousand are at a tenth.
-func price(level float64) float64 {
+func fairRatio(level float64) float64 {
 	if level < 0.9 {
 		return math.Exp(-8 * (1 - level/0.9))
 	}

@@ -15,15 +15,15 @@ var epoch = time.Unix(1_800_000_000, 0)
 func client(s string) hottype.Client { return hottype.Client{Addr: netip.MustParseAddr(s)} }
 
 // contended is a key of 100/s whose bucket has just denied a request.
-func contended(now time.Time) *Key {
-	k := NewKey(limit.PerSecond(100))
-	k.Refused(now, Level{Limiters: 1}, client("192.0.2.1"), 1, Answer{Allowed: true})
+func contended(now time.Time) *Divider {
+	k := NewDivider(limit.PerSecond(100))
+	k.RecordDenied(now, Level{Limiters: 1}, client("192.0.2.1"), 1, Result{Allowed: true})
 	return k
 }
 
 // spend lets a client ask until it is refused, and says how often it was not.
-func spend(k *Key, now time.Time, who hottype.Client, cost int64) (n int, a Answer) {
-	for a = k.Ask(now, who, cost); a.Allowed && n < 10_000; a = k.Ask(now, who, cost) {
+func spend(k *Divider, now time.Time, who hottype.Client, cost int64) (n int, a Result) {
+	for a = k.Charge(now, who, cost); a.Allowed && n < 10_000; a = k.Charge(now, who, cost) {
 		n++
 	}
 	return n, a
@@ -47,8 +47,8 @@ func TestRetryAfterSuffices(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	// The level falls behind as long as the bucket is taken to be empty.
-	k.Admitted(epoch, Level{Left: 0.4, Limiters: 1000})
-	if later := k.Ask(epoch.Add(a.RetryAfter+k.every), who, 1); !later.Allowed {
+	k.RecordAllowed(epoch, Level{Left: 0.4, Limiters: 1000})
+	if later := k.Charge(epoch.Add(a.RetryAfter+k.every), who, 1); !later.Allowed {
 		t.Errorf("after %v: %+v", a.RetryAfter, later)
 	}
 }
@@ -62,7 +62,7 @@ func TestPrefixIsEightClients(t *testing.T) {
 			if addr[15] = byte(i); first.Is6() {
 				addr[7], addr[15] = byte(i), 0
 			}
-			n, _ := spend(k, epoch, hottype.ClientFrom(netip.AddrFrom16(addr)), 1)
+			n, _ := spend(k, epoch, hottype.ClientFromAddr(netip.AddrFrom16(addr)), 1)
 			total += n
 		}
 		if total != 48 {
@@ -88,7 +88,7 @@ func TestNewNamesFindNoNewCredit(t *testing.T) {
 	t.Parallel()
 	k, passed := contended(epoch), 0
 	for i := range 100_000 {
-		if k.Ask(epoch, hottype.Client{Name: time.Duration(i).String()}, 1).Allowed {
+		if k.Charge(epoch, hottype.Client{Name: time.Duration(i).String()}, 1).Allowed {
 			passed++
 		}
 	}
@@ -101,14 +101,14 @@ func TestNewNamesFindNoNewCredit(t *testing.T) {
 func TestCostAboveTheCredit(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
-	if a := k.Ask(epoch, who, 50); !a.Allowed || !a.Charged {
+	if a := k.Charge(epoch, who, 50); !a.Allowed || !a.Charged {
 		t.Fatalf("%+v", a)
 	}
-	a := k.Ask(epoch, who, 1)
+	a := k.Charge(epoch, who, 1)
 	if want := seconds(45 / k.fair); a.Allowed || a.RetryAfter != want {
 		t.Errorf("%+v, want RetryAfter %v", a, want)
 	}
-	k.GiveBack(who, 50)
+	k.Refund(who, 50)
 	if n, _ := spend(k, epoch, who, 1); n != 6 {
 		t.Errorf("%d after the refund, want 6", n)
 	}
@@ -119,7 +119,7 @@ func TestRefusedPaysNothing(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
 	for range 100 {
-		k.Refused(epoch, Level{Limiters: 1}, who, 1, k.Ask(epoch, who, 1))
+		k.RecordDenied(epoch, Level{Limiters: 1}, who, 1, k.Charge(epoch, who, 1))
 	}
 	if n, _ := spend(k, epoch, who, 1); n != 6 {
 		t.Errorf("%d, want 6", n)
@@ -135,9 +135,9 @@ func TestEndsWhenItIsCalm(t *testing.T) {
 		level float64
 		on    bool
 	}{{100 * time.Millisecond, 1, true}, {1100 * time.Millisecond, 0.9, true}, {1200 * time.Millisecond, 1, false}} {
-		k.Admitted(epoch.Add(c.after), Level{Left: c.level, Limiters: 1})
-		k.Ask(epoch.Add(c.after), who, 1)
-		if k.on.Load() != c.on {
+		k.RecordAllowed(epoch.Add(c.after), Level{Left: c.level, Limiters: 1})
+		k.Charge(epoch.Add(c.after), who, 1)
+		if k.active.Load() != c.on {
 			t.Errorf("after %v at level %v: on is %v", c.after, c.level, !c.on)
 		}
 	}
@@ -150,14 +150,14 @@ func TestClockJumps(t *testing.T) {
 	spend(k, epoch, who, 1)
 	at := epoch
 	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, time.Hour} {
-		k.Refused(at, Level{Limiters: 1}, who, 1, Answer{})
+		k.RecordDenied(at, Level{Limiters: 1}, who, 1, Result{})
 		at = at.Add(jump)
-		k.Refused(at, Level{Limiters: 1}, who, 1, Answer{})
+		k.RecordDenied(at, Level{Limiters: 1}, who, 1, Result{})
 		if n, _ := spend(k, at, who, 1); n > 200 {
 			t.Errorf("%d after a jump of %v", n, jump)
 		}
-		k.Admitted(at, Level{Left: 0.8, Limiters: 1})
-		if a := k.Ask(at.Add(time.Second), who, 1); !a.Allowed {
+		k.RecordAllowed(at, Level{Left: 0.8, Limiters: 1})
+		if a := k.Charge(at.Add(time.Second), who, 1); !a.Allowed {
 			t.Errorf("%+v a second after a jump of %v", a, jump)
 		}
 	}
@@ -170,15 +170,15 @@ func TestVirtualTimeWraps(t *testing.T) {
 	var c credits
 	const most = 6
 	e := c.find(7)
-	c.pay(e, 7, 3, most)
+	c.charge(e, 7, 3, most)
 	for range 1 << 12 {
-		c.earn(1<<11, most)
+		c.advance(1<<11, most)
 		if left := c.left(c.find(7), most); left != most {
 			t.Fatalf("%v left at %v", left, c.now)
 		}
 	}
-	c.pay(c.find(7), 7, 1e9, most)
-	c.earn(maxCredit-10, most)
+	c.charge(c.find(7), 7, 1e9, most)
+	c.advance(maxCredit-10, most)
 	if left := c.left(c.find(7), most); left != -10 {
 		t.Errorf("%v left of a debt, want -10", left)
 	}
@@ -190,14 +190,14 @@ func TestLevelBetweenAnswers(t *testing.T) {
 	t.Parallel()
 	k, spec := contended(epoch), limit.PerSecond(100)
 	r := &limit.Result{Allowed: true, Limit: 100, Remaining: 20, ResetAfter: 500 * time.Millisecond}
-	k.Admitted(epoch, LevelOf(&spec, r, 4, false))
-	if got := k.believed(epoch.Add(time.Second)); got != 75 {
+	k.RecordAllowed(epoch, LevelOf(&spec, r, 4, false))
+	if got := k.estimatedLevel(epoch.Add(time.Second)); got != 75 {
 		t.Errorf("%v after a second, want 50 and a quarter of 100", got)
 	}
 	for i := range 5 {
-		k.Admitted(epoch.Add(time.Duration(i)*250*time.Millisecond), LevelOf(&spec, r, 4, true))
+		k.RecordAllowed(epoch.Add(time.Duration(i)*250*time.Millisecond), LevelOf(&spec, r, 4, true))
 	}
-	if got := k.believed(epoch.Add(time.Second)); got != 95 {
+	if got := k.estimatedLevel(epoch.Add(time.Second)); got != 95 {
 		t.Errorf("%v after a second, want 50, a quarter of 100 and 20 prefetched", got)
 	}
 }
@@ -214,7 +214,7 @@ func TestDivides(t *testing.T) {
 		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 1}, false},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Block: time.Second}, false},
 	} {
-		if got := Divides(c.spec); got != c.want {
+		if got := Divisible(c.spec); got != c.want {
 			t.Errorf("%+v: %v", c.spec, got)
 		}
 	}
@@ -229,13 +229,13 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 2000 {
 				now, who := epoch.Add(time.Duration(i)*time.Millisecond), client("192.0.2.1")
-				switch a := k.Ask(now, who, 1); (i + g) % 4 {
+				switch a := k.Charge(now, who, 1); (i + g) % 4 {
 				case 0:
-					k.Refused(now, Level{Limiters: 1}, who, 1, a)
+					k.RecordDenied(now, Level{Limiters: 1}, who, 1, a)
 				case 1:
-					k.GiveBack(who, 1)
+					k.Refund(who, 1)
 				default:
-					k.Admitted(now, Level{Left: 0.5, Limiters: 1})
+					k.RecordAllowed(now, Level{Left: 0.5, Limiters: 1})
 				}
 			}
 		})
@@ -246,10 +246,10 @@ func TestConcurrentUse(t *testing.T) {
 func BenchmarkAsk(b *testing.B) {
 	now, who := epoch, client("192.0.2.1")
 	b.Run("off", func(b *testing.B) {
-		k := NewKey(limit.PerSecond(100))
+		k := NewDivider(limit.PerSecond(100))
 		b.ReportAllocs()
 		for b.Loop() {
-			k.Ask(now, who, 1)
+			k.Charge(now, who, 1)
 		}
 	})
 	b.Run("denied", func(b *testing.B) {
@@ -257,7 +257,7 @@ func BenchmarkAsk(b *testing.B) {
 		spend(k, now, who, 1)
 		b.ReportAllocs()
 		for b.Loop() {
-			k.Ask(now, who, 1)
+			k.Charge(now, who, 1)
 		}
 	})
 	b.Run("admitted", func(b *testing.B) {
@@ -265,11 +265,11 @@ func BenchmarkAsk(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			at = at.Add(10 * time.Millisecond)
-			a := k.Ask(at, who, 1)
+			a := k.Charge(at, who, 1)
 			if !a.Charged {
 				b.Fatal("not admitted")
 			}
-			k.Admitted(at, Level{Left: 0.9, Limiters: 1})
+			k.RecordAllowed(at, Level{Left: 0.9, Limiters: 1})
 		}
 	})
 }

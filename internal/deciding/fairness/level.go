@@ -10,8 +10,8 @@ import (
 type Level struct {
 	// Left of the bucket's capacity: 0 for empty, 1 for full.
 	Left float64
-	// Ahead is the part of the capacity that this process has taken ahead.
-	Ahead float64
+	// Prefetched is the part of the capacity that this process has taken ahead.
+	Prefetched float64
 	// Limiters is how many processes share the bucket, at least 1.
 	Limiters int64
 }
@@ -24,23 +24,23 @@ func LevelOf(s *limit.Spec, r *limit.Result, limiters int64, prefetched bool) Le
 	fill := float64(r.Limit) / float64(s.Limit) * float64(s.Window)
 	l := Level{Left: 1 - float64(r.ResetAfter)/fill, Limiters: limiters}
 	if prefetched {
-		l.Ahead = float64(r.Remaining) / float64(r.Limit)
+		l.Prefetched = float64(r.Remaining) / float64(r.Limit)
 	}
 	return l
 }
 
 // note takes in a level. What is prefetched is answered with the same level until more
 // is fetched, which must not seem new. It is called with mu held.
-func (k *Key) note(now time.Time, l Level) {
+func (k *Divider) note(now time.Time, l Level) {
 	left := max(0, min(l.Left, 1)) * k.burst
-	if l.Ahead == 0 || left != k.known {
+	if l.Prefetched == 0 || left != k.known {
 		k.level, k.known, k.levelAt = left, left, now
 	}
-	k.ahead, k.inflow = l.Ahead*k.burst, k.rate/float64(max(l.Limiters, 1))
+	k.ahead, k.inflow = l.Prefetched*k.burst, k.rate/float64(max(l.Limiters, 1))
 }
 
-// believed is the level of the bucket at now: what was said last, and what has flowed in
+// estimatedLevel is the level of the bucket at now: what was said last, and what has flowed in
 // since for this process. It is called with mu held.
-func (k *Key) believed(now time.Time) float64 {
+func (k *Divider) estimatedLevel(now time.Time) float64 {
 	return min(k.burst, k.level+k.ahead+k.inflow*max(0, now.Sub(k.levelAt).Seconds()))
 }

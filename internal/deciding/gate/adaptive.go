@@ -22,8 +22,8 @@ func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
 // adaptiveLimit is what makes the limit of a key adaptive. It is immutable.
 type adaptiveLimit struct {
 	upstream *adaptive.Upstream
-	bound    *adaptive.Applied // that gives the rate; nil: the configured one applies
-	slots    *inFlight         // nil: unbounded, because nothing is known yet, or in shadow mode
+	bound    *adaptive.LocalLimit // that gives the rate; nil: the configured one applies
+	slots    *inFlight            // nil: unbounded, because nothing is known yet, or in shadow mode
 }
 
 // adapt gives a limit the rate that its upstream can serve, as far as that is known.
@@ -41,10 +41,10 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	if !h.term.shadow {
 		h.adaptive.slots = &inFlight{
 			InFlight: rules.InFlight{
-				Limit: h.adaptive.bound.Places, Lease: upstreamLease,
+				Limit: h.adaptive.bound.Slots, Lease: upstreamLease,
 				Scope: rules.ScopeInstance, OnStoreFailure: rules.FailLocal,
 			},
-			space: upstreamSpace, term: term{rule: h.rule, reason: hottype.ReasonInFlight}, upstream: up,
+			space: upstreamSpace, term: chargePolicy{rule: h.rule, reason: hottype.ReasonInFlight}, upstream: up,
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (h *keyLimit) stale(now time.Time) bool {
 }
 
 // adaptiveSpec is a configured limit with the rate of a bound.
-func adaptiveSpec(s limit.Spec, a *rules.Adaptive, b *adaptive.Applied) limit.Spec {
+func adaptiveSpec(s limit.Spec, a *rules.Adaptive, b *adaptive.LocalLimit) limit.Spec {
 	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
 	rate := b.Rate(a)
 	s.Limit, s.Window = max(1, int64(math.Round(rate*window.Seconds()))), window
@@ -73,7 +73,7 @@ func (d *decision) findUpstream() {
 		d.upstream = d.class.adapts
 		return
 	}
-	d.upstream = d.st.usual
+	d.upstream = d.st.defaultUpstream
 	for i := range d.matches {
 		if a := d.matches[i].Rule.Limit.Adaptive; a != nil {
 			d.upstream = d.st.upstreams.Get(a.Upstream)
@@ -91,7 +91,7 @@ func (d *decision) adapts(i int) bool {
 // recordUpstream records what was decided with the upstream of the request.
 func (d *decision) recordUpstream(v *hottype.Verdict) {
 	v.Upstream = d.upstream.Name
-	if v.Serve != nil {
+	if v.Cache != nil {
 		return // ChargeKeys records it, if the request goes to the upstream
 	}
 	hot := false
@@ -102,7 +102,7 @@ func (d *decision) recordUpstream(v *hottype.Verdict) {
 	case v.Allowed:
 		d.upstream.Admit(hot)
 	case hot && (v.Reason == hottype.ReasonHot || v.Reason == hottype.ReasonInFlight || v.Reason == hottype.ReasonFair):
-		d.upstream.Refuse()
+		d.upstream.Deny()
 	}
 }
 
@@ -121,12 +121,12 @@ func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, 
 	}
 }
 
-// UpstreamTold records what a gateway reports of n requests that it sent to an upstream, and reports whether a
+// RecordOutcomes records what a gateway reports of n requests that it sent to an upstream, and reports whether a
 // limit follows that upstream.
-func (g *Gate) UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) bool {
+func (g *Gate) RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) bool {
 	up := g.upstreams.Get(upstream)
 	if up != nil {
-		up.Told(now, took, outcomeOf(status), n)
+		up.RecordOutcomes(now, took, outcomeOf(status), n)
 	}
 	return up != nil
 }
@@ -135,23 +135,23 @@ func (g *Gate) UpstreamTold(now time.Time, upstream string, took time.Duration, 
 func outcomeOf(status int) adaptive.Outcome {
 	switch {
 	case status == 0:
-		return adaptive.Left
+		return adaptive.Canceled
 	case status >= 500:
 		return adaptive.Failed
 	}
 	return adaptive.Answered
 }
 
-// AnswerBegins releases the slots of a request at its upstream: the time in which a client reads the
+// ResponseStarted releases the slots of a request at its upstream: the time in which a client reads the
 // response is not the upstream's. It keeps its other slots until Release.
-func (g *Gate) AnswerBegins(now time.Time, l *hottype.Lease) {
-	for i := range l.Places {
-		if p := &l.Places[i]; isUpstream(p) {
+func (g *Gate) ResponseStarted(now time.Time, l *hottype.Lease) {
+	for i := range l.Slots {
+		if p := &l.Slots[i]; isUpstream(p) {
 			g.slots.release(now, p, l.ID)
 		}
 	}
 }
 
-func isUpstream(p *hottype.Place) bool {
+func isUpstream(p *hottype.Slot) bool {
 	return len(p.Name) > len(upstreamSpace) && p.Name[:len(upstreamSpace)] == upstreamSpace
 }

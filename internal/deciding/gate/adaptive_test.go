@@ -18,9 +18,9 @@ rules:
 `
 
 // bound is what a controller says of the usual upstream while topic?id=42 alone is hot.
-func bound(rate, inFlight float64) []hottype.UpstreamBound {
-	return []hottype.UpstreamBound{{
-		Name: "default", Rate: rate, InFlight: inFlight, Limited: true, Limiters: 1, Least: 10, Most: 1000,
+func bound(rate, inFlight float64) []hottype.UpstreamLimit {
+	return []hottype.UpstreamLimit{{
+		Name: "default", Rate: rate, InFlight: inFlight, Saturated: true, Limiters: 1, MinSum: 10, MaxSum: 1000,
 	}}
 }
 
@@ -49,7 +49,7 @@ func TestRateFollowsTheBound(t *testing.T) {
 	b := build(t, adaptiveRules, gate.Config{})
 	b.hot("topic?id=42")
 	for _, step := range []struct {
-		bounds []hottype.UpstreamBound
+		bounds []hottype.UpstreamLimit
 		after  time.Duration
 		want   int
 	}{
@@ -57,11 +57,11 @@ func TestRateFollowsTheBound(t *testing.T) {
 		{bound(100, 50), 0, 100},              //
 		{bound(0, 50), 0, 10},                 // never below min
 		{bound(1e6, 50), 0, 1000},             // nor above max
-		{nil, adaptive.Hold / 2, 1000},        // no report: it stays
-		{nil, adaptive.Hold, 500},             // and then the configured one does
+		{nil, adaptive.LimitTTL / 2, 1000},    // no report: it stays
+		{nil, adaptive.LimitTTL, 500},         // and then the configured one does
 		{bound(-1, 50), 0, 500},               // no controller says that
 		{bound(200, 50), 0, 200},              //
-		{[]hottype.UpstreamBound{{}}, 0, 200}, // of an upstream that nothing follows
+		{[]hottype.UpstreamLimit{{}}, 0, 200}, // of an upstream that nothing follows
 	} {
 		b.now = b.now.Add(step.after)
 		b.Upstreams().SetBounds(b.now, step.bounds)
@@ -77,7 +77,7 @@ func TestHotKeysShareTheRate(t *testing.T) {
 	b := build(t, adaptiveRules, gate.Config{})
 	b.hot("topic?id=42", "topic?id=43")
 	two := bound(300, 50)
-	two[0].Most = 2000
+	two[0].MaxSum = 2000
 	b.Upstreams().SetBounds(b.now, two)
 	if got := b.second(); got != 150 {
 		t.Errorf("%d", got)
@@ -109,7 +109,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 		t.Error("refused by the cap who cannot release")
 	}
 	// When the answer begins the place is free: how long a client reads is not the upstream's time.
-	b.AnswerBegins(b.now, held[0].Lease)
+	b.ResponseStarted(b.now, held[0].Lease)
 	b.Renew(b.now, held[0].Lease) // takes it not again
 	v := b.begin("/topic?id=42", "192.0.2.1")
 	if !v.Allowed {
@@ -148,7 +148,7 @@ func TestCapIsDivided(t *testing.T) {
 		two := bound(1000, 40)
 		two[0].Limiters, two[0].Demand = 4, demand
 		b.Upstreams().SetBounds(b.now, two)
-		return b.Upstreams().Get("default").Bound(b.now).Places
+		return b.Upstreams().Get("default").Bound(b.now).Slots
 	}
 	if got := places(0, 0); got != 10 {
 		t.Errorf("%d places before any demand", got)
@@ -170,7 +170,7 @@ func TestColdRequestsTakePlaces(t *testing.T) {
 	b.now = b.now.Add(time.Second)
 	b.Upstreams().Reports(b.now)
 	one := bound(1000, 3)
-	one[0].Mean = 0.05 // two of 40 cold requests a second
+	one[0].TargetMean = 0.05 // two of 40 cold requests a second
 	b.Upstreams().SetBounds(b.now, one)
 	for range 4 {
 		b.UpstreamBegins(b.now, "default")
@@ -243,7 +243,7 @@ rules:
 		if !v.Allowed || v.Lease != nil {
 			t.Fatalf("%+v", v)
 		}
-		if v.Shadowed {
+		if v.WouldDeny {
 			shadowed++
 		}
 	}
@@ -287,13 +287,13 @@ func TestBoundsChangeWhileDeciding(t *testing.T) {
 		deciding.Go(func() {
 			for i := range 500 {
 				req := request("/topic?id=42", "192.0.2.1")
-				req.Holds = true
+				req.WillRelease = true
 				now := b.now.Add(time.Duration(i) * time.Millisecond)
 				v := b.Decide(context.Background(), now, req)
 				b.UpstreamBegins(now, v.Upstream)
 				b.UpstreamEnds(now, v.Upstream, time.Millisecond, 200)
 				if v.Lease != nil {
-					b.AnswerBegins(now, v.Lease)
+					b.ResponseStarted(now, v.Lease)
 					b.Release(now, v.Lease)
 				}
 			}

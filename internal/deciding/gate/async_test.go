@@ -54,7 +54,7 @@ func TestAsyncWindowsAlone(t *testing.T) {
 	t.Parallel()
 	for policy, admitted := range map[string]int{"local": 2, "open": 9, "closed": 0} {
 		store := &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{})}
-		b := build(t, asyncRules+policy+"}}\n", gate.Config{Async: store, Live: func() int { return 3 }})
+		b := build(t, asyncRules+policy+"}}\n", gate.Config{Async: store, Limiters: func() int { return 3 }})
 		got := 0
 		for range 9 {
 			v := b.get("/topic?id=7", "192.0.2.1")
@@ -89,7 +89,7 @@ rules:
 ip:
   fixed: {limit: 4, window: 1h, consistency: async, on_store_failure: %s}
   sliding: {limit: 4, window: 1h, consistency: async, on_store_failure: %s}
-`, policies["ip_fixed"], policies["ip_sliding"]), gate.Config{Async: store, Live: func() int { return 2 }})
+`, policies["ip_fixed"], policies["ip_sliding"]), gate.Config{Async: store, Limiters: func() int { return 2 }})
 			got := int64(0)
 			for range 9 {
 				if b.get("/topic?id=7", "192.0.2.1").Allowed {

@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// countLater returns a function that counts the request with its last verdict. The function keeps nothing
+// deferCount returns a function that counts the request with its last verdict. The function keeps nothing
 // of the decision.
-func (d *decision) countLater() func(last *hottype.Verdict) {
+func (d *decision) deferCount() func(last *hottype.Verdict) {
 	counters, keys := d.counters, slices.Clone(d.keys)
 	return func(last *hottype.Verdict) {
 		for i := range keys {
@@ -27,7 +27,7 @@ func (d *decision) countLater() func(last *hottype.Verdict) {
 // cachePolicy is how a response cache answers the request, nil if it must not: all limits
 // of the request have to be of keys that are cached, or an answer from the
 // cache would bypass the others.
-func (d *decision) cachePolicy() (s *hottype.Serve) {
+func (d *decision) cachePolicy() (s *hottype.CachePolicy) {
 	if d.req.Method != http.MethodGet && d.req.Method != http.MethodHead {
 		return nil
 	}
@@ -43,19 +43,19 @@ func (d *decision) cachePolicy() (s *hottype.Serve) {
 	return s
 }
 
-// Served reports whether a response cache still answers for a key. It is for maintenance, not
+// Cacheable reports whether a response cache still answers for a key. It is for maintenance, not
 // for each request.
-func (g *Gate) Served(now time.Time, key hottype.Key) bool {
+func (g *Gate) Cacheable(now time.Time, key hottype.Key) bool {
 	st := g.cur.Load()
 	if o := st.overrides.Find([]byte(key), now); o != nil {
 		switch o.Action {
-		case rules.ActionServe:
+		case rules.ActionCache:
 			return true
 		case rules.ActionExempt, rules.ActionBlock:
 			return false
 		}
 	}
-	if r := st.set.RuleFor(key.Resource()); r == nil || r.Serve == nil {
+	if r := st.set.RuleFor(key.Resource()); r == nil || r.Cache == nil {
 		return false
 	}
 	e, _ := g.entry(new(decision), []byte(key))

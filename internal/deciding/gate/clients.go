@@ -74,7 +74,7 @@ func (d *decision) chargeClient() {
 		d.chargeWindow(d.class.windows[0], shadow)
 		d.chargeWindow(d.class.windows[1], shadow)
 	}
-	if d.class.inFlight != nil && d.req.Holds && !shadow {
+	if d.class.inFlight != nil && d.req.WillRelease && !shadow {
 		d.needSlot(d.class.inFlight, -1)
 	}
 }

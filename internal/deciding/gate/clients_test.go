@@ -78,8 +78,8 @@ func TestOverridesOfClientsAndResources(t *testing.T) {
 		if diff := cmp.Diff(tc.want, sayings(got)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if got.Shadowed != (name == "shadow") {
-			t.Errorf("%s: shadowed %t", name, got.Shadowed)
+		if got.WouldDeny != (name == "shadow") {
+			t.Errorf("%s: shadowed %t", name, got.WouldDeny)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestOverridesOfClientsBeforeACache(t *testing.T) {
 	t.Parallel()
 	b := build(t, clientRules+`  - {id: fast, key: "topic?id=9", action: cache}`, gate.Config{})
 	for i, want := range []bool{true, true, true, false} {
-		if v := b.served("GET", "/topic?id=9", "192.0.2.2"); v.Allowed != want || want && v.Serve == nil {
+		if v := b.served("GET", "/topic?id=9", "192.0.2.2"); v.Allowed != want || want && v.Cache == nil {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
@@ -160,7 +160,7 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 		for range 9 {
 			b.now = b.now.Add(time.Second)
 			req := request("/topic?id=1", client)
-			req.Holds = true
+			req.WillRelease = true
 			if b.Decide(t.Context(), b.now, req).Allowed {
 				n++
 			}

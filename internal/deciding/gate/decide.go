@@ -30,24 +30,24 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) 
 	return v
 }
 
-// DecideServed is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
+// DecideForCache is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
 // if Verdict.Serve is set, only the limits of the client are charged, and the verdict is not counted yet.
 // The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
 // request. The client's charges stay if the keys deny. count is nil if Serve is.
-func (g *Gate) DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
+func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
 	count func(last *hottype.Verdict)) {
 	d := g.begin(now, req)
 	d.mayCache = true
 	g.count(d)
 	g.decide(ctx, d, &v)
-	if v.Serve != nil {
-		count = d.countLater()
+	if v.Cache != nil {
+		count = d.deferCount()
 	}
 	g.end(d)
 	return v, count
 }
 
-// ChargeKeys decides by the limits of its keys alone whether a request that DecideServed left to
+// ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to
 // a response cache may go to the upstream. It counts neither the request nor the verdict.
 func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
@@ -103,7 +103,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
 	// Who sent the request, and what applies to each of its keys.
-	if d.class = &d.st.everybody; len(d.st.classes) > 0 {
+	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
 		g.findClass(d, v) // clients.go
 	}
 	g.findKeys(d, v) // keys.go
@@ -118,13 +118,13 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 			d.chargeClient() // clients.go
 		}
 		if d.mayCache && !d.exempt {
-			v.Serve = d.cachePolicy() // cache.go
+			v.Cache = d.cachePolicy() // cache.go
 		}
-		if v.Serve == nil {
+		if v.Cache == nil {
 			d.chargeKeys() // decision.go
 		}
 		if d.charged && !g.take(ctx, d, v) {
-			v.Serve = nil
+			v.Cache = nil
 		}
 	}
 	if v.Allowed {
@@ -242,7 +242,7 @@ func (g *Gate) allow(d *decision, v *hottype.Verdict) {
 		for i := range d.keys {
 			k := &d.keys[i]
 			switch {
-			case v.Serve != nil:
+			case v.Cache != nil:
 				v.Reason = hottype.ReasonCached
 			case v.Reason == hottype.ReasonStore: // a failure policy allows it
 			case i == 0, v.Reason == hottype.ReasonCold:
@@ -279,7 +279,7 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 	if d.override.Override != nil {
 		d.override.state.count(v.Allowed)
 	}
-	if v.Serve == nil {
+	if v.Cache == nil {
 		for i := range d.keys {
 			if k := &d.keys[i]; k.denied || v.Allowed && !d.aside {
 				k.count(v.Allowed)

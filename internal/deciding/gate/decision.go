@@ -29,7 +29,7 @@ type decision struct {
 
 	// The charges, by the store that takes them. fallback holds this process's part of those whose
 	// store failed; it is taken in process. watched are those of limits that only count.
-	local, async, shared, fallback, watched group
+	local, async, shared, fallback, watched chargeGroup
 
 	slots []slotRequest // of requests in flight
 	call  guarded.Call  // of the shared store
@@ -71,7 +71,7 @@ type requestKey struct {
 	counts *hotset.Decisions // nil: not counted
 	denied bool              // a limit of this key denied
 	fair   *fairShare        // nil: the key is not charged, or not fair
-	share  fairness.Answer
+	share  fairness.Result
 }
 
 // count counts a decision on the key.
@@ -89,24 +89,24 @@ func (k *requestKey) count(allowed bool) {
 	}
 }
 
-// group is charges that one store takes together. The slices are parallel and not one
+// chargeGroup is charges that one store takes together. The slices are parallel and not one
 // slice of structs, because a store's Take needs charges and results as they are here.
-type group struct {
+type chargeGroup struct {
 	charges []limit.Charge
 	results []limit.Result
-	meta    []meta
+	meta    []chargeMeta
 	taken   bool // the store has taken all of them
 }
 
-// meta is what a charge means to the verdict.
-type meta struct {
-	*term
+// chargeMeta is what a charge means to the verdict.
+type chargeMeta struct {
+	*chargePolicy
 	key    int    // index into decision.keys, -1 for a limit of the client
 	memory memory // of denials
 }
 
 // add adds a charge, which the caller fills in: it is too large to be copied.
-func (gr *group) add(m meta) *limit.Charge {
+func (gr *chargeGroup) add(m chargeMeta) *limit.Charge {
 	n := len(gr.charges)
 	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as cut leaves it
 	gr.results = append(gr.results, limit.Result{})
@@ -114,10 +114,10 @@ func (gr *group) add(m meta) *limit.Charge {
 	return &gr.charges[n]
 }
 
-func (gr *group) empty() bool { return len(gr.charges) == 0 }
+func (gr *chargeGroup) empty() bool { return len(gr.charges) == 0 }
 
 // cut keeps the first n charges and lets go of the strings in the others.
-func (gr *group) cut(n int) {
+func (gr *chargeGroup) cut(n int) {
 	clear(gr.charges[n:])
 	clear(gr.meta[n:])
 	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
@@ -135,7 +135,7 @@ func (d *decision) reset() {
 	d.call.Reset()
 	clear(d.slots)
 	d.slots = d.slots[:0]
-	for _, gr := range []*group{&d.local, &d.async, &d.shared, &d.fallback, &d.watched} {
+	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback, &d.watched} {
 		if gr.taken = false; !gr.empty() {
 			gr.cut(0)
 		}
@@ -144,7 +144,7 @@ func (d *decision) reset() {
 
 // charge adds a charge to the group of the store that keeps the limit, or with shadow to those that only
 // count. Its subject is still to be filled in.
-func (d *decision) charge(t *term, key int, spec *limit.Spec, shadow bool) *limit.Charge {
+func (d *decision) charge(t *chargePolicy, key int, spec *limit.Spec, shadow bool) *limit.Charge {
 	if shadow || t.shadow {
 		return d.watch(t, key, spec)
 	}
@@ -156,7 +156,7 @@ func (d *decision) charge(t *term, key int, spec *limit.Spec, shadow bool) *limi
 		gr = &d.async
 	}
 	d.charged = true
-	c := gr.add(meta{term: t, key: key})
+	c := gr.add(chargeMeta{chargePolicy: t, key: key})
 	c.Spec, c.Cost = *spec, d.cost
 	return c
 }
@@ -172,13 +172,13 @@ func (d *decision) chargeKeys() {
 
 func (d *decision) chargeKey(i int, k *requestKey) {
 	h := k.h
-	if h.inFlight != nil && d.req.Holds {
+	if h.inFlight != nil && d.req.WillRelease {
 		d.needSlot(h.inFlight, i)
 	}
 	if !h.limited {
 		return
 	}
-	if d.req.Holds && d.adapts(i) && h.adaptive.slots != nil {
+	if d.req.WillRelease && d.adapts(i) && h.adaptive.slots != nil {
 		d.needSlot(h.adaptive.slots, i)
 	}
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil

@@ -36,7 +36,7 @@ func TestDeniedKeyIsDeniedWithoutTheStore(t *testing.T) {
 	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed || store.calls.Load() != 10 {
 		t.Errorf("%+v after %d calls", v, store.calls.Load())
 	}
-	if s := b.Stats(); s.Spared != 992 || s.Denied[hottype.ReasonHot] != 993 {
+	if s := b.Stats(); s.CachedDenials != 992 || s.Denied[hottype.ReasonHot] != 993 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -105,7 +105,7 @@ rules:
 			}
 		}
 	}
-	if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed || v.Rule != "one" || b.Stats().Spared != 1 {
+	if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed || v.Rule != "one" || b.Stats().CachedDenials != 1 {
 		t.Errorf("%+v", v)
 	}
 	if v := b.get("/t?id=1", "1.1.1.1"); v.Rule != "one" {

@@ -16,7 +16,7 @@ const (
 	deniedSlots, maxDeniedName = 1 << 13, 512
 )
 
-// denials remembers the last denial by each limit of a key, by the slots of a key, and by limits that
+// denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits that
 // callers bring along. Until its time is over the store would deny again, so it need not be asked: a
 // viral key costs the store one denial for each token, not one for each request. Limits of clients are
 // left out: there are as many as clients.
@@ -28,7 +28,7 @@ const (
 // denied by them: what is true of one cost is not of another. A refund may
 // make room sooner than the store said; it makes every denial void that was not
 // asked for after it.
-type denials struct {
+type denialCache struct {
 	seed  maphash.Seed
 	slots [deniedSlots]deniedSlot
 }
@@ -47,12 +47,12 @@ type denial struct {
 	refunds          uint64 // deniedSlot.refunds before the store was asked
 }
 
-func (ds *denials) slot(name string) *deniedSlot {
+func (ds *denialCache) slot(name string) *deniedSlot {
 	return &ds.slots[maphash.String(ds.seed, name)%deniedSlots]
 }
 
 // refund makes the denials of a name void.
-func (ds *denials) refund(name string) { ds.slot(name).refunds.Add(1) }
+func (ds *denialCache) refund(name string) { ds.slot(name).refunds.Add(1) }
 
 // memory is where denials of one charge are remembered, and the refunds before it. The zero value
 // remembers nothing.
@@ -61,7 +61,7 @@ type memory struct {
 	refunds uint64
 }
 
-func (ds *denials) memory(name string) memory {
+func (ds *denialCache) memory(name string) memory {
 	slot := ds.slot(name)
 	return memory{slot, slot.refunds.Load()}
 }
@@ -93,7 +93,7 @@ func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
 }
 
-func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *group) bool {
+func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *chargeGroup) bool {
 	for i := range gr.charges {
 		s, m := &gr.charges[i].Subject, &gr.meta[i]
 		if s.Name == "" || len(s.Name) > maxDeniedName {
@@ -101,13 +101,13 @@ func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *group) boo
 		}
 		m.memory = g.denials.memory(s.Name)
 		if last := m.memory.denial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
-			return d.denyAgain(v, m.term, m.key, last)
+			return d.denyAgain(v, m.chargePolicy, m.key, last)
 		}
 	}
 	return false
 }
 
-func (d *decision) denyAgain(v *hottype.Verdict, t *term, key int, last *denial) bool {
+func (d *decision) denyAgain(v *hottype.Verdict, t *chargePolicy, key int, last *denial) bool {
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
 	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)
@@ -116,7 +116,7 @@ func (d *decision) denyAgain(v *hottype.Verdict, t *term, key int, last *denial)
 }
 
 // remember keeps the denials among the results of a group.
-func (d *decision) remember(gr *group) {
+func (d *decision) remember(gr *chargeGroup) {
 	for i := range gr.results {
 		if r := &gr.results[i]; !r.Allowed && r.RetryAfter >= minDenial {
 			c := &gr.charges[i]

@@ -34,7 +34,7 @@ rules:
 `
 
 func broken(t *testing.T, store gate.SharedStore, log *slog.Logger) *bundle {
-	b := build(t, failureRules, gate.Config{Shared: store, Live: func() int { return 4 }, Log: log})
+	b := build(t, failureRules, gate.Config{Shared: store, Limiters: func() int { return 4 }, Log: log})
 	b.hot("local?id=1", "open?id=1", "closed?id=1")
 	return b
 }
@@ -223,7 +223,7 @@ rules:
     params: [id]
     hot: {rate: 10}
     limit: {rate: 4, burst: 8, block: 1m}
-`, gate.Config{Shared: store, Live: func() int { return 4 }, Budget: time.Hour})
+`, gate.Config{Shared: store, Limiters: func() int { return 4 }, Budget: time.Hour})
 	b.hot("local?id=1")
 	for range 8 { // the share is 2
 		if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed {

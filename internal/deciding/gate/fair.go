@@ -7,21 +7,21 @@ import (
 
 // fairShare divides the limit of one key among clients.
 type fairShare struct {
-	key    *fairness.Key
+	key    *fairness.Divider
 	header string // that names the client; "": its address does
 }
 
 // divide divides the limit of a key if its rule does so. A key that had the same limit
 // before keeps the credits of its clients.
 func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
-	if !fair || !h.limited || h.term.shadow || !fairness.Divides(h.spec) {
+	if !fair || !h.limited || h.term.shadow || !fairness.Divisible(h.spec) {
 		return
 	}
 	if before != nil && before.fair != nil && before.spec == h.spec && before.fair.header == header {
 		h.fair = before.fair
 		return
 	}
-	h.fair = &fairShare{fairness.NewKey(h.spec), header}
+	h.fair = &fairShare{fairness.NewDivider(h.spec), header}
 }
 
 // client is the client of a request, as the rule names clients.
@@ -41,7 +41,7 @@ func (d *decision) chargeFair(v *hottype.Verdict) bool {
 		if k.fair == nil {
 			continue
 		}
-		if k.share = k.fair.key.Ask(d.now, k.fair.client(d), d.cost); k.share.Allowed {
+		if k.share = k.fair.key.Charge(d.now, k.fair.client(d), d.cost); k.share.Allowed {
 			continue
 		}
 		d.denyKey(v, &k.h.term, i, k.share.RetryAfter)
@@ -56,21 +56,21 @@ func (d *decision) refundFair() {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.share.Charged {
 			k.share.Charged = false
-			k.fair.key.GiveBack(k.fair.client(d), d.cost)
+			k.fair.key.Refund(k.fair.client(d), d.cost)
 		}
 	}
 }
 
 // recordAllowed reports to fairness the levels of the buckets that allowed the request.
 func (d *decision) recordAllowed() {
-	for _, gr := range []*group{&d.local, &d.fallback, &d.shared} {
+	for _, gr := range []*chargeGroup{&d.local, &d.fallback, &d.shared} {
 		limiters := int64(1)
 		if gr == &d.shared {
 			limiters = d.g.processes()
 		}
 		for i, m := range gr.meta {
 			if m.key >= 0 && d.keys[m.key].fair != nil {
-				d.keys[m.key].fair.key.Admitted(d.now, d.level(gr, i, limiters))
+				d.keys[m.key].fair.key.RecordAllowed(d.now, d.level(gr, i, limiters))
 			}
 		}
 	}
@@ -78,18 +78,18 @@ func (d *decision) recordAllowed() {
 
 // recordDenied reports to fairness which limits of a group have denied the request. Fairness refunds
 // the client's share then.
-func (d *decision) recordDenied(gr *group, limiters int64) {
+func (d *decision) recordDenied(gr *chargeGroup, limiters int64) {
 	for i, m := range gr.meta {
 		r := &gr.results[i]
 		if m.key < 0 || d.keys[m.key].fair == nil || r.Allowed || r.RetryAfter == hottype.Never {
 			continue
 		}
 		k := &d.keys[m.key]
-		k.fair.key.Refused(d.now, d.level(gr, i, limiters), k.fair.client(d), d.cost, k.share)
+		k.fair.key.RecordDenied(d.now, d.level(gr, i, limiters), k.fair.client(d), d.cost, k.share)
 		k.share.Charged = false
 	}
 }
 
-func (d *decision) level(gr *group, i int, limiters int64) fairness.Level {
+func (d *decision) level(gr *chargeGroup, i int, limiters int64) fairness.Level {
 	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters, gr == &d.shared && d.call.Prefetched)
 }

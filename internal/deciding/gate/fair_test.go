@@ -48,7 +48,7 @@ func fairGates(t *testing.T, n int, options string, shared gate.SharedStore) []*
 	gates := make([]*bundle, n)
 	for i := range gates {
 		gates[i] = build(t, fmt.Sprintf(fairRules, options), gate.Config{
-			Shared: shared, Budget: time.Hour, Live: func() int { return n },
+			Shared: shared, Budget: time.Hour, Limiters: func() int { return n },
 		})
 		gates[i].hot("topic?id=42")
 	}

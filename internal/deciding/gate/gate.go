@@ -62,9 +62,9 @@ type Verifier interface {
 // is one.
 type SlotStore interface {
 	// AcquireSlot acquires a slot, or renews the one that the id has.
-	AcquireSlot(ctx context.Context, p *hottype.Place, id string) (limit.Result, error)
+	AcquireSlot(ctx context.Context, p *hottype.Slot, id string) (limit.Result, error)
 	// ReleaseSlot releases a slot, and reports whether the id had it.
-	ReleaseSlot(ctx context.Context, p *hottype.Place, id string) (bool, error)
+	ReleaseSlot(ctx context.Context, p *hottype.Slot, id string) (bool, error)
 }
 
 // Config is what a gate is built from. The zero value is a gate with the
@@ -92,9 +92,9 @@ type Config struct {
 	// Budget bounds the time one decision waits for Shared; 0 means
 	// DefaultBudget.
 	Budget time.Duration
-	// Live is how many processes share the limits now. When Shared fails,
+	// Limiters is how many processes share the limits now. When Shared fails,
 	// each enforces its share of them. nil, or less than 1, means 1.
-	Live func() int
+	Limiters func() int
 	// Verifier verifies the clients of classes that require it; nil: none is verified.
 	Verifier Verifier
 	// Counter counts every request given to Decide; nil: none is counted.
@@ -129,7 +129,7 @@ type Gate struct {
 	cur  atomic.Pointer[state]
 
 	decisions sync.Pool // of *decision
-	denials   denials
+	denials   denialCache
 	stats     stats
 
 	sampling sync.Mutex // guards changes of samples
@@ -139,7 +139,7 @@ type Gate struct {
 // New builds a gate.
 func New(cfg Config) *Gate {
 	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Live, counter: cfg.Counter,
+		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Limiters, counter: cfg.Counter,
 		verifier: cfg.Verifier,
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}

@@ -62,7 +62,7 @@ func (b *bundle) hot(keys ...hottype.Key) {
 	b.version++
 	set := hottype.HotSet{Version: b.version, At: b.now}
 	for _, k := range keys {
-		set.Keys = append(set.Keys, hottype.Hot{Key: k, Rule: k.Resource(), Rate: 100, Since: b.now,
+		set.Keys = append(set.Keys, hottype.HotKey{Key: k, Rule: k.Resource(), Rate: 100, Since: b.now,
 			Until: b.now.Add(time.Hour)})
 	}
 	b.mirror.Replace("test", set)

@@ -18,9 +18,9 @@ const (
 	// inFlightRetry is the longest RetryAfter of a request that finds no slot: a slot is free
 	// when a response ends, and that time is unknown.
 	inFlightRetry = time.Second
-	// fullFor is for how long a key without a free slot is denied in this process: a viral
+	// fullCacheTTL is for how long a key without a free slot is denied in this process: a viral
 	// key costs the store at most 200 denials a second in each process.
-	fullFor = 5 * time.Millisecond
+	fullCacheTTL = 5 * time.Millisecond
 	// sweepSlots is after how many new names those are deleted whose leases have expired.
 	sweepSlots = 1024
 )
@@ -29,7 +29,7 @@ const (
 type inFlight struct {
 	rules.InFlight
 	space string // before the name of the key or client
-	term  term
+	term  chargePolicy
 	// upstream is set for slots of hot requests to an upstream.
 	upstream *adaptive.Upstream
 }
@@ -39,7 +39,7 @@ func newInFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFligh
 	if reason == hottype.ReasonIPInFlight {
 		space = "ip:"
 	}
-	return &inFlight{InFlight: *f, space: space, term: term{rule: rule, reason: reason, policy: f.OnStoreFailure}}
+	return &inFlight{InFlight: *f, space: space, term: chargePolicy{rule: rule, reason: reason, policy: f.OnStoreFailure}}
 }
 
 // slotRequest is one slot that a request needs.
@@ -73,7 +73,7 @@ func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict
 		v.Limit, v.ResetAfter = p.Limit, r.ResetAfter
 		return false
 	}
-	if len(d.lease.Places) == 0 {
+	if len(d.lease.Slots) == 0 {
 		d.lease = nil
 	}
 	return true
@@ -82,18 +82,18 @@ func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict
 // acquireSlot acquires one slot: in the shared store, or while that fails by the rule's policy.
 func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict, p *slotRequest) (limit.Result, bool) {
 	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests are in flight too
-		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.Spare(d.now)
+		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.AllowProbe(d.now)
 	}
-	one := hottype.Place{Name: p.name(d), Most: p.Limit, Life: p.Lease}
+	one := hottype.Slot{Name: p.name(d), Limit: p.Limit, TTL: p.Lease}
 	if one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil; one.Shared {
 		r, err := g.slots.acquireShared(ctx, &one, d.lease.ID)
 		if err == nil && !r.Allowed {
 			p.memory.keep(d.now.UnixNano(), p.space, string(d.keyFor(p.key)), limit.Spec{},
-				&limit.Result{Limit: p.Limit, RetryAfter: fullFor, ResetAfter: r.ResetAfter})
+				&limit.Result{Limit: p.Limit, RetryAfter: fullCacheTTL, ResetAfter: r.ResetAfter})
 			return r, false
 		}
 		// After an error it is not known whether the slot was acquired: it is released with the others.
-		d.lease.Places = append(d.lease.Places, one)
+		d.lease.Slots = append(d.lease.Slots, one)
 		if err == nil {
 			return r, true
 		}
@@ -104,20 +104,20 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict,
 		case rules.FailClosed:
 			return r, false
 		}
-		one.Shared, one.Most = false, max(1, p.Limit/g.processes())
+		one.Shared, one.Limit = false, max(1, p.Limit/g.processes())
 	}
 	r := g.slots.acquire(d.now, &one, d.lease.ID)
 	if r.Allowed {
-		d.lease.Places = append(d.lease.Places, one)
+		d.lease.Slots = append(d.lease.Slots, one)
 	}
-	return r, r.Allowed || p.upstream != nil && p.upstream.Spare(d.now)
+	return r, r.Allowed || p.upstream != nil && p.upstream.AllowProbe(d.now)
 }
 
 // Release releases the slots of a request in flight, and reports whether it still had any
 // of them. A lease may be released once, and shared slots by any process.
 func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
-	for i := range l.Places {
-		if p := &l.Places[i]; p.Shared {
+	for i := range l.Slots {
+		if p := &l.Slots[i]; p.Shared {
 			held = g.slots.releaseShared(p, l.ID) || held
 		} else {
 			held = g.slots.release(now, p, l.ID) || held
@@ -129,8 +129,8 @@ func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
 // Renew prolongs a lease, for a request that takes longer. A slot of an upstream is
 // not renewed: it may have been released when the response began.
 func (g *Gate) Renew(now time.Time, l *hottype.Lease) {
-	for i := range l.Places {
-		if p := &l.Places[i]; isUpstream(p) {
+	for i := range l.Slots {
+		if p := &l.Slots[i]; isUpstream(p) {
 			continue
 		} else if p.Shared {
 			_, _ = g.slots.acquireShared(context.Background(), p, l.ID) // else the lease expires
@@ -151,7 +151,7 @@ type slots struct {
 	made int
 }
 
-func (s *slots) acquireShared(ctx context.Context, p *hottype.Place, id string) (r limit.Result, err error) {
+func (s *slots) acquireShared(ctx context.Context, p *hottype.Slot, id string) (r limit.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
@@ -163,7 +163,7 @@ func (s *slots) acquireShared(ctx context.Context, p *hottype.Place, id string) 
 }
 
 // releaseShared releases a slot. If that fails its lease expires.
-func (s *slots) releaseShared(p *hottype.Place, id string) (held bool) {
+func (s *slots) releaseShared(p *hottype.Slot, id string) (held bool) {
 	if s.shared == nil {
 		return false
 	}
@@ -174,15 +174,15 @@ func (s *slots) releaseShared(p *hottype.Place, id string) (held bool) {
 	return held
 }
 
-func (s *slots) acquire(now time.Time, p *hottype.Place, id string) limit.Result {
+func (s *slots) acquire(now time.Time, p *hottype.Slot, id string) limit.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.of[p.Name], error(nil)
 	if f != nil {
-		err = f.Configure(p.Most, p.Life)
-	} else if f, err = limit.NewInFlight(p.Most, p.Life); err == nil {
+		err = f.SetLimits(p.Limit, p.TTL)
+	} else if f, err = limit.NewInFlight(p.Limit, p.TTL); err == nil {
 		if s.made++; s.made%sweepSlots == 0 {
-			maps.DeleteFunc(s.of, func(_ string, f *limit.InFlight) bool { return f.Running(now) == 0 })
+			maps.DeleteFunc(s.of, func(_ string, f *limit.InFlight) bool { return f.InUse(now) == 0 })
 		}
 		s.of[p.Name] = f
 	}
@@ -192,7 +192,7 @@ func (s *slots) acquire(now time.Time, p *hottype.Place, id string) limit.Result
 	return f.Acquire(now, id)
 }
 
-func (s *slots) release(now time.Time, p *hottype.Place, id string) bool {
+func (s *slots) release(now time.Time, p *hottype.Slot, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.of[p.Name]
@@ -200,7 +200,7 @@ func (s *slots) release(now time.Time, p *hottype.Place, id string) bool {
 		return false
 	}
 	held := f.Release(now, id)
-	if f.Running(now) == 0 {
+	if f.InUse(now) == 0 {
 		delete(s.of, p.Name)
 	}
 	return held

@@ -35,14 +35,14 @@ type slotStore struct {
 
 func newSlotStore() *slotStore { return &slotStore{now: start(), of: map[string]*limit.InFlight{}} }
 
-func (s *slotStore) place(p *hottype.Place) *limit.InFlight {
+func (s *slotStore) place(p *hottype.Slot) *limit.InFlight {
 	if s.of[p.Name] == nil {
-		s.of[p.Name], _ = limit.NewInFlight(p.Most, p.Life)
+		s.of[p.Name], _ = limit.NewInFlight(p.Limit, p.TTL)
 	}
 	return s.of[p.Name]
 }
 
-func (s *slotStore) AcquireSlot(_ context.Context, p *hottype.Place, id string) (limit.Result, error) {
+func (s *slotStore) AcquireSlot(_ context.Context, p *hottype.Slot, id string) (limit.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls.Add(1)
@@ -52,7 +52,7 @@ func (s *slotStore) AcquireSlot(_ context.Context, p *hottype.Place, id string) 
 	return s.place(p).Acquire(s.now, id), nil
 }
 
-func (s *slotStore) ReleaseSlot(_ context.Context, p *hottype.Place, id string) (bool, error) {
+func (s *slotStore) ReleaseSlot(_ context.Context, p *hottype.Slot, id string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.place(p).Release(s.now, id), s.err
@@ -61,7 +61,7 @@ func (s *slotStore) ReleaseSlot(_ context.Context, p *hottype.Place, id string) 
 // begin begins a request that will be released.
 func (b *bundle) begin(target, client string) hottype.Verdict {
 	req := request(target, client)
-	req.Holds = true
+	req.WillRelease = true
 	return b.Decide(context.Background(), b.now, req)
 }
 
@@ -69,7 +69,7 @@ func inFlightGates(t *testing.T, yaml string, store gate.SlotStore, n int) []*bu
 	t.Helper()
 	gates := make([]*bundle, n)
 	for i := range gates {
-		gates[i] = build(t, yaml, gate.Config{Slots: store, Live: func() int { return n }})
+		gates[i] = build(t, yaml, gate.Config{Slots: store, Limiters: func() int { return n }})
 		gates[i].hot("topic?id=42")
 	}
 	return gates
@@ -201,7 +201,7 @@ func TestInFlightOfOneProcess(t *testing.T) {
 			leases = append(leases, v.Lease)
 		}
 	}
-	forged := &hottype.Lease{ID: "guess", Places: leases[0].Places}
+	forged := &hottype.Lease{ID: "guess", Slots: leases[0].Slots}
 	if g.Release(g.now, forged) {
 		t.Error("released by a guess")
 	}

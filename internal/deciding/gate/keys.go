@@ -28,7 +28,7 @@ type keyLimit struct {
 
 	limited   bool // spec and term apply
 	spec      limit.Spec
-	term      term
+	term      chargePolicy
 	inFlight  *inFlight         // bounds the requests in flight; nil: unbounded
 	adaptive  *adaptiveLimit    // nil: the rate does not follow an upstream
 	candidate *candidate        // is compared with spec; nil: none
@@ -36,9 +36,9 @@ type keyLimit struct {
 	refund    *hottype.Statuses // of responses that refund the charge; nil: none
 	shadow    bool              // of an override in shadow mode: nothing is charged to the key
 
-	serve        *hottype.Serve // how a response cache answers; nil: it does not
-	hits         *atomic.Uint64 // counts the decisions for an override on a hot key; nil: there is none
-	malformedKey hottype.Key    // of a limit of malformed requests
+	serve        *hottype.CachePolicy // how a response cache answers; nil: it does not
+	hits         *atomic.Uint64       // counts the decisions for an override on a hot key; nil: there is none
+	malformedKey hottype.Key          // of a limit of malformed requests
 }
 
 // findKeys fills in the keys: hot or not, and what limits them.
@@ -63,7 +63,7 @@ func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 		switch {
 		case k.h.action == rules.ActionBlock && d.blocked == 0:
 			d.blocked = i + 1
-		case k.h.action == rules.ActionLimit, k.h.action == rules.ActionServe && k.reason == hottype.ReasonCold:
+		case k.h.action == rules.ActionLimit, k.h.action == rules.ActionCache && k.reason == hottype.ReasonCold:
 			k.reason = hottype.ReasonOverride
 		case k.h.action == rules.ActionExempt:
 			k.reason, d.exempt = hottype.ReasonExempt, true
@@ -145,7 +145,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 		st.applyRule(h, m)
 	}
 	if h.action != rules.ActionExempt && h.action != rules.ActionBlock && !m.Malformed {
-		h.serve = cmp.Or(h.serve, m.Rule.Serve)
+		h.serve = cmp.Or(h.serve, m.Rule.Cache)
 	}
 	var before *keyLimit
 	if memo != nil {
@@ -195,8 +195,8 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 // are still those of the rule.
 func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
 	h.action, h.rule, h.until = o.Action, id, o.Until
-	if o.Action == rules.ActionServe {
-		h.serve = cmp.Or(r.Serve, rules.DefaultServe())
+	if o.Action == rules.ActionCache {
+		h.serve = cmp.Or(r.Cache, rules.DefaultCache())
 	}
 	if o.Action != rules.ActionLimit {
 		h.term.reason = hottype.ReasonBlocked // if it blocks

@@ -18,7 +18,7 @@ const spaceLimit = "limit"
 // Limit is a limit that a caller brings along instead of a rule. It is immutable.
 type Limit struct {
 	spec          limit.Spec
-	local, shared term
+	local, shared chargePolicy
 }
 
 // NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.

@@ -37,7 +37,7 @@ rules:
 			if v := b.get("/topic?id=7", "192.0.2.1"); v.Wait != 0 {
 				t.Errorf("%s, %s: a cold key waits: %+v", text, scope, v)
 			}
-			if n := b.Stats().HeldBack; n != held {
+			if n := b.Stats().Delayed; n != held {
 				t.Errorf("%s, %s: %d held back, want %d", text, scope, n, held)
 			}
 		}
@@ -66,8 +66,8 @@ rules:
 	if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed || v.RetryAfter != time.Second {
 		t.Errorf("after 4 s: %+v", v)
 	}
-	if st := b.Stats(); st.StoreCalls != 3 || st.Spared != 1 {
-		t.Errorf("%d calls of the store, %d spared, want 3 and 1", st.StoreCalls, st.Spared)
+	if st := b.Stats(); st.StoreCalls != 3 || st.CachedDenials != 1 {
+		t.Errorf("%d calls of the store, %d spared, want 3 and 1", st.StoreCalls, st.CachedDenials)
 	}
 	b.SetRules(parse(t, rule("")))
 	if v := b.get("/topic?id=42", "192.0.2.1"); !v.Allowed {
@@ -89,10 +89,10 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 2}}}
   - {name: item, match: {path: /item}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 8}}}
 ip: {fixed: {limit: 20, window: 1h}}
-`, gate.Config{Live: func() int { return 2 }})
+`, gate.Config{Limiters: func() int { return 2 }})
 	b.hot("topic?id=42", "item?id=42")
 	for i := range 5 {
-		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) || v.Shadowed {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) || v.WouldDeny {
 			t.Errorf("topic, request %d: %+v", i, v)
 		}
 		if v := b.get("/item?id=42", "192.0.2.1"); v.Allowed != (i < 3) {

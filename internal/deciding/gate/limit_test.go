@@ -33,7 +33,7 @@ func TestTakeLimit(t *testing.T) {
 		{shadow, "c", 1, true, true, 0},
 	} {
 		v := g.TakeLimit(t.Context(), now, tc.limit, tc.subject, tc.cost)
-		if v.Allowed != tc.allowed || v.Shadowed != tc.shadowed || v.Remaining != tc.remaining ||
+		if v.Allowed != tc.allowed || v.WouldDeny != tc.shadowed || v.Remaining != tc.remaining ||
 			v.Reason != hottype.ReasonOverride {
 			t.Errorf("%d: %+v", i, v)
 		}
@@ -42,7 +42,7 @@ func TestTakeLimit(t *testing.T) {
 		}
 	}
 	if st := g.Stats(); st.Denied[hottype.ReasonOverride] != 1 || st.Allowed[hottype.ReasonOverride] != 5 ||
-		st.Shadowed != 1 {
+		st.WouldDeny != 1 {
 		t.Errorf("%+v", st)
 	}
 }

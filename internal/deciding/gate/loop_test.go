@@ -88,7 +88,7 @@ func (s *site) tick(t *testing.T) {
 	s.mirror.Replace("test", s.set)
 	for _, c := range changes {
 		s.kinds[c.Kind]++
-		if c.Kind == detect.Became {
+		if c.Kind == detect.BecameHot {
 			s.hotAt = s.now
 		}
 	}
@@ -117,7 +117,7 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 			s, readers := newSite(t, test.minClients), &visitors{rate: 50, clients: 200, address: "10.0.0.%d"}
 			s.run(t, 30, append(test.loops, readers)...)
 			spared := readers.denied*100 < readers.sent
-			if spared != test.spared || s.kinds[detect.Became] > 0 == test.spared {
+			if spared != test.spared || s.kinds[detect.BecameHot] > 0 == test.spared {
 				t.Errorf("%d of %d readers denied, changes %v", readers.denied, readers.sent, s.kinds)
 			}
 			if !test.spared {
@@ -128,7 +128,7 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 					t.Errorf("the loop met no limit: %d of %d denied", l.denied, l.sent)
 				}
 			}
-			if len(s.set.Loops) != 1 || s.kinds[detect.Looped] != 1 {
+			if len(s.set.Loops) != 1 || s.kinds[detect.LoopBegan] != 1 {
 				t.Fatalf("loops %+v, changes %v", s.set.Loops, s.kinds)
 			}
 			if l := s.set.Loops[0]; l.Clients < 140 || l.Clients > 280 || l.ClientShare < test.share || l.Client == "" {
@@ -157,7 +157,7 @@ func TestManyClientsAreHotAtOnceAndALoopIsNot(t *testing.T) {
 		t.Errorf("the loop alone: %+v", s.set)
 	}
 	s.run(t, 10)
-	if len(s.set.Loops) != 0 || s.kinds[detect.Looped] != 1 || s.kinds[detect.Ceased] != 1 {
+	if len(s.set.Loops) != 0 || s.kinds[detect.LoopBegan] != 1 || s.kinds[detect.LoopEnded] != 1 {
 		t.Errorf("silence: %+v, %v", s.set, s.kinds)
 	}
 }

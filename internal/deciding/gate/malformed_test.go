@@ -97,7 +97,7 @@ func TestMalformedInShadow(t *testing.T) {
 		b.hot(hot)
 		for i := range 8 {
 			if v := b.get("/topic"+malformed()[0], ""); !v.Allowed || v.Reason != hottype.ReasonMalformed ||
-				v.Shadowed != (i >= 5) {
+				v.WouldDeny != (i >= 5) {
 				t.Errorf("hot %s, request %d: %+v", hot, i, v)
 			}
 		}
@@ -192,7 +192,7 @@ func TestARefusedMalformedRequestCostsTheStoreNothing(t *testing.T) {
 	for range 100 {
 		b.get("/topic"+malformed()[0], "")
 	}
-	if st := b.Stats(); st.StoreCalls != 6 || st.Spared != 94 {
-		t.Errorf("%d calls, %d spared", st.StoreCalls, st.Spared)
+	if st := b.Stats(); st.StoreCalls != 6 || st.CachedDenials != 94 {
+		t.Errorf("%d calls, %d spared", st.StoreCalls, st.CachedDenials)
 	}
 }

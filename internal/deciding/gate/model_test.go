@@ -301,9 +301,9 @@ func TestGateAgreesWithModel(t *testing.T) {
 // compare puts a request to both.
 func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule,
 	crawler bool) {
-	before := b.Stats().Spared
+	before := b.Stats().CachedDenials
 	v := b.Decide(t.Context(), b.now, req)
-	got := answer{v.Allowed, v.Shadowed, v.Reason.String(), v.Rule, v.Remaining, v.RetryAfter}
+	got := answer{v.Allowed, v.WouldDeny, v.Reason.String(), v.Rule, v.Remaining, v.RetryAfter}
 	if !v.Allowed || v.Mode == hottype.ModeShadow {
 		got.Left = 0 // of a refusal, or of nothing that is enforced
 	}
@@ -311,7 +311,7 @@ func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hott
 		got.Rule = ""
 	}
 	var spared *answer
-	if b.Stats().Spared > before {
+	if b.Stats().CachedDenials > before {
 		spared = &got
 	}
 	if diff := cmp.Diff(m.ask(b.now, req, keys, ruleOf, crawler, spared), got); diff != "" {

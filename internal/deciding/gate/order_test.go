@@ -84,9 +84,9 @@ func TestOrder(t *testing.T) {
 		if diff := cmp.Diff(tc.want, sayings(got)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if wantShadow := name == "shadow rule" || name == "shadow rule, per IP"; got.Shadowed != wantShadow ||
+		if wantShadow := name == "shadow rule" || name == "shadow rule, per IP"; got.WouldDeny != wantShadow ||
 			(got.Mode == hottype.ModeShadow) != (name == "shadow rule") {
-			t.Errorf("%s: shadowed %t, mode %s", name, got.Shadowed, got.Mode)
+			t.Errorf("%s: shadowed %t, mode %s", name, got.WouldDeny, got.Mode)
 		}
 	}
 }

@@ -26,26 +26,26 @@ type Refunds interface {
 
 // refundable fills in the charges that the status of the response may refund.
 func (d *decision) refundable(v *hottype.Verdict) {
-	if !d.req.Holds && !d.keysOnly {
+	if !d.req.WillRelease && !d.keysOnly {
 		return // the caller does not report the status
 	}
 	r := &hottype.Refund{At: d.now}
-	d.addCharged(r, &d.local, hottype.KeptHere)
-	d.addCharged(r, &d.shared, hottype.KeptShared)
-	d.addCharged(r, &d.fallback, hottype.KeptShare)
+	d.addCharged(r, &d.local, hottype.ChargedLocal)
+	d.addCharged(r, &d.shared, hottype.ChargedShared)
+	d.addCharged(r, &d.fallback, hottype.ChargedFallback)
 	if d.call.Prefetched {
 		r.At = r.At.Add(-prefetchedFor)
 	}
-	if len(r.Charged) > 0 {
+	if len(r.Charges) > 0 {
 		v.Refund = r
 	}
 }
 
-func (d *decision) addCharged(r *hottype.Refund, gr *group, kept hottype.Kept) {
+func (d *decision) addCharged(r *hottype.Refund, gr *chargeGroup, kept hottype.ChargeStore) {
 	for i, m := range gr.meta {
 		if m.key >= 0 && d.keys[m.key].h.refund != nil {
-			r.Charged = append(r.Charged, hottype.Charged{
-				Key: d.name(m.key), Cost: gr.charges[i].Cost, Kept: kept, Statuses: *d.keys[m.key].h.refund,
+			r.Charges = append(r.Charges, hottype.KeyCharge{
+				Key: d.name(m.key), Cost: gr.charges[i].Cost, Store: kept, Statuses: *d.keys[m.key].h.refund,
 			})
 		}
 	}
@@ -59,9 +59,9 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 	if age > maxRefundAge {
 		return
 	}
-	for i := range r.Charged {
-		c := &r.Charged[i]
-		if !c.Statuses.Has(status) || c.Cost <= 0 {
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		if !c.Statuses.Contains(status) || c.Cost <= 0 {
 			continue
 		}
 		g.denials.refund(string(c.Key))
@@ -76,12 +76,12 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		}
 		charge := limit.Charge{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}, Spec: spec, Cost: c.Cost}
 		switch {
-		case c.Kept == hottype.KeptShared && g.refunds != nil:
+		case c.Store == hottype.ChargedShared && g.refunds != nil:
 			g.refunds.Refund(r.At, charge)
-		case c.Kept == hottype.KeptShare:
-			charge.Spec = share(spec, g.processes())
+		case c.Store == hottype.ChargedFallback:
+			charge.Spec = fallbackSpec(spec, g.processes())
 			fallthrough
-		case c.Kept == hottype.KeptHere:
+		case c.Store == hottype.ChargedLocal:
 			g.local.RefundAt(r.At, []limit.Charge{charge})
 		}
 		g.stats.refunded.Add(uint64(c.Cost))
@@ -119,13 +119,13 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	}
 	add := func(cl *class) {
 		for i, w := range cl.windows {
-			if w == nil || cl != &st.everybody && w == st.everybody.windows[i] {
+			if w == nil || cl != &st.defaultClass && w == st.defaultClass.windows[i] {
 				continue
 			}
 			list = append(list, limit.Charge{Subject: limit.Subject{Space: w.space, Client: c.Client}, Spec: w.spec})
 		}
 	}
-	add(&st.everybody)
+	add(&st.defaultClass)
 	for _, cl := range st.classes {
 		add(cl)
 	}

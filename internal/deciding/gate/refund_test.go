@@ -32,7 +32,7 @@ func TestRefundByStatus(t *testing.T) {
 	b.SetOverrides([]rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}})
 	ask := func(target string) hottype.Verdict {
 		req := request(target, "1.1.1.1")
-		req.Holds = true
+		req.WillRelease = true
 		return b.Decide(t.Context(), b.now, req)
 	}
 	for _, target := range []string{"/shared?id=1", "/shared?id=9", "/local?id=1"} {
@@ -86,14 +86,14 @@ func TestRefundByStatus(t *testing.T) {
 func TestRefundOfAShare(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
-	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Live: func() int { return 5 },
+	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Limiters: func() int { return 5 },
 		Budget: time.Hour})
 	b.hot("shared?id=1")
 	req := request("/shared?id=1", "1.1.1.1")
-	req.Holds = true
+	req.WillRelease = true
 	for i := range 3 {
 		v := b.Decide(t.Context(), b.now, req)
-		if !v.Allowed || v.Refund == nil || v.Refund.Charged[0].Kept != hottype.KeptShare {
+		if !v.Allowed || v.Refund == nil || v.Refund.Charges[0].Store != hottype.ChargedFallback {
 			t.Fatalf("%d: %+v", i, v)
 		}
 		if other := b.Decide(t.Context(), b.now, req); other.Allowed {
@@ -114,7 +114,7 @@ rules:
 			shadow+"\n", gate.Config{Shared: &stocked{unreliable: newUnreliable(healthy), stock: 3}})
 		b.hot("topic?id=42", "also?id=42")
 		req := request("/topic?id=42", "1.1.1.1")
-		req.Holds = true
+		req.WillRelease = true
 		v := b.Decide(t.Context(), b.now, req)
 		if v.Refund == nil || !v.Refund.At.Equal(b.now.Add(-100*time.Millisecond)) {
 			t.Errorf("%+v", v.Refund)

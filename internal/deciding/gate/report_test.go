@@ -47,7 +47,7 @@ func TestReport(t *testing.T) {
 		b.get("/topic?id=2", "1.1.1.1") // 5 of 6
 	}
 	b.DecideUncounted(t.Context(), b.now, request("/topic?id=1", "")) // not counted
-	want := hottype.Report{
+	want := hottype.LimiterReport{
 		Instance: "a", At: b.now, Allowed: 2 + 3 + 3 + 5 + 1,
 		Denied: hottype.Denials{hottype.ReasonHot: 1, hottype.ReasonOverride: 2, hottype.ReasonBlocked: 2,
 			hottype.ReasonIPFixed: 1},

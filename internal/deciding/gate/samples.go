@@ -30,14 +30,14 @@ type samples map[hottype.Key]*keySample
 type keySample struct {
 	mu                          sync.Mutex // guards the fields below
 	seen                        uint64
-	prefixes, classes, spelling heaviest
+	prefixes, classes, spelling topNames
 }
 
-// heaviest counts names in bounded memory, as Space-Saving does: a new one replaces the
+// topNames counts names in bounded memory, as Space-Saving does: a new one replaces the
 // lightest and takes over its count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
-type heaviest map[string]uint64
+type topNames map[string]uint64
 
-func (h heaviest) add(name string) {
+func (h topNames) add(name string) {
 	if name == "" {
 		return
 	}
@@ -55,7 +55,7 @@ func (h heaviest) add(name string) {
 	h[name] = least + 1
 }
 
-func (h heaviest) halve() {
+func (h topNames) halve() {
 	for name := range h {
 		h[name] /= 2
 	}
@@ -63,7 +63,7 @@ func (h heaviest) halve() {
 }
 
 // top are the heaviest names, heaviest first.
-func (h heaviest) top() []hottype.NameCount {
+func (h topNames) top() []hottype.NameCount {
 	list := make([]hottype.NameCount, 0, len(h))
 	for name, n := range h {
 		list = append(list, hottype.NameCount{Name: name, N: n})
@@ -131,10 +131,10 @@ func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
 		key := e.Key()
 		k := before[key]
 		if k == nil {
-			k = &keySample{prefixes: heaviest{}, classes: heaviest{}, spelling: heaviest{}}
+			k = &keySample{prefixes: topNames{}, classes: topNames{}, spelling: topNames{}}
 		}
 		next[key] = k
-		if s := k.report(key); s.Seen > 0 {
+		if s := k.report(key); s.Sampled > 0 {
 			list = append(list, s)
 		}
 	}
@@ -146,6 +146,6 @@ func (k *keySample) report(key hottype.Key) hottype.KeySample {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return hottype.KeySample{
-		Key: key, Seen: k.seen, Prefixes: k.prefixes.top(), Classes: k.classes.top(), Spellings: k.spelling.top(),
+		Key: key, Sampled: k.seen, Prefixes: k.prefixes.top(), Classes: k.classes.top(), Spellings: k.spelling.top(),
 	}
 }

@@ -28,7 +28,7 @@ func TestReportTellsWhoAsksAndHow(t *testing.T) {
 	}
 	ask()
 	found := b.Report(b.now).Samples
-	if len(found) != 1 || found[0].Key != "topic?id=42" || found[0].Seen < 3200/16-1 {
+	if len(found) != 1 || found[0].Key != "topic?id=42" || found[0].Sampled < 3200/16-1 {
 		t.Fatalf("%+v", found)
 	}
 	s := found[0]
@@ -36,7 +36,7 @@ func TestReportTellsWhoAsksAndHow(t *testing.T) {
 		t.Helper()
 		if i >= len(list) || list[i].Name != name {
 			t.Errorf("%+v has no %s at %d", list, name, i)
-		} else if share := float64(list[i].N) / float64(s.Seen); share < least || share > most {
+		} else if share := float64(list[i].N) / float64(s.Sampled); share < least || share > most {
 			t.Errorf("%s: %v", name, share)
 		}
 	}
@@ -76,7 +76,7 @@ func TestSamplesAreBounded(t *testing.T) {
 		t.Errorf("%d keys", len(found))
 	}
 	for _, s := range found {
-		if s.Seen > 4096 || len(s.Prefixes) > 5 || len(s.Spellings) > 5 {
+		if s.Sampled > 4096 || len(s.Prefixes) > 5 || len(s.Spellings) > 5 {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -26,7 +26,7 @@ overrides:
 func (b *bundle) served(method, target, client string) hottype.Verdict {
 	r := request(target, client)
 	r.Method = method
-	v, _ := b.DecideServed(context.Background(), b.now, r)
+	v, _ := b.DecideForCache(context.Background(), b.now, r)
 	return v
 }
 
@@ -55,8 +55,8 @@ func TestWhatACacheMayAnswer(t *testing.T) {
 	} {
 		v := b.served(c.method, c.target, "10.0.0."+string(rune('1'+i)))
 		var ttl time.Duration
-		if v.Serve != nil {
-			ttl = v.Serve.TTL
+		if v.Cache != nil {
+			ttl = v.Cache.TTL
 		}
 		if !v.Allowed || ttl != c.ttl || v.Reason != c.reason {
 			t.Errorf("%s %s: %+v", c.method, c.target, v)
@@ -71,13 +71,13 @@ func TestServedInTwoSteps(t *testing.T) {
 	b := build(t, servedRules, gate.Config{})
 	b.hot("topic?id=1")
 	for i := range 5 {
-		v, count := b.DecideServed(t.Context(), b.now, request("/topic?id=1", "10.0.0.1"))
-		if v.Serve == nil || v.Rule != "ip_fixed" || v.Key != "topic?id=1" {
+		v, count := b.DecideForCache(t.Context(), b.now, request("/topic?id=1", "10.0.0.1"))
+		if v.Cache == nil || v.Rule != "ip_fixed" || v.Key != "topic?id=1" {
 			t.Fatalf("request %d: %+v", i, v)
 		}
 		count(&v)
 	}
-	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Serve != nil ||
+	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Cache != nil ||
 		v.Reason != hottype.ReasonIPFixed {
 		t.Errorf("the per-IP window is full: %+v", v)
 	}
@@ -98,10 +98,10 @@ func TestServedInTwoSteps(t *testing.T) {
 	if st := b.Stats(); st.Allowed.Total() != 5 || st.Denied.Total() != 1 {
 		t.Errorf("refreshes were counted: %+v", st)
 	}
-	_, count := b.DecideServed(t.Context(), b.now, request("/topic?id=1", "10.0.0.2"))
+	_, count := b.DecideForCache(t.Context(), b.now, request("/topic?id=1", "10.0.0.2"))
 	count(&v)
 	r := b.Report(b.now)
-	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 ||
+	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Cached != 5 || r.Keys[0].Denied != 1 ||
 		r.Denied[hottype.ReasonHot] != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -115,12 +115,12 @@ func TestServedKeys(t *testing.T) {
 		"topic?id=1": true, "topic?id=2": false, "topic?id=8": false, "plain?id=1": false, "plain?id=7": true,
 		"found?id=1": true, "none?id=1": false,
 	} {
-		if got := b.Served(b.now, key); got != want {
+		if got := b.Cacheable(b.now, key); got != want {
 			t.Errorf("%s: %v", key, got)
 		}
 	}
 	b.hot("plain?id=1")
-	if b.Served(b.now, "topic?id=1") {
+	if b.Cacheable(b.now, "topic?id=1") {
 		t.Error("served although it is cold")
 	}
 }
@@ -133,11 +133,11 @@ func TestServeOverrideFreesNothingMalformed(t *testing.T) {
 	malformed := "/topic?id=1&a=1&b=2&c=3"
 	for i := range 3 {
 		v := b.served("GET", malformed, "10.0.0.1")
-		if v.Serve != nil || v.Allowed != (i < 2) || v.Reason != hottype.ReasonMalformed {
+		if v.Cache != nil || v.Allowed != (i < 2) || v.Reason != hottype.ReasonMalformed {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
-	if v := b.served("GET", "/topic?id=1", "10.0.0.2"); v.Serve == nil || v.Hot {
+	if v := b.served("GET", "/topic?id=1", "10.0.0.2"); v.Cache == nil || v.Hot {
 		t.Errorf("%+v", v)
 	}
 }

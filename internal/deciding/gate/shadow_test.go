@@ -19,13 +19,13 @@ rules:
 `, gate.Config{Shared: store})
 	b.hot("here?id=1", "all?id=1")
 	for i := range 2 { // the second one is one too many for all
-		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) || v.Mode != hottype.ModeShadow {
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.WouldDeny != (i > 0) || v.Mode != hottype.ModeShadow {
 			t.Errorf("request %d: %+v", i, v)
 		}
 	}
 	b.hot("here?id=1") // now it is charged alone, and has 1 of 3
 	for i := range 4 {
-		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) || v.Remaining != 0 {
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.WouldDeny != (i > 0) || v.Remaining != 0 {
 			t.Errorf("request %d of the one that is kept here: %+v", i, v)
 		}
 	}
@@ -45,13 +45,13 @@ rules:
 `, gate.Config{})
 	b.hot("live?id=1", "also?id=1")
 	for i := range 9 {
-		if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Shadowed {
+		if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.WouldDeny {
 			t.Errorf("request %d: %+v", i, v)
 		}
 	}
 	b.hot("also?id=1")
 	for i := range 2 { // the third and the fourth that is allowed
-		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) {
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.WouldDeny != (i > 0) {
 			t.Errorf("request %d without the other limit: %+v", i, v)
 		}
 	}
@@ -70,15 +70,15 @@ ip:
 `, gate.Config{})
 		for i := range 7 {
 			v := b.get("/t?id=1", "1.1.1.1")
-			if v.Allowed != (i < 5) || v.Shadowed != (i > 1 && i < 5) {
+			if v.Allowed != (i < 5) || v.WouldDeny != (i > 1 && i < 5) {
 				t.Errorf("%s: request %d: %+v", scope, i, v)
 			}
-			if v.Shadowed && v.ShadowReason != hottype.ReasonIPFixed || !v.Shadowed && v.ShadowReason != 0 {
-				t.Errorf("%s: request %d: reason %q", scope, i, v.ShadowReason)
+			if v.WouldDeny && v.WouldDenyReason != hottype.ReasonIPFixed || !v.WouldDeny && v.WouldDenyReason != 0 {
+				t.Errorf("%s: request %d: reason %q", scope, i, v.WouldDenyReason)
 			}
 		}
 		s := b.Stats()
-		if s.Shadowed != 3 || s.ShadowedIP != 3 || s.Denied[hottype.ReasonIPSliding] != 2 ||
+		if s.WouldDeny != 3 || s.WouldDenyIP != 3 || s.Denied[hottype.ReasonIPSliding] != 2 ||
 			s.Denied[hottype.ReasonIPFixed] != 0 {
 			t.Errorf("%s: %+v", scope, s)
 		}

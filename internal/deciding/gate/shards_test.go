@@ -87,7 +87,7 @@ func (s *sharded) Take(ctx context.Context, now time.Time, charges []limit.Charg
 
 func onShards(t *testing.T, store *sharded, yaml string, log *bytes.Buffer) *bundle {
 	var keys []hottype.Key
-	cfg := gate.Config{Shared: store, Live: func() int { return 4 }, Budget: time.Hour} // as build does for its own
+	cfg := gate.Config{Shared: store, Limiters: func() int { return 4 }, Budget: time.Hour} // as build does for its own
 	if log != nil {
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -128,7 +128,7 @@ func TestOneServerOut(t *testing.T) {
 		if waited[false] != 0 || waited[true] < 15 || waited[true] > 5+18 {
 			t.Errorf("waited %v", waited)
 		}
-		if s := b.Stats(); s.StoreOpened != 1 || s.StoreOut != 1 || !s.StoreOpen || int(s.StoreErrors) != waited[true] {
+		if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || !s.StoreOpen || int(s.StoreErrors) != waited[true] {
 			t.Errorf("%+v", s)
 		}
 		store.set("b", false)
@@ -138,7 +138,7 @@ func TestOneServerOut(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		}
-		if s := b.Stats(); s.StoreClosed != 1 || s.StoreOut != 0 || s.StoreOpen {
+		if s := b.Stats(); s.StoreClosed != 1 || s.BreakersOpen != 0 || s.StoreOpen {
 			t.Errorf("%+v", s)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 2 || strings.Count(log.String(), "server=b") != 2 {
@@ -157,7 +157,7 @@ func TestBothServersOut(t *testing.T) {
 	for i := range 100 {
 		b.get(fmt.Sprint("/open?id=", i%4), "")
 	}
-	if s := b.Stats(); s.StoreOpened != 2 || s.StoreOut != 2 || s.StoreErrors != 10 {
+	if s := b.Stats(); s.StoreOpened != 2 || s.BreakersOpen != 2 || s.StoreErrors != 10 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -171,7 +171,7 @@ func TestUnknownServersAreOne(t *testing.T) {
 	for i := range 100 {
 		b.get(fmt.Sprint("/open?id=", i%4), "")
 	}
-	if s := b.Stats(); s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreErrors != 5 {
+	if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || s.StoreErrors != 5 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -313,14 +313,14 @@ func TestVagueErrors(t *testing.T) {
 	for range 5 {
 		b.get("/open?id=2", "")
 	}
-	if s := b.Stats(); s.StoreOpened != 1 || s.StoreOut != 1 {
+	if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 {
 		t.Errorf("one part was asked: %+v", s)
 	}
 	store.set("a", true)
 	for range 5 {
 		b.get("/open?id=0", "1.1.1.1")
 	}
-	if s := b.Stats(); s.StoreOut != 2 {
+	if s := b.Stats(); s.BreakersOpen != 2 {
 		t.Errorf("two were asked: %+v", s)
 	}
 }
@@ -357,7 +357,7 @@ func TestShardsUnderWay(t *testing.T) {
 		time.Sleep(time.Second)
 		close(stop)
 		callers.Wait()
-		if s := b.Stats(); s.StoreOut != 0 || s.StoreOpened == 0 || s.StoreOpened != s.StoreClosed {
+		if s := b.Stats(); s.BreakersOpen != 0 || s.StoreOpened == 0 || s.StoreOpened != s.StoreClosed {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -382,7 +382,7 @@ func TestDenialBesideAServerThatIsOut(t *testing.T) {
 	t.Parallel()
 	store := halfDenied{newSharded()}
 	b := build(t, failureRules+"ip: {fixed: {limit: 1000, window: 1m, scope: cluster}}\n",
-		gate.Config{Shared: store, Live: func() int { return 4 }})
+		gate.Config{Shared: store, Limiters: func() int { return 4 }})
 	b.hot("open?id=0")
 	for i := range 5 {
 		if s := b.Stats(); s.StoreOpened != 0 {
@@ -393,7 +393,7 @@ func TestDenialBesideAServerThatIsOut(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	if s := b.Stats(); s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreErrors != 0 {
+	if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || s.StoreErrors != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -40,7 +40,7 @@ func TestShareOfEveryAlgorithm(t *testing.T) {
 		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9},
 			limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9}},
 	} {
-		if got := share(tt.whole, 4); got != tt.want {
+		if got := fallbackSpec(tt.whole, 4); got != tt.want {
 			t.Errorf("share of %+v is %+v, want %+v", tt.whole, got, tt.want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestShareOfManners(t *testing.T) {
 			rt.Skip("cannot be kept")
 		}
 		n := rapid.Int64Range(1, 300).Draw(rt, "processes")
-		part := share(s, n)
+		part := fallbackSpec(s, n)
 		if err := part.Validate(); err != nil {
 			rt.Fatalf("1/%d of %+v is %+v: %v", n, s, part, err)
 		}
@@ -94,4 +94,4 @@ func TestShareOfManners(t *testing.T) {
 	})
 }
 
-func atOnce(s limit.Spec) int64 { return limitcore.Spec(s).AtOnce() }
+func atOnce(s limit.Spec) int64 { return limitcore.Spec(s).BurstCapacity() }

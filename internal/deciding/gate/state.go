@@ -17,21 +17,21 @@ import (
 // state is the rules and overrides, compiled. It is immutable but for
 // the counters in its overrideStates; a change builds the next one.
 type state struct {
-	gen            uint64 // grows with every change; versions what is memoised
-	set            *rules.Set
-	overrides      *rules.Overrides // nil: none is of keys
-	clients        *rules.Overrides // nil: none is of clients
-	shadow         shadowOverrides
-	clientLimits   map[overrideID]*clientLimit
-	overrideStates map[overrideID]*overrideState
-	malformed      map[*rules.Rule]*keyLimit // of malformed requests without an override
-	exempt         *bart.Lite                // nil: none
-	everybody      class
-	classes        map[string]*class // by name
-	sharing        sharing
-	upstreams      *adaptive.Upstreams
-	usual          *adaptive.Upstream // the default one; nil: no limit follows it
-	adapts         bool               // some limit is adaptive
+	gen             uint64 // grows with every change; versions what is memoised
+	set             *rules.Set
+	overrides       *rules.Overrides // nil: none is of keys
+	clients         *rules.Overrides // nil: none is of clients
+	shadow          shadowOverrides
+	clientLimits    map[overrideID]*clientLimit
+	overrideStates  map[overrideID]*overrideState
+	malformed       map[*rules.Rule]*keyLimit // of malformed requests without an override
+	exempt          *bart.Lite                // nil: none
+	defaultClass    class
+	classes         map[string]*class // by name
+	sharing         sharing
+	upstreams       *adaptive.Upstreams
+	defaultUpstream *adaptive.Upstream // the default one; nil: no limit follows it
+	adapts          bool               // some limit is adaptive
 }
 
 // sharing is which stores exist beside the local one.
@@ -49,12 +49,12 @@ type class struct {
 type clientLimit struct {
 	space string
 	spec  limit.Spec
-	term  term
+	term  chargePolicy
 }
 
-// term is what one charge means: which verdict it leads to, and what happens
+// chargePolicy is what one charge means: which verdict it leads to, and what happens
 // when its store fails.
-type term struct {
+type chargePolicy struct {
 	rule   string // Verdict.Rule
 	reason hottype.Reason
 	window time.Duration // Verdict.Window
@@ -71,15 +71,15 @@ type term struct {
 
 // term is that of an enforced limit.
 func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
-	policy rules.FailurePolicy) term {
-	return term{rule: rule, reason: reason, window: refill(s), policy: policy,
+	policy rules.FailurePolicy) chargePolicy {
+	return chargePolicy{rule: rule, reason: reason, window: refill(s), policy: policy,
 		shared: st.sharing.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
 }
 
 func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing, up *adaptive.Upstreams) *state {
 	st := &state{
 		set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt),
-		upstreams: up, usual: up.Get(hottype.DefaultUpstream), adapts: len(set.Adapts()) > 0,
+		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
 	if old == nil {
 		old = new(state)
@@ -100,7 +100,7 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		}
 	}
 	st.compileMalformed()
-	st.everybody = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
+	st.defaultClass = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
 	st.classes = make(map[string]*class, len(set.Classes))
 	for _, c := range set.Classes {
 		st.classes[c.Name] = st.class(c)
@@ -111,7 +111,7 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 // class compiles a class, or without a name the default. Windows of a class
 // count apart from the default ones.
 func (st *state) class(c *rules.Class) *class {
-	cl := &class{windows: st.everybody.windows, inFlight: st.everybody.inFlight, upstream: c.Upstream}
+	cl := &class{windows: st.defaultClass.windows, inFlight: st.defaultClass.inFlight, upstream: c.Upstream}
 	if c.Upstream != "" {
 		cl.adapts = st.upstreams.Get(c.Upstream)
 	}

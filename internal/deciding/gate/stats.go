@@ -9,17 +9,17 @@ import (
 )
 
 // Stats are the gate's counters since it was built. They only grow, but for
-// the states StoreOpen, StoreParts and StoreOut.
+// the states StoreOpen, Breakers and BreakersOpen.
 type Stats struct {
 	// Allowed and Denied are the requests by reason.
 	Allowed hottype.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
 	Denied  hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
-	// Shadowed are those of Allowed that a limit in shadow mode would deny.
-	Shadowed uint64 `metric:"hotparam_gate_shadowed_total" help:"Requests allowed that a limit in shadow mode would have denied."`
-	// ShadowedIP are those of Shadowed that a window of their client would deny.
-	ShadowedIP uint64 `metric:"hotparam_gate_shadowed_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
-	// HeldBack are those of Allowed that are delayed.
-	HeldBack uint64 `metric:"hotparam_gate_held_back_total" help:"Requests allowed that have to wait before they go on."`
+	// WouldDeny are those of Allowed that a limit in shadow mode would deny.
+	WouldDeny uint64 `metric:"hotparam_gate_shadowed_total" help:"Requests allowed that a limit in shadow mode would have denied."`
+	// WouldDenyIP are those of Shadowed that a window of their client would deny.
+	WouldDenyIP uint64 `metric:"hotparam_gate_shadowed_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
+	// Delayed are those of Allowed that are delayed.
+	Delayed uint64 `metric:"hotparam_gate_held_back_total" help:"Requests allowed that have to wait before they go on."`
 	// Candidates are requests for keys whose limit has a candidate, by how the two agree.
 	Candidates Candidates
 
@@ -28,19 +28,19 @@ type Stats struct {
 	StoreCalls   uint64 `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
 	StoreErrors  uint64 `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
 	StoreRefused uint64 `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
-	// Spared are denials without a store, because it would deny again.
-	Spared uint64 `metric:"hotparam_gate_spared_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
+	// CachedDenials are denials without a store, because it would deny again.
+	CachedDenials uint64 `metric:"hotparam_gate_spared_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
 	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
 	// each server of the store.
 	StoreOpened uint64 `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
 	StoreClosed uint64 `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
 	// StoreOpen is whether a breaker is open or probing now.
 	StoreOpen bool `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
-	// StoreParts is how many breakers there are, and StoreOut how many of them are
+	// Breakers is how many breakers there are, and BreakersOpen how many of them are
 	// open: one, or on a cluster as many as there are masters, as far as the last
 	// failure showed.
-	StoreParts int64 `metric:"hotparam_gate_store_parts" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
-	StoreOut   int64 `metric:"hotparam_gate_store_out" help:"Circuit breakers that are open."`
+	Breakers     int64 `metric:"hotparam_gate_store_parts" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
+	BreakersOpen int64 `metric:"hotparam_gate_store_out" help:"Circuit breakers that are open."`
 	// StoreLatency counts the calls by duration.
 	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
 	// LocalErrors are failures of the local store. limit.Memory has none.
@@ -94,9 +94,9 @@ func (s *shard) verdict(v *hottype.Verdict) {
 	if v.Wait > 0 {
 		s.heldBack.Add(1)
 	}
-	if v.Shadowed {
+	if v.WouldDeny {
 		s.shadowed.Add(1)
-		if v.ShadowReason.Info().OfClient {
+		if v.WouldDenyReason.Info().OfClient {
 			s.shadowedIP.Add(1)
 		}
 	}
@@ -123,7 +123,7 @@ func (g *Gate) Stats() Stats {
 	if g.shared != nil {
 		s := g.shared.Stats()
 		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.Calls, s.Errors, s.Refused
-		out.StoreOpened, out.StoreClosed, out.StoreParts, out.StoreOut = s.Opened, s.Closed, s.Breakers, s.Open
+		out.StoreOpened, out.StoreClosed, out.Breakers, out.BreakersOpen = s.Opened, s.Closed, s.Breakers, s.Open
 		out.StoreOpen, out.StoreLatency = s.Open > 0, s.Latency
 	}
 	return out
@@ -134,22 +134,22 @@ func (s *shard) addTo(out *Stats) {
 		out.Allowed[r] += s.allowed[r].Load()
 		out.Denied[r] += s.denied[r].Load()
 	}
-	out.Shadowed += s.shadowed.Load()
-	out.ShadowedIP += s.shadowedIP.Load()
+	out.WouldDeny += s.shadowed.Load()
+	out.WouldDenyIP += s.shadowedIP.Load()
 	out.Candidates.Same += s.same.Load()
 	out.Candidates.Stricter += s.stricter.Load()
 	out.Candidates.Looser += s.looser.Load()
-	out.Spared += s.spared.Load()
-	out.HeldBack += s.heldBack.Load()
+	out.CachedDenials += s.spared.Load()
+	out.Delayed += s.heldBack.Load()
 }
 
 // Report is what the gate has decided so far, one row a key: first the hot
 // ones, heaviest first, then those that only an override decides on, by key.
 // An override with a pattern has one row under its pattern (which contains a "*",
 // as no key does) for all keys that it decided on and that were not hot then.
-func (g *Gate) Report(now time.Time) hottype.Report {
+func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	st := g.Stats()
-	r := hottype.Report{Instance: g.instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
+	r := hottype.LimiterReport{Instance: g.instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
 	hot := g.hot.Entries(now)
 	r.Samples = g.sampled(hot)
@@ -167,7 +167,7 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 		if i, ok := rows[o.key]; ok {
 			r.Keys[i].Allowed += d.Allowed
 			r.Keys[i].Denied += d.Denied
-			r.Keys[i].Served += d.Served
+			r.Keys[i].Cached += d.Cached
 		} else if d.Allowed+d.Denied > 0 {
 			rows[o.key] = len(r.Keys)
 			r.Keys = append(r.Keys, d)

@@ -16,9 +16,9 @@ const closedRetry = time.Second
 
 // takeInProcess takes the charges of a group from an index on, in a store of this process. If the
 // store fails, the failure policies decide, and the charges leave the group.
-func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *group,
+func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *chargeGroup,
 	from int) bool {
-	asked := group{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
+	asked := chargeGroup{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
 	ok, err := store.Take(ctx, d.now, asked.charges, asked.results)
 	switch {
 	case err != nil:
@@ -44,22 +44,22 @@ func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) b
 // which failed is true. Each goes by on_store_failure of its rule: closed denies the request, open allows it,
 // and local replaces the limit by this process's share of it, in the group shares. Without shares, local
 // allows too. Charges that are allowed or replaced leave the group.
-func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *group, from int, failed func(*limit.Charge) bool,
-	shares *group) bool {
+func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
+	shares *chargeGroup) bool {
 	kept := from
 	for i := from; i < len(gr.charges); i++ {
 		c, m := gr.charges[i], gr.meta[i]
 		switch {
 		case failed != nil && !failed(&gr.charges[i]):
 		case m.policy == rules.FailClosed:
-			d.denyKey(v, m.term, m.key, closedRetry)
+			d.denyKey(v, m.chargePolicy, m.key, closedRetry)
 			v.Reason, v.Window = hottype.ReasonStore, 0
 			return false
 		case m.policy == rules.FailOpen || shares == nil:
 			v.Reason, v.Rule = hottype.ReasonStore, m.rule
 			continue
 		default:
-			c.Spec, m.memory = share(c.Spec, g.processes()), memory{}
+			c.Spec, m.memory = fallbackSpec(c.Spec, g.processes()), memory{}
 			if shares != gr {
 				*shares.add(m) = c
 				continue
@@ -86,7 +86,7 @@ func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 		}
 		c := one.add(m)
 		*c = d.shared.charges[i]
-		c.Spec = share(c.Spec, live)
+		c.Spec = fallbackSpec(c.Spec, live)
 		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nothing is delayed or denied here
 		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
@@ -96,7 +96,7 @@ func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 }
 
 // refund undoes the charges of a group in a store of this process, for a request that is denied.
-func (g *Gate) refund(d *decision, store Refunder, gr *group) {
+func (g *Gate) refund(d *decision, store Refunder, gr *chargeGroup) {
 	if !gr.taken {
 		return
 	}
@@ -116,5 +116,5 @@ func (g *Gate) processes() int64 {
 	return max(int64(g.live()), 1)
 }
 
-// share is the part of a limit that one of n processes enforces by itself.
-func share(s limit.Spec, n int64) limit.Spec { return limit.Spec(limitcore.Spec(s).Share(n)) }
+// fallbackSpec is the part of a limit that one of n processes enforces by itself.
+func fallbackSpec(s limit.Spec, n int64) limit.Spec { return limit.Spec(limitcore.Spec(s).Share(n)) }

@@ -48,15 +48,15 @@ func TestLimitInShadowMode(t *testing.T) {
 		b.hot(hottype.Key(key))
 		for i := range 6 {
 			v := b.get("/"+key, "1.1.1.1")
-			if v.Allowed != (i < 4) || v.Shadowed != (i == 2 || i == 3) ||
-				v.Shadowed && v.ShadowReason != hottype.ReasonOverride {
+			if v.Allowed != (i < 4) || v.WouldDeny != (i == 2 || i == 3) ||
+				v.WouldDeny && v.WouldDenyReason != hottype.ReasonOverride {
 				t.Errorf("%s: request %d: %+v", rule, i, v)
 			}
 		}
 		if met, would := b.hits(t); met != 6 || would != 4 {
 			t.Errorf("%s: met %d, would have denied %d", rule, met, would)
 		}
-		if s := b.Stats(); s.Shadowed != 2 || s.Denied[hottype.ReasonHot] != 2 || s.Denied[hottype.ReasonOverride] != 0 {
+		if s := b.Stats(); s.WouldDeny != 2 || s.Denied[hottype.ReasonHot] != 2 || s.Denied[hottype.ReasonOverride] != 0 {
 			t.Errorf("%s: %+v", rule, s)
 		}
 		for _, row := range b.Report(b.now).Keys {
@@ -65,7 +65,7 @@ func TestLimitInShadowMode(t *testing.T) {
 			}
 		}
 		b.hot() // cold: nothing else holds it
-		if v := b.get("/"+key, "1.1.1.1"); !v.Allowed || !v.Shadowed || v.Reason != hottype.ReasonCold {
+		if v := b.get("/"+key, "1.1.1.1"); !v.Allowed || !v.WouldDeny || v.Reason != hottype.ReasonCold {
 			t.Errorf("%s: cold: %+v", rule, v)
 		}
 		tried.Mode = ""
@@ -74,7 +74,7 @@ func TestLimitInShadowMode(t *testing.T) {
 		b.Reset(b.now, hottype.Command{Key: hottype.Key(key)})
 		b.shared.Reset(&limit.Subject{Space: "hot", Name: key})
 		for i := range 3 {
-			if v := b.get("/"+key, "1.1.1.1"); v.Allowed != (i < 2) || v.Shadowed {
+			if v := b.get("/"+key, "1.1.1.1"); v.Allowed != (i < 2) || v.WouldDeny {
 				t.Errorf("%s: enforced: request %d: %+v", rule, i, v)
 			}
 		}
@@ -102,14 +102,14 @@ func TestTargetsInShadowMode(t *testing.T) {
 				req.Header = http.Header{"User-Agent": {"bot"}}
 				v := b.Decide(t.Context(), b.now, req)
 				denies := uint64(i) >= 4-want
-				if !v.Allowed || v.Shadowed != denies || denies && v.ShadowReason != reason {
+				if !v.Allowed || v.WouldDeny != denies || denies && v.WouldDenyReason != reason {
 					t.Errorf("%s %s: request %d: %+v", action, o.Target(), i, v)
 				}
 			}
 			if met, would := b.hits(t); met != 4 || would != want {
 				t.Errorf("%s %s: met %d, would have denied %d", action, o.Target(), met, would)
 			}
-			if v := b.get("/here?id=1", "198.51.100.1"); v.Shadowed { // another key, another client
+			if v := b.get("/here?id=1", "198.51.100.1"); v.WouldDeny { // another key, another client
 				t.Errorf("%s %s: meets what it does not match: %+v", action, o.Target(), v)
 			}
 		}
@@ -146,7 +146,7 @@ overrides:
 		b.SetOverrides(nil)
 		b.SetOverrides(c.list)
 		for i := range 3 {
-			if v := b.get(c.target, c.client); v.Allowed || v.Shadowed || v.Reason != hottype.ReasonBlocked {
+			if v := b.get(c.target, c.client); v.Allowed || v.WouldDeny || v.Reason != hottype.ReasonBlocked {
 				t.Errorf("%s: request %d: %+v", name, i, v)
 			}
 		}
@@ -170,7 +170,7 @@ func TestShadowModeBeforeACache(t *testing.T) {
 		b.hot("kept?id=1")
 		for range 3 {
 			v := b.served("GET", "/kept?id=1", "1.1.1.1")
-			if v.Serve == nil || v.Shadowed != (action == rules.ActionBlock) {
+			if v.Cache == nil || v.WouldDeny != (action == rules.ActionBlock) {
 				t.Fatalf("%s: %+v", action, v)
 			}
 		}
@@ -190,10 +190,10 @@ func TestShadowModeBeforeACache(t *testing.T) {
 func TestShadowModeWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
-	b := build(t, triedRules, gate.Config{Shared: store, Live: func() int { return 2 }})
+	b := build(t, triedRules, gate.Config{Shared: store, Limiters: func() int { return 2 }})
 	b.SetOverrides([]rules.Override{shadowLimit("all?id=1", 4)})
 	for i := range 9 {
-		if v := b.get("/all?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 1) || v.Reason != hottype.ReasonCold {
+		if v := b.get("/all?id=1", "1.1.1.1"); !v.Allowed || v.WouldDeny != (i > 1) || v.Reason != hottype.ReasonCold {
 			t.Errorf("request %d: %+v", i, v)
 		}
 	}

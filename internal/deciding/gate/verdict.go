@@ -14,7 +14,7 @@ func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Dur
 
 // denyKey makes a verdict a denial by a limit of key i, or of the client (-1), which keeps the request
 // from its keys.
-func (d *decision) denyKey(v *hottype.Verdict, t *term, i int, retry time.Duration) {
+func (d *decision) denyKey(v *hottype.Verdict, t *chargePolicy, i int, retry time.Duration) {
 	deny(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
 	if d.aside = i < 0; !d.aside {
@@ -26,7 +26,7 @@ func (d *decision) denyKey(v *hottype.Verdict, t *term, i int, retry time.Durati
 // those of the first charge that denied (so a per-IP window goes before a
 // key's limit), the wait is the longest, what remains the least. Some number of limiters share
 // the limits.
-func (d *decision) denyGroup(v *hottype.Verdict, gr *group, limiters int64) {
+func (d *decision) denyGroup(v *hottype.Verdict, gr *chargeGroup, limiters int64) {
 	first, retry := -1, time.Duration(0)
 	for i := range gr.results {
 		r, k := &gr.results[i], gr.meta[i].key
@@ -45,7 +45,7 @@ func (d *decision) denyGroup(v *hottype.Verdict, gr *group, limiters int64) {
 		}
 	}
 	m, r := &gr.meta[first], &gr.results[first]
-	d.denyKey(v, m.term, m.key, retry)
+	d.denyKey(v, m.chargePolicy, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
 	d.remember(gr)
 	if d.hasFair {
@@ -73,19 +73,19 @@ func longer(a, b time.Duration) time.Duration {
 // report fills in the numbers of the limits that allowed the request: those of the tightest, and
 // the longest wait.
 func (d *decision) report(v *hottype.Verdict) {
-	for _, gr := range []*group{&d.local, &d.async, &d.shared, &d.fallback} {
+	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback} {
 		for i := range gr.results {
 			m, r := &gr.meta[i], &gr.results[i]
 			if m.waits {
 				v.Wait = max(v.Wait, gr.charges[i].Wait(r))
 			}
-			d.reportLimit(v, m.term, r)
+			d.reportLimit(v, m.chargePolicy, r)
 		}
 	}
 }
 
 // reportLimit fills in the numbers of a limit, if it has less left than those reported so far.
-func (d *decision) reportLimit(v *hottype.Verdict, t *term, r *limit.Result) {
+func (d *decision) reportLimit(v *hottype.Verdict, t *chargePolicy, r *limit.Result) {
 	if d.reported && r.Remaining >= v.Remaining {
 		return
 	}

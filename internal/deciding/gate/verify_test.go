@@ -42,7 +42,7 @@ classes:
 	} {
 		addr := netip.MustParseAddr(tc.address)
 		v := b.Decide(context.Background(), b.now, &hottype.Request{
-			Method: "GET", Target: "/topic?id=1", Client: hottype.ClientFrom(addr), Address: addr,
+			Method: "GET", Target: "/topic?id=1", Client: hottype.ClientFromAddr(addr), Address: addr,
 			Header: http.Header{"User-Agent": {tc.agent}},
 		})
 		if v.Class != tc.class || v.Limit != tc.limit {

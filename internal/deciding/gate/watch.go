@@ -25,16 +25,16 @@ const (
 // candidate is a limit that is compared with the enforced one of a key.
 type candidate struct {
 	spec limit.Spec
-	term term
+	term chargePolicy
 }
 
 // watch adds a charge of a limit that only counts. Its subject is still to be filled in.
-func (d *decision) watch(t *term, key int, spec *limit.Spec) *limit.Charge {
+func (d *decision) watch(t *chargePolicy, key int, spec *limit.Spec) *limit.Charge {
 	d.charged = true
-	c := d.watched.add(meta{term: t, key: key})
+	c := d.watched.add(chargeMeta{chargePolicy: t, key: key})
 	c.Spec, c.Cost = *spec, d.cost
 	if t.shared || t.async {
-		c.Spec = share(c.Spec, d.g.processes())
+		c.Spec = fallbackSpec(c.Spec, d.g.processes())
 	}
 	return c
 }
@@ -63,7 +63,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 		if m.owner != nil {
 			m.owner.watched(!ok)
 		} else if nothingEnforced { // so that clients see the same with and without a shadow limit
-			d.reportLimit(v, m.term, r)
+			d.reportLimit(v, m.chargePolicy, r)
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
@@ -77,8 +77,8 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 
 // wouldDeny says of an allowed request what would deny it first.
 func wouldDeny(v *hottype.Verdict, reason hottype.Reason) {
-	if v.Allowed && !v.Shadowed {
-		v.Shadowed, v.ShadowReason = true, reason
+	if v.Allowed && !v.WouldDeny {
+		v.WouldDeny, v.WouldDenyReason = true, reason
 	}
 }
 
@@ -92,9 +92,9 @@ func newShadowOverrides(all *rules.Overrides, list []rules.Override) (s shadowOv
 		switch o := &list[i]; {
 		case !o.InShadow():
 		case o.OfClients():
-			s.clients = all.Tried()
+			s.clients = all.WithShadow()
 		default:
-			s.keys = all.Tried()
+			s.keys = all.WithShadow()
 		}
 	}
 	return s
@@ -143,7 +143,7 @@ func (d *decision) watchKey(v *hottype.Verdict, o *rules.Override, i int) {
 	case !h.limited && !d.keysOnly:
 		state.watched(true)
 		wouldDeny(v, h.term.reason)
-	case h.limited && v.Serve == nil:
+	case h.limited && v.Cache == nil:
 		if k := &d.keys[i]; k.name == "" && string(state.key) == string(d.matches[i].Key) {
 			k.name = state.key
 		}

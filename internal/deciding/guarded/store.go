@@ -18,7 +18,7 @@ import (
 // server has one shard.
 //
 // Take returns when its context's deadline passes, whatever the network does: the caller has no
-// timer of its own. limittest.Deadline checks that.
+// timer of its own. limittest.RunDeadline checks that.
 //
 // An error of Take that has a method FailedShard() int, itself or one that it
 // wraps, names the shard that failed; other errors count against all shards of the call. Where

@@ -32,7 +32,7 @@ type Aggregator struct {
 	alarm   alarm
 	rules   atomic.Pointer[rules.Set]
 	log     *changeLog // of judge, and of Run after it
-	sight   *sourceMonitor
+	sources *sourceMonitor
 
 	detector *detect.Detector // safe for all
 
@@ -51,7 +51,7 @@ func New(cfg Config) *Aggregator {
 		out:     newOutbox(cfg),
 		crossed: make(chan struct{}, 1),
 		alarm:   alarm{log: cfg.Log, on: make(map[string]bool)},
-		sight:   newSourceMonitor(cfg),
+		sources: newSourceMonitor(cfg),
 		detector: detect.New(cfg.Rules, detect.Options{
 			Counters: cfg.Counters, Shards: cfg.Shards, MaxRate: cfg.MaxRate,
 			Lateness: cfg.Lateness, Future: cfg.Future, HotTTL: cfg.HotTTL,
@@ -75,14 +75,14 @@ func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 		}
 		a.counts.Add(uint64(len(part)))
 		if a.detector.AddAll(a.cfg.Now(), part) {
-			a.judgeSoon()
+			a.wake()
 		}
 	}
 	return nil
 }
 
-// judgeSoon wakes the judging loop. One waiting signal is enough.
-func (a *Aggregator) judgeSoon() {
+// wake wakes the judging loop. One waiting signal is enough.
+func (a *Aggregator) wake() {
 	select {
 	case a.crossed <- struct{}{}:
 	default:
@@ -94,7 +94,7 @@ func (a *Aggregator) judgeSoon() {
 func (a *Aggregator) SetRules(set *rules.Set) {
 	a.detector.SetRules(set)
 	a.rules.Store(set)
-	a.judgeSoon()
+	a.wake()
 }
 
 // Forget drops what was counted of the keys that which says, because another
@@ -103,7 +103,7 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 // the next tick, which follows at once, has them cool.
 func (a *Aggregator) Forget(which func(hottype.Key) bool) {
 	a.detector.Forget(a.cfg.Now(), which)
-	a.judgeSoon()
+	a.wake()
 }
 
 // ForgetPast drops what keys used to have, because others may have come; see
@@ -118,9 +118,9 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	loops.Go(func() { a.out.run(ctx) })
 	loops.Wait()
 	set, changes := a.tick()
-	a.out.last(context.WithoutCancel(ctx), set)
-	a.tell(changes)
-	a.log.sum()
+	a.out.publishFinal(context.WithoutCancel(ctx), set)
+	a.publishChanges(changes)
+	a.log.logSuppressed()
 	return nil
 }
 
@@ -136,20 +136,20 @@ func (a *Aggregator) judge(ctx context.Context) {
 		case <-ticker.C:
 		case <-a.crossed:
 		}
-		was := a.hot.Load().Blind
+		was := a.hot.Load().NoInput
 		set, changes := a.tick()
 		// Half a tick early is better than half a tick late.
-		if len(changes) > 0 || set.Blind != was || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
+		if len(changes) > 0 || set.NoInput != was || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
 			put = time.Now()
 			a.out.put(set)
 		}
-		a.tell(changes) // after put: publishing need not wait for it
+		a.publishChanges(changes) // after put: publishing need not wait for it
 	}
 }
 
-// tell calls OnChange and logs: from judge, and after it has ended from Run, so never
+// publishChanges calls OnChange and logs: from judge, and after it has ended from Run, so never
 // twice at once.
-func (a *Aggregator) tell(changes []detect.Change) {
+func (a *Aggregator) publishChanges(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
 	}
@@ -159,7 +159,7 @@ func (a *Aggregator) tell(changes []detect.Change) {
 // tick judges once.
 func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	now := a.cfg.Now()
-	v := a.sight.check(now, len(a.Hot()))
+	v := a.sources.check(now, len(a.Hot()))
 	if v.incomplete {
 		a.detector.MarkIncomplete(now)
 	}
@@ -167,9 +167,9 @@ func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 		a.detector.ForgetBaselines()
 	}
 	set, changes := a.detector.Tick(now)
-	set.Blind = v.blind
+	set.NoInput = v.blind
 	a.hot.Store(&set)
-	a.alarm.look(now, a.detector.Errors)
+	a.alarm.check(now, a.detector.Errors)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.changes = append(a.changes, changes...)
@@ -180,15 +180,15 @@ func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 }
 
 // Hot is the hot set of the last tick, heaviest first. Not to be changed.
-func (a *Aggregator) Hot() []hottype.Hot { return a.hot.Load().Keys }
+func (a *Aggregator) Hot() []hottype.HotKey { return a.hot.Load().Keys }
 
 // Loops are the keys of the last tick that would be hot were it not for one or
 // a few clients, heaviest first. Not to be changed.
-func (a *Aggregator) Loops() []hottype.Hot { return a.hot.Load().Loops }
+func (a *Aggregator) Loops() []hottype.HotKey { return a.hot.Load().Loops }
 
 // Heaviest are the n keys with the greatest rates, hot or not, heaviest first. It costs a look at every
 // key: call it some times a minute.
-func (a *Aggregator) Heaviest(n int) []hottype.Hot { return a.detector.Heaviest(n) }
+func (a *Aggregator) Heaviest(n int) []hottype.HotKey { return a.detector.Heaviest(n) }
 
 // Changes are the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {

@@ -42,7 +42,7 @@ func TestCrossingIsPublishedAtOnce(t *testing.T) {
 func TestHotKeysDoNotExpireWhileHot(t *testing.T) {
 	t.Parallel()
 	var m hotset.Replica
-	cfg := Config{Publish: hotset.Publisher(&m, "local"), HotTTL: 400 * time.Millisecond}
+	cfg := Config{Publish: hotset.NewLocalPublisher(&m, "local"), HotTTL: 400 * time.Millisecond}
 	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 		hot := func() bool { return m.Lookup([]byte("topic?id=1"), time.Now()) != nil }
 		for i := range 600 {
@@ -115,7 +115,7 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 func TestNewerSetIsTriedAfterAnOlderOneWasRefused(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(Config{}.withDefaults())
-	set := func(key hottype.Key) hottype.HotSet { return hottype.HotSet{Keys: []hottype.Hot{{Key: key}}} }
+	set := func(key hottype.Key) hottype.HotSet { return hottype.HotSet{Keys: []hottype.HotKey{{Key: key}}} }
 	o.put(set("older"))
 	refused := o.take()
 	o.putBack(refused)

@@ -24,62 +24,62 @@ const (
 // bounded, because any client can make keys hot. Not for concurrent
 // use.
 type changeLog struct {
-	log    *slog.Logger
-	rules  func() *rules.Set // those that are in force
-	began  time.Time         // the interval
-	logged int               // lines in it
-	unsaid map[detect.Kind]int
+	log        *slog.Logger
+	rules      func() *rules.Set // those that are in force
+	began      time.Time         // the interval
+	logged     int               // lines in it
+	suppressed map[detect.Kind]int
 }
 
 func newChangeLog(log *slog.Logger, set func() *rules.Set) *changeLog {
-	return &changeLog{log: log, rules: set, unsaid: map[detect.Kind]int{}}
+	return &changeLog{log: log, rules: set, suppressed: map[detect.Kind]int{}}
 }
 
 // note logs changes, and at the end of an interval how many it has not logged.
 func (l *changeLog) note(now time.Time, changes []detect.Change) {
 	if since := now.Sub(l.began); since < 0 || since >= logInterval {
-		l.sum()
+		l.logSuppressed()
 		l.began, l.logged = now, 0
 	}
 	for i := range changes {
 		if l.logged >= maxLogged {
-			l.unsaid[changes[i].Kind]++
+			l.suppressed[changes[i].Kind]++
 			continue
 		}
 		l.logged++
-		l.one(&changes[i])
+		l.logChange(&changes[i])
 	}
 }
 
-// sum says how many changes were not logged one by one.
-func (l *changeLog) sum() {
-	if len(l.unsaid) == 0 {
+// logSuppressed says how many changes were not logged one by one.
+func (l *changeLog) logSuppressed() {
+	if len(l.suppressed) == 0 {
 		return
 	}
 	l.log.Info("aggregate: further keys became hot or cold, too many to log each",
-		"hot", l.unsaid[detect.Became], "cold", l.unsaid[detect.Cooled],
-		"loops", l.unsaid[detect.Looped], "loops_ended", l.unsaid[detect.Ceased])
-	clear(l.unsaid)
+		"hot", l.suppressed[detect.BecameHot], "cold", l.suppressed[detect.Cooled],
+		"loops", l.suppressed[detect.LoopBegan], "loops_ended", l.suppressed[detect.LoopEnded])
+	clear(l.suppressed)
 }
 
-// one logs one change.
-func (l *changeLog) one(c *detect.Change) {
+// logChange logs one change.
+func (l *changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
 		"key", short(h.Key), "rule", h.Rule,
 		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.Peak),
 	}
 	who := []any{
-		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule), "why", h.Why,
+		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule), "why", h.Criteria,
 		"clients", h.Clients, "client", h.Client, "client_share", h.ClientShare,
 	}
 	switch {
-	case c.Kind == detect.Became:
+	case c.Kind == detect.BecameHot:
 		l.log.Info("aggregate: a key became hot", who...)
-	case c.Kind == detect.Looped:
+	case c.Kind == detect.LoopBegan:
 		l.log.Info("aggregate: a loop: one or a few clients take the key over its threshold; "+
 			"it is not limited, its clients are by their own limits", who...)
-	case c.Kind == detect.Ceased:
+	case c.Kind == detect.LoopEnded:
 		l.log.Info("aggregate: the loop has ended", lasted...)
 	case c.Displaced:
 		l.log.Info("aggregate: a hot key lost its place to heavier ones (max_hot)", lasted...)

@@ -72,12 +72,12 @@ func TestEachChangeHasItsLine(t *testing.T) {
 	var log bytes.Buffer
 	l := newChangeLog(slog.New(slog.NewTextHandler(&log, nil)), New(Config{Rules: rulesOf(2)}).rules.Load)
 	now := time.Unix(1000, 0)
-	h := hottype.Hot{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, Peak: 5, Since: now.Add(-3 * time.Second),
+	h := hottype.HotKey{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, Peak: 5, Since: now.Add(-3 * time.Second),
 		Client: "192.0.2.1"}
 	l.note(now, []detect.Change{
-		{Hot: h, Kind: detect.Looped, At: now}, {Hot: h, Kind: detect.Ceased, At: now},
+		{Hot: h, Kind: detect.LoopBegan, At: now}, {Hot: h, Kind: detect.LoopEnded, At: now},
 		{Hot: h, Kind: detect.Cooled, At: now, Displaced: true},
-		{Hot: hottype.Hot{Key: "gone", Rule: "gone"}, Kind: detect.Became, At: now},
+		{Hot: hottype.HotKey{Key: "gone", Rule: "gone"}, Kind: detect.BecameHot, At: now},
 	})
 	for _, want := range []string{
 		"a loop: one or a few clients", "rate=3.1", "client=192.0.2.1", "the loop has ended", "for=3s peak=5",

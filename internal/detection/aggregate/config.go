@@ -41,7 +41,7 @@ type Config struct {
 	NoClients        bool
 	// Sources says, by name, what is heard of each source of counts; none: counts
 	// come from this process itself, which is always heard.
-	Sources map[string]func() LastHeard
+	Sources map[string]func() SourceStatus
 	// TTLBlind is how long nothing cools because a source is not heard; default
 	// [hotset.DefaultTTLBlind], a negative one not at all.
 	TTLBlind time.Duration

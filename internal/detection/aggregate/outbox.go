@@ -18,7 +18,7 @@ type outbox struct {
 	pending chan struct{} // holds one signal: there is a set
 	pause   *backoff.ExponentialBackOff
 	down    bool // whether the last attempt of run failed
-	stands  bool // whether it found that another process publishes
+	standby bool // whether it found that another process publishes
 
 	mu    sync.Mutex // guards all below
 	set   *hottype.HotSet
@@ -136,25 +136,25 @@ func (o *outbox) report(err error, keys int) {
 	_, stands := standsBy(err)
 	down := err != nil && !stands
 	switch {
-	case stands && !o.stands:
+	case stands && !o.standby:
 		o.cfg.Log.Info("aggregate: standing by: another process publishes under this id; counting goes on", "owner",
 			err)
 	case down && !o.down:
 		o.cfg.Log.Error("aggregate: the hot set cannot be published; trying again until it can",
 			"err", err, "keys", keys)
-	case err == nil && o.stands:
+	case err == nil && o.standby:
 		o.cfg.Log.Info("aggregate: taken over: this process publishes the hot set now", "keys", keys)
 	case err == nil && o.down:
 		o.cfg.Log.Info("aggregate: the hot set is published again", "keys", keys)
 	}
 	if !down {
-		o.stands = stands // an outage does not say who publishes
+		o.standby = stands // an outage does not say who publishes
 	}
 	o.down = down
 }
 
-// last makes one attempt, after run has ended.
-func (o *outbox) last(ctx context.Context, set hottype.HotSet) {
+// publishFinal makes one attempt, after run has ended.
+func (o *outbox) publishFinal(ctx context.Context, set hottype.HotSet) {
 	err := o.publish(ctx, set)
 	if _, stands := standsBy(err); err != nil && !stands {
 		o.cfg.Log.Warn("aggregate: the last hot set was not published; what readers have expires by itself",

@@ -22,13 +22,13 @@ const (
 	blindAfter      = 3 * time.Second
 )
 
-// LastHeard is what is known about a source of counts at a moment.
-type LastHeard struct {
+// SourceStatus is what is known about a source of counts at a moment.
+type SourceStatus struct {
 	// At is when a sender was last heard; zero: never.
 	At time.Time
-	// Promised says that senders speak at least once a second also when they have
+	// Heartbeats says that senders speak at least once a second also when they have
 	// nothing to count, so that silence means they cannot be heard.
-	Promised bool
+	Heartbeats bool
 	// Err is why nothing can be heard right now; empty: no reason is known.
 	Err string
 }
@@ -42,15 +42,15 @@ type SourceState struct {
 
 // sourceMonitor watches the sources. The judging loop looks, others read.
 type sourceMonitor struct {
-	cfg    Config
-	began  time.Time
-	looked time.Time // of the last look
-	blind  time.Time // since when; zero: it sees
-	letGo  bool      // it was said that keys cool although nothing is seen
+	cfg          Config
+	began        time.Time
+	looked       time.Time // of the last look
+	blind        time.Time // since when; zero: it sees
+	expiryLogged bool      // it was said that keys cool although nothing is seen
 
-	mu     sync.Mutex // guards the rest
-	states []SourceState
-	whole  time.Time // since when counts are whole; zero: they are not
+	mu            sync.Mutex // guards the rest
+	states        []SourceState
+	completeSince time.Time // since when counts are whole; zero: they are not
 }
 
 // sourceCheck is what one look found.
@@ -87,12 +87,12 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	defer s.mu.Unlock()
 	s.states = states
 	missing := v.incomplete || v.blind
-	v.back = !missing && !waiting && s.whole.IsZero()
+	v.back = !missing && !waiting && s.completeSince.IsZero()
 	switch {
 	case missing || waiting:
-		s.whole = time.Time{}
-	case s.whole.IsZero():
-		s.whole = now
+		s.completeSince = time.Time{}
+	case s.completeSince.IsZero():
+		s.completeSince = now
 	}
 	return v
 }
@@ -103,7 +103,7 @@ type judged struct {
 	incomplete, waits bool
 }
 
-func (s *sourceMonitor) judge(name string, h LastHeard, now time.Time) judged {
+func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged {
 	st := judged{SourceState: SourceState{Name: name}}
 	quiet := now.Sub(h.At)
 	if h.At.Before(s.began) {
@@ -114,13 +114,13 @@ func (s *sourceMonitor) judge(name string, h LastHeard, now time.Time) judged {
 		st.Text, st.Blind, st.incomplete = h.Err, true, true
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
-	case h.Promised && h.Err == "" && quiet > s.goneAfter():
+	case h.Heartbeats && h.Err == "" && quiet > s.goneAfter():
 		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)),
 			true
-	case h.Promised && quiet > blindAfter:
+	case h.Heartbeats && quiet > blindAfter:
 		st.Text, st.Blind, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
-		st.Text, st.incomplete = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Promised && quiet > incompleteAfter
+		st.Text, st.incomplete = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Heartbeats && quiet > incompleteAfter
 	}
 	return st
 }
@@ -147,7 +147,7 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 	}
 	switch {
 	case v.blind && s.blind.IsZero():
-		s.blind, s.letGo = now, false
+		s.blind, s.expiryLogged = now, false
 		s.cfg.Log.Warn("aggregate: no counts received: hot keys are kept, no key becomes hot",
 			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.TTLBlind, 0))
 	case waiting && !s.blind.IsZero():
@@ -161,8 +161,8 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 	}
 	if v.blind && now.Sub(s.blind) > s.cfg.TTLBlind {
 		v.incomplete = false
-		if !s.letGo {
-			s.letGo = true
+		if !s.expiryLogged {
+			s.expiryLogged = true
 			s.cfg.Log.Warn("aggregate: blind for too long: hot keys cool from now on", "why", why(), "hot_keys", keys)
 		}
 	}
@@ -171,19 +171,19 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 // CountsSince is since when this aggregator has counted everything that was sent
 // to it; the zero time while it is blind, or still waits for its first sender.
 func (a *Aggregator) CountsSince() time.Time {
-	a.sight.mu.Lock()
-	defer a.sight.mu.Unlock()
-	if len(a.cfg.Sources) == 0 && a.sight.whole.IsZero() {
-		return a.sight.began
+	a.sources.mu.Lock()
+	defer a.sources.mu.Unlock()
+	if len(a.cfg.Sources) == 0 && a.sources.completeSince.IsZero() {
+		return a.sources.began
 	}
-	return a.sight.whole
+	return a.sources.completeSince
 }
 
 // Sources is the state of each source, by name.
 func (a *Aggregator) Sources() []SourceState {
-	a.sight.mu.Lock()
-	defer a.sight.mu.Unlock()
-	return slices.Clone(a.sight.states)
+	a.sources.mu.Lock()
+	defer a.sources.mu.Unlock()
+	return slices.Clone(a.sources.states)
 }
 
 // CheckSources fails when every source is blind.
@@ -229,7 +229,7 @@ type alarm struct {
 }
 
 // check judges the errors, once a second.
-func (a *alarm) look(now time.Time, errors func() []detect.RuleError) {
+func (a *alarm) check(now time.Time, errors func() []detect.RuleError) {
 	if since := now.Sub(a.looked); since >= 0 && since < time.Second {
 		return
 	}

@@ -33,23 +33,23 @@ func (s *shared) String() string {
 // wire is a source that a test plays.
 type wire struct {
 	mu sync.Mutex
-	h  LastHeard
+	h  SourceStatus
 }
 
-func (w *wire) heard() LastHeard {
+func (w *wire) heard() SourceStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.h
 }
 
-func (w *wire) say(change func(*LastHeard)) {
+func (w *wire) say(change func(*SourceStatus)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.h)
 }
 
 // alive is a sign of life.
-func (w *wire) alive() { w.say(func(h *LastHeard) { h.At, h.Promised = time.Now(), true }) }
+func (w *wire) alive() { w.say(func(h *SourceStatus) { h.At, h.Heartbeats = time.Now(), true }) }
 
 // traffic sends 4 of a key each second for a while, twice what makes it hot, with
 // signs of life.
@@ -75,7 +75,7 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 			var log bytes.Buffer
 			var w wire
 			r := &recorder{}
-			cfg := Config{Publish: r, Sources: map[string]func() LastHeard{"statsd": w.heard},
+			cfg := Config{Publish: r, Sources: map[string]func() SourceStatus{"statsd": w.heard},
 				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
@@ -84,7 +84,7 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 				}
 				r.published()
 				pass(2500 * time.Millisecond) // 3.5 s since the last sign
-				if sets := r.published(); !a.Stats().Blind || len(sets) == 0 || !sets[len(sets)-1].Blind {
+				if sets := r.published(); !a.Stats().Blind || len(sets) == 0 || !sets[len(sets)-1].NoInput {
 					t.Errorf("not blind: %+v", a.Sources())
 				}
 				if err := a.CheckSources(); err == nil ||
@@ -129,7 +129,7 @@ func TestQuietIsNotBlind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var w wire
-			bubble(t, Config{Sources: map[string]func() LastHeard{"statsd": w.heard}},
+			bubble(t, Config{Sources: map[string]func() SourceStatus{"statsd": w.heard}},
 				func(t *testing.T, a *Aggregator, _ func()) {
 					if got := a.CountsSince(); !got.IsZero() {
 						t.Errorf("counts since %v, before anybody spoke", got)
@@ -139,7 +139,7 @@ func TestQuietIsNotBlind(t *testing.T) {
 						a.Stats().Blind {
 						t.Errorf("%v, %+v", err, a.Sources())
 					}
-					w.say(func(h *LastHeard) { h.At = time.Now() })
+					w.say(func(h *SourceStatus) { h.At = time.Now() })
 					send(t, a, "topic?id=1", 20)
 					for second := range 8 { // 5 s in the window, 3 s cooling
 						live(&w)
@@ -172,11 +172,11 @@ func TestBlindForTooLong(t *testing.T) {
 			t.Parallel()
 			var log shared
 			var w wire
-			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() LastHeard{"x": w.heard},
+			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() SourceStatus{"x": w.heard},
 				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
-				w.say(func(h *LastHeard) { h.Err = test.err })
+				w.say(func(h *SourceStatus) { h.Err = test.err })
 				pass(time.Minute - 2*time.Second)
 				if !a.Stats().Blind || !isHot(a) || strings.Contains(log.String(), test.says) {
 					t.Errorf("%+v\n%s", a.Sources(), &log)
@@ -198,7 +198,7 @@ func TestBlindForTooLong(t *testing.T) {
 func TestOneOfTwoSourcesIsAway(t *testing.T) {
 	t.Parallel()
 	var one, two wire
-	cfg := Config{Sources: map[string]func() LastHeard{"one": one.heard, "two": two.heard}}
+	cfg := Config{Sources: map[string]func() SourceStatus{"one": one.heard, "two": two.heard}}
 	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 		one.alive()
 		traffic(t, a, &two, 10) // one says nothing more

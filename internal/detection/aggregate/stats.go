@@ -39,7 +39,7 @@ func (a *Aggregator) Stats() Stats {
 	if st.Detect.Newest > 0 {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
-	st.Blind = a.hot.Load().Blind
+	st.Blind = a.hot.Load().NoInput
 	p := a.out.published()
 	st.Standby = p.standby
 	st.Published, st.PublishErrors, st.Coalesced = p.ok, p.failed, p.coalesced

@@ -43,7 +43,7 @@ func (p *baseline) advance(seconds int64) {
 	for p.passed += seconds; p.passed >= baselineStep; p.passed -= baselineStep {
 		weight, left := p.weight, p.sums.Error()
 		p.weight = (p.weight + baselineStep) * baselineFade
-		p.sums.Fade(baselineFade)
+		p.sums.Decay(baselineFade)
 		// after some hours nothing changes any more
 		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left {
 			p.passed %= baselineStep

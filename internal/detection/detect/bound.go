@@ -60,44 +60,46 @@ func Check(set *rules.Set, o Options) error {
 			rate = o.MaxRate
 		}
 		t := compileRule(r)
-		worst := t.worst(rate, o)
+		worst := t.maxError(rate, o)
 		if t.least == never || 2*worst < float64(t.least) {
 			continue
 		}
 		return fmt.Errorf(
 			"detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
 				"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
-			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.mend(rate, o))
+			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.advice(rate, o))
 	}
 	return nil
 }
 
-// spread is 2.2 times the seconds that share the counters: see package window
+// errorFactor is 2.2 times the seconds that share the counters: see package window
 // for why no second loses more than that many times its requests divided by all
 // counters.
-func (t *compiledRule) spread(o Options) float64 { return 2.2 * float64(t.window+seconds(o.Future)) }
+func (t *compiledRule) errorFactor(o Options) float64 {
+	return 2.2 * float64(t.window+seconds(o.Future))
+}
 
-// worst is the greatest error at a rate, whatever the keys are. Counters for
+// maxError is the greatest error at a rate, whatever the keys are. Counters for
 // every request of the ring make none.
-func (t *compiledRule) worst(rate float64, o Options) float64 {
+func (t *compiledRule) maxError(rate float64, o Options) float64 {
 	all := rate * float64(t.window+seconds(o.Future))
 	if all <= float64(o.Counters) {
 		return 0
 	}
-	return t.spread(o) * rate * float64(t.window) / float64(o.Counters)
+	return t.errorFactor(o) * rate * float64(t.window) / float64(o.Counters)
 }
 
-// fix says what to set.
-func (t *compiledRule) mend(rate float64, o Options) string {
-	if enough := t.enough(rate, o); enough <= MaxCounters {
+// advice says what to set.
+func (t *compiledRule) advice(rate float64, o Options) string {
+	if enough := t.countersNeeded(rate, o); enough <= MaxCounters {
 		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)
 	}
 	return fmt.Sprintf("a higher threshold (no number of counters up to %d would do)", MaxCounters)
 }
 
-// enough is how many counters keep the error under half of the threshold.
-func (t *compiledRule) enough(rate float64, o Options) int64 {
+// countersNeeded is how many counters keep the error under half of the threshold.
+func (t *compiledRule) countersNeeded(rate float64, o Options) int64 {
 	exact := rate * float64(t.window+seconds(o.Future))
-	bounded := 2*t.spread(o)*rate*float64(t.window)/float64(t.least) + 1
+	bounded := 2*t.errorFactor(o)*rate*float64(t.window)/float64(t.least) + 1
 	return int64(math.Ceil(min(exact, bounded)))
 }

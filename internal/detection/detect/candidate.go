@@ -44,9 +44,9 @@ func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 	return h.compiled.criteriaThresholds(total, h.baseline.of(c.hash, string(c.key), h.compiled.window))
 }
 
-// reached lists the key at a place of the window, whose count has reached the limit
+// onThreshold lists the key at a place of the window, whose count has reached the limit
 // or its threshold, and reports whether that made it hot.
-func (h *ruleState) reached(place int, now time.Time) bool {
+func (h *ruleState) onThreshold(place int, now time.Time) bool {
 	h.total = -1
 	id := h.counts.WatchOf(place)
 	if id < 0 {

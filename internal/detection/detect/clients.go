@@ -58,7 +58,7 @@ type sketchSlot struct {
 	anonymous int64
 }
 
-func (p *sketchSlot) empty() bool { return p.sketch.Seen == 0 && p.anonymous == 0 }
+func (p *sketchSlot) empty() bool { return p.sketch.Attributed == 0 && p.anonymous == 0 }
 
 func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 	window = max(window, 1)
@@ -71,7 +71,7 @@ func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 // add takes the client sketch of a count that its window has taken, when the key's sum
 // is near the threshold or was so a moment ago. Nothing of who is kept.
 func (cs *clientSketches) add(c *hottype.Count, near bool) {
-	named := c.Clients != nil && c.Clients.Seen > 0
+	named := c.Clients != nil && c.Clients.Attributed > 0
 	if !named && !cs.anonymous {
 		return
 	}
@@ -104,7 +104,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	if named {
 		clientsketch.Merge(&at.sketch, c.Clients)
 		if cs.anonymous {
-			at.anonymous -= c.Clients.Seen
+			at.anonymous -= c.Clients.Attributed
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (cs *clientSketches) of(key hottype.Key, now int64) (c *hottype.ClientSketc
 			unnamed += p.ring[i].anonymous
 		}
 	}
-	if unnamed = max(unnamed, 0); cs.whole.Seen == 0 && unnamed == 0 {
+	if unnamed = max(unnamed, 0); cs.whole.Attributed == 0 && unnamed == 0 {
 		return nil, 0
 	}
 	return &cs.whole, unnamed
@@ -185,20 +185,20 @@ func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minC
 	if c == nil {
 		return clientEstimate{effective: sum}
 	}
-	kept := c.Seen + unnamed
+	kept := c.Attributed + unnamed
 	p := clientEstimate{known: kept >= sum/knownFrom, effective: sum, clients: clientsketch.Clients(c)}
 	p.client, p.share = clientsketch.Heaviest(c)
-	p.share *= float64(c.Seen) / float64(kept)
+	p.share *= float64(c.Attributed) / float64(kept)
 	if p.known && minClients > 1 {
 		most := max(1, threshold/minClients)
 		nobodys := int64(math.Round(float64(sum) * float64(unnamed) / float64(kept)))
-		p.effective = clientsketch.Effective(c, sum-nobodys, most) + min(nobodys, most)
+		p.effective = clientsketch.CappedCount(c, sum-nobodys, most) + min(nobodys, most)
 	}
 	return p
 }
 
 // describe writes what is known of the clients into a hot key.
-func (p *clientEstimate) describe(h *hottype.Hot) {
+func (p *clientEstimate) describe(h *hottype.HotKey) {
 	h.Clients = p.clients
 	if !p.client.IsZero() {
 		h.Client, h.ClientShare = p.client.String(), p.share

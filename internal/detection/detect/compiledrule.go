@@ -77,7 +77,7 @@ func (t *compiledRule) rateThreshold() int64 {
 	return -1
 }
 
-// thresholds are the marks of each criterion when the resource of a key has so many
+// criteriaThresholds are the thresholds of each criterion when the resource of a key has so many
 // requests in the window and the key itself used to have so many.
 func (t *compiledRule) criteriaThresholds(total int64, past float64) (n [criteria]thresholds) {
 	n = [criteria]thresholds{t.rate, noThresholds, noThresholds}
@@ -91,7 +91,7 @@ func (t *compiledRule) criteriaThresholds(total int64, past float64) (n [criteri
 	return n
 }
 
-// states is by which criteria a key is hot, and since when it is below the
+// hysteresis is by which criteria a key is hot, and since when it is below the
 // release threshold of each; zero: it is not.
 type hysteresis struct {
 	on         [criteria]bool

@@ -21,7 +21,7 @@ func shared() *rules.Rule {
 func reasons(s hottype.HotSet) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
-		fmt.Fprintf(&b, "%s %s %.2f ", h.Key, h.Why, h.Share)
+		fmt.Fprintf(&b, "%s %s %.2f ", h.Key, h.Criteria, h.Share)
 	}
 	return strings.TrimSpace(b.String())
 }

@@ -28,7 +28,7 @@ type Detector struct {
 
 	batches    sync.Pool // of *batch
 	noRule     atomic.Uint64
-	heard      atomic.Int64 // the latest time heard of, unix ns
+	clock      atomic.Int64 // the latest time heard of, unix ns
 	incomplete atomic.Int64 // until when counts may be missing, unix ns; 0: none are
 
 	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
@@ -63,7 +63,7 @@ func (d *Detector) hold() (release func()) {
 func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	now = d.hear(now)
+	now = d.advanceClock(now)
 	rule := d.routes.of(c.Key)
 	if rule < 0 {
 		d.noRule.Add(1)
@@ -88,7 +88,7 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	d.rules.RLock()
 	defer d.rules.RUnlock()
 	b := d.batches.Get().(*batch)
-	now = d.hear(now)
+	now = d.advanceClock(now)
 	for part := range slices.Chunk(counts, batchSize) {
 		d.route(part, b)
 		d.countTraffic(now.Unix(), part, b)
@@ -103,13 +103,13 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	return crossed
 }
 
-// hear gives the time that it is for a call at now: a later one, where that was
+// advanceClock gives the time that it is for a call at now: a later one, where that was
 // heard of before. Time does not step back, unless it had been wrong by more
 // than any count can matter for.
-func (d *Detector) hear(now time.Time) time.Time {
-	heard := d.heard.Load()
+func (d *Detector) advanceClock(now time.Time) time.Time {
+	heard := d.clock.Load()
 	if n := now.UnixNano(); n > heard || time.Unix(0, heard).Unix()-now.Unix() > d.span {
-		d.heard.Store(n)
+		d.clock.Store(n)
 		return now
 	}
 	return time.Unix(0, heard).In(now.Location())
@@ -142,14 +142,14 @@ func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) 
 	}
 }
 
-// Over lists, sorted, the keys whose count over their rule's window ending
+// OverThreshold lists, sorted, the keys whose count over their rule's window ending
 // with second s reaches the rule's rate: hot before hysteresis, MaxHot and
 // MinClients, and by no other criterion. It lets time pass until s; of a second
 // before the current one nothing is known any more, and it gives nil.
-func (d *Detector) Over(s int64) []hottype.Key {
+func (d *Detector) OverThreshold(s int64) []hottype.Key {
 	defer d.hold()()
-	if s > time.Unix(0, d.heard.Load()).Unix() {
-		d.hear(time.Unix(s, 0))
+	if s > time.Unix(0, d.clock.Load()).Unix() {
+		d.advanceClock(time.Unix(s, 0))
 	}
 	var over []hottype.Key
 	for _, l := range d.shards {

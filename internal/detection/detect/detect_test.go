@@ -196,11 +196,11 @@ func TestOverIsBeforeHysteresisAndCaps(t *testing.T) {
 		if s >= 1 && s < 6 {
 			want = []hottype.Key{"topic?id=1", "topic?id=2"}
 		}
-		if got := d.Over(1000 + s); !slices.Equal(got, want) {
+		if got := d.OverThreshold(1000 + s); !slices.Equal(got, want) {
 			t.Errorf("Over(%d) = %v, want %v", s, got, want)
 		}
 	}
-	if got := d.Over(1003); got != nil {
+	if got := d.OverThreshold(1003); got != nil {
 		t.Errorf("Over of the past = %v", got)
 	}
 }
@@ -211,7 +211,7 @@ func TestFloodIsForgotten(t *testing.T) {
 	for i := range 20_000 {
 		d.Add(at(0), count(hottype.Key(fmt.Sprint("topic?id=", i)), int64(i%3), 1))
 	}
-	if st := d.Stats(); st.Keys > 12_500 || st.Given == 0 || st.Error == 0 || st.Bytes > 4<<20 {
+	if st := d.Stats(); st.Keys > 12_500 || st.Evicted == 0 || st.Error == 0 || st.Bytes > 4<<20 {
 		t.Fatalf("%+v", st)
 	}
 	for s := range 12 {
@@ -247,7 +247,7 @@ func TestHotKeysAreFoundInAFlood(t *testing.T) {
 			t.Errorf("%+v is hot", h)
 		}
 	}
-	if st := d.Stats(); len(set.Keys) != 5 || st.Given == 0 || st.Keys > 6250 {
+	if st := d.Stats(); len(set.Keys) != 5 || st.Evicted == 0 || st.Keys > 6250 {
 		t.Errorf("%d of 5 are hot; %+v", len(set.Keys), st)
 	}
 }

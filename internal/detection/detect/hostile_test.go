@@ -56,7 +56,7 @@ func TestNeedlesInAFlood(t *testing.T) {
 					t.Errorf("%+v is hot", h)
 				}
 			}
-			if st := d.Stats(); len(hot.Keys) != 5 || st.Given == 0 || st.ErrorRatio > AlarmRatio {
+			if st := d.Stats(); len(hot.Keys) != 5 || st.Evicted == 0 || st.ErrorRatio > AlarmRatio {
 				t.Errorf("%d of 5 are hot; %+v", len(hot.Keys), st)
 			}
 			for s := 10.0; s <= 15; s++ {
@@ -92,7 +92,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 			if rapid.IntRange(0, 4).Draw(t, "tick") > 0 {
 				continue
 			}
-			hot := map[hottype.Key]hottype.Hot{}
+			hot := map[hottype.Key]hottype.HotKey{}
 			got, _ := d.Tick(now)
 			for _, h := range got.Keys {
 				hot[h.Key] = h
@@ -171,7 +171,7 @@ func TestManyKeysJustUnderTheThreshold(t *testing.T) {
 		t.Errorf("%d keys are hot, such as %+v", len(s.Keys), s.Keys[0])
 	}
 	// It is known how wrong counts may be meanwhile, and said loudly.
-	if st := d.Stats(); st.ErrorRatio < 1 || st.Given == 0 {
+	if st := d.Stats(); st.ErrorRatio < 1 || st.Evicted == 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -245,7 +245,7 @@ func TestLowThresholdInAFlood(t *testing.T) {
 	if st := d.Stats(); len(hot.Keys) != 10 || st.Candidates > 100 || st.Pruned == 0 {
 		t.Errorf("%d hot, %+v", len(hot.Keys), st)
 	}
-	if over := d.Over(1007); len(over) < 20_000 {
+	if over := d.OverThreshold(1007); len(over) < 20_000 {
 		t.Errorf("Over lists %d", len(over))
 	}
 }

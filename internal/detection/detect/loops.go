@@ -11,12 +11,12 @@ import (
 // maxLoops is how many loops of one rule are shown at most, the heaviest.
 const maxLoops = 100
 
-// loop is what the clients of a candidate say about it.
+// loopState is what the clients of a candidate show about it.
 type loopState struct {
-	clients clientEstimate
-	asked   int64 // the second in which the clients were judged
-	viral   bool  // hot, if there is a place; else it is a loop
-	sure    bool  // viral by what is known of its clients, not for want of it
+	clients       clientEstimate
+	checkedSecond int64 // the second in which the clients were judged
+	viral         bool  // hot, if there is a place; else it is a loop
+	confirmed     bool  // viral by what is known of its clients, not for want of it
 	// loopViews is since when its other clients alone would not keep it hot; zero: it does.
 	loopSince time.Time
 	shown     bool // among the loops of the last Tick
@@ -27,8 +27,8 @@ type loopState struct {
 // window has all counts.
 func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
-	if second := now.Unix(); want > 1 || s.asked != second {
-		s.asked, s.clients = second, h.clients.judge(c.key, second, sum, c.hot, want)
+	if second := now.Unix(); want > 1 || s.checkedSecond != second {
+		s.checkedSecond, s.clients = second, h.clients.judge(c.key, second, sum, c.hot, want)
 	}
 	was := s.viral
 	switch {
@@ -38,7 +38,7 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool 
 		s.viral = s.staysViral(c, now, whole, h.compiled.rule.Hot.Cooldown)
 	default:
 		s.viral = s.clients.effective >= c.hot
-		s.sure, s.loopSince = s.viral && s.clients.known, time.Time{}
+		s.confirmed, s.loopSince = s.viral && s.clients.known, time.Time{}
 	}
 	if s.viral != was && (c.shown || s.shown) {
 		c.since = now
@@ -52,12 +52,12 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool 
 // anything else.
 func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Duration) bool {
 	p := &s.clients
-	s.sure = s.sure || p.known && p.effective >= c.hot
+	s.confirmed = s.confirmed || p.known && p.effective >= c.hot
 	switch {
 	case p.effective >= c.release:
 		s.loopSince = time.Time{}
 		return true
-	case !s.sure && p.known && !whole.After(now):
+	case !s.confirmed && p.known && !whole.After(now):
 		return false
 	case s.loopSince.IsZero():
 		s.loopSince = now
@@ -88,7 +88,7 @@ func (t *tick) publishLoops(loops []view) {
 			t.endLoop(v.c, v.hot, v)
 			continue
 		case !v.shown:
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Looped, At: t.at(v)})
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: LoopBegan, At: t.changeTime(v)})
 			t.toggled = append(t.toggled, *v)
 		}
 		v.hot.Until = t.now.Add(t.hotTTL)
@@ -98,7 +98,7 @@ func (t *tick) publishLoops(loops []view) {
 
 // endLoop takes a candidate from the loops, if it is there. Without a view its
 // shard is held, and it is done at once.
-func (t *tick) endLoop(c *candidate, hot hottype.Hot, v *view) {
+func (t *tick) endLoop(c *candidate, hot hottype.HotKey, v *view) {
 	switch {
 	case v != nil && v.shown:
 		t.toggled = append(t.toggled, *v)
@@ -107,12 +107,12 @@ func (t *tick) endLoop(c *candidate, hot hottype.Hot, v *view) {
 	default:
 		return
 	}
-	t.changes = append(t.changes, Change{Hot: hot, Kind: Ceased})
+	t.changes = append(t.changes, Change{Hot: hot, Kind: LoopEnded})
 }
 
-// thresholds is when something came to be what it is: now, where it had to wait for a
-// place.
-func (t *tick) at(v *view) time.Time {
+// changeTime is when a key reached its state: now, if it had to wait for a place in the
+// hot set.
+func (t *tick) changeTime(v *view) time.Time {
 	if v.seen {
 		return t.now
 	}

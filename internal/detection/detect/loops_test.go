@@ -153,7 +153,7 @@ func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 			cs.advance(1000 + s)
 			cs.add(&c, true)
 			kept, _ := cs.of("k", 1000+s)
-			got := kept.Seen
+			got := kept.Attributed
 			least, most := min(s+1, window), min(s+1, window+cs.grain-1)
 			if got < least || got > most {
 				t.Fatalf("window %d: %d seen in second %d", window, got, s)

@@ -113,7 +113,7 @@ func (m *model) setRules(set *rules.Set) {
 	for _, r := range set.Rules {
 		windows[r.Name] = r.Hot.Window
 	}
-	of, was := map[hottype.Key]*rules.Rule{}, map[hottype.Key]hottype.Hot{}
+	of, was := map[hottype.Key]*rules.Rule{}, map[hottype.Key]hottype.HotKey{}
 	for key, c := range m.cands {
 		of[key] = m.rule(key)
 		before := *c
@@ -143,7 +143,7 @@ func (m *model) setRules(set *rules.Set) {
 
 // hot weighs the second that left the window last by the part of the current
 // one that is still to come.
-func (m *model) hot(r *rules.Rule, c *judged) hottype.Hot {
+func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
 	w := seconds(r.Hot.Window)
 	var left int64
 	if m.second > c.listed { // before, it was not visited
@@ -158,7 +158,7 @@ func (m *model) hot(r *rules.Rule, c *judged) hottype.Hot {
 			all += m.sum(key)
 		}
 	}
-	h := hottype.Hot{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Why: "rate", Peak: c.peak,
+	h := hottype.HotKey{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Criteria: "rate", Peak: c.peak,
 		Since: c.since}
 	if all > 0 {
 		h.Share = float64(c.sum) / float64(all)
@@ -179,7 +179,7 @@ func firm(a, b *judged) int {
 
 func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 	now = m.advance(now)
-	var keys []hottype.Hot
+	var keys []hottype.HotKey
 	changes := m.gone
 	for i := range changes {
 		changes[i].At, changes[i].Hot.Until = now, now
@@ -207,16 +207,16 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 			}
 			switch {
 			case in && !c.shown && !c.seen:
-				changes = append(changes, Change{keys[len(keys)-1], Became, c.since, false})
+				changes = append(changes, Change{keys[len(keys)-1], BecameHot, c.since, false})
 			case in && !c.shown:
-				changes = append(changes, Change{keys[len(keys)-1], Became, now, false})
+				changes = append(changes, Change{keys[len(keys)-1], BecameHot, now, false})
 			case !in && c.shown:
 				changes = append(changes, Change{m.until(r, c, now), Cooled, now, true})
 			}
 			c.seen, c.shown = true, in
 		}
 	}
-	slices.SortFunc(keys, func(a, b hottype.Hot) int {
+	slices.SortFunc(keys, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	slices.SortFunc(changes, func(a, b Change) int {
@@ -226,7 +226,7 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 	return hottype.HotSet{At: now, Keys: keys}, changes
 }
 
-func (m *model) until(r *rules.Rule, c *judged, t time.Time) hottype.Hot {
+func (m *model) until(r *rules.Rule, c *judged, t time.Time) hottype.HotKey {
 	h := m.hot(r, c)
 	h.Until = t
 	return h
@@ -301,7 +301,7 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 				}
 			case op < 19:
 				s := max(now.Unix(), m.second) + rapid.Int64Range(0, 1).Draw(t, "over")
-				if diff := gocmp.Diff(m.over(s), d.Over(s)); diff != "" {
+				if diff := gocmp.Diff(m.over(s), d.OverThreshold(s)); diff != "" {
 					t.Fatalf("Over(%d) -want +got\n%s", s, diff)
 				}
 			default:

@@ -14,7 +14,7 @@ const (
 	DefaultCounters = window.DefaultCounters
 	MaxCounters     = window.MaxCounters // more are not had
 	DefaultLateness = 10 * time.Second
-	DefaultFuture   = hottype.MaxAhead
+	DefaultFuture   = hottype.MaxFuture
 	DefaultHotTTL   = 5 * time.Second
 	DefaultSketches = 4096
 )

@@ -31,13 +31,13 @@ type ruleState struct {
 
 func newRuleState(t *compiledRule, second int64, o Options, b *sketchBudget) *ruleState {
 	h := &ruleState{opts: o, clients: newClientSketches(t.window, b)}
-	h.setTerms(t)
+	h.setRule(t)
 	h.restart(second)
 	return h
 }
 
-// setTerms takes the terms of a rule whose window h has already.
-func (h *ruleState) setTerms(t *compiledRule) {
+// setRule takes the terms of a rule whose window h has already.
+func (h *ruleState) setRule(t *compiledRule) {
 	before := h.compiled
 	h.compiled = t
 	h.clients.anonymous = t.rule.Hot.MinClients > 1 && !h.opts.NoClients
@@ -97,25 +97,25 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	}
 	passed := second - h.second
 	h.second = second
-	h.counts.Advance(second, h.leaving())
+	h.counts.Advance(second, h.onExpire())
 	h.clients.advance(second)
 	if h.baseline != nil {
 		h.baseline.advance(passed)
 	}
 	if h.full {
 		h.full = false
-		h.relist(now, owns)
+		h.rescan(now, owns)
 	}
-	for _, place := range h.counts.Risen() {
+	for _, place := range h.counts.Crossed() {
 		if owns(hottype.Key(h.counts.Key(place))) {
-			h.reached(place, now)
+			h.onThreshold(place, now)
 		}
 	}
 	h.recheck(now)
 }
 
-// leaving makes what leaves the window the past; nil where no rule needs it.
-func (h *ruleState) leaving() func(place int, n int64) {
+// onExpire makes what leaves the window the past; nil where no rule needs it.
+func (h *ruleState) onExpire() func(place int, n int64) {
 	if h.baseline == nil {
 		return nil
 	}
@@ -147,13 +147,13 @@ func (h *ruleState) recheck(now time.Time) {
 	}
 }
 
-// relist finds keys over the least threshold that are not watched. It visits
+// rescan finds keys over the least threshold that are not watched. It visits
 // every key that is counted.
-func (h *ruleState) relist(now time.Time, owns func(hottype.Key) bool) {
+func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
 	h.counts.SetLimit(h.compiled.least)
 	h.counts.Each(func(place int, sum int64) {
 		if sum >= h.counts.Limit() && h.counts.WatchOf(place) < 0 && owns(hottype.Key(h.counts.Key(place))) {
-			h.reached(place, now)
+			h.onThreshold(place, now)
 		}
 	})
 }
@@ -166,25 +166,25 @@ func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.co
 // last replaces that, by the part of it that would still be in.
 func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
-	return (float64(w.Sum) + float64(w.Left)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
+	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
 }
 
 // Heaviest are the n keys with the greatest rates of the window, hot or not, heaviest first. It looks
 // at every key that is counted, one shard after the other: call it some times a minute.
-func (d *Detector) Heaviest(n int) []hottype.Hot {
+func (d *Detector) Heaviest(n int) []hottype.HotKey {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	var all []hottype.Hot
+	var all []hottype.HotKey
 	for _, l := range d.shards {
 		all = append(all, l.heaviest(n)...)
 	}
-	slices.SortFunc(all, func(a, b hottype.Hot) int {
+	slices.SortFunc(all, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(n, len(all))]
 }
 
-func (l *shard) heaviest(n int) []hottype.Hot {
+func (l *shard) heaviest(n int) []hottype.HotKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var most heaviest
@@ -197,10 +197,10 @@ func (l *shard) heaviest(n int) []hottype.Hot {
 			}
 		})
 	}
-	out := make([]hottype.Hot, len(most))
+	out := make([]hottype.HotKey, len(most))
 	for i, w := range most {
 		key := strings.Clone(w.rule.counts.Key(w.place)) // the memory behind it is used again
-		out[i] = hottype.Hot{Key: hottype.Key(key), Rule: w.rule.compiled.rule.Name, Rate: w.rate}
+		out[i] = hottype.HotKey{Key: hottype.Key(key), Rule: w.rule.compiled.rule.Name, Rate: w.rate}
 	}
 	return out
 }

@@ -20,7 +20,7 @@ func (d *Detector) SetRules(set *rules.Set) {
 	defer d.rules.Unlock()
 	for _, l := range d.shards {
 		if !l.now.IsZero() { // what was by now was so by the rules before
-			l.advance(time.Unix(0, d.heard.Load()))
+			l.advance(time.Unix(0, d.clock.Load()))
 		}
 	}
 	before, old := d.routes, d.traffic
@@ -42,7 +42,7 @@ func (d *Detector) keptTraffic(t *compiledRule, before *routes, old []*traffic) 
 	if i, ok := before.byName[t.rule.Name]; ok && old[i].cfg.Window == t.window {
 		return old[i]
 	}
-	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.heard.Load()).Unix())
+	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.clock.Load()).Unix())
 }
 
 // setRules changes the rule states of a shard. The Detector has its new routes already.
@@ -57,7 +57,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 		var h *ruleState
 		if k, ok := before.byName[t.rule.Name]; ok {
 			h, old[k] = old[k], nil
-			l.dropStrays(h, i)
+			l.dropMovedKeys(h, i)
 			h.traffic = l.d.traffic[i]
 			h.change(t, l.second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
 			for _, c := range h.candidates {
@@ -73,7 +73,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 	}
 	for _, h := range old {
 		if h != nil {
-			l.dropStrays(h, -1)
+			l.dropMovedKeys(h, -1)
 			h.clients.clear()
 		}
 	}
@@ -85,33 +85,33 @@ func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key)
 	if t.window != h.compiled.window {
 		h.clients.clear()
 		h.clients = newClientSketches(t.window, h.clients.budget)
-		h.setTerms(t)
+		h.setRule(t)
 		h.restart(second)
 		return
 	}
-	h.setTerms(t)
+	h.setRule(t)
 	h.recheck(now)
 	for _, c := range h.candidates {
 		if c != nil && !c.any() {
 			h.counts.SetThreshold(c.watch, t.rateThreshold())
 		}
 	}
-	h.relist(now, owns)
+	h.rescan(now, owns)
 }
 
-// dropStrays takes from h the candidates that the rule at a position does not
+// dropMovedKeys takes from h the candidates that the rule at a position does not
 // judge any more.
-func (l *shard) dropStrays(h *ruleState, rule int) {
+func (l *shard) dropMovedKeys(h *ruleState, rule int) {
 	for _, c := range h.candidates {
 		if c == nil || l.d.routes.of(c.key) == rule && rule >= 0 {
 			continue
 		}
-		hot := h.hotOf(c, h.counts.Look(c.watch), l.now)
+		hot := h.hotOf(c, h.counts.Read(c.watch), l.now)
 		if c.shown {
-			l.left = append(l.left, Change{Kind: Cooled, Hot: hot})
+			l.pendingChanges = append(l.pendingChanges, Change{Kind: Cooled, Hot: hot})
 		}
 		if c.loop.shown {
-			l.left = append(l.left, Change{Kind: Ceased, Hot: hot})
+			l.pendingChanges = append(l.pendingChanges, Change{Kind: LoopEnded, Hot: hot})
 		}
 		h.unlist(c)
 	}
@@ -123,7 +123,7 @@ func (l *shard) dropStrays(h *ruleState, rule int) {
 // It visits every key that is counted.
 func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
 	defer d.hold()()
-	now = d.hear(now)
+	now = d.advanceClock(now)
 	for _, l := range d.shards {
 		l.mu.Lock()
 		now := l.advance(now)

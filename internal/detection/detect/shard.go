@@ -15,15 +15,15 @@ const warmBatch = heavyhitters.MaxWarm
 // shard counts the keys of one part of all hashes. The holder of its lock may use
 // it; a key is in one shard only.
 type shard struct {
-	mu     sync.Mutex
-	d      *Detector
-	now    time.Time    // the latest heard of; zero before the first call
-	second int64        // of now
-	states []*ruleState // in the order of the rules
-	budget *sketchBudget
-	left   []Change // that did not come by a Tick, for the next one to tell
-	stats  Stats
-	warm   uint64 // keeps the compiler from leaving out what only warms
+	mu             sync.Mutex
+	d              *Detector
+	now            time.Time    // the latest heard of; zero before the first call
+	second         int64        // of now
+	states         []*ruleState // in the order of the rules
+	budget         *sketchBudget
+	pendingChanges []Change // that did not come by a Tick, for the next one to tell
+	stats          Stats
+	warm           uint64 // keeps the compiler from leaving out what only warms
 }
 
 // addAll places the counts of a batch that belong to this shard.
@@ -55,7 +55,7 @@ func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) 
 	if near := added.Sum >= h.compiled.least/sketchFrom; c.Clients != nil || near && h.clients.anonymous {
 		h.clients.add(c, near)
 	}
-	return added.Risen && h.reached(added.Place, now)
+	return added.Crossed && h.onThreshold(added.Place, now)
 }
 
 // drop counts a count that was refused.
@@ -77,7 +77,7 @@ func (l *shard) drop(s window.Status) {
 // later one that was heard of before.
 func (l *shard) advance(now time.Time) time.Time {
 	if second := now.Unix(); second != l.second || l.now.IsZero() {
-		l.pass(now, second)
+		l.advanceTo(now, second)
 	}
 	if now.After(l.now) {
 		l.now = now
@@ -85,8 +85,8 @@ func (l *shard) advance(now time.Time) time.Time {
 	return l.now
 }
 
-// advance goes to another second.
-func (l *shard) pass(now time.Time, second int64) {
+// advanceTo goes to another second.
+func (l *shard) advanceTo(now time.Time, second int64) {
 	span := l.d.span
 	if l.now.IsZero() || l.second-second > span {
 		l.restart(second)
@@ -103,7 +103,7 @@ func (l *shard) pass(now time.Time, second int64) {
 	}
 }
 
-// advance begins the next second.
+// nextSecond begins the next second.
 func (l *shard) nextSecond(second int64) {
 	l.second = second
 	for i, h := range l.states {

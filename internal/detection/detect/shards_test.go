@@ -32,7 +32,7 @@ func TestEverythingAtTheSameTime(t *testing.T) {
 		})
 	}
 	for _, f := range []func(){
-		func() { d.Tick(at(0)) }, func() { d.Stats(); d.Errors() }, func() { d.Over(1000) },
+		func() { d.Tick(at(0)) }, func() { d.Stats(); d.Errors() }, func() { d.OverThreshold(1000) },
 		func() { d.SetRules(set(topic(5), catchAll())) },
 		func() { d.Forget(at(0), func(key hottype.Key) bool { return key == "topic?id=1" }) },
 	} {
@@ -54,7 +54,7 @@ func TestEverythingAtTheSameTime(t *testing.T) {
 	if st := d.Stats(); st.Adds+st.DroppedLate != 4*200*300 || st.Adds < 200*300 || len(s.Keys) == 0 {
 		t.Errorf("%d of %d added, %d hot", st.Adds, 4*200*300, len(s.Keys))
 	}
-	if !slices.ContainsFunc(s.Keys, func(h hottype.Hot) bool { return h.Key == "/path?id=1" }) {
+	if !slices.ContainsFunc(s.Keys, func(h hottype.HotKey) bool { return h.Key == "/path?id=1" }) {
 		t.Errorf("the path is not hot: %+v", s.Keys)
 	}
 }

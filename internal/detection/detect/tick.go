@@ -18,7 +18,7 @@ import (
 func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 	defer d.hold()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
-	now = d.hear(now)
+	now = d.advanceClock(now)
 	for _, l := range d.shards {
 		now = l.judge(now, t)
 	}
@@ -41,8 +41,8 @@ type tick struct {
 	hotTTL    time.Duration
 	hotViews  [][]view // hot keys, by rule
 	loopViews [][]view // loops, by rule
-	keys      []hottype.Hot
-	loops     []hottype.Hot
+	keys      []hottype.HotKey
+	loops     []hottype.HotKey
 	changes   []Change // those that left have no At yet
 	toggled   []view   // those whose shown changes
 	displaced uint64
@@ -59,7 +59,7 @@ func (t *tick) next(hold time.Duration, rules int) *tick {
 	}
 	clear(t.toggled)
 	*t = tick{hotTTL: hold, hotViews: again(t.hotViews), loopViews: again(t.loopViews), toggled: t.toggled[:0],
-		keys: make([]hottype.Hot, 0, len(t.keys)+len(t.keys)/8)}
+		keys: make([]hottype.HotKey, 0, len(t.keys)+len(t.keys)/8)}
 	return t
 }
 
@@ -68,7 +68,7 @@ type view struct {
 	shard  *shard
 	c      *candidate
 	maxHot int
-	hot    hottype.Hot
+	hot    hottype.HotKey
 	rank   int64
 	loop   bool
 	shown  bool // among the hot keys or the loops, as it is one
@@ -80,8 +80,8 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = l.advance(now)
-	t.changes = append(t.changes, l.left...)
-	l.left = nil
+	t.changes = append(t.changes, l.pendingChanges...)
+	l.pendingChanges = nil
 	for i, h := range l.states {
 		h.total = -1
 		for _, c := range h.candidates {
@@ -96,7 +96,7 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 // judgeOne finds out what one candidate is: hot, a loop, or neither.
 func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
 	h.evaluate(c, now)
-	w := h.counts.Look(c.watch)
+	w := h.counts.Read(c.watch)
 	whole := l.d.completeFrom(h.compiled)
 	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
@@ -130,7 +130,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 }
 
 // drop takes a candidate from the hot set, if it is there. Its shard is held.
-func (t *tick) drop(c *candidate, hot hottype.Hot) {
+func (t *tick) drop(c *candidate, hot hottype.HotKey) {
 	if !c.shown {
 		return
 	}
@@ -161,7 +161,7 @@ func (t *tick) enter(v *view) {
 	v.hot.Until = t.now.Add(t.hotTTL)
 	t.keys = append(t.keys, v.hot)
 	if !v.shown {
-		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v)})
+		t.changes = append(t.changes, Change{Hot: v.hot, Kind: BecameHot, At: t.changeTime(v)})
 		t.toggled = append(t.toggled, *v)
 	}
 }
@@ -179,7 +179,7 @@ func (l *shard) show(t *tick) {
 		default:
 			v.c.shown = !v.shown
 			if v.c.shown && v.c.gone { // a heavier key took its place meanwhile
-				l.left = append(l.left, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
+				l.pendingChanges = append(l.pendingChanges, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 			c.At, c.Hot.Until = t.now, t.now
 		}
 	}
-	byRate := func(a, b hottype.Hot) int {
+	byRate := func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	}
 	slices.SortFunc(t.keys, byRate)
@@ -209,11 +209,11 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 
 // hotOf is what is published of a candidate, without its Until. A rate is never more than
 // the truth: the count is the lower bound.
-func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype.Hot {
+func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype.HotKey {
 	rate := h.slidingRate(w, now)
 	c.peak = max(c.peak, rate)
-	hot := hottype.Hot{
-		Key: c.key, Rule: h.compiled.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
+	hot := hottype.HotKey{
+		Key: c.key, Rule: h.compiled.rule.Name, Criteria: c.why, Since: c.since, Peak: c.peak,
 		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
 	}
 	hot.Baseline = max(0, h.baseline.of(c.hash, string(c.key), 1))
@@ -240,13 +240,13 @@ func (d *Detector) completeFrom(t *compiledRule) time.Time {
 	return time.Unix(0, ns).Add(time.Duration(t.window) * time.Second)
 }
 
-// Due is the earliest time at which a Tick can find that a key became or ceased
+// NextChange is the earliest time at which a Tick can find that a key became or ceased
 // to be hot or a loop, if nothing is added before: when the next second begins,
 // or a key has cooled. It says false while no key is a candidate: then no Tick
 // has anything to say until a count makes one. It is for those who know when
 // counts come, as a reader of a log does; it looks at every candidate, as
 // Tick does.
-func (d *Detector) Due() (at time.Time, ok bool) {
+func (d *Detector) NextChange() (at time.Time, ok bool) {
 	defer d.hold()()
 	for _, l := range d.shards {
 		if due, some := l.due(); some && (!ok || due.Before(at)) {
@@ -260,7 +260,7 @@ func (d *Detector) Due() (at time.Time, ok bool) {
 func (l *shard) due() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.left) > 0 {
+	if len(l.pendingChanges) > 0 {
 		return l.now, true
 	}
 	at = time.Unix(l.second+1, 0)

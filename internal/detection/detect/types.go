@@ -11,17 +11,17 @@ type Kind string
 
 // The kinds of a Change.
 const (
-	Became Kind = "became" // the key entered the hot set
-	Cooled Kind = "cooled" // the key left it
-	Looped Kind = "looped" // one or a few clients took the key over its threshold: a loop
-	Ceased Kind = "ceased" // it is no loop any more
+	BecameHot Kind = "became" // the key entered the hot set
+	Cooled    Kind = "cooled" // the key left it
+	LoopBegan Kind = "looped" // one or a few clients took the key over its threshold: a loop
+	LoopEnded Kind = "ceased" // it is no loop any more
 )
 
 // Change is one key entering or leaving the hot set or the loops.
 type Change struct {
-	Hot  hottype.Hot `json:"hot"`
-	Kind Kind        `json:"kind"`
-	At   time.Time   `json:"at"`
+	Hot  hottype.HotKey `json:"hot"`
+	Kind Kind           `json:"kind"`
+	At   time.Time      `json:"at"`
 	// Displaced is true for a key that left because heavier ones fill the
 	// rule's MaxHot, and not because it cooled.
 	Displaced bool `json:"displaced,omitempty"`
@@ -45,7 +45,7 @@ type Stats struct {
 	ErrorRatio float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
 
 	Adds          uint64 `metric:"hotparam_aggregate_detect_adds_total" help:"Counts accepted."`
-	Given         uint64 `metric:"hotparam_aggregate_detect_given_total" help:"Counters of rarely requested keys reused for other keys."`
+	Evicted       uint64 `metric:"hotparam_aggregate_detect_given_total" help:"Counters of rarely requested keys reused for other keys."`
 	DroppedLate   uint64 `metric:"hotparam_aggregate_detect_dropped_late_total" help:"Counts of a second too long ago."`
 	DroppedFuture uint64 `metric:"hotparam_aggregate_detect_dropped_future_total" help:"Counts of a second too far ahead."`
 	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key too long for the memory that there is."`
@@ -76,7 +76,7 @@ func (l *shard) count(st *Stats) {
 		st.Bytes += int64(w.Bytes + h.baseline.bytes())
 		st.Candidates += int64(h.listed)
 		st.ClientSketches += int64(len(h.clients.keys))
-		st.Given += w.Given
+		st.Evicted += w.Evicted
 		st.Pruned += h.pruned
 		st.Error = max(st.Error, w.Error)
 		if h.compiled.least != never {

@@ -99,7 +99,7 @@ func TestSummaryBoundsHoldTheTruth(t *testing.T) {
 			exact[key] += float64(n)
 			all += float64(n)
 			if rapid.IntRange(0, 99).Draw(t, "fade") == 0 {
-				s.Fade(0.9)
+				s.Decay(0.9)
 				all, fades = all*0.9, fades+1
 				for k := range exact {
 					exact[k] *= 0.9
@@ -127,7 +127,7 @@ func TestFadingForgets(t *testing.T) {
 		s.Add(maphash.String(seed, key), key, 1000)
 	}
 	for range 200 {
-		s.Fade(0.9)
+		s.Decay(0.9)
 	}
 	if s.Len() != 0 || s.Bytes() > 1<<20 {
 		t.Errorf("%d keys in %d bytes", s.Len(), s.Bytes())

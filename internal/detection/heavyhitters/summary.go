@@ -6,27 +6,27 @@ import (
 	"unsafe"
 )
 
-// perKey is how many bytes a key may have on average.
-const perKey = 64
+// bytesPerKey is how many bytes a key may have on average.
+const bytesPerKey = 64
 
 // Summary counts keys in bounded memory. Of each key it knows a lower and an
 // upper bound, at most Error apart. It is exact until it was full once. Not for
 // concurrent use.
 type Summary struct {
-	table  *Table[tally]
+	table  *Table[counter]
 	offset int64   // the most that a key which is not held may have
 	moved  []int32 // for Retain
 }
 
-// tally is what a key has since it was entered, and the most that it may have
+// counter is what a key has since it was entered, and the most that it may have
 // had before.
-type tally struct{ n, err int64 }
+type counter struct{ n, err int64 }
 
 // New makes a summary with so many counters. Their keys may have 64 bytes on
 // average; longer ones use up the room of several.
 func New(counters int) *Summary {
 	counters = max(counters, 2)
-	return &Summary{table: NewTable[tally](counters, max(counters*perKey, 1<<16))}
+	return &Summary{table: NewTable[counter](counters, max(counters*bytesPerKey, 1<<16))}
 }
 
 // Add counts n of a key, n above 0. A key that would fill a quarter of the
@@ -55,10 +55,10 @@ func (s *Summary) purge() {
 		sizes.Add(v.n + v.err - s.offset)
 	}
 	s.offset += sizes.Median()
-	s.retain(func(_ int, v *tally) bool { return v.n+v.err > s.offset })
+	s.retain(func(_ int, v *counter) bool { return v.n+v.err > s.offset })
 }
 
-func (s *Summary) retain(keep func(int, *tally) bool) {
+func (s *Summary) retain(keep func(int, *counter) bool) {
 	if len(s.moved) < s.table.Len() {
 		s.moved = make([]int32, s.table.Len())
 	}
@@ -75,13 +75,13 @@ func (s *Summary) Bounds(hash uint64, key string) (lower, upper int64) {
 	return v.n, v.n + v.err
 }
 
-// Fade multiplies all counts by a factor between 0 and 1 and forgets the keys
+// Decay multiplies all counts by a factor between 0 and 1 and forgets the keys
 // that have nothing left. What is lost by rounding is added to the errors.
-func (s *Summary) Fade(factor float64) {
+func (s *Summary) Decay(factor float64) {
 	up := func(n int64) int64 { return int64(math.Ceil(float64(n) * factor)) }
 	s.offset = up(s.offset)
 	lost := int64(0) // by the keys that are forgotten: they have less than one left
-	s.retain(func(_ int, v *tally) bool {
+	s.retain(func(_ int, v *counter) bool {
 		v.n, v.err = int64(float64(v.n)*factor), up(v.err)+1
 		if v.n > 0 {
 			return true
@@ -107,15 +107,15 @@ func (s *Summary) Len() int { return s.table.Len() }
 // Bytes is the memory that the summary has taken.
 func (s *Summary) Bytes() int { return s.table.Bytes() + 4*cap(s.moved) }
 
-// finest is how many bits of a number tell levels apart: the greatest number of
+// mantissaBits is how many bits of a number tell levels apart: the greatest number of
 // a level is at most 1/16 above its least one, and up to 32 each number has a
 // level of its own.
-const finest = 4
+const mantissaBits = 4
 
 // Histogram counts numbers by their size, to find a quantile in one pass and
 // without sorting. The zero value is ready.
 type Histogram struct {
-	counts [64 << finest]int32
+	counts [64 << mantissaBits]int32
 	total  int
 }
 
@@ -144,14 +144,14 @@ func (l *Histogram) part(parts int) int64 {
 // level is the level of a number: numbers below 1<<(finest+1) have their own.
 func level(n int64) int {
 	u := uint64(max(n, 1))
-	drop := max(bits.Len64(u)-finest-1, 0)
-	return drop<<finest + int(u>>drop)
+	drop := max(bits.Len64(u)-mantissaBits-1, 0)
+	return drop<<mantissaBits + int(u>>drop)
 }
 
 // top is the greatest number of a level.
 func top(level int) int64 {
-	drop := max(level>>finest-1, 0)
-	return int64(uint64(level-drop<<finest+1)<<drop - 1)
+	drop := max(level>>mantissaBits-1, 0)
+	return int64(uint64(level-drop<<mantissaBits+1)<<drop - 1)
 }
 
 func cellSize[V any]() int { return int(unsafe.Sizeof(cell[V]{})) }

@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Seen is one key in one second.
-type Seen struct {
+// KeySecond is one key in one second.
+type KeySecond struct {
 	Key             hottype.Key
 	Rule, State     string
 	Rate            float64
@@ -20,7 +20,7 @@ type Seen struct {
 // Second is what was seen in one second. Keys may be in any order.
 type Second struct {
 	At              time.Time
-	Keys            []Seen
+	Keys            []KeySecond
 	Allowed, Denied float64
 	DeniedBy        map[string]float64
 }
@@ -30,17 +30,17 @@ type Second struct {
 type Recorder struct {
 	most   int // keys of a minute
 	minute Minute
-	keys   map[hottype.Key]*folded
+	keys   map[hottype.Key]*minuteAcc
 }
 
-type folded struct {
-	Key
+type minuteAcc struct {
+	KeyMinute
 	seconds float64
 }
 
 // NewRecorder keeps at most that many keys of a minute, the heaviest by their peaks.
 func NewRecorder(keys int) *Recorder {
-	return &Recorder{most: keys, keys: map[hottype.Key]*folded{}}
+	return &Recorder{most: keys, keys: map[hottype.Key]*minuteAcc{}}
 }
 
 // Add takes a second. When it begins a new minute, what the one before came to is given, else nil. A
@@ -70,10 +70,10 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 // Forget removes a key from the minute under way.
 func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
 
-func (r *Recorder) fold(minute time.Time, s *Seen) {
+func (r *Recorder) fold(minute time.Time, s *KeySecond) {
 	k := r.keys[s.Key]
 	if k == nil {
-		k = &folded{Key: Key{Minute: minute, Key: s.Key, State: Cold}}
+		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, State: Cold}}
 		r.keys[s.Key] = k
 	}
 	k.seconds++
@@ -84,13 +84,13 @@ func (r *Recorder) fold(minute time.Time, s *Seen) {
 	if k.Rule == "" {
 		k.Rule = s.Rule
 	}
-	if warmer(s.State, k.State) {
+	if hotter(s.State, k.State) {
 		k.State = s.State
 	}
 }
 
-// warmer reports whether a state is to be told rather than another one.
-func warmer(a, b string) bool {
+// hotter reports whether a state is to be told rather than another one.
+func hotter(a, b string) bool {
 	order := []string{Cold, Loop, Hot}
 	return slices.Index(order, a) > slices.Index(order, b)
 }
@@ -103,7 +103,7 @@ func (r *Recorder) End() *Minute {
 	r.trim()
 	m := r.minute
 	for _, k := range r.keys {
-		m.Keys = append(m.Keys, k.Key)
+		m.Keys = append(m.Keys, k.KeyMinute)
 	}
 	slices.SortFunc(m.Keys, heavier)
 	clear(r.keys)
@@ -116,9 +116,9 @@ func (r *Recorder) trim() {
 	if len(r.keys) <= r.most {
 		return
 	}
-	all := make([]Key, 0, len(r.keys))
+	all := make([]KeyMinute, 0, len(r.keys))
 	for _, k := range r.keys {
-		all = append(all, k.Key)
+		all = append(all, k.KeyMinute)
 	}
 	slices.SortFunc(all, heavier)
 	for _, k := range all[r.most:] {
@@ -126,6 +126,6 @@ func (r *Recorder) trim() {
 	}
 }
 
-func heavier(a, b Key) int {
+func heavier(a, b KeyMinute) int {
 	return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 }

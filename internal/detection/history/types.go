@@ -19,8 +19,8 @@ const (
 	Cold = "cold"
 )
 
-// Key is one key in one minute.
-type Key struct {
+// KeyMinute is one key in one minute.
+type KeyMinute struct {
 	// Minute is its beginning.
 	Minute time.Time   `json:"minute"`
 	Key    hottype.Key `json:"key"`
@@ -71,7 +71,7 @@ type Event struct {
 // Minute is what one minute came to.
 type Minute struct {
 	Total Total
-	Keys  []Key // heaviest first
+	Keys  []KeyMinute // heaviest first
 }
 
 // Query asks for what was between two times, From included and To not. Key is empty for all keys.
@@ -121,12 +121,12 @@ type Cell struct {
 
 // Answer is what a query finds, oldest first.
 type Answer struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Totals []Total   `json:"totals"`
-	Keys   []Key     `json:"keys"`
-	Spans  []Span    `json:"spans"`
-	Events []Event   `json:"events"`
+	From   time.Time   `json:"from"`
+	To     time.Time   `json:"to"`
+	Totals []Total     `json:"totals"`
+	Keys   []KeyMinute `json:"keys"`
+	Spans  []Span      `json:"spans"`
+	Events []Event     `json:"events"`
 	// Truncated says that a list was longer than the limit.
 	Truncated bool `json:"truncated"`
 }

@@ -10,11 +10,11 @@ import "slices"
 // It costs one step for every pair of the second that ended and of the one that
 // leaves, none when there are none.
 func (c *Counter) Advance(second int64, left func(place int, n int64)) {
-	c.risen = c.risen[:0]
+	c.crossed = c.crossed[:0]
 	// After one whole ring of silence nothing changes any more.
 	quiet := c.clock.now + c.clock.size + 1
 	for c.clock.now < min(second, quiet) {
-		c.turn(left)
+		c.rotate(left)
 	}
 	if c.clock.now < second {
 		c.clock.set(second)
@@ -36,37 +36,37 @@ func (c *Counter) shrink() {
 	}
 }
 
-// turn goes to the next second.
-func (c *Counter) turn(left func(int, int64)) {
+// rotate goes to the next second.
+func (c *Counter) rotate(left func(int, int64)) {
 	for k, pairs := 0, c.slots[c.clock.pos].pairs; k < len(pairs); k++ {
 		v := c.table.At(int(pairs[k].place))
 		pairs[k].n, v.cur = v.cur, 0
 	}
-	c.leave(left)
-	c.pass()
+	c.expireOldest(left)
+	c.endSecond()
 	ended := c.clock.pos
 	c.clock.set(c.clock.now + 1)
-	c.lighten(ended)
-	c.handOn(&c.slots[ended], &c.slots[c.clock.pos])
-	c.begin()
+	c.shedExcess(ended)
+	c.reuseMemory(&c.slots[ended], &c.slots[c.clock.pos])
+	c.startSecond()
 }
 
-// lighten makes room after a second that has more than its share of the counters
+// shedExcess makes room after a second that has more than its share of the counters
 // while they are short. It would pay for the next ones anyway; done now, what is
 // looked at all the time stays small enough to be near the processor.
-func (c *Counter) lighten(ended int64) {
-	if !c.short || int64(len(c.slots[ended].pairs))*c.clock.size <= int64(c.cfg.Counters) {
+func (c *Counter) shedExcess(ended int64) {
+	if !c.overCapacity || int64(len(c.slots[ended].pairs))*c.clock.size <= int64(c.cfg.Counters) {
 		return
 	}
-	c.giveUp(ended)
+	c.evictThird(ended)
 	if 2*c.idle > c.table.Len() {
 		c.compact()
 	}
 }
 
-// handOn gives the memory of a second that ended with far less than it once had,
+// reuseMemory gives the memory of a second that ended with far less than it once had,
 // because of a purge, to the second that begins. So one second has it, not each.
-func (c *Counter) handOn(ended, begins *slot) {
+func (c *Counter) reuseMemory(ended, begins *slot) {
 	large := ended.pairs
 	if ended == begins || cap(large) < 2*len(large)+1024 || cap(large) <= cap(begins.pairs) {
 		return
@@ -77,8 +77,8 @@ func (c *Counter) handOn(ended, begins *slot) {
 	}
 }
 
-// leave empties the slot of the oldest second.
-func (c *Counter) leave(left func(int, int64)) {
+// expireOldest empties the slot of the oldest second.
+func (c *Counter) expireOldest(left func(int, int64)) {
 	for i := range c.watches {
 		c.watches[i].left = 0
 	}
@@ -101,9 +101,9 @@ func (c *Counter) leave(left func(int, int64)) {
 	}
 }
 
-// begin takes what was counted ahead of the second that begins. Each key has
+// startSecond takes what was counted ahead of the second that begins. Each key has
 // one pair in it then, whose count the key itself holds.
-func (c *Counter) begin() {
+func (c *Counter) startSecond() {
 	s := &c.slots[c.clock.pos]
 	if len(s.pairs) == 0 {
 		return
@@ -114,16 +114,16 @@ func (c *Counter) begin() {
 		v := c.table.At(int(p.place))
 		v.sum += p.n
 		v.cur, p.n = p.n, 0
-		if v.sum >= c.limit && c.rises(v) {
-			c.risen = append(c.risen, int(p.place))
+		if v.sum >= c.limit && c.crosses(v) {
+			c.crossed = append(c.crossed, int(p.place))
 		}
 	}
 }
 
-// Risen are the places of keys that the last Advance lifted to the limit or to
+// Crossed are the places of keys that the last Advance lifted to the limit or to
 // the threshold of their watch, because they were counted ahead of their second. It
 // is valid until the next Add or Advance.
-func (c *Counter) Risen() []int { return c.risen }
+func (c *Counter) Crossed() []int { return c.crossed }
 
 // clock is the current second and the place of its slot in the ring. The ring
 // has one slot for each second from now-window+1 to now+future; a slot is found

@@ -12,11 +12,11 @@ import "github.com/hotparam/pipeline/internal/detection/heavyhitters"
 // and More Accurate Stream Processing", SIGMOD 2018, have the idea; here it
 // opens by need and keeps within an error that is promised.)
 type coldFilter struct {
-	cells []uint8 // in units, by hash; empty: not needed
-	unit  int64   // requests; chosen by what a count has on average
-	limit int64   // the most that a cell may hold, in units
-	most  int64   // that one does hold
-	fresh int     // cells that hold something
+	cells     []uint8 // in units, by hash; empty: not needed
+	unit      int64   // requests; chosen by what a count has on average
+	limit     int64   // the most that a cell may hold, in units
+	most      int64   // that one does hold
+	usedCells int     // cells that hold something
 
 	// Of this second, since counters were short.
 	weight float64
@@ -25,23 +25,23 @@ type coldFilter struct {
 }
 
 const (
-	// light is how many average counts a cell may hold.
-	light = 2
-	// fine is how many units an average count has, of a weight above that.
-	fine = 8
+	// maxMeanCounts is how many average counts a cell may hold.
+	maxMeanCounts = 2
+	// unitsPerMean is how many units an average count has, of a weight above that.
+	unitsPerMean = 8
 	// cellsPer is how many cells there are for each counter.
 	cellsPer = 2
-	// freshly is after how many counts the limit is found anew.
-	freshly = 256
-	// sieved is the part of a second's requests, divided by its share of the
+	// recomputeEvery is after how many counts the limit is found anew.
+	recomputeEvery = 256
+	// maxFilteredRatio is the part of a second's requests, divided by its share of the
 	// counters, that a cell may hold: what is promised of an error, 2.2, less
 	// what purges may take, 1.6.
-	sieved = 0.6
+	maxFilteredRatio = 0.6
 )
 
-// sift takes n of a key that is not in the table, of the current second. It says
+// filterCold takes n of a key that is not in the table, of the current second. It says
 // false where the key is to be entered.
-func (c *Counter) sift(hash uint64, n int64) bool {
+func (c *Counter) filterCold(hash uint64, n int64) bool {
 	s := &c.filter
 	if s.counts >= s.next {
 		s.open(c.cfg.Counters, c.clock.size)
@@ -58,25 +58,25 @@ func (c *Counter) sift(hash uint64, n int64) bool {
 		return false
 	}
 	if *cell == 0 {
-		s.fresh++
+		s.usedCells++
 	}
 	*cell = uint8(units)
 	if units > s.most {
 		s.most = units
-		c.slots[c.clock.pos].sifted = units * s.unit
+		c.slots[c.clock.pos].filtered = units * s.unit
 	}
 	return true
 }
 
 // open finds out how much a cell may hold now.
 func (s *coldFilter) open(counters int, seconds int64) {
-	s.next = s.counts + freshly
+	s.next = s.counts + recomputeEvery
 	mean := int64(s.weight / float64(max(s.counts, 1)))
 	if s.most == 0 {
-		s.unit = max((mean+fine-1)/fine, 1)
+		s.unit = max((mean+unitsPerMean-1)/unitsPerMean, 1)
 	}
-	allowed := sieved * s.weight * float64(seconds) / float64(counters) / float64(s.unit)
-	s.limit = min(light*((mean+s.unit-1)/s.unit), int64(min(allowed, 1<<8-1)))
+	allowed := maxFilteredRatio * s.weight * float64(seconds) / float64(counters) / float64(s.unit)
+	s.limit = min(maxMeanCounts*((mean+s.unit-1)/s.unit), int64(min(allowed, 1<<8-1)))
 	if s.limit > 0 && s.cells == nil {
 		s.cells = make([]uint8, heavyhitters.Buckets(cellsPer*counters))
 	}
@@ -88,17 +88,17 @@ func (s *coldFilter) note(n int64) {
 	s.counts++
 }
 
-// pass ends the second, in which so many pairs were made. The filter stays while
+// endSecond ends the second, in which so many pairs were made. The filter stays while
 // seconds like this one would take all counters.
-func (c *Counter) pass() {
-	needed := int64(c.made + c.filter.fresh)
-	c.made = 0
-	c.short = c.short && needed*c.clock.window > int64(c.cfg.Counters)
-	if !c.short {
+func (c *Counter) endSecond() {
+	needed := int64(c.pairsCreated + c.filter.usedCells)
+	c.pairsCreated = 0
+	c.overCapacity = c.overCapacity && needed*c.clock.window > int64(c.cfg.Counters)
+	if !c.overCapacity {
 		c.filter = coldFilter{}
 		return
 	}
-	if c.filter.fresh > 0 {
+	if c.filter.usedCells > 0 {
 		clear(c.filter.cells)
 	}
 	c.filter = coldFilter{cells: c.filter.cells}

@@ -68,8 +68,8 @@ func TestSieveOpensByNeed(t *testing.T) {
 				b.add(fmt.Sprint("once", once), second, weight)
 			}
 		}
-		if st := b.Stats(); b.filter.fresh < 5_000 || st.Error == 0 || st.Given > 20_000 {
-			t.Errorf("weight %d: %d cells, %+v", weight, b.filter.fresh, st)
+		if st := b.Stats(); b.filter.usedCells < 5_000 || st.Error == 0 || st.Evicted > 20_000 {
+			t.Errorf("weight %d: %d cells, %+v", weight, b.filter.usedCells, st)
 		}
 		for second := int64(6); second < 9; second++ {
 			b.Advance(second, nil)

@@ -66,14 +66,14 @@ type Counter struct {
 
 	watches []watch
 	unused  []int32 // watches that are free
-	risen   []int   // places of keys that a turn lifted to the limit
+	crossed []int   // places of keys that a turn lifted to the limit
 	scratch []int32 // by place, for folding and moving
 
 	given uint64
 
-	short  bool // counters were all taken, and seconds like the last one need more
-	made   int  // pairs in the current second, those given up too
-	filter coldFilter
+	overCapacity bool // counters were all taken, and seconds like the last one need more
+	pairsCreated int  // pairs in the current second, those given up too
+	filter       coldFilter
 }
 
 // sums is what is known of a key.
@@ -111,9 +111,9 @@ const (
 // Added answers an Add.
 type Added struct {
 	Status Status
-	// Risen is true where this count lifted the key's sum to Limit while
+	// Crossed is true where this count lifted the key's sum to Limit while
 	// no watch is set, or to the threshold of its watch.
-	Risen bool
+	Crossed bool
 	// Place is where the key is, until the next Add or Advance; -1 where it is
 	// too light to be held.
 	Place int
@@ -138,9 +138,9 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 		c.makeRoom()
 	}
 	i := c.table.Find(hash, key)
-	if c.short && ahead == 0 {
+	if c.overCapacity && ahead == 0 {
 		c.filter.note(n)
-		if i < 0 && c.sift(hash, n) {
+		if i < 0 && c.filterCold(hash, n) {
 			return Added{Place: -1}
 		}
 	}
@@ -154,21 +154,21 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	case v.sum > maxSum-n:
 		return Added{Status: Bad}
 	case ahead != 0:
-		c.aside(i, v, second, n)
+		c.addToSecond(i, v, second, n)
 	default:
 		if v.cur == 0 {
 			c.pair(c.clock.pos, i, v, 0)
-			c.made++
+			c.pairsCreated++
 		}
 		v.cur += n
 		v.sum += n
 	}
-	return Added{Place: i, Sum: v.sum, Risen: v.sum >= c.limit && c.rises(v)}
+	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crosses(v)}
 }
 
-// aside adds to another second than the current one. The pair that the key may
+// addToSecond adds to another second than the current one. The pair that the key may
 // have there is not looked for; fold joins them when room is needed.
-func (c *Counter) aside(i int, v *sums, second, n int64) {
+func (c *Counter) addToSecond(i int, v *sums, second, n int64) {
 	s := c.clock.slot(second)
 	c.slots[s].mixed = true
 	c.pair(s, i, v, n)
@@ -188,8 +188,8 @@ func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 	s.pairs = append(s.pairs, pair{n: n, err: s.offset, place: uint32(i)})
 }
 
-// rises reports whether a sum at the limit or above is news.
-func (c *Counter) rises(v *sums) bool {
+// crosses reports whether a sum at the limit or above is news.
+func (c *Counter) crosses(v *sums) bool {
 	return v.watch == 0 || v.sum >= c.watches[v.watch-1].threshold
 }
 
@@ -259,16 +259,16 @@ func (c *Counter) Hash(place int) uint64 { return c.table.Hash(place) }
 
 // Stats tells what the Counter holds and has done.
 type Stats struct {
-	Keys  int    // held: those of the window and of the future
-	Bytes int    // of memory
-	Error int64  // see Counter.Error
-	Given uint64 // counters given up to make room, since New
+	Keys    int    // held: those of the window and of the future
+	Bytes   int    // of memory
+	Error   int64  // see Counter.Error
+	Evicted uint64 // counters given up to make room, since New
 }
 
 // Stats gives the figures of this moment.
 func (c *Counter) Stats() Stats {
 	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.filter.cells),
-		Error: c.Error(), Given: c.given}
+		Error: c.Error(), Evicted: c.given}
 	for i := range c.slots {
 		st.Bytes += cap(c.slots[i].pairs) * pairSize
 	}

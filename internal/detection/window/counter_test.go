@@ -183,12 +183,12 @@ func TestWatchesHoldTheTruth(t *testing.T) {
 		watched, since := map[string]int{}, map[string]int64{}
 		drive(t, cfg, func(b *box, e *exact) {
 			for key, id := range watched {
-				w := b.Look(id)
+				w := b.Read(id)
 				if truth := e.sum(key); w.Sum > truth || truth > w.Upper || w.Sum != b.SumOf(id) {
 					t.Fatalf("%s is %d, watched as %+v", key, truth, w)
 				}
-				if cfg.Counters == 1000 && e.now > since[key] && w.Left != e.counts[key][e.now-cfg.Window] {
-					t.Fatalf("%s left %d, not %d", key, w.Left, e.counts[key][e.now-cfg.Window])
+				if cfg.Counters == 1000 && e.now > since[key] && w.Expired != e.counts[key][e.now-cfg.Window] {
+					t.Fatalf("%s left %d, not %d", key, w.Expired, e.counts[key][e.now-cfg.Window])
 				}
 			}
 			if len(watched) > 3 {
@@ -236,7 +236,7 @@ func TestCounterTape(t *testing.T) {
 	} {
 		b.Advance(step.now, nil)
 		got := b.add(step.key, step.second, step.n)
-		if got.Status != step.status || got.Sum != step.sum || got.Risen != step.risen {
+		if got.Status != step.status || got.Sum != step.sum || got.Crossed != step.risen {
 			t.Errorf("step %d: %+v = %+v", i, step, got)
 		}
 	}
@@ -250,15 +250,15 @@ func TestRisenByTheTurn(t *testing.T) {
 	b.add("b", 1, 3)
 	b.add("b", 1, 3)
 	b.Advance(1, nil)
-	if len(b.Risen()) != 1 || b.Key(b.Risen()[0]) != "b" {
-		t.Fatalf("%v", b.Risen())
+	if len(b.Crossed()) != 1 || b.Key(b.Crossed()[0]) != "b" {
+		t.Fatalf("%v", b.Crossed())
 	}
-	id := b.Watch(b.Risen()[0], 20)
-	if b.add("b", 1, 1).Risen || !b.add("b", 1, 13).Risen || b.add("a", 1, 0).Risen {
+	id := b.Watch(b.Crossed()[0], 20)
+	if b.add("b", 1, 1).Crossed || !b.add("b", 1, 13).Crossed || b.add("a", 1, 0).Crossed {
 		t.Error("a threshold is not told once it is reached, or before")
 	}
 	b.SetThreshold(id, -1)
-	if b.add("b", 1, 100).Risen {
+	if b.add("b", 1, 100).Crossed {
 		t.Error("told after that")
 	}
 }
@@ -299,7 +299,7 @@ func TestFloodGivesItsMemoryBack(t *testing.T) {
 		}
 	}
 	lower, upper := b.Sum(maphash.String(b.seed, "needle"), "needle")
-	if st := b.Stats(); lower > 500 || upper < 500 || upper-lower > 100 || st.Given == 0 {
+	if st := b.Stats(); lower > 500 || upper < 500 || upper-lower > 100 || st.Evicted == 0 {
 		t.Errorf("needle is %d to %d of 500; %+v", lower, upper, st)
 	}
 	for s := int64(10); s < 10+window; s++ {

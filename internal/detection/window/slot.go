@@ -12,8 +12,8 @@ type slot struct {
 	pairs []pair
 	// offset is the most that a key which was given up may have had here.
 	offset int64
-	// sifted is the most that a key may have had here which the cold filter held back.
-	sifted int64
+	// filtered is the most that a key may have had here which the cold filter held back.
+	filtered int64
 	// most is how many pairs there were before the last purge.
 	most int
 	// mixed is true where a key may have more than one pair.
@@ -22,7 +22,7 @@ type slot struct {
 
 // missed is the most that a key without a pair may have had here: what it had
 // when it was given up last, and what the cold filter has of it since.
-func (s *slot) missed() int64 { return s.offset + s.sifted }
+func (s *slot) missed() int64 { return s.offset + s.filtered }
 
 // pair is a key in one second: a counter.
 type pair struct {
@@ -44,7 +44,7 @@ func (c *Counter) makeRoom() {
 	if 8*c.pairs <= 7*c.cfg.Counters {
 		return
 	}
-	c.short = true
+	c.overCapacity = true
 	for c.pairs >= c.cfg.Counters {
 		c.purge(c.fullest())
 	}
@@ -92,15 +92,15 @@ func (c *Counter) marks() []int32 {
 // purge gives up the lower third of a slot's pairs, and memory that they leave
 // empty.
 func (c *Counter) purge(i int64) {
-	c.giveUp(i)
+	c.evictThird(i)
 	if i != c.clock.pos {
 		c.slots[i].fit()
 	}
 }
 
-// giveUp gives up the lower third of a slot's pairs. What the greatest of them
+// evictThird gives up the lower third of a slot's pairs. What the greatest of them
 // had, with what it may have had before it was held, is the new offset.
-func (c *Counter) giveUp(i int64) {
+func (c *Counter) evictThird(i int64) {
 	s := &c.slots[i]
 	if s.mixed {
 		c.fold(i)
@@ -117,7 +117,7 @@ func (c *Counter) giveUp(i int64) {
 		if n := c.n(&p, current); n+p.err > s.offset {
 			kept = append(kept, p)
 		} else {
-			c.give(&p, n, c.counted(i))
+			c.evictPair(&p, n, c.counted(i))
 		}
 	}
 	s.pairs = kept
@@ -147,8 +147,8 @@ func (c *Counter) counted(slot int64) bool {
 	return ahead == 0 || ahead > c.clock.newest()-c.clock.now
 }
 
-// give gives up a pair with n.
-func (c *Counter) give(p *pair, n int64, counted bool) {
+// evictPair gives up a pair with n.
+func (c *Counter) evictPair(p *pair, n int64, counted bool) {
 	v := c.table.At(int(p.place))
 	if counted {
 		v.sum -= n

@@ -15,9 +15,9 @@ type Watched struct {
 	// Sum is the least that the key can have in the window, and Upper the
 	// most. They are one after a whole window of watching.
 	Sum, Upper int64
-	// Left is what it had in the second that left the window last; 0 where that
+	// Expired is what it had in the second that left the window last; 0 where that
 	// was before the watch.
-	Left int64
+	Expired int64
 }
 
 // Watch begins to follow the key at a place, which must not be watched, and gives
@@ -79,15 +79,15 @@ func (c *Counter) Unwatch(id int) {
 // mostly.
 func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
 
-// Look tells what a watch sees. It costs one step for each second of the window.
-func (c *Counter) Look(id int) Watched {
+// Read tells what a watch sees. It costs one step for each second of the window.
+func (c *Counter) Read(id int) Watched {
 	w := &c.watches[id]
 	sum := c.table.At(int(w.place)).sum
 	upper := sum
 	for s := c.clock.oldest(); s <= min(c.clock.now, w.since); s++ {
 		upper += c.slots[c.clock.slot(s)].missed()
 	}
-	return Watched{Sum: sum, Upper: upper, Left: w.left}
+	return Watched{Sum: sum, Upper: upper, Expired: w.left}
 }
 
 // Forget drops all counts of the keys that which says. Watches on them stay. It

@@ -21,7 +21,7 @@ func TestHotListTellsAll(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.set(func() {
-		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0), hotKey("topic?id=7", "topic", 250, t0),
+		w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0), hotKey("topic?id=7", "topic", 250, t0),
 			hotKey(hostile, "*", 600, t0)}
 	})
 	s.answer(t, w.ask(http.MethodGet, "/v1/hot", ""), 200, "HotList")
@@ -54,7 +54,7 @@ func TestHrefLeadsBack(t *testing.T) {
 	s, w := loadSchemas(t), newWorld(t, nil)
 	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%",
 		"/a?!malformed", "/\x00 +;#?q=%20"} {
-		w.set(func() { w.hot = []hottype.Hot{hotKey(string(key), "*", 600, t0)} })
+		w.set(func() { w.hot = []hottype.HotKey{hotKey(string(key), "*", 600, t0)} })
 		rec := w.ask(http.MethodGet, web.KeyHref(key), "")
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"hot":true`) {
 			t.Errorf("%q by %s: %d %s", key, web.KeyHref(key), rec.Code, rec.Body)
@@ -67,7 +67,7 @@ func TestHrefLeadsBack(t *testing.T) {
 func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
 	put := func(key string, a rules.Action, rate float64) {
 		_, _ = w.store.Put(context.Background(), rules.Override{ID: rules.OverrideID(key), Key: key, Action: a,
 			Rate: rate})

@@ -21,14 +21,14 @@ func pastKeys() history.Answer {
 		minute := t0.Add(time.Duration(i-2) * time.Minute)
 		past.Totals = append(past.Totals, history.Total{Minute: minute})
 		past.Keys = append(past.Keys,
-			history.Key{Minute: minute, Key: "/news?id=1", Rule: "*", State: history.Cold, Rate: 60, Peak: 70},
-			history.Key{Minute: minute, Key: "topic?id=1", Rule: "topic", State: history.Hot, Rate: 300, Peak: 400,
+			history.KeyMinute{Minute: minute, Key: "/news?id=1", Rule: "*", State: history.Cold, Rate: 60, Peak: 70},
+			history.KeyMinute{Minute: minute, Key: "topic?id=1", Rule: "topic", State: history.Hot, Rate: 300, Peak: 400,
 				Allowed: 6000, Denied: 12_000, Clients: 500},
-			history.Key{Minute: minute, Key: "topic?id=2", Rule: "topic", State: history.Cold, Rate: 100, Peak: 150,
+			history.KeyMinute{Minute: minute, Key: "topic?id=2", Rule: "topic", State: history.Cold, Rate: 100, Peak: 150,
 				Clients: 90},
-			history.Key{Minute: minute, Key: "topic?id=3", Rule: "topic", State: history.Loop, Rate: 250, Peak: 300,
+			history.KeyMinute{Minute: minute, Key: "topic?id=3", Rule: "topic", State: history.Loop, Rate: 250, Peak: 300,
 				Clients: 1},
-			history.Key{Minute: minute, Key: "topic?id=7", Rule: "topic", State: history.Hot, Rate: 250, Peak: 300,
+			history.KeyMinute{Minute: minute, Key: "topic?id=7", Rule: "topic", State: history.Hot, Rate: 250, Peak: 300,
 				Clients: 400},
 		)
 	}

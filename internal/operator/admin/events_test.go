@@ -73,7 +73,7 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 		c.Status = func() []Status { return []Status{{Name: "mirror", Value: "fresh", OK: true}} }
 	})
 	w.OpenStreams()
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
 	w.second(at(0, 0, 0, 0))
 	w.second(at(time.Second, 300, 0, 0))
 	srv := httptest.NewServer(w.Handler())
@@ -85,7 +85,7 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 		!bytes.Contains(hello, []byte(`"allowed_per_second":300`)) {
 		t.Errorf("%s", hello)
 	}
-	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0},
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.BecameHot, At: t0},
 		{Hot: w.hot[0], Kind: detect.Cooled, At: t0}})
 	for i, kind := range []string{`"seq":1`, `"kind":"cooled"`} {
 		change := l.next("change")
@@ -191,7 +191,7 @@ func TestRunSamplesEverySecond(t *testing.T) {
 		samples := 0
 		w := newWorld(t, func(c *Config) {
 			c.Now = time.Now
-			c.Hot = func() []hottype.Hot { samples++; return nil }
+			c.Hot = func() []hottype.HotKey { samples++; return nil }
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 2)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // csp lets the page load its own files and nothing else, and forbids the calls
@@ -53,14 +53,14 @@ func setSecurityHeaders(h http.Header) {
 // its own name point at loopback. Where credentials are asked for that page has none, so
 // every name is fine.
 func (s *Server) knownHost(host string) bool {
-	if !s.access.Open() {
+	if !s.access.AllowsAll() {
 		return true
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return access.IsLoopback(host)
+	return auth.IsLoopback(host)
 }
 
 // requireCaller lets through who is known. Browsers are asked for a token by basic
@@ -86,7 +86,7 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 }
 
 // forbidden is the problem of a caller without the role that a method needs.
-func forbidden(c access.Caller, needs access.Role) *web.Problem {
+func forbidden(c auth.Caller, needs auth.Role) *web.Problem {
 	name := c.Name
 	if name == "" {
 		name = "this caller"

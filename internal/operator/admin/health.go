@@ -50,7 +50,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 // isKnown reports whether the caller may see details. A probe without a token is not
 // counted as a wrong one.
 func (s *Server) isKnown(r *http.Request) bool {
-	return (s.access.Open() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
+	return (s.access.AllowsAll() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
 }
 
 // verbose is the status line of the dashboard: what is well and what is not, also
@@ -93,9 +93,9 @@ func (s *Server) runChecks(ctx context.Context) map[string]check {
 
 // getUpstreams lists the upstreams that adaptive limits follow.
 func (s *Server) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
-	list := []hottype.UpstreamBound{}
+	list := []hottype.UpstreamLimit{}
 	if s.cfg.Upstreams != nil {
 		list = append(list, s.cfg.Upstreams()...)
 	}
-	return web.WriteJSON(w, http.StatusOK, map[string][]hottype.UpstreamBound{"upstreams": list})
+	return web.WriteJSON(w, http.StatusOK, map[string][]hottype.UpstreamLimit{"upstreams": list})
 }

@@ -57,19 +57,19 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	looked := 0
 	w := newWorld(t, func(c *Config) {
 		c.History, c.HistoryKeys = &h, 2
-		c.Loops = func() []hottype.Hot {
-			return []hottype.Hot{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}}
+		c.Loops = func() []hottype.HotKey {
+			return []hottype.HotKey{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}}
 		}
-		c.Heaviest = func(n int) []hottype.Hot {
+		c.Heaviest = func(n int) []hottype.HotKey {
 			if looked++; n != 2 {
 				t.Errorf("the %d heaviest were asked for", n)
 			}
-			return []hottype.Hot{{Key: "topic?id=42", Rate: 400}, {Key: "topic?id=3", Rule: "topic", Rate: 20}}
+			return []hottype.HotKey{{Key: "topic?id=42", Rate: 400}, {Key: "topic?id=3", Rule: "topic", Rate: 20}}
 		}
 	})
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
-	report := func(n uint64) hottype.Report {
-		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })
+	report := func(n uint64) hottype.LimiterReport {
+		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
 			Denied: hottype.Denials{hottype.ReasonHot: 30 * n},
 			Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
 	}
@@ -80,7 +80,7 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 		t.Fatalf("%d seconds, looked %d times", len(h.seconds), looked)
 	}
 	last := h.seconds[10]
-	want := []history.Seen{
+	want := []history.KeySecond{
 		{Key: "topic?id=42", Rule: "topic", State: history.Hot, Rate: 400, Allowed: 10, Denied: 30},
 		{Key: "topic?id=9", Rule: "topic", State: history.Loop, Rate: 50, Clients: 1},
 		{Key: "topic?id=3", Rule: "topic", State: history.Cold, Rate: 20},
@@ -96,8 +96,8 @@ func TestChangesGoIntoTheHistory(t *testing.T) {
 	var h kept
 	w := newWorld(t, func(c *Config) { c.History = &h; c.Pushed = true })
 	key := hotKey("topic?id=42", "topic", 400, t0)
-	w.Publish([]detect.Change{{Hot: key, Kind: detect.Became, At: t0},
-		{Hot: key, Kind: detect.Ceased, At: t0.Add(time.Minute)}})
+	w.Publish([]detect.Change{{Hot: key, Kind: detect.BecameHot, At: t0},
+		{Hot: key, Kind: detect.LoopEnded, At: t0.Add(time.Minute)}})
 	w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 5, "author": "ann"}`)
 	if len(h.events) != 3 {
 		t.Fatalf("%+v", h.events)
@@ -121,7 +121,7 @@ func TestHistoryIsAnswered(t *testing.T) {
 	h := kept{answer: history.Answer{
 		From: t0, To: t0.Add(time.Hour),
 		Totals: []history.Total{{Minute: t0, Allowed: 5, By: map[string]float64{"hot": 1}}},
-		Keys: []history.Key{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2,
+		Keys: []history.KeyMinute{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2,
 			Allowed: 90}},
 		Spans:  []history.Span{{Key: "topic?id=42", State: history.Hot, From: t0, Peak: 3}},
 		Events: []history.Event{{At: t0, Kind: "cooled", Key: "topic?id=42", Detail: json.RawMessage(`{"rate":1}`)}},
@@ -164,10 +164,10 @@ func TestHistoryOfAKeyIsPurged(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.History, c.Pushed = &h, true })
 	s := loadSchemas(t)
 	w.set(func() {
-		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=43", "topic", 300, t0)}
+		w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=43", "topic", 300, t0)}
 	})
-	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0},
-		{Hot: w.hot[1], Kind: detect.Became, At: t0}})
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.BecameHot, At: t0},
+		{Hot: w.hot[1], Kind: detect.BecameHot, At: t0}})
 	w.second()
 	rec := w.ask(http.MethodDelete, "/v1/history?author=ann&key=topic%3Fid=42", "")
 	s.answer(t, rec, 200, "HistoryPurged")

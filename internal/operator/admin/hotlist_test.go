@@ -30,10 +30,10 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 		w.hot = append(w.hot, h)
 	}
 	w.hot = append(w.hot, hotKey("/Search?q=a", "*", 10, t0))
-	reports := func(n uint64) hottype.Report {
-		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
+	reports := func(n uint64) hottype.LimiterReport {
+		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
 			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n},
-				{Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Served: 9 * n}}}
+				{Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Cached: 9 * n}}}
 	}
 	for n := range uint64(2) {
 		w.second(reports(n))
@@ -79,7 +79,7 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=7", "topic", 300, t0),
+	w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=7", "topic", 300, t0),
 		hotKey("gone?id=1", "gone", 300, t0)}
 	w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 5}`)
 	var a hotAnswer
@@ -96,15 +96,15 @@ func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 // TestClosestAreShownWhileNothingIsHot, nearest first, without what is a loop, and at most five.
 func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
 	t.Parallel()
-	heaviest := []hottype.Hot{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190},
+	heaviest := []hottype.HotKey{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190},
 		{Key: "topic?id=9", Rate: 195}}
 	for i := range 9 {
-		heaviest = append(heaviest, hottype.Hot{Key: hottype.Key(fmt.Sprintf("topic?id=1%d", i)),
+		heaviest = append(heaviest, hottype.HotKey{Key: hottype.Key(fmt.Sprintf("topic?id=1%d", i)),
 			Rate: float64(100 - i)})
 	}
 	w := newWorld(t, func(c *Config) {
-		c.Heaviest = func(int) []hottype.Hot { return heaviest }
-		c.Loops = func() []hottype.Hot { return []hottype.Hot{hotKey("topic?id=9", "topic", 195, t0)} }
+		c.Heaviest = func(int) []hottype.HotKey { return heaviest }
+		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{hotKey("topic?id=9", "topic", 195, t0)} }
 	})
 	s := loadSchemas(t)
 	told := func() (keys []string) {
@@ -123,7 +123,7 @@ func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
 	if got := strings.Join(told(), ", "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })
 	if got := told(); len(got) != 0 {
 		t.Errorf("something is hot: %s", got)
 	}

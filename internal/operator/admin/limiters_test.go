@@ -60,8 +60,8 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 		decode(t, rec.Body.Bytes(), &answer)
 		return answer.Limiters
 	}
-	report := func(name string, revision int64) hottype.Report {
-		return hottype.Report{Instance: name, At: w.clock(), Overrides: revision}
+	report := func(name string, revision int64) hottype.LimiterReport {
+		return hottype.LimiterReport{Instance: name, At: w.clock(), OverridesRevision: revision}
 	}
 	w.second(report("a", 0), report("b", 0))
 	if diff := cmp.Diff([]live.Limiter{{Instance: "a", Current: true}, {Instance: "b", Current: true}},

@@ -13,7 +13,7 @@ import (
 )
 
 // loop is a key that one client asks for nearly alone.
-func loop(key string) hottype.Hot {
+func loop(key string) hottype.HotKey {
 	h := hotKey(key, "topic", 300, t0)
 	h.Clients, h.Client, h.ClientShare = 3, "192.0.2.77", 0.95
 	return h
@@ -22,7 +22,7 @@ func loop(key string) hottype.Hot {
 func TestLoopsAreShownAndNotHot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
-		c.Loops = func() []hottype.Hot { return []hottype.Hot{loop("topic?id=9")} }
+		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop("topic?id=9")} }
 	})
 	var list struct {
 		Totals live.Totals   `json:"totals"`
@@ -57,15 +57,15 @@ func TestLoopsInTheFeed(t *testing.T) {
 	t.Parallel()
 	want := []string{live.BecameLoop, live.CeasedLoop}
 	for name, pushed := range map[string]bool{"pushed": true, "found": false} {
-		loops := []hottype.Hot{loop("topic?id=9")}
+		loops := []hottype.HotKey{loop("topic?id=9")}
 		w := newWorld(t, func(c *Config) {
 			c.Pushed = pushed
-			c.Loops = func() []hottype.Hot { return loops }
+			c.Loops = func() []hottype.HotKey { return loops }
 		})
 		w.Sample(t.Context(), t0)
 		if pushed {
-			w.Publish([]detect.Change{{Kind: detect.Looped, Hot: loops[0], At: t0},
-				{Kind: detect.Ceased, Hot: loops[0], At: t0.Add(time.Second)}})
+			w.Publish([]detect.Change{{Kind: detect.LoopBegan, Hot: loops[0], At: t0},
+				{Kind: detect.LoopEnded, Hot: loops[0], At: t0.Add(time.Second)}})
 		}
 		loops = nil
 		w.Sample(t.Context(), t0.Add(time.Second))

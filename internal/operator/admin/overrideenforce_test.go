@@ -47,10 +47,10 @@ func TestShadowFirst(t *testing.T) {
 		t.Fatalf("%q and %q do not stand beside each other", one, two)
 	}
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/other", shadow), 409, "Problem")
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
 	for n := uint64(1); n <= 2; n++ {
 		hits := []hottype.OverrideHits{{ID: one, N: 100 * n}, {ID: two, N: 100 * n, WouldDeny: 60 * n}}
-		w.second(hottype.Report{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
+		w.second(hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
 			OverrideHits: hits})
 	}
 	rec := w.ask(http.MethodGet, "/v1/overrides/"+two, "")

@@ -13,7 +13,7 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.set(func() {
-		w.hot = []hottype.Hot{
+		w.hot = []hottype.HotKey{
 			hotKey("topic?id=42", "topic", 350, t0), hotKey("topic?id=42", "topic", 350, t0),
 			hotKey("topic?id=42", "other", 350, t0), hotKey("/a", "*", 380, t0),
 		}

@@ -83,9 +83,9 @@ func TestOverridesTellTheirHits(t *testing.T) {
 	w.set(func() { w.now = w.now.Add(2 * time.Minute) })
 	for n := uint64(1); n <= 2; n++ {
 		w.second(
-			hottype.Report{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
+			hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
 				OverrideHits: []hottype.OverrideHits{{ID: "much", N: 70 * n}, {ID: "one", N: 80 * n}}},
-			hottype.Report{Instance: "b", At: t0.Add(time.Duration(n) * time.Second), Allowed: 10 * n,
+			hottype.LimiterReport{Instance: "b", At: t0.Add(time.Duration(n) * time.Second), Allowed: 10 * n,
 				OverrideHits: []hottype.OverrideHits{{ID: "one", N: 5}}})
 	}
 	got := list()

@@ -9,48 +9,48 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // changing are all routes that change something, and the least role that each needs.
 // A route that is missing here fails the test: say who may use it.
-var changing = map[string]access.Role{
-	"POST /v1/keys/{key}/purge":       access.Operator,
-	"POST /v1/keys/{key}/reset":       access.Operator,
-	"POST /v1/clients/{client}/reset": access.Operator,
-	"PUT /v1/overrides":               access.Operator,
-	"PUT /v1/overrides/{id}":          access.Operator,
-	"DELETE /v1/overrides/{id}":       access.Operator,
-	"POST /v1/overrides/{id}/undo":    access.Operator,
-	"POST /v1/overrides/{id}/enforce": access.Operator,
-	"PUT /v1/rules":                   access.Admin,
-	"DELETE /v1/rules/trial":          access.Admin,
-	"DELETE /v1/history":              access.Admin,
-	"POST /v1/notifications/test":     access.Admin,
+var changing = map[string]auth.Role{
+	"POST /v1/keys/{key}/purge":       auth.Operator,
+	"POST /v1/keys/{key}/reset":       auth.Operator,
+	"POST /v1/clients/{client}/reset": auth.Operator,
+	"PUT /v1/overrides":               auth.Operator,
+	"PUT /v1/overrides/{id}":          auth.Operator,
+	"DELETE /v1/overrides/{id}":       auth.Operator,
+	"POST /v1/overrides/{id}/undo":    auth.Operator,
+	"POST /v1/overrides/{id}/enforce": auth.Operator,
+	"PUT /v1/rules":                   auth.Admin,
+	"DELETE /v1/rules/trial":          auth.Admin,
+	"DELETE /v1/history":              auth.Admin,
+	"POST /v1/notifications/test":     auth.Admin,
 }
 
 // callers are tokens of every role, and invalid ones.
 type callers struct {
-	byRole  map[access.Role]string
+	byRole  map[auth.Role]string
 	refused map[string]string
 }
 
-func newCallers(t *testing.T) (callers, []access.Token) {
+func newCallers(t *testing.T) (callers, []auth.Token) {
 	t.Helper()
-	c := callers{byRole: map[access.Role]string{}, refused: map[string]string{
-		"none": "X: none", "wrong": "Authorization: Bearer " + access.NewToken(),
-		"revoked": "Authorization: Bearer " + access.NewToken(),
+	c := callers{byRole: map[auth.Role]string{}, refused: map[string]string{
+		"none": "X: none", "wrong": "Authorization: Bearer " + auth.NewToken(),
+		"revoked": "Authorization: Bearer " + auth.NewToken(),
 	}}
 	lines := map[string]string{}
-	for role := access.Viewer; role <= access.Admin; role++ {
-		token := access.NewToken()
+	for role := auth.Viewer; role <= auth.Admin; role++ {
+		token := auth.NewToken()
 		c.byRole[role], lines["the-"+role.String()] = "Authorization: Bearer "+token,
-			access.FormatToken(role, token, t0.Add(time.Hour))
+			auth.FormatToken(role, token, t0.Add(time.Hour))
 	}
-	expired := access.NewToken()
+	expired := auth.NewToken()
 	c.refused["expired"], lines["left"] = "Authorization: Bearer "+expired,
-		access.FormatToken(access.Admin, expired, t0.Add(-time.Second))
-	tokens, err := access.ParseTokens("admin.tokens", lines)
+		auth.FormatToken(auth.Admin, expired, t0.Add(-time.Second))
+	tokens, err := auth.ParseTokens("admin.tokens", lines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +62,15 @@ func TestRolesAndRoutes(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
-	revoked, err := access.ParseTokens("x",
-		map[string]string{"gone": access.FormatToken(access.Admin,
+	revoked, err := auth.ParseTokens("x",
+		map[string]string{"gone": auth.FormatToken(auth.Admin,
 			strings.TrimPrefix(who.refused["revoked"], "Authorization: Bearer "), time.Time{})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.ReplaceTokens(append(revoked, tokens...))
 	w.ReplaceTokens(tokens)
-	w.ask(http.MethodGet, "/v1/hot", "", who.byRole[access.Viewer]) // who was let in is not slowed
+	w.ask(http.MethodGet, "/v1/hot", "", who.byRole[auth.Viewer]) // who was let in is not slowed
 	seen := map[string]bool{}
 	for _, r := range w.routes() {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
@@ -87,7 +87,7 @@ func TestRolesAndRoutes(t *testing.T) {
 					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
 				}
 			}
-			for role := access.Viewer; role <= access.Admin; role++ { // those who may not come first
+			for role := auth.Viewer; role <= auth.Admin; role++ { // those who may not come first
 				rec := w.try(method, target, who.byRole[role])
 				if refused := rec.Code == http.StatusForbidden; refused != (role < needs) ||
 					rec.Code == http.StatusUnauthorized {
@@ -128,8 +128,8 @@ func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	who, tokens := newCallers(t)
-	w := newWorld(t, func(c *Config) { c.Access = access.Credentials{Token: "s3cret-of-the-test", Tokens: tokens} })
-	operator, shared := who.byRole[access.Operator], "Authorization: Bearer s3cret-of-the-test"
+	w := newWorld(t, func(c *Config) { c.Access = auth.Credentials{Token: "s3cret-of-the-test", Tokens: tokens} })
+	operator, shared := who.byRole[auth.Operator], "Authorization: Bearer s3cret-of-the-test"
 	for header, want := range map[string]string{operator: `"author":"the-operator"`, shared: `"author":"mallory"`} {
 		rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5, "author": "mallory"}`, header)
 		if !strings.Contains(rec.Body.String(), want) {
@@ -148,9 +148,9 @@ func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 // A stream ends with the right to it: when its token is taken away, and when it expires.
 func TestStreamsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
-	token := access.NewToken()
-	tokens := func(until time.Time) []access.Token {
-		list, err := access.ParseTokens("x", map[string]string{"ann": access.FormatToken(access.Viewer, token, until)})
+	token := auth.NewToken()
+	tokens := func(until time.Time) []auth.Token {
+		list, err := auth.ParseTokens("x", map[string]string{"ann": auth.FormatToken(auth.Viewer, token, until)})
 		if err != nil {
 			t.Error(err)
 		}
@@ -204,7 +204,7 @@ func TestOtherSitesChangeNothingWithAToken(t *testing.T) {
 			for _, site := range [][]string{{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"},
 				{"Origin: https://evil.example"}, {"Origin: null"}} {
 				rec := w.ask(method, target, `{"key": "topic?id=1", "rate": 5}`,
-					append(site, "Content-Type: "+kind, who.byRole[access.Admin])...)
+					append(site, "Content-Type: "+kind, who.byRole[auth.Admin])...)
 				if rec.Code != http.StatusForbidden {
 					t.Errorf("%s from %q: %d", pattern, site, rec.Code)
 				}

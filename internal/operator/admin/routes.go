@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // routes are all routes: those of the packages below, and those of the listener itself.
@@ -16,7 +16,7 @@ func (s *Server) routes() []web.Route {
 		web.Get("/v1/upstreams", s.getUpstreams),
 		web.Get("/v1/notifications", s.getNotifications),
 		{Path: "/v1/notifications/test", Methods: map[string]web.Handler{
-			http.MethodPost: s.testNotifications}, Role: access.Admin},
+			http.MethodPost: s.testNotifications}, Role: auth.Admin},
 		web.Get("/v1/caller", s.getCaller),
 		web.Get("/metrics", func(w http.ResponseWriter, r *http.Request) error {
 			s.cfg.Metrics.ServeHTTP(w, r)

@@ -61,8 +61,8 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	central := &centralRules{}
 	w := newWorld(t, func(c *Config) {
 		c.Central = central
-		c.Reports = func(context.Context) ([]hottype.Report, error) {
-			return []hottype.Report{{Instance: "one", Rules: 1}, {Instance: "two", Rules: 1, RulesRefused: 2}}, nil
+		c.Reports = func(context.Context) ([]hottype.LimiterReport, error) {
+			return []hottype.LimiterReport{{Instance: "one", RulesVersion: 1}, {Instance: "two", RulesVersion: 1, RejectedRulesVersion: 2}}, nil
 		}
 	})
 	s := loadSchemas(t)

@@ -28,7 +28,7 @@ func TestHeatIsFoundByComparing(t *testing.T) {
 	a, b := hotKey("a", "topic", 300, t0), hotKey("b", "topic", 300, t0)
 	for pushed, want := range map[bool]string{false: "became_hot a, became_hot b, cooled a", true: ""} {
 		w := newWorld(t, func(c *Config) { c.Pushed = pushed })
-		for _, hot := range [][]hottype.Hot{{a}, {a}, {a, b}, {b}} {
+		for _, hot := range [][]hottype.HotKey{{a}, {a}, {a, b}, {b}} {
 			w.set(func() { w.hot = hot })
 			w.second()
 		}
@@ -112,12 +112,12 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	w := newWorld(b, nil)
 	const keys, limiters = 1000, 50
-	reports := make([]hottype.Report, limiters)
+	reports := make([]hottype.LimiterReport, limiters)
 	for i := range keys {
 		w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(keys-i)+200, t0))
 	}
 	for i := range reports {
-		reports[i] = hottype.Report{Instance: fmt.Sprint(i), Keys: make([]hottype.KeyDecisions, keys)}
+		reports[i] = hottype.LimiterReport{Instance: fmt.Sprint(i), Keys: make([]hottype.KeyDecisions, keys)}
 		for k := range keys {
 			reports[i].Keys[k].Key = w.hot[k].Key
 		}

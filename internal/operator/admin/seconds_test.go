@@ -18,11 +18,11 @@ import (
 func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
-	report := func(n uint64) hottype.Report {
-		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
+	report := func(n uint64) hottype.LimiterReport {
+		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
 			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
 	}
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 155, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 155, t0)} })
 	w.second()
 	w.second(report(1))
 	w.second(report(2))
@@ -61,9 +61,9 @@ func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 func TestWhatIfUsesTheAlgorithmOfLimiters(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
-	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })
 	for n := range uint64(12) {
-		w.second(hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
+		w.second(hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
 			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 150 * n}}})
 	}
 	// The first second is known by the rate, 400; in eleven limiters decided on 250 requests each.

@@ -28,7 +28,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // What programs hand over and read of the packages below.
@@ -61,7 +61,7 @@ type Config struct {
 	// in this process; nil: the program reaches no limiter.
 	Command func(context.Context, hottype.Command) (purged int, err error)
 	// Upstreams are those that adaptive limits follow, with their limits; nil: none.
-	Upstreams func() []hottype.UpstreamBound
+	Upstreams func() []hottype.UpstreamLimit
 	// Notify are the webhooks that receive events; nil: none.
 	Notify Notifier
 
@@ -72,7 +72,7 @@ type Config struct {
 
 	// Access is who may call, and may do what. None: every caller may do everything,
 	// which is safe only on loopback; see access.CheckListen.
-	Access access.Credentials
+	Access auth.Credentials
 }
 
 func (c Config) withDefaults() Config {
@@ -92,14 +92,14 @@ func (c Config) validate() error {
 	case c.MaxStreams < 0:
 		return fmt.Errorf("admin: Config.MaxStreams %d is negative", c.MaxStreams)
 	}
-	return access.CheckToken("admin.token", c.Access.Token)
+	return auth.CheckToken("admin.token", c.Access.Token)
 }
 
 // Server serves dashboard, API and health checks. Build it with New; all methods are safe for concurrent use.
 type Server struct {
 	*live.Service
 	cfg     Config
-	access  *access.Guard
+	access  *auth.Guard
 	past    *past.Service
 	changes *changes.Service
 	files   []file
@@ -124,7 +124,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		Service: live.New(cfg.Config), cfg: cfg, access: access.NewGuardOf("admin", cfg.Access, cfg.Log),
+		Service: live.New(cfg.Config), cfg: cfg, access: auth.NewGuardOf("admin", cfg.Access, cfg.Log),
 		files: pageFiles(),
 	}
 	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.Purged, Log: cfg.Log, Now: cfg.Now})
@@ -141,12 +141,12 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
 
 // CheckTokens refuses named tokens that cannot replace those in force.
-func (s *Server) CheckTokens(tokens []access.Token) error { return s.access.CheckTokens(tokens) }
+func (s *Server) CheckTokens(tokens []auth.Token) error { return s.access.CheckTokens(tokens) }
 
 // ReplaceTokens replaces the named tokens in force, once CheckTokens
 // has taken them. Open streams end, because their callers may have lost the right;
 // clients come back by themselves.
-func (s *Server) ReplaceTokens(tokens []access.Token) {
+func (s *Server) ReplaceTokens(tokens []auth.Token) {
 	if s.access.Replace(tokens) {
 		s.CloseStreams()
 	}
@@ -155,6 +155,6 @@ func (s *Server) ReplaceTokens(tokens []access.Token) {
 // Stats returns the server's own counters.
 func (s *Server) Stats() Stats {
 	t := s.access.Stats()
-	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Wrong, Slowed: t.Slowed,
+	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Wrong, Slowed: t.RateLimited,
 		ForeignHosts: s.foreignHosts.Load()}
 }

@@ -26,8 +26,8 @@ type file struct {
 	body                     []byte
 }
 
-// contentTypes are set here, because the system's table may lack or change
-// them, and browsers run no module of another type.
+// contentType returns the type by the ending of a name. The system's table may lack or
+// change it, and browsers run no module of another type.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

@@ -127,8 +127,8 @@ type world struct {
 
 	mu      sync.Mutex
 	now     time.Time
-	hot     []hottype.Hot
-	reports []hottype.Report
+	hot     []hottype.HotKey
+	reports []hottype.LimiterReport
 	broken  error // what Reports fails with
 }
 
@@ -139,10 +139,10 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	w.store = &memory{now: w.tick}
 	cfg := Config{Config: live.Config{
 		Namespace: "news", Version: "1.2.3",
-		Hot:       func() []hottype.Hot { w.mu.Lock(); defer w.mu.Unlock(); return w.hot },
+		Hot:       func() []hottype.HotKey { w.mu.Lock(); defer w.mu.Unlock(); return w.hot },
 		Rules:     func() *rules.Set { return set },
 		Overrides: w.store,
-		Reports: func(context.Context) ([]hottype.Report, error) {
+		Reports: func(context.Context) ([]hottype.LimiterReport, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.reports, w.broken
@@ -183,7 +183,7 @@ func (w *world) set(change func()) {
 }
 
 // second lets one second pass, with what the limiters report at its end.
-func (w *world) second(reports ...hottype.Report) {
+func (w *world) second(reports ...hottype.LimiterReport) {
 	w.set(func() { w.now = w.now.Add(time.Second); w.reports = reports })
 	w.Sample(context.Background(), w.clock())
 }
@@ -211,16 +211,16 @@ func serve(h http.Handler, method, target, body string, headers ...string) *http
 	return rec
 }
 
-func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
-	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+func hotKey(key, rule string, rate float64, since time.Time) hottype.HotKey {
+	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
 		Until: since.Add(time.Hour)}
 }
 
 var errBroken = errors.New("redis: connection refused")
 
 // at is a report of limiter "a" some time after t0.
-func at(after time.Duration, allowed, hot, key uint64) hottype.Report {
-	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed,
+func at(after time.Duration, allowed, hot, key uint64) hottype.LimiterReport {
+	return hottype.LimiterReport{Instance: "a", At: t0.Add(after), Allowed: allowed,
 		Denied: hottype.Denials{hottype.ReasonHot: hot},
-		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
+		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }

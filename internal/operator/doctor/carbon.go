@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/carbon"
 )
 
-// fewCreates is a number of new metrics a minute below which hot keys wait for
+// minCreates is a number of new metrics a minute below which hot keys wait for
 // their file: one new key a second is quiet.
-const fewCreates = 1000
+const minCreates = 1000
 
 // fewUpdates is a number of writes a second below which a site with as many
 // keys falls behind.
@@ -34,7 +34,7 @@ func Carbon(in carbon.Inspection, flush time.Duration, want Expected) []Finding 
 
 func (l *list) carbonPace(in carbon.Inspection) {
 	where := in.Dir + "/carbon.conf [cache]"
-	if n := pace(in.Settings["MAX_CREATES_PER_MINUTE"]); n < fewCreates {
+	if n := pace(in.Settings["MAX_CREATES_PER_MINUTE"]); n < minCreates {
 		l.add(Fail, Finding{What: fmt.Sprintf("MAX_CREATES_PER_MINUTE = %g", n), Where: where,
 			Why: fmt.Sprintf(
 				"carbon makes files for %g new metrics a minute and throws the points of all others away: "+

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/carbon"
 	"github.com/hotparam/pipeline/internal/operator/udpstat"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
@@ -64,15 +64,15 @@ func TestTrust(t *testing.T) {
 	none := &rules.Set{}
 	check(t, []judged{
 		{"loopback and sockets",
-			Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
+			CheckSenders(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
 				none, "f.yaml"), OK, ""},
-		{"every IPv4 address", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
+		{"every IPv4 address", CheckSenders(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
 			"0.0.0.0:8127 takes lines from every address"},
-		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from every address"},
-		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
-		{"senders do not look", Trust(Senders{NoClientsSetting: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
+		{"every address", CheckSenders(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from every address"},
+		{"a list", CheckSenders(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
+		{"senders do not look", CheckSenders(Senders{NoClientsSetting: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
 			"with tally.track_clients: 0 senders do not name clients"},
-		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
+		{"Graphite", CheckSenders(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
 	})
 }
 
@@ -180,22 +180,22 @@ func TestStatsD(t *testing.T) {
 
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	good := redisstore.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master",
+	good := redisclient.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master",
 		Policy: "noeviction", AppendOnly: true,
 		Median: 100 * time.Microsecond, Worst: time.Millisecond,
-		Publishers: []redisstore.PublisherSeen{{Name: "a", Live: true}}}
-	with := func(change func(*redisstore.Inspection)) []Finding {
+		Publishers: []redisclient.PublisherSeen{{Name: "a", Live: true}}}
+	with := func(change func(*redisclient.Inspection)) []Finding {
 		in := good
 		change(&in)
 		return Redis(in, want())
 	}
-	withRules := func(r redisstore.Rights) []Finding {
+	withRules := func(r redisclient.Rights) []Finding {
 		in, a := good, want()
 		in.Rights, a.RulesInRedis = r, true
 		return Redis(in, a)
 	}
-	onlyRead := withRules(redisstore.Rights{User: "ann",
-		RulesChange: []redisstore.Denied{{Right: "~hp:{news}:rules:*", Err: "NOPERM"}}})
+	onlyRead := withRules(redisclient.Rights{User: "ann",
+		RulesChange: []redisclient.Denied{{Right: "~hp:{news}:rules:*", Err: "NOPERM"}}})
 	if !slices.ContainsFunc(onlyRead, func(f Finding) bool {
 		return strings.Contains(f.What, "to change them it lacks +publish ~hp:{news}:rules:*")
 	}) {
@@ -203,64 +203,64 @@ func TestRedis(t *testing.T) {
 	}
 	check(t, []judged{
 		{"good", Redis(good, want()), OK, ""},
-		{"gone", with(func(in *redisstore.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
-		{"replica", with(func(in *redisstore.Inspection) { in.Role = "slave" }), Fail, "replica"},
-		{"evicts", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn,
+		{"gone", with(func(in *redisclient.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
+		{"replica", with(func(in *redisclient.Inspection) { in.Role = "slave" }), Fail, "replica"},
+		{"evicts", with(func(in *redisclient.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn,
 			"allkeys-lru"},
-		{"has evicted", with(func(in *redisstore.Inspection) {
+		{"has evicted", with(func(in *redisclient.Inspection) {
 			in.MaxMemory, in.Policy, in.Evicted = 1<<30, "volatile-ttl", 5
 		}), Fail, "5 keys were thrown away"},
-		{"nearly full", with(func(in *redisstore.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn,
+		{"nearly full", with(func(in *redisclient.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn,
 			"90 MiB of 100 MiB"},
-		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail,
+		{"overrides on nothing", with(func(in *redisclient.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail,
 			"3 overrides and writes nothing"},
-		{"overrides on RDB", with(func(in *redisstore.Inspection) {
+		{"overrides on RDB", with(func(in *redisclient.Inspection) {
 			in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true
 		}), Warn, "at most now and then"},
-		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail,
+		{"cluster down", with(func(in *redisclient.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail,
 			`"fail"`},
-		{"whole or not at all", with(func(in *redisstore.Inspection) {
+		{"whole or not at all", with(func(in *redisclient.Inspection) {
 			in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true
 		}), Warn, "cluster-require-full-coverage"},
-		{"far away", with(func(in *redisstore.Inspection) {
+		{"far away", with(func(in *redisclient.Inspection) {
 			in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond
 		}), Fail, "30ms"},
-		{"uneven", with(func(in *redisstore.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
-		{"clock", with(func(in *redisstore.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},
-		{"clock far off", with(func(in *redisstore.Inspection) { in.ClockAhead = time.Minute }), Fail, "1m0s ahead"},
-		{"overrides on what is not known", with(func(in *redisstore.Inspection) {
+		{"uneven", with(func(in *redisclient.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
+		{"clock", with(func(in *redisclient.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},
+		{"clock far off", with(func(in *redisclient.Inspection) { in.ClockAhead = time.Minute }), Fail, "1m0s ahead"},
+		{"overrides on what is not known", with(func(in *redisclient.Inspection) {
 			in.AppendOnly, in.Overrides, in.Unknown = false, 3, map[string]string{"CONFIG GET": "NOPERM"}
 		}), Warn, "at most now and then"},
-		{"refuses writes", with(func(in *redisstore.Inspection) { in.ReadOnly = true }), Fail, "replica"},
-		{"ACL", with(func(in *redisstore.Inspection) {
-			in.Rights = redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
+		{"refuses writes", with(func(in *redisclient.Inspection) { in.ReadOnly = true }), Fail, "replica"},
+		{"ACL", with(func(in *redisclient.Inspection) {
+			in.Rights = redisclient.Rights{User: "ann", Limiter: []redisclient.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
 		}), Fail, "user ann lacks +evalsha"},
 		{"rules in Redis that may not be read",
-			withRules(redisstore.Rights{User: "ann",
-				Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}),
+			withRules(redisclient.Rights{User: "ann",
+				Rules: []redisclient.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}),
 			Fail, "user ann lacks %R~hp:{news}:rules:*"},
 		{"rules in Redis that may only be read", onlyRead, OK, ""},
-		{"rules that are not in Redis", with(func(in *redisstore.Inspection) {
-			in.Rights = redisstore.Rights{User: "ann",
-				Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
+		{"rules that are not in Redis", with(func(in *redisclient.Inspection) {
+			in.Rights = redisclient.Rights{User: "ann",
+				Rules: []redisclient.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
 		}), OK, ""},
-		{"cannot even connect", with(func(in *redisstore.Inspection) {
-			in.Err, in.Rights = "NOPERM", redisstore.Rights{User: "ann",
-				Limiter: []redisstore.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
+		{"cannot even connect", with(func(in *redisclient.Inspection) {
+			in.Err, in.Rights = "NOPERM", redisclient.Rights{User: "ann",
+				Limiter: []redisclient.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
 		}), Fail, "lacks +client|setname"},
-		{"no scripts", with(func(in *redisstore.Inspection) { in.Missing = []string{"eval"} }), Fail,
+		{"no scripts", with(func(in *redisclient.Inspection) { in.Missing = []string{"eval"} }), Fail,
 			"no command EVAL"},
-		{"INFO refused", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"INFO": "NOPERM"} }),
+		{"INFO refused", with(func(in *redisclient.Inspection) { in.Unknown = map[string]string{"INFO": "NOPERM"} }),
 			Warn, "memory, eviction"},
-		{"a Sentinel is gone", with(func(in *redisstore.Inspection) {
+		{"a Sentinel is gone", with(func(in *redisclient.Inspection) {
 			in.Sentinels, in.Silent = 3, map[string]string{"127.0.0.1:26379": "connection refused"}
 		}), Warn, "a Sentinel does not say"},
-		{"nobody publishes", with(func(in *redisstore.Inspection) { in.Publishers = nil }), Warn,
+		{"nobody publishes", with(func(in *redisclient.Inspection) { in.Publishers = nil }), Warn,
 			"no aggregator publishes"},
-		{"one name, two processes", with(func(in *redisstore.Inspection) {
-			in.Publishers = []redisstore.PublisherSeen{{Name: "a", Live: true, Takeovers: 4}}
+		{"one name, two processes", with(func(in *redisclient.Inspection) {
+			in.Publishers = []redisclient.PublisherSeen{{Name: "a", Live: true, Takeovers: 4}}
 		}), Fail, "changed hands 4 times"},
-		{"managed", with(func(in *redisstore.Inspection) {
+		{"managed", with(func(in *redisclient.Inspection) {
 			in.Unknown = map[string]string{"CONFIG GET": "unknown command"}
 		}), Warn, "CONFIG GET is not known"},
 	})
@@ -285,7 +285,7 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
 	look := func(user string) []Finding {
-		client, err := redisstore.Open(redisstore.Config{
+		client, err := redisclient.Open(redisclient.Config{
 			Addrs: []string{s.Addr()}, Namespace: "news", Username: user, Password: "pw", Timeout: redistest.Patience,
 		})
 		if err != nil {

@@ -109,8 +109,8 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	}
 }
 
-// muchLag is how many records are more than a moment's worth.
-const muchLag = 1000
+// maxLag is how many records are more than a moment's worth.
+const maxLag = 1000
 
 func (l *list) kafkaGroup(in kafka.Inspection) {
 	l.where = fmt.Sprintf("kafka %s, group %s", strings.Join(in.Brokers, ","), in.Group)
@@ -126,7 +126,7 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	default:
 		l.ok("%d aggregators read", in.Members)
 	}
-	if in.Lag > muchLag {
+	if in.Lag > maxLag {
 		l.add(Warn, Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
 			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
 			Fix: describe + "   # then start more aggregators"})

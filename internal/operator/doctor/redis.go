@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
 // Redis judges the store of hot set, overrides and shared limits.
-func Redis(in redisstore.Inspection, want Expected) []Finding {
+func Redis(in redisclient.Inspection, want Expected) []Finding {
 	l := &list{where: "redis " + strings.Join(in.Addrs, ",")}
 	l.redisSentinels(in)
 	if in.Err != "" {
@@ -35,7 +35,7 @@ func Redis(in redisstore.Inspection, want Expected) []Finding {
 }
 
 // redisSilent is the finding about a server that does not answer.
-func (l *list) redisSilent(in redisstore.Inspection) {
+func (l *list) redisSilent(in redisclient.Inspection) {
 	if len(in.Rights.Limiter) > 0 {
 		l.redisDenied(in.Rights.User, in.Rights.Limiter)
 		return
@@ -56,7 +56,7 @@ func redisCLI(addr string) string {
 
 // redisSentinels judges the Sentinels, which name the master. A majority must answer; without one the pipeline finds no
 // master, which is a finding of its own.
-func (l *list) redisSentinels(in redisstore.Inspection) {
+func (l *list) redisSentinels(in redisclient.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
 		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr,
@@ -69,7 +69,7 @@ func (l *list) redisSentinels(in redisstore.Inspection) {
 }
 
 // redisRights judges what the user may do. A limiter need not be able to publish.
-func (l *list) redisRights(in redisstore.Inspection, want Expected) {
+func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 	l.redisDenied(in.Rights.User, in.Rights.Limiter)
 	if want.RulesInRedis {
 		l.redisRules(in.Rights)
@@ -94,7 +94,7 @@ func (l *list) redisRights(in redisstore.Inspection, want Expected) {
 }
 
 // redisRules judges the rights of a program whose rules are in Redis.
-func (l *list) redisRules(r redisstore.Rights) {
+func (l *list) redisRules(r redisclient.Rights) {
 	l.redisDenied(r.User, r.Rules)
 	switch {
 	case len(r.Rules) > 0:
@@ -106,7 +106,7 @@ func (l *list) redisRules(r redisstore.Rights) {
 	}
 }
 
-func (l *list) redisDenied(user string, denied []redisstore.Denied) {
+func (l *list) redisDenied(user string, denied []redisclient.Denied) {
 	for _, d := range denied {
 		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
 			Why: "the programs need it",
@@ -116,7 +116,7 @@ func (l *list) redisDenied(user string, denied []redisstore.Denied) {
 }
 
 // redisUnknown is the finding about what the server does not show, with the right that is missing.
-func (l *list) redisUnknown(in redisstore.Inspection, name string) {
+func (l *list) redisUnknown(in redisclient.Inspection, name string) {
 	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "what is not known cannot be judged"}
 	rights := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
 	if right, ok := rights[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
@@ -127,7 +127,7 @@ func (l *list) redisUnknown(in redisstore.Inspection, name string) {
 	l.add(Warn, f)
 }
 
-func (l *list) redisRole(in redisstore.Inspection) {
+func (l *list) redisRole(in redisclient.Inspection) {
 	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
 		l.add(Fail, Finding{What: "it is a replica",
 			Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
@@ -146,7 +146,7 @@ func (l *list) redisRole(in redisstore.Inspection) {
 	}
 }
 
-func (l *list) redisMemory(in redisstore.Inspection) {
+func (l *list) redisMemory(in redisclient.Inspection) {
 	evicts := in.MaxMemory > 0 && in.Policy != "noeviction"
 	const fix = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
@@ -168,7 +168,7 @@ func (l *list) redisMemory(in redisstore.Inspection) {
 	}
 }
 
-func (l *list) redisDurability(in redisstore.Inspection) {
+func (l *list) redisDurability(in redisclient.Inspection) {
 	_, hidden := in.Unknown["CONFIG GET"]
 	switch {
 	case in.AppendOnly:
@@ -187,7 +187,7 @@ func (l *list) redisDurability(in redisstore.Inspection) {
 	}
 }
 
-func (l *list) redisPace(in redisstore.Inspection, want Expected) {
+func (l *list) redisPace(in redisclient.Inspection, want Expected) {
 	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond),
 		in.Worst.Round(time.Microsecond))
 	const why = "decisions that wait longer than gate.budget are made without it, by on_store_failure"
@@ -217,7 +217,7 @@ func (l *list) redisPace(in redisstore.Inspection, want Expected) {
 			Fix: "chronyc tracking   # on both machines"})
 }
 
-func (l *list) redisPublishers(in redisstore.Inspection) {
+func (l *list) redisPublishers(in redisclient.Inspection) {
 	live := 0
 	for _, p := range in.Publishers {
 		if p.Live {

@@ -48,8 +48,8 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 func (l *list) upstreams(set *rules.Set) {
 	var without []string
 	for _, r := range set.Rules {
-		if r.Upstream.Known {
-			l.ok("rule %s: reads targets as its upstream does: %s", r.Name, r.Upstream)
+		if r.ParseAs.Known {
+			l.ok("rule %s: reads targets as its upstream does: %s", r.Name, r.ParseAs)
 		} else {
 			without = append(without, r.Name)
 		}
@@ -61,8 +61,8 @@ func (l *list) upstreams(set *rules.Set) {
 	}
 }
 
-// patience is how long a burst may hide a limit.
-const patience = 60 * time.Second
+// maxUnlimitedBurst is how long a burst may hide a limit.
+const maxUnlimitedBurst = 60 * time.Second
 
 func (l *list) rule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
@@ -101,7 +101,7 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 		return // a key at its threshold is within its limit, as may be meant
 	}
 	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
-	if until > patience {
+	if until > maxUnlimitedBurst {
 		l.add(Warn,
 			Finding{
 				What: fmt.Sprintf(

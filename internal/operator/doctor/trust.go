@@ -19,8 +19,8 @@ type Senders struct {
 	Graphite         bool
 }
 
-// Trust judges who can make a key hot. Path is the file of the rules.
-func Trust(s Senders, set *rules.Set, path string) []Finding {
+// CheckSenders judges who can make a key hot. Path is the file of the rules.
+func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 	l := &list{where: "statsd.listen"}
 	for _, addr := range s.Listen {
 		switch {

@@ -33,7 +33,7 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	p.visitors = newVisitors() // those of the other log
 	l := &learner{logs: inMemory(on)}
 	if _, err := l.read(context.Background(), func(s *replay.Seen) {
-		target, _ := s.Request.Split()
+		target, _ := s.Request.SplitTarget()
 		p.visitors.add(s, isAsset(target))
 	}); err != nil {
 		t.Fatal(err)

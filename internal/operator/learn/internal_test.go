@@ -88,7 +88,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 		}
 		for _, target := range targets {
 			segments, ok := segmentsOf(target)
-			if !ok || hottype.TargetFault("GET", target) != "" {
+			if !ok || hottype.InvalidTargetReason("GET", target) != "" {
 				continue
 			}
 			tpl := byNode[p.find(segments)]
@@ -161,7 +161,7 @@ func TestRoles(t *testing.T) {
 		for i := range 1000 {
 			v.add(tt.value(i), uint32(i%50), at)
 		}
-		if got, why := judge(tt.name, false, v); got != tt.want {
+		if got, why := classify(tt.name, false, v); got != tt.want {
 			t.Errorf("%s=%s: role %d (%s), want %d", tt.name, tt.value(1), got, why, tt.want)
 		}
 	}

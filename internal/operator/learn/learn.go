@@ -48,11 +48,11 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	paths := newPaths()
 	var err error
 	p.Read, err = l.read(ctx, func(s *replay.Seen) {
-		target, _ := s.Request.Split()
+		target, _ := s.Request.SplitTarget()
 		asset := isAsset(target)
 		p.clock.add(s.At)
 		p.visitors.add(s, asset)
-		if counts(s) && !asset {
+		if isInformative(s) && !asset {
 			paths.add(s.Request)
 		}
 	})
@@ -77,9 +77,9 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 // Rules is how many rules are proposed, besides the catch-all.
 func (p *Proposal) Rules() int { return len(p.rules) }
 
-// counts tells whether a request says something about parameters: it was answered.
+// isInformative tells whether a request says something about parameters: it was answered.
 // Scanners ask for what is not there.
-func counts(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
+func isInformative(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
 
 // learner reads logs.
 type learner struct {
@@ -121,7 +121,7 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	}
 	p.survey = newSurvey(paths, max(50, p.Read.Requests/200))
 	_, err := l.read(ctx, func(s *replay.Seen) {
-		if target, _ := s.Request.Split(); counts(s) && !isAsset(target) && usual(s) {
+		if target, _ := s.Request.SplitTarget(); isInformative(s) && !isAsset(target) && usual(s) {
 			p.survey.add(s)
 		}
 	})

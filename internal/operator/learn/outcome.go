@@ -49,12 +49,12 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-// hurt is which clients were denied something.
-type hurt struct{ ordinary, byIP, stopped int64 }
+// deniedClients is which clients were denied something.
+type deniedClients struct{ ordinary, byIP, stopped int64 }
 
 // enforced replays the logs with the limits of the proposal, divided and enforced.
-func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*replay.Report, hurt, error) {
-	var h hurt
+func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*replay.Report, deniedClients, error) {
+	var h deniedClients
 	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))
 	if err != nil {
 		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w",

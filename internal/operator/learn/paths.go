@@ -41,9 +41,9 @@ func newPaths() *paths { return &paths{root: &node{}} }
 
 // add notes the path and the query of one request.
 func (p *paths) add(r *hottype.Request) {
-	target, query := r.Split()
+	target, query := r.SplitTarget()
 	segments, ok := segmentsOf(target)
-	if !ok || hottype.TargetFault(r.Method, r.Target) != "" {
+	if !ok || hottype.InvalidTargetReason(r.Method, r.Target) != "" {
 		return
 	}
 	n := p.root

@@ -61,22 +61,22 @@ var views = globs(
 const leastValues = 5
 
 // Where most values are of one sort, the parameter is.
-const most = 0.8
+const majority = 0.8
 
-// judge tells the role of a parameter, and why. Uniqueness alone says little:
+// classify tells the role of a parameter, and why. Uniqueness alone says little:
 // searches are as unique as cache-busters, but people share their words. A value of
 // the path is never noise: it says which page.
-func judge(name string, inPath bool, v *values) (role, string) {
+func classify(name string, inPath bool, v *values) (role, string) {
 	n := float64(max(v.requests, 1))
 	unique := v.uniqueness()
-	random := v.requests >= 20 && float64(v.random) >= most*n
+	random := v.requests >= 20 && float64(v.random) >= majority*n
 	switch {
 	case inPath:
 	case matchesAny(trackers, name):
 		return noise, "a tracking parameter by its name"
-	case float64(v.clocks) >= most*n:
+	case float64(v.clocks) >= majority*n:
 		return noise, "its values are the time of the request"
-	case float64(v.fractions) >= most*n:
+	case float64(v.fractions) >= majority*n:
 		return noise, "its values are random fractions"
 	case matchesAny(secrets, name) && (v.repeats >= 10 && v.sharedness() < 0.2 || unique >= 0.5 && random):
 		return noise, "by its name and its values it belongs to one client or one request"

@@ -70,7 +70,7 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 
 // add notes the values of one request.
 func (s *survey) add(seen *replay.Seen) {
-	target, query := seen.Request.Split()
+	target, query := seen.Request.SplitTarget()
 	segments, ok := segmentsOf(target)
 	if !ok {
 		return
@@ -123,7 +123,7 @@ func (pl *place) pair(i, j int, hashes []uint64) {
 func (s *survey) judgeAll() {
 	for _, pl := range s.places {
 		for _, p := range pl.params {
-			p.role, p.why = judge(p.name, p.segment >= 0, p.values)
+			p.role, p.why = classify(p.name, p.segment >= 0, p.values)
 		}
 	}
 }

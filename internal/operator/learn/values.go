@@ -48,8 +48,8 @@ func (d *distinct[V]) at(h uint64) *V {
 // count is about how many different hashes there were.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
-// asker is the client that asked last for a value.
-type asker struct {
+// lastClient is the client that asked last for a value.
+type lastClient struct {
 	client uint32
 	known  bool
 }
@@ -57,7 +57,7 @@ type asker struct {
 // values is what the values of one parameter of one path are like.
 type values struct {
 	requests int64
-	distinct distinct[asker]
+	distinct distinct[lastClient]
 	heavy    *heavyhitters.Summary
 	top      int64 // requests of the commonest value, at least
 	topValue string

@@ -2,7 +2,7 @@
 // in the pipeline knows a metrics library: the other packages hand over plain Stats
 // structs.
 //
-//	gate.Stats, redisstore.Stats, … ──> [Of] ──> [Registry] ──> GET /metrics
+//	gate.Stats, redisclient.Stats, … ──> [Of] ──> [Registry] ──> GET /metrics
 //
 // A metric is declared where it is counted, by the tags of its field, and [Of] reads
 // these. A field that no metric shows fails a test. A part reads its statistics once at

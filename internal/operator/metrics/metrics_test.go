@@ -50,7 +50,7 @@ func TestValues(t *testing.T) {
 			return gate.Stats{Allowed: hottype.Admissions{hottype.ReasonCold: 7}, StoreOpen: true, StoreLatency: latency}
 		}),
 		metrics.Of(func() respcache.Stats {
-			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, Unkept: map[string]uint64{"vary": 1}}
+			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, NotStored: map[string]uint64{"vary": 1}}
 		}),
 		metrics.Of(func() proxy.Stats {
 			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4}, "": {}}}
@@ -95,13 +95,13 @@ func TestOverviewIsByRule(t *testing.T) {
 func TestHostileKeysAreLabels(t *testing.T) {
 	t.Parallel()
 	long := "/" + strings.Repeat("x", 300)
-	hot := []hottype.Hot{
+	hot := []hottype.HotKey{
 		{Key: "/<script>alert(1)</script>/\u202egnp.exe\n\xff", Rule: "*", Rate: 500},
 		{Key: hottype.Key(long + "1"), Rule: "*", Rate: 400}, {Key: hottype.Key(long + "2"), Rule: "*", Rate: 390},
 		{Key: `/a"b\c`, Rule: "*", Rate: 380}, {Key: "topic?id=42", Rule: "topic", Rate: 350},
 		{Key: "topic?id=42", Rule: "other", Rate: 350},
 	}
-	got := scrape(t, metrics.Of(func() []hottype.Hot { return hot }))
+	got := scrape(t, metrics.Of(func() []hottype.HotKey { return hot }))
 	has(t, got,
 		`hotparam_hot_key_rate{key="/<script>alert(1)</script>/%E2%80%AEgnp.exe%0A%FF",rule="*"} 500`,
 		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`,

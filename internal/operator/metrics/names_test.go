@@ -20,18 +20,18 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
-	"github.com/hotparam/pipeline/internal/serving/access"
-	"github.com/hotparam/pipeline/internal/serving/check"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
-	"github.com/hotparam/pipeline/internal/serving/mirrored"
+	"github.com/hotparam/pipeline/internal/serving/forwardauth"
+	"github.com/hotparam/pipeline/internal/serving/mirror"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
@@ -44,7 +44,7 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/met
 func groups() []group {
 	return []group{
 		of[admin.Overview]("overview", "all"),
-		of[[]hottype.Hot]("hot keys, with admin.metrics_key_labels", "all"),
+		of[[]hottype.HotKey]("hot keys, with admin.metrics_key_labels", "all"),
 		of[admin.Stats]("admin", "all"),
 		of[metrics.ReloadStats]("config", "all"),
 		of[metrics.RulesStats]("rules", "collector, aggregator, limiter-sidecar, serve"),
@@ -55,17 +55,17 @@ func groups() []group {
 		of[proxy.Stats]("proxy", "limiter-sidecar, serve"),
 		of[respcache.Stats]("cache", "limiter-sidecar, serve"),
 		of[decisionapi.Stats]("decision_api", "limiter-sidecar"),
-		of[access.GuardStats]("decision_api, callers", "limiter-sidecar", "hotparam_decision_api"),
-		of[check.Stats]("check", "limiter-sidecar"),
-		of[access.GuardStats]("check, callers", "limiter-sidecar", "hotparam_check"),
-		of[[]hottype.UpstreamBound]("upstream", "aggregator, limiter-sidecar, serve"),
+		of[auth.GuardStats]("decision_api, callers", "limiter-sidecar", "hotparam_decision_api"),
+		of[forwardauth.Stats]("check", "limiter-sidecar"),
+		of[auth.GuardStats]("check, callers", "limiter-sidecar", "hotparam_check"),
+		of[[]hottype.UpstreamLimit]("upstream", "aggregator, limiter-sidecar, serve"),
 		of[reversedns.Stats]("crawlers", "limiter-sidecar, serve"),
 		of[envoy.Stats]("envoy", "limiter-sidecar"),
 		of[spoe.Stats]("spoe", "limiter-sidecar"),
 		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
 		of[redislimits.PrefetchStats]("prefetch", "limiter-sidecar"),
-		of[redisfeed.Stats]("redis", "limiter-sidecar, aggregator"),
-		of[redisstore.Stats]("redis_server", "limiter-sidecar, aggregator"),
+		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),
+		of[redisclient.Stats]("redis_server", "limiter-sidecar, aggregator"),
 		of[redislimits.Stats]("redis_limits", "limiter-sidecar"),
 		of[redislimits.RefundsStats]("redis_limits, refunds", "limiter-sidecar"),
 		of[hotset.Stats]("hotset", "limiter-sidecar, aggregator, serve"),
@@ -73,7 +73,7 @@ func groups() []group {
 		of[statsd.SenderStats]("statsd", "limiter-sidecar, collector"),
 		of[kafka.ProducerStats]("kafka", "limiter-sidecar, collector"),
 		of[statsd.ListenerStats]("statsd_in", "collector, aggregator"),
-		of[mirrored.Stats]("mirror", "collector"),
+		of[mirror.Stats]("mirror", "collector"),
 		of[metrics.AccessLogStats]("accesslog", "collector"),
 		of[aggregate.Stats]("aggregate", "aggregator, serve"),
 		of[kafka.ConsumerStats]("kafka_in", "aggregator"),
@@ -181,18 +181,18 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 	case *time.Time:
 		visit(path, func() { *x = time.Unix(1_700_000_000, 0) }, func() { *x = time.Time{} })
 		return
-	case *[]hottype.Hot:
-		visit(path+"[]", func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} },
+	case *[]hottype.HotKey:
+		visit(path+"[]", func() { *x = []hottype.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300}} },
 			func() { *x = nil })
 		return
-	case *[]hottype.UpstreamBound:
-		one := hottype.UpstreamBound{Name: "default"}
-		store := func() { *x = []hottype.UpstreamBound{one} }
+	case *[]hottype.UpstreamLimit:
+		one := hottype.UpstreamLimit{Name: "default"}
+		store := func() { *x = []hottype.UpstreamLimit{one} }
 		each := func(path string, set, reset func()) {
 			visit(path, func() { set(); store() }, func() { reset(); store() })
 		}
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
-		each(path+"[].Why", func() { one.Why = "errors" }, func() { one.Why = "" })
+		each(path+"[].Why", func() { one.Reason = "errors" }, func() { one.Reason = "" })
 		return
 	case *hottype.Admissions:
 		for r := range x.All() {

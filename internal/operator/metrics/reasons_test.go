@@ -44,8 +44,8 @@ func TestEachReasonIsEverywhere(t *testing.T) {
 		if !bytes.Contains(api, []byte(`"`+name+`"`)) {
 			t.Errorf("%s: openapi.json lacks it", name)
 		}
-		text, err := json.Marshal(hottype.Report{Denied: stats.Denied})
-		var report hottype.Report
+		text, err := json.Marshal(hottype.LimiterReport{Denied: stats.Denied})
+		var report hottype.LimiterReport
 		if err := errors.Join(err, json.Unmarshal(text, &report)); err != nil || report.Denied != stats.Denied {
 			t.Errorf("%s: a report has %v after JSON: %v", name, report.Denied, err)
 		}
@@ -59,7 +59,7 @@ func TestEachReasonIsEverywhere(t *testing.T) {
 			t.Errorf("%s: the JSON of a replay lacks it: %v", name, err)
 		}
 		answer := httptest.NewRecorder()
-		(&httplimit.Answers{}).Enforce(answer, httptest.NewRequest("GET", "/", nil), &hottype.Verdict{Reason: r})
+		(&httplimit.Responder{}).Enforce(answer, httptest.NewRequest("GET", "/", nil), &hottype.Verdict{Reason: r})
 		if body := answer.Body.String(); !strings.Contains(body, info.Detail) || !strings.Contains(body, name) {
 			t.Errorf("%s: an answer to a client lacks it: %s", name, body)
 		}

@@ -19,15 +19,15 @@ type Conditions struct {
 }
 
 type condition struct {
-	event   Event // of the beginning
-	told    bool
-	changed time.Time // since when it is not as it was told
-	differs bool
+	event    Event // of the beginning
+	notified bool
+	changed  time.Time // since when it is not as it was told
+	differs  bool
 }
 
-// See takes the states that hold at now, each as the event that tells its beginning, and gives the events to tell:
+// Update takes the states that hold at now, each as the event that tells its beginning, and gives the events to tell:
 // what has begun to hold and what has ceased to, once it was so for five seconds.
-func (c *Conditions) See(now time.Time, hold []Event) (tell []Event) {
+func (c *Conditions) Update(now time.Time, hold []Event) (tell []Event) {
 	if c.states == nil {
 		c.states = map[string]*condition{}
 	}
@@ -41,9 +41,9 @@ func (c *Conditions) See(now time.Time, hold []Event) (tell []Event) {
 	}
 	for subject, s := range c.states {
 		e, holds := on[subject]
-		if holds == s.told {
+		if holds == s.notified {
 			s.differs = false
-			if !s.told {
+			if !s.notified {
 				delete(c.states, subject)
 			}
 			continue
@@ -61,7 +61,7 @@ func (c *Conditions) See(now time.Time, hold []Event) (tell []Event) {
 			e = s.event
 			e.Since, e.At, e.Ended, e.Why = s.event.At, s.changed, true, ""
 		}
-		s.told, s.differs = holds, false
+		s.notified, s.differs = holds, false
 		tell = append(tell, e)
 	}
 	slices.SortFunc(tell, func(a, b Event) int { return strings.Compare(a.subject(), b.subject()) })

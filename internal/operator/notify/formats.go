@@ -62,8 +62,8 @@ type alert struct {
 }
 
 const (
-	// holds is how long an alert lasts that is not told again: some refreshes, so that one that is lost ends none.
-	holds    = 4 * refresh
+	// alertTTL is how long an alert lasts that is not told again: some refreshes, so that one that is lost ends none.
+	alertTTL = 4 * refresh
 	maxLabel = 1024 // bytes of a key in a label
 )
 
@@ -88,7 +88,7 @@ func (e *Event) alert(namespace string, now time.Time) alert {
 	a := alert{
 		Labels:      map[string]string{"alertname": alertNames[e.Kind], "namespace": namespace, "severity": "warning"},
 		Annotations: map[string]string{"summary": e.Text},
-		StartsAt:    e.At.UTC(), EndsAt: now.UTC().Add(holds),
+		StartsAt:    e.At.UTC(), EndsAt: now.UTC().Add(alertTTL),
 	}
 	if severity := severities[e.Kind]; severity != "" {
 		a.Labels["severity"] = severity

@@ -103,9 +103,9 @@ func TestAlertsAreToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Format: Alertmanager, Events: []Kind{Hot}}, nil)
 		began := time.Now()
-		w.Tell(hot("topic?id=42"))
+		w.Notify(hot("topic?id=42"))
 		pass(150 * time.Second)
-		w.Tell(cold("topic?id=42"))
+		w.Notify(cold("topic?id=42"))
 		pass(2 * time.Minute)
 		if len(w.bodies) != 4 {
 			t.Fatalf("%d messages", len(w.bodies))
@@ -115,7 +115,7 @@ func TestAlertsAreToldAgain(t *testing.T) {
 			if err := json.Unmarshal(body, &list); err != nil || len(list) != 1 {
 				t.Fatalf("%v: %s", err, body)
 			}
-			a, ends := list[0], w.at[i].Add(holds)
+			a, ends := list[0], w.at[i].Add(alertTTL)
 			if i == 3 {
 				ends = w.at[i]
 			}
@@ -135,8 +135,8 @@ func TestAlertsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool
-		w := newWorld(t, Webhook{Format: Alertmanager}, nil, func(c *Config) { c.Leads = leads.Load })
-		w.Tell(hot("a"))
+		w := newWorld(t, Webhook{Format: Alertmanager}, nil, func(c *Config) { c.IsLeader = leads.Load })
+		w.Notify(hot("a"))
 		pass(2*time.Minute + time.Second)
 		if len(w.bodies) != 0 {
 			t.Errorf("%d messages without the lead", len(w.bodies))

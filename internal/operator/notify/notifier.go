@@ -16,9 +16,9 @@ type Config struct {
 	Webhooks []Webhook
 	// Namespace, Instance and Version are told with each event: whose it is, and which process tells it.
 	Namespace, Instance, Version string
-	// Leads reports whether this process is the one that tells, of several that see the same; nil: it is.
-	Leads func() bool
-	Log   *slog.Logger // nil discards
+	// IsLeader reports whether this process is the one that tells, of several that see the same; nil: it is.
+	IsLeader func() bool
+	Log      *slog.Logger // nil discards
 }
 
 const (
@@ -46,8 +46,8 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Leads == nil {
-		cfg.Leads = func() bool { return true }
+	if cfg.IsLeader == nil {
+		cfg.IsLeader = func() bool { return true }
 	}
 	n := &Notifier{cfg: cfg, began: now, active: map[string]Event{}}
 	for _, w := range cfg.Webhooks {
@@ -60,16 +60,16 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 	return n, nil
 }
 
-// Tell queues an event for every webhook that wants it. It does not block. What happened before this process began
+// Notify queues an event for every webhook that wants it. It does not block. What happened before this process began
 // is not sent: the process before did that.
-func (n *Notifier) Tell(e Event) {
+func (n *Notifier) Notify(e Event) {
 	e.At = e.At.UTC()
 	n.remember(&e)
 	e.ID, e.Text = e.id(n.cfg.Namespace), e.line()
 	if e.At.Before(n.began.Add(-grace)) {
 		return
 	}
-	if !n.cfg.Leads() {
+	if !n.cfg.IsLeader() {
 		n.notLeading.Add(1)
 		return
 	}

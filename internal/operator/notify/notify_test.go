@@ -136,9 +136,9 @@ func TestHotThenCold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
-		w.Tell(hot("topic?id=42"))
+		w.Notify(hot("topic?id=42"))
 		pass(9 * time.Second)
-		w.Tell(cold("topic?id=42"))
+		w.Notify(cold("topic?id=42"))
 		pass(time.Second)
 		got, messages := w.events(t)
 		if messages != 2 || len(got) != 2 {
@@ -167,7 +167,7 @@ func TestManyEventsAreFewMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
 		for i := range 250 {
-			w.Tell(hot(fmt.Sprint("topic?id=", i)))
+			w.Notify(hot(fmt.Sprint("topic?id=", i)))
 			if i == 0 {
 				synctest.Wait() // until it was sent: the others have to wait
 			}
@@ -189,8 +189,8 @@ func TestOnlyWantedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Events: []Kind{Cold}}, nil)
-		w.Tell(hot("a"))
-		w.Tell(cold("a"))
+		w.Notify(hot("a"))
+		w.Notify(cold("a"))
 		pass(3 * time.Second)
 		if got, _ := w.events(t); len(got) != 1 || got[0].Kind != Cold {
 			t.Errorf("%+v", got)
@@ -210,7 +210,7 @@ func TestFailuresAreRetried(t *testing.T) {
 					}
 					return 204
 				})
-				w.Tell(hot("a"))
+				w.Notify(hot("a"))
 				pass(time.Minute)
 				if st := w.one(); st.Sent != 1 || st.Retries != 3 || st.Failed+st.Dropped != 0 || st.Err != "" {
 					t.Errorf("%+v", st)
@@ -247,7 +247,7 @@ func TestFailuresAreGivenUp(t *testing.T) {
 					h.Set("Location", "https://elsewhere.example.org/")
 					return c.status
 				})
-				w.Tell(hot("a"))
+				w.Notify(hot("a"))
 				pass(3 * time.Minute)
 				if n := len(w.bodies); n < c.attempts || n > c.most {
 					t.Errorf("%d attempts", n)
@@ -259,7 +259,7 @@ func TestFailuresAreGivenUp(t *testing.T) {
 					t.Error(w.log.text())
 				}
 				w.answer = nil
-				w.Tell(hot("b"))
+				w.Notify(hot("b"))
 				pass(time.Minute)
 				if st := w.one(); st.Sent != 1 {
 					t.Errorf("afterwards: %+v", st)
@@ -279,7 +279,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 			}
 			return 200
 		})
-		w.Tell(hot("a"))
+		w.Notify(hot("a"))
 		pass(time.Minute)
 		if len(w.at) != 2 || w.at[1].Sub(w.at[0]) != 37*time.Second {
 			t.Errorf("%v", w.at)
@@ -292,10 +292,10 @@ func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, func(int, http.Header) int { return -1 })
-		w.Tell(hot("first"))
+		w.Notify(hot("first"))
 		pass(time.Second)
 		for i := range maxQueue + 500 {
-			w.Tell(hot(fmt.Sprint("topic?id=", i)))
+			w.Notify(hot(fmt.Sprint("topic?id=", i)))
 		}
 		if st := w.one(); st.Queued != maxQueue || st.Dropped != 500 {
 			t.Errorf("%+v", st)
@@ -313,9 +313,9 @@ func TestStopSendsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
-		w.Tell(hot("a"))
+		w.Notify(hot("a"))
 		pass(100 * time.Millisecond)
-		w.Tell(cold("a"))
+		w.Notify(cold("a"))
 		w.stop()
 		if st := w.one(); st.Sent != 2 || st.Dropped != 0 {
 			t.Errorf("%+v", st)
@@ -328,13 +328,13 @@ func TestWhoTells(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool
-		w := newWorld(t, Webhook{}, nil, func(c *Config) { c.Leads = leads.Load })
-		w.Tell(hot("a"))
+		w := newWorld(t, Webhook{}, nil, func(c *Config) { c.IsLeader = leads.Load })
+		w.Notify(hot("a"))
 		leads.Store(true)
 		old := hot("b")
 		old.At = old.At.Add(-time.Hour)
-		w.Tell(old)
-		w.Tell(cold("a"))
+		w.Notify(old)
+		w.Notify(cold("a"))
 		pass(time.Second)
 		got, _ := w.events(t)
 		if len(got) != 1 || got[0].Key != "a" || got[0].Since.IsZero() || w.Stats().NotLeading != 1 {
@@ -359,7 +359,7 @@ func TestSigned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Secret: "0123456789abcdef"}, nil)
-		w.Tell(hot("a"))
+		w.Notify(hot("a"))
 		pass(time.Second)
 		got := w.fields[0].Get(SignatureHeader)
 		if want := Sign([]byte("0123456789abcdef"), w.at[0], w.bodies[0]); got != want {
@@ -388,7 +388,7 @@ func TestConditionsAreToldWhenTheyLast(t *testing.T) {
 		if holds == "x" {
 			now = fails
 		}
-		for _, e := range c.See(t0.Add(time.Duration(s)*time.Second), now) {
+		for _, e := range c.Update(t0.Add(time.Duration(s)*time.Second), now) {
 			got = append(got, fmt.Sprint(s, " ", e.Ended, " ", e.At.Sub(t0), " ", e.line()))
 		}
 	}

@@ -48,7 +48,7 @@ func (s *sender) post(ctx context.Context, batch []Event) (status int, err error
 	} else {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the status has said all
 		resp.Body.Close()
-		status, err = resp.StatusCode, judge(resp, now)
+		status, err = resp.StatusCode, checkResponse(resp, now)
 	}
 	if ctx.Err() == nil || err == nil {
 		s.note(err, now)
@@ -78,8 +78,8 @@ func withoutURL(err error) error {
 	return wrapped.Err
 }
 
-// judge says what a status means.
-func judge(resp *http.Response, now time.Time) error {
+// checkResponse says what a status means.
+func checkResponse(resp *http.Response, now time.Time) error {
 	code := resp.StatusCode
 	switch {
 	case code >= 200 && code < 300:

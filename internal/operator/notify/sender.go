@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	pause      = time.Second      // between two messages to one webhook
-	firstRetry = time.Second      // after a failed attempt; then times 1.5, half of it at random
-	maxRetry   = time.Minute      // the longest
-	refresh    = time.Minute      // how often an Alertmanager is told what is under way
-	logEvery   = time.Minute      // how often lost events are logged
-	lastChance = 2 * time.Second  // of the last attempt when the program stops
-	maxAfter   = 10 * time.Minute // the longest Retry-After that is believed
+	pause        = time.Second      // between two messages to one webhook
+	firstRetry   = time.Second      // after a failed attempt; then times 1.5, half of it at random
+	maxRetry     = time.Minute      // the longest
+	refresh      = time.Minute      // how often an Alertmanager is told what is under way
+	logEvery     = time.Minute      // how often lost events are logged
+	finalTimeout = 2 * time.Second  // of the last attempt when the program stops
+	maxAfter     = 10 * time.Minute // the longest Retry-After that is believed
 )
 
 // sender tells one webhook.
@@ -134,7 +134,7 @@ func (s *sender) deliver(ctx context.Context, batch []Event) {
 // refresh tells what is under way, because an Alertmanager forgets what it is not told again. Who does not lead
 // leaves it to who does. There is no retry: the next refresh comes soon.
 func (s *sender) refresh(ctx context.Context) {
-	if !s.owner.cfg.Leads() {
+	if !s.owner.cfg.IsLeader() {
 		return
 	}
 	for batch := range slices.Chunk(s.owner.underWay(s), maxBatch) {
@@ -157,7 +157,7 @@ func (s *sender) last(ctx context.Context) {
 
 // attempt is one try after ctx has ended.
 func (s *sender) attempt(ctx context.Context, batch []Event) {
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(lastChance, s.hook.Timeout))
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finalTimeout, s.hook.Timeout))
 	defer cancel()
 	if _, err := s.post(short, batch); err != nil {
 		s.counted(func(c *WebhookStats) { c.Dropped += uint64(len(batch)) })

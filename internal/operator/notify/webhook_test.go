@@ -94,7 +94,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 	var later *backoff.RetryAfterError
 	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"30"}}}
-	if err := judge(resp, now); !errors.As(err, &later) {
+	if err := checkResponse(resp, now); !errors.As(err, &later) {
 		t.Error(err)
 	}
 }

@@ -73,7 +73,7 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 		replay.Span
 		who hottype.ClientSketch // who asked since it began
 	}
-	begun := map[detect.Kind]map[hottype.Key]*begunSpan{detect.Cooled: {}, detect.Ceased: {}} // by how they end
+	begun := map[detect.Kind]map[hottype.Key]*begunSpan{detect.Cooled: {}, detect.LoopEnded: {}} // by how they end
 	end := func(c detect.Change) replay.Span {
 		ended := begun[c.Kind][c.Hot.Key]
 		delete(begun[c.Kind], c.Hot.Key)
@@ -93,13 +93,13 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 				ClientShare: h.ClientShare,
 			}}
 			switch c.Kind {
-			case detect.Became:
+			case detect.BecameHot:
 				begun[detect.Cooled][h.Key] = begins
-			case detect.Looped:
-				begun[detect.Ceased][h.Key] = begins
+			case detect.LoopBegan:
+				begun[detect.LoopEnded][h.Key] = begins
 			case detect.Cooled:
 				hot = append(hot, end(c))
-			case detect.Ceased:
+			case detect.LoopEnded:
 				loops = append(loops, end(c))
 			}
 		}

@@ -28,7 +28,7 @@ const peakSeconds = 5
 type engine struct {
 	gate     *gate.Gate
 	detector *detect.Detector
-	mirror   hotset.Replica
+	hotSet   hotset.Replica
 	version  uint64
 
 	keys    *totals[string]
@@ -37,18 +37,18 @@ type engine struct {
 	loops   spans
 	seconds hotSeconds
 
-	tally Report // the totals, as they grow
-	last  int64  // the second judged last
+	totals Report // the totals, as they grow
+	last   int64  // the second judged last
 
 	uncertain int64 // the greatest error of a count so far
 
-	judging
+	tickState
 
-	counted []counted            // keys of the request under way
-	who     hottype.ClientSketch // its client
-	beyond  bool                 // one of them has the reserved parameter
-	records records
-	verdict func(*Seen, *hottype.Verdict) // Config.Verdict
+	counted   []counted            // keys of the request under way
+	who       hottype.ClientSketch // its client
+	malformed bool                 // one of them has the reserved parameter
+	records   records
+	verdict   func(*Seen, *hottype.Verdict) // Config.Verdict
 }
 
 // counted is one key of a request.
@@ -63,14 +63,14 @@ func newEngine(cfg Config) *engine {
 		detector: detect.New(cfg.Rules, detect.Options{Counters: maxCounters}),
 		keys:     newTotals[string](cfg.MaxKeys, peakSeconds),
 		clients:  newTotals[hottype.Client](cfg.MaxKeys, 60),
-		spans:    newSpans(detect.Became, detect.Cooled),
-		loops:    newSpans(detect.Looped, detect.Ceased),
+		spans:    newSpans(detect.BecameHot, detect.Cooled),
+		loops:    newSpans(detect.LoopBegan, detect.LoopEnded),
 		seconds:  hotSeconds{numbers: make(map[hottype.Key]uint32)},
 		last:     math.MinInt64,
 		verdict:  cfg.Verdict,
 	}
 	e.gate = gate.New(gate.Config{
-		Rules: cfg.Rules, Hot: &e.mirror, Counter: (*counter)(e),
+		Rules: cfg.Rules, Hot: &e.hotSet, Counter: (*counter)(e),
 		Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxKeys}),
 	})
 	return e
@@ -92,27 +92,27 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 		k.key = hottype.Key(key)
 		c.keys.dropped++
 	}
-	c.beyond = c.beyond || canon.IsMalformed(key)
+	c.malformed = c.malformed || canon.IsMalformed(key)
 	c.counted = append(c.counted, k)
 }
 
 // second judges all requests of one second.
 func (e *engine) second(ctx context.Context, b *bucket) {
-	denied := e.tally.Denied.Total()
+	denied := e.totals.Denied.Total()
 	e.records.each(b, func(s *Seen) { e.request(ctx, s) })
 	e.keys.close(b.second)
 	e.clients.close(b.second)
-	e.seconds.add(b.second, e.detector.Over(b.second))
+	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
 	for _, r := range e.detector.Errors() {
 		e.uncertain = max(e.uncertain, r.Error)
 	}
-	if e.tally.Requests == 0 {
-		e.tally.First = b.second
+	if e.totals.Requests == 0 {
+		e.totals.First = b.second
 	}
 	n := int64(b.n)
-	e.tally.Requests += n
-	e.tally.Last = b.second
-	e.tally.Timeline.add(b.second, n, int64(e.tally.Denied.Total()-denied))
+	e.totals.Requests += n
+	e.totals.Last = b.second
+	e.totals.Timeline.add(b.second, n, int64(e.totals.Denied.Total()-denied))
 	e.last = b.second
 }
 
@@ -122,7 +122,7 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	e.judgeUntil(now)
 	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
 	id, known := e.client(req)
-	e.counted, e.beyond = e.counted[:0], false
+	e.counted, e.malformed = e.counted[:0], false
 	v := e.gate.Decide(ctx, now, req)
 	clientsketch.Reset(&e.who)
 	clientsketch.Add(&e.who, req.Client, 1)
@@ -136,17 +136,17 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 	e.noteCounts(now)
 	switch {
-	case e.beyond:
-		e.tally.MalformedQueries++
+	case e.malformed:
+		e.totals.MalformedQueries++
 	case len(e.counted) == 0:
-		e.tally.NoRule++
+		e.totals.NoRule++
 	}
 	if known {
 		e.clients.count(id)
 	}
-	if v.Shadowed {
-		e.tally.Shadowed++
-		e.tally.ShadowedBy[v.ShadowReason]++
+	if v.WouldDeny {
+		e.totals.Shadowed++
+		e.totals.ShadowedBy[v.WouldDenyReason]++
 	}
 	if !v.Allowed {
 		e.denied(&v, id, known)
@@ -156,7 +156,7 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 }
 
-func (e *engine) reached() int64 { return e.tally.Last }
+func (e *engine) reached() int64 { return e.totals.Last }
 
 // client counts who asks. The gate may keep the name of a client, so the
 // request gets one that owns its memory.
@@ -175,7 +175,7 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 
 // denied counts a denial where it belongs.
 func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
-	e.tally.Denied[v.Reason]++
+	e.totals.Denied[v.Reason]++
 	if known {
 		e.clients.rows[client].denied++
 	}

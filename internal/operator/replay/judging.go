@@ -9,8 +9,8 @@ const cadence = 100 * time.Millisecond
 // maxCooling bounds how long finish waits for keys to cool.
 const maxCooling = 7 * 24 * time.Hour
 
-// judging is when keys were judged, and whether they have to be again.
-type judging struct {
+// tickState is when keys were judged, and whether they have to be again.
+type tickState struct {
 	ticked    time.Time // the last tick
 	added     time.Time // the first count since then, or since no key was a candidate; zero: none
 	published int64     // the second of the last publication
@@ -43,7 +43,7 @@ func (e *engine) judgeUntil(now time.Time) {
 // nextTick is the next tenth at which keys have to be judged if nothing is
 // counted before; false: none.
 func (e *engine) nextTick() (at time.Time, ok bool) {
-	due, ok := e.detector.Due()
+	due, ok := e.detector.NextChange()
 	if !ok {
 		e.added = time.Time{} // and what it added made no key a candidate
 		return due, false
@@ -67,7 +67,7 @@ func (e *engine) tick(now time.Time) {
 		e.published = now.Unix()
 		e.version++
 		set.Version = e.version
-		e.mirror.Replace(publisher, set)
+		e.hotSet.Replace(publisher, set)
 	}
 	for _, c := range changes {
 		e.spans.change(c)

@@ -145,7 +145,7 @@ func TestReportIsThatOfTheModel(t *testing.T) {
 					n++
 				}
 			}
-			want.HotAt = append(want.HotAt, replay.HotAt{Rate: rate, Keys: n})
+			want.HotAt = append(want.HotAt, replay.ThresholdCount{Rate: rate, Keys: n})
 		}
 		want.DistinctKeys, want.DistinctClients = len(want.Keys), len(want.Clients)
 		if diff := gocmp.Diff(want, got); diff != "" {

@@ -113,16 +113,16 @@ func (h *secondHeap) Pop() any {
 	return b
 }
 
-// position is how far a source has come by its own time: the 16th latest time
+// sourceWatermark is how far a source has come by its own time: the 16th latest time
 // of all its lines, 0 before there are as many. The 16th and not the latest, so
 // that a few lines of a broken clock in the future do not make late what comes
 // after them.
-type position struct {
+type sourceWatermark struct {
 	latest [16]int64 // ascending
 }
 
 // add notes the time of a line.
-func (p *position) add(second int64) {
+func (p *sourceWatermark) add(second int64) {
 	if second <= p.latest[0] {
 		return
 	}
@@ -133,7 +133,7 @@ func (p *position) add(second int64) {
 	p.latest[i-1] = second
 }
 
-func (p *position) reached() int64 { return p.latest[0] }
+func (p *sourceWatermark) reached() int64 { return p.latest[0] }
 
 // wholeSeconds rounds up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -24,10 +24,10 @@ func TestRecordRoundTrip(t *testing.T) {
 			rapid.Just(hottype.Client{}),
 			rapid.Map(text, func(s string) hottype.Client { return hottype.Client{Name: s} }),
 			rapid.Map(rapid.Uint32(), func(n uint32) hottype.Client {
-				return hottype.ClientFrom(netip.AddrFrom4([4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}))
+				return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}))
 			}),
 			rapid.Map(rapid.Byte(), func(n byte) hottype.Client {
-				return hottype.ClientFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, n}))
+				return hottype.ClientFromAddr(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, n}))
 			}),
 		)
 		e := accesslog.Entry{Request: hottype.Request{
@@ -49,7 +49,7 @@ func TestRecordRoundTrip(t *testing.T) {
 // draw reads the targets of one second as spread orders them.
 func draw(b *bucket) (targets []string, nanos []int64) {
 	records := string(b.records)
-	for _, m := range spread(records, nil) {
+	for _, m := range orderSecond(records, nil) {
 		var (
 			r hottype.Request
 			h accesslog.Header
@@ -120,7 +120,7 @@ func TestSpreadKeepsFinerTimes(t *testing.T) {
 // A few lines from a clock in the future make nothing late; many do.
 func TestPositionBearsBrokenClocks(t *testing.T) {
 	t.Parallel()
-	var p position
+	var p sourceWatermark
 	for i := range int64(100) {
 		p.add(1000 + i)
 		if i%10 == 0 {

@@ -52,7 +52,7 @@ func (v *visitor) report() Report { return v.read }
 
 // records reads the requests of a second again. Its memory is used for all of them.
 type records struct {
-	moments []moment
+	moments []recordTime
 	seen    Seen
 	request hottype.Request
 	header  accesslog.Header
@@ -61,7 +61,7 @@ type records struct {
 // each calls do with every request, in the order in which they are taken to happen.
 func (r *records) each(b *bucket, do func(*Seen)) {
 	text := string(b.records)
-	r.moments = spread(text, r.moments)
+	r.moments = orderSecond(text, r.moments)
 	r.request.Header, r.seen.Request = &r.header, &r.request
 	for _, m := range r.moments {
 		readRecord(text[m.from:m.to], &r.request, &r.header)

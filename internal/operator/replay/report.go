@@ -51,21 +51,21 @@ type Report struct {
 	// ShadowedBy is which limits they were.
 	ShadowedBy hottype.Denials `json:"shadowed_by"`
 
-	// HotAt is how many keys would have been hot at other thresholds.
-	HotAt []HotAt `json:"hot_at"`
+	// ThresholdCount is how many keys would have been hot at other thresholds.
+	HotAt []ThresholdCount `json:"hot_at"`
 
 	DistinctKeys    int `json:"distinct_keys"`
 	DistinctClients int `json:"distinct_clients"`
 	// Dropped is what bounds left out; all 0 in the usual case.
-	Dropped  Dropped  `json:"dropped"`
-	Timeline Timeline `json:"timeline"`
-	Sources  []Origin `json:"sources"`
+	Dropped  Dropped        `json:"dropped"`
+	Timeline Timeline       `json:"timeline"`
+	Sources  []SourceReport `json:"sources"`
 	// Broken are the first malformed lines of all sources.
 	Broken []BrokenLine `json:"broken"`
 }
 
-// HotAt is a number of keys that reach a rate over five seconds, whoever asks.
-type HotAt struct {
+// ThresholdCount is a number of keys that reach a rate over five seconds, whoever asks.
+type ThresholdCount struct {
 	Rate int64 `json:"rate"` // requests per second
 	Keys int64 `json:"keys"`
 }
@@ -130,8 +130,8 @@ type Dropped struct {
 	Uncertain int64 `json:"uncertain"`
 }
 
-// Origin is one source of a Report.
-type Origin struct {
+// SourceReport is one source of a Report.
+type SourceReport struct {
 	Name      string           `json:"name"`
 	Format    accesslog.Format `json:"format"`
 	Lines     int64            `json:"lines"` // with comments

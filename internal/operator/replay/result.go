@@ -15,7 +15,7 @@ const (
 
 // report is all that was judged by now. It ends the replay: what is hot cools.
 func (e *engine) report() Report {
-	rep := e.tally
+	rep := e.totals
 	rep.Hot, rep.Loops = e.finish()
 	rep.HotSeconds = e.seconds.byTime()
 	rep.Keys = e.topKeys()
@@ -62,8 +62,8 @@ func orEmpty[T any](s []T) []T {
 }
 
 // hotAt counts the keys that reach each of some rates.
-func (e *engine) hotAt() []HotAt {
-	all := []HotAt{{Rate: 5}, {Rate: 20}, {Rate: 50}, {Rate: 200}, {Rate: 1000}}
+func (e *engine) hotAt() []ThresholdCount {
+	all := []ThresholdCount{{Rate: 5}, {Rate: 20}, {Rate: 50}, {Rate: 200}, {Rate: 1000}}
 	for i := range e.keys.rows {
 		for j := range all {
 			if int64(e.keys.rows[i].wide) >= peakSeconds*all[j].Rate {

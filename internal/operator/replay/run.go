@@ -44,14 +44,14 @@ func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 	return rep.complete(), errors.Join(r.errs...)
 }
 
-// judge takes the requests of one second after the other.
-type judge interface {
+// secondHandler takes the requests of one second after the other.
+type secondHandler interface {
 	second(context.Context, *bucket)
 	reached() int64 // the second judged last, 0 before the first
 	report() Report // of all that was judged; it ends the replay
 }
 
-func newReplayer(cfg Config, j judge) *replayer {
+func newReplayer(cfg Config, j secondHandler) *replayer {
 	return &replayer{
 		cfg: cfg, order: newOrder(cfg.MaxBuffer), judge: j,
 		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
@@ -62,9 +62,9 @@ func newReplayer(cfg Config, j judge) *replayer {
 type replayer struct {
 	cfg      Config
 	sources  []*source
-	origins  []Origin // parallel to sources
+	origins  []SourceReport // parallel to sources
 	order    *order
-	judge    judge
+	judge    secondHandler
 	pace     pace
 	lateness int64
 
@@ -99,7 +99,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 // open adds a source. One that cannot be opened is there, but at its end.
 func (r *replayer) open(l Source) {
 	src, err := open(l, r.cfg.Format)
-	origin := Origin{Name: l.Name}
+	origin := SourceReport{Name: l.Name}
 	if err != nil {
 		src = &source{name: l.Name, raw: &countingReader{}, done: true}
 		origin.Error = err.Error()

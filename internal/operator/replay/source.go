@@ -18,7 +18,7 @@ type source struct {
 	lines  *lines
 	format accesslog.Format
 	held   []heldLine // read to find out the format, not yet given out
-	pos    position
+	pos    sourceWatermark
 	line   int64 // number of the line given out last
 	done   bool
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// moment is when within its second a record happens, and where it is.
-type moment struct {
+// recordTime is when within its second a record happens, and where it is.
+type recordTime struct {
 	nanos    int64
 	status   int
 	hash     uint64
 	from, to int // of the record behind its head
 }
 
-// spread gives the records of one second in the order in which they are taken
+// orderSecond gives the records of one second in the order in which they are taken
 // to happen; see the package comment. The order depends on what the records
 // say, never on how they stand: sorting is by a hash, and equal ones, which
 // would clump, get a new hash each.
-func spread(records string, moments []moment) []moment {
+func orderSecond(records string, moments []recordTime) []recordTime {
 	moments = moments[:0]
 	fine := false
 	for at := 0; at < len(records); {
@@ -27,12 +27,12 @@ func spread(records string, moments []moment) []moment {
 		nanos := int64(binary.LittleEndian.Uint32([]byte(records[at+4 : at+8])))
 		fine = fine || nanos != 0
 		status := int(binary.LittleEndian.Uint16([]byte(records[at+8 : at+10])))
-		m := moment{nanos: nanos, status: status, from: at + recordHead, to: at + size}
+		m := recordTime{nanos: nanos, status: status, from: at + recordHead, to: at + size}
 		m.hash = mix(records[m.from:m.to])
 		moments = append(moments, m)
 		at += size
 	}
-	order := func(a, b moment) int {
+	order := func(a, b recordTime) int {
 		if a.nanos != b.nanos {
 			return cmp.Compare(a.nanos, b.nanos)
 		}
@@ -45,7 +45,7 @@ func spread(records string, moments []moment) []moment {
 	if fine {
 		return moments
 	}
-	if tellApart(records, moments) {
+	if rehashDuplicates(records, moments) {
 		slices.SortFunc(moments, order)
 	}
 	for i := range moments {
@@ -54,9 +54,9 @@ func spread(records string, moments []moment) []moment {
 	return moments
 }
 
-// tellApart gives equal records, which stand side by side, hashes of their
+// rehashDuplicates gives equal records, which stand side by side, hashes of their
 // own. It reports whether there were any.
-func tellApart(records string, moments []moment) bool {
+func rehashDuplicates(records string, moments []recordTime) bool {
 	any, nth := false, uint64(0)
 	for i := 1; i < len(moments); i++ {
 		m, before := &moments[i], &moments[i-1]

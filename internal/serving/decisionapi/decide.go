@@ -44,7 +44,7 @@ type Options struct {
 	// the status alone. Arrays are always 200.
 	DenyStatus int
 	// Answers say which fields such an answer has; its RetryJitter is in all answers.
-	Answers httplimit.Answers
+	Answers httplimit.Responder
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
 	MaxBody int64
 	// Now is the clock; nil means time.Now.
@@ -59,7 +59,7 @@ type Decider struct {
 	opt   Options
 	works sync.Pool // of *work
 	// upstreams hears what became of requests; nil: no limit adapts.
-	upstreams listener
+	upstreams outcomeRecorder
 
 	checks, denied, rejected atomic.Uint64
 }
@@ -88,8 +88,8 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
-	d.upstreams, _ = gate.(listener)
-	d.works.New = func() any { return new(work) }
+	d.upstreams, _ = gate.(outcomeRecorder)
+	d.works.New = func() any { return new(scratch) }
 	return d
 }
 
@@ -101,9 +101,9 @@ func (d *Decider) Stats() Stats {
 	}
 }
 
-// work is the memory of one question. It is pooled, so that a batch allocates
+// scratch is the memory of one question. It is pooled, so that a batch allocates
 // little beside its text.
-type work struct {
+type scratch struct {
 	body   bytes.Buffer
 	checks []check
 	pairs  httplimit.Headers
@@ -120,11 +120,11 @@ const keepBody = 1 << 18
 
 // ServeHTTP implements http.Handler.
 func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if fault := hottype.TargetFault(r.Method, r.RequestURI); fault != "" {
+	if fault := hottype.InvalidTargetReason(r.Method, r.RequestURI); fault != "" {
 		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")
 		return
 	}
-	k := d.works.Get().(*work)
+	k := d.works.Get().(*scratch)
 	defer d.release(k)
 	if !d.read(w, r, &k.body, d.opt.MaxBody) {
 		return
@@ -172,7 +172,7 @@ func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffe
 }
 
 // release returns the memory, unless one huge question has made it huge.
-func (d *Decider) release(k *work) {
+func (d *Decider) release(k *scratch) {
 	if k.body.Cap() > keepBody || cap(k.out) > 2*keepBody {
 		return
 	}
@@ -182,7 +182,7 @@ func (d *Decider) release(k *work) {
 	d.works.Put(k)
 }
 
-func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *work) {
+func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) {
 	v := d.ask(r, k, 0)
 	status := http.StatusOK
 	if !v.Allowed && d.opt.DenyStatus != 0 {
@@ -195,7 +195,7 @@ func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *work) {
 
 // answerAll decides one after the other, in order, so that the answer does not
 // depend on anything but the order. It stops when the client has left.
-func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *work) {
+func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) {
 	k.out = append(k.out[:0], '[')
 	for i := range k.checks {
 		if i%64 == 63 && r.Context().Err() != nil {
@@ -212,12 +212,12 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *work) {
 }
 
 // ask puts check i to the gate.
-func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
+func (d *Decider) ask(r *http.Request, k *scratch, i int) hottype.Verdict {
 	c := &k.checks[i]
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
-		Header: &k.header, Holds: c.holds,
+		Header: &k.header, WillRelease: c.holds,
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Decide(r.Context(), &k.req)
@@ -243,7 +243,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 // request back before it goes on.
 func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	mode := v.Mode
-	if v.Shadowed {
+	if v.WouldDeny {
 		mode = hottype.ModeShadow
 	}
 	b = strconv.AppendBool(append(b, `{"allowed":`...), v.Allowed)

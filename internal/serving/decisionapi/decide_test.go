@@ -27,7 +27,7 @@ func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.V
 	}
 	v := hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3,
-		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5,
+		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5,
 		Hot: r.Cost == 5,
 		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
 			" ", r.Cost)),

@@ -17,8 +17,8 @@ const (
 	maxOutcomeMillis = 10 * 60 * 1000
 )
 
-// listener is a Gate that adapts limits to what upstreams answer.
-type listener interface {
+// outcomeRecorder is a Gate that adapts limits to what upstreams answer.
+type outcomeRecorder interface {
 	UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
 }
 
@@ -60,7 +60,7 @@ func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
 	}
 	taken := 0
 	for i := range list {
-		if d.tell(&list[i]) {
+		if d.recordOutcome(&list[i]) {
 			taken++
 		}
 	}
@@ -85,8 +85,8 @@ func readOutcomes(body []byte) ([]outcome, error) {
 	return list, nil
 }
 
-// tell reports whether a limit follows the upstream.
-func (d *Decider) tell(o *outcome) bool {
+// recordOutcome reports whether a limit follows the upstream.
+func (d *Decider) recordOutcome(o *outcome) bool {
 	n := int64(1)
 	if o.Count != nil {
 		n = *o.Count

@@ -21,33 +21,33 @@ import (
 // request has keys would be longer than any that has been given.
 const maxReleaseBytes = 64 << 10
 
-// held is what a request has to release.
-type held struct {
+// releasePayload is what a request has to release.
+type releasePayload struct {
 	*hottype.Lease
 	Refund *hottype.Refund `json:",omitempty"`
 }
 
 func releaseToken(v *hottype.Verdict) string {
-	text, err := json.Marshal(held{v.Lease, v.Refund})
+	text, err := json.Marshal(releasePayload{v.Lease, v.Refund})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func readToken(token string) (*held, error) {
+func readToken(token string) (*releasePayload, error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		return nil, err
 	}
-	h := new(held)
+	h := new(releasePayload)
 	if err := json.Unmarshal(text, h); err != nil {
 		return nil, err
 	}
-	if l := h.Lease; l != nil && (l.ID == "" || len(l.Places) == 0 || len(l.Places) > rules.MaxKeys+1) {
-		return nil, fmt.Errorf("a lease of %d places", len(l.Places))
+	if l := h.Lease; l != nil && (l.ID == "" || len(l.Slots) == 0 || len(l.Slots) > rules.MaxKeys+1) {
+		return nil, fmt.Errorf("a lease of %d places", len(l.Slots))
 	}
-	if r := h.Refund; r != nil && (len(r.Charged) == 0 || len(r.Charged) > rules.MaxKeys) ||
+	if r := h.Refund; r != nil && (len(r.Charges) == 0 || len(r.Charges) > rules.MaxKeys) ||
 		h.Lease == nil && r == nil {
 		return nil, errors.New("nothing to give back")
 	}

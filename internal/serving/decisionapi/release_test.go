@@ -107,7 +107,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 			t.Errorf("%s: %d %s", status, code, text)
 		}
 	}
-	many := releaseToken(&hottype.Verdict{Refund: &hottype.Refund{Charged: make([]hottype.Charged, rules.MaxKeys+1)}})
+	many := releaseToken(&hottype.Verdict{Refund: &hottype.Refund{Charges: make([]hottype.KeyCharge, rules.MaxKeys+1)}})
 	for _, body := range []string{`{"release":"` + many + `","status":304}`, `{"release":"e30","status":99}`} {
 		if code, text := post(d.Release, body); code != http.StatusBadRequest {
 			t.Errorf("%.60s: %d %s", body, code, text)

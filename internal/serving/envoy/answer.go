@@ -14,20 +14,20 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// recorder is the answer that another listener would have written.
-type recorder struct {
+// denyResponse is the answer that another listener would have written.
+type denyResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+func (r *denyResponse) Header() http.Header         { return r.header }
+func (r *denyResponse) WriteHeader(status int)      { r.status = status }
+func (r *denyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
 
 // record writes the refusal that v is, as all listeners write it, for a client that accepts these media types.
-func (s *Server) record(v *hottype.Verdict, method string, accept []string) *recorder {
-	r := &recorder{header: http.Header{}}
+func (s *Server) record(v *hottype.Verdict, method string, accept []string) *denyResponse {
+	r := &denyResponse{header: http.Header{}}
 	s.cfg.Answers.WriteDenied(r, method, accept, v)
 	return r
 }
@@ -134,7 +134,7 @@ func (b encoded) metadata(field wireField, v *hottype.Verdict) encoded {
 	}
 	return b.message(field, func(b encoded) encoded {
 		return b.textMember("reason", v.Reason.String()).textMember("rule", v.Rule).textMember("key", string(v.Key)).
-			boolMember("shadowed", v.Shadowed).boolMember("hot", v.Hot)
+			boolMember("shadowed", v.WouldDeny).boolMember("hot", v.Hot)
 	})
 }
 

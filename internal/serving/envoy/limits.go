@@ -94,21 +94,21 @@ func (p *pattern) matches(value string) bool {
 	return false
 }
 
-// kept is a limit and what it is kept for.
-type kept struct {
+// limitMatch is a limit and what it is kept for.
+type limitMatch struct {
 	*descriptorLimit // nil: no limit is said
 	subject          string
 }
 
-// inForce are the limits of a call's descriptors, at their places. A limit that another one of them
+// resolve are the limits of a call's descriptors, at their places. A limit that another one of them
 // replaces is unlimited.
-func (l *Limits) inForce(in *rateLimitRequest) []kept {
-	out := make([]kept, len(in.descriptors))
+func (l *Limits) resolve(in *rateLimitRequest) []limitMatch {
+	out := make([]limitMatch, len(in.descriptors))
 	var replaced map[string]bool
 	for i := range in.descriptors {
 		d := &in.descriptors[i]
 		if own := d.own.compile(); own != nil {
-			out[i] = kept{&descriptorLimit{limit: own}, subjectOf(in.domain, d)}
+			out[i] = limitMatch{&descriptorLimit{limit: own}, subjectOf(in.domain, d)}
 			continue
 		}
 		if out[i].descriptorLimit, out[i].subject = l.find(in.domain, d); out[i].descriptorLimit == nil {

@@ -163,7 +163,7 @@ func TestOwnLimitWithoutUnit(t *testing.T) {
 	limits := parse(t, configured)
 	d := descriptorOf("remote_address", "192.0.2.66")
 	for _, d.own = range []*ownLimit{nil, {requests: 9}, {requests: 9, unit: 99}} {
-		got := limits.inForce(&rateLimitRequest{domain: "shop", descriptors: []descriptor{*d}})[0]
+		got := limits.resolve(&rateLimitRequest{domain: "shop", descriptors: []descriptor{*d}})[0]
 		if got.descriptorLimit == nil || got.limit == nil || got.subject != "shop|remote_address=192.0.2.66" {
 			t.Errorf("%+v: %+v", d.own, got)
 		}

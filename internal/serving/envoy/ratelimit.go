@@ -20,7 +20,7 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 		s.malformed.Add(1)
 		return nil, status.Error(codes.InvalidArgument, "envoy: the rate limit request has no domain")
 	}
-	limits := s.limits.Load().inForce(in)
+	limits := s.limits.Load().resolve(in)
 	requests := requestsOf(in, limits)
 	verdicts := make([]*hottype.Verdict, len(in.descriptors))
 	for i := range in.descriptors {
@@ -41,7 +41,7 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 // decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request.
 // nil: it has neither.
 func (s *Server) decideDescriptor(
-	ctx context.Context, in *rateLimitRequest, i int, own kept, request *described,
+	ctx context.Context, in *rateLimitRequest, i int, own limitMatch, request *described,
 ) *hottype.Verdict {
 	d := &in.descriptors[i]
 	switch cost := costOf(in, d); {
@@ -56,7 +56,7 @@ func (s *Server) decideDescriptor(
 	case own.limit == nil:
 		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
 	default:
-		v := s.gate.Safely(func() hottype.Verdict {
+		v := s.gate.Recover(func() hottype.Verdict {
 			return s.cfg.Gate.TakeLimit(ctx, time.Now(), own.limit, own.subject, cost)
 		})
 		return s.count(&v)
@@ -67,7 +67,7 @@ func (s *Server) decideDescriptor(
 // places. They are all about one HTTP request, whose client is charged once: a descriptor that
 // holds only the client's address says whose request the next one is, and is a request itself
 // only where there is no other.
-func requestsOf(in *rateLimitRequest, limits []kept) []*described {
+func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 	out := make([]*described, len(in.descriptors))
 	first, lone := -1, -1
 	var address *described // of descriptor lone

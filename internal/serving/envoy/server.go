@@ -48,7 +48,7 @@ type Config struct {
 	// unless it is a trusted proxy. nil trusts none.
 	Clients *httplimit.Clients
 	// Answers configure the responses to clients. Their Status is that of the authorization service.
-	Answers httplimit.Answers
+	Answers httplimit.Responder
 	// Authorize says whether a call may be made, by the address and the authorization of its
 	// caller: 0, or the HTTP status of the refusal. nil: all may. Health checks are not asked.
 	Authorize func(*http.Request) int

@@ -255,7 +255,7 @@ func TestClientIsChargedOnce(t *testing.T) {
 				in.descriptors = append(in.descriptors, *descriptorOf(pairs...))
 			}
 			var got []string
-			for i, r := range requestsOf(in, (*Limits)(nil).inForce(in)) {
+			for i, r := range requestsOf(in, (*Limits)(nil).resolve(in)) {
 				if r != nil {
 					got = append(got, fmt.Sprintf("%d:%s", i, r.request.Client))
 				}

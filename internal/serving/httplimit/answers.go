@@ -11,9 +11,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Answers configure the responses to HTTP clients. The zero value is the documented default. They are not changed
+// Responder configure the responses to HTTP clients. The zero value is the documented default. They are not changed
 // once in use, and many goroutines may share them.
-type Answers struct {
+type Responder struct {
 	// Status answers denied requests; 0 means 429.
 	Status int
 	// Headers are the fields that say which limit applied; "" means RateLimit and RateLimit-Policy.
@@ -29,15 +29,15 @@ type Answers struct {
 	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the refusal are
 	// set.
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
-	// Refusal are fields that every refusal has besides, such as Access-Control-Allow-Origin.
-	Refusal map[string]string
+	// DenyHeaders are fields that every refusal has besides, such as Access-Control-Allow-Origin.
+	DenyHeaders map[string]string
 }
 
 // maxJitter bounds RetryJitter: a client that has to wait so much longer than necessary is lost.
 const maxJitter = time.Hour
 
 // Check reports what is wrong with the settings.
-func (a *Answers) Check() error {
+func (a *Responder) Check() error {
 	if a.RetryJitter < 0 || a.RetryJitter > maxJitter {
 		return fmt.Errorf("httplimit: retry_jitter %v: want 0s to %v", a.RetryJitter, maxJitter)
 	}
@@ -54,7 +54,7 @@ func (a *Answers) Check() error {
 // Enforce does to a request what its verdict says. Denied: it answers and gives false. Allowed: it sets the fields of
 // limits, unless hidden, holds the request back where it has to wait, and gives true when it is to go on; false where
 // its client has left by then.
-func (a *Answers) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) bool {
+func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) bool {
 	switch {
 	case v.Allowed:
 	case a.Deny != nil:
@@ -74,22 +74,22 @@ func (a *Answers) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Ver
 
 // SetDenied sets the fields of a refusal that do not depend on its body: those of limits and Retry-After, and what
 // Refusal says.
-func (a *Answers) SetDenied(h http.Header, v *hottype.Verdict) {
+func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) {
 	var own fieldValues
 	a.setDenied(h, v, &own)
 }
 
-func (a *Answers) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
+func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	a.setLimits(h, v, own)
 	setRetryAfter(h, v, own)
-	for name, value := range a.Refusal {
+	for name, value := range a.DenyHeaders {
 		own.set(h, http.CanonicalHeaderKey(name), value)
 	}
 }
 
 // WriteDenied answers a denied request: the status, the fields of SetDenied, and a body of the form that its Accept
 // fields like best: a problem document (RFC 9457), a page, or text. They all say why and when to try again.
-func (a *Answers) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
+func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
 	status := cmp.Or(a.Status, http.StatusTooManyRequests)
 	h := w.Header()
 	own := make(fieldValues, 0, 8)
@@ -124,9 +124,9 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 	_, _ = w.Write(body)
 }
 
-// later makes a wait longer by a random part of jitter, so that clients denied together do not all retry at
+// withJitter makes a wait longer by a random part of jitter, so that clients denied together do not all retry at
 // once; never shorter. random is at least 0 and below 1.
-func later(wait, jitter time.Duration, random float64) time.Duration {
+func withJitter(wait, jitter time.Duration, random float64) time.Duration {
 	if wait == hottype.Never || jitter <= 0 {
 		return wait
 	}

@@ -106,12 +106,12 @@ func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain
 // TrustsAny reports whether there are trusted proxies.
 func (c *Clients) TrustsAny() bool { return c.sources().trusted != nil }
 
-// nobody is the setting of a nil *Clients.
-var nobody = new(sources)
+// noTrustedProxies is the setting of a nil *Clients.
+var noTrustedProxies = new(sources)
 
 func (c *Clients) sources() *sources {
 	if c == nil {
-		return nobody
+		return noTrustedProxies
 	}
 	return c.current.Load()
 }
@@ -153,7 +153,7 @@ func client(a netip.Addr) hottype.Client {
 	if !a.Is6() { // IPv4, which is its own client, or the zero Addr, which is unknown
 		return hottype.Client{Addr: a}
 	}
-	return hottype.ClientFrom(a)
+	return hottype.ClientFromAddr(a)
 }
 
 // peerOf is who is connected, invalid where that is not an IP address.

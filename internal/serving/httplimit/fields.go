@@ -37,12 +37,12 @@ const maxSFInteger = 999_999_999_999_999
 // q is the capacity, w the seconds in which it is given again, r what remains, t the seconds until there is more
 // (Retry-After on a refusal, absent where waiting does not help) or all of it. Nothing is set where no limit is
 // enforced: clients do not see limits in shadow mode.
-func (a *Answers) SetLimits(h http.Header, v *hottype.Verdict) {
+func (a *Responder) SetLimits(h http.Header, v *hottype.Verdict) {
 	var own fieldValues
 	a.setLimits(h, v, &own)
 }
 
-func (a *Answers) setLimits(h http.Header, v *hottype.Verdict, own *fieldValues) {
+func (a *Responder) setLimits(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	if v.Window <= 0 || v.Mode == hottype.ModeShadow {
 		return
 	}
@@ -78,7 +78,7 @@ func setRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
 func setXRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	own.set(h, fieldLimit, strconv.FormatInt(max(v.Limit, 0), 10))
 	own.set(h, fieldRemaining, strconv.FormatInt(max(v.Remaining, 0), 10))
-	if wait := untilMore(v); wait != hottype.Never {
+	if wait := resetDelay(v); wait != hottype.Never {
 		own.set(h, fieldReset, strconv.FormatInt(ceil(wait, time.Second), 10))
 	}
 }
@@ -97,8 +97,8 @@ func setRetryAfter(h http.Header, v *hottype.Verdict, own *fieldValues) {
 
 func retrySeconds(v *hottype.Verdict) int64 { return max(ceil(v.RetryAfter, time.Second), 1) }
 
-// untilMore is the wait until a limit has more (denied) or all of it again.
-func untilMore(v *hottype.Verdict) time.Duration {
+// resetDelay is the wait until a limit has more (denied) or all of it again.
+func resetDelay(v *hottype.Verdict) time.Duration {
 	if v.Allowed {
 		return v.ResetAfter
 	}
@@ -114,7 +114,7 @@ func appendPolicy(b []byte, v *hottype.Verdict) []byte {
 func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
 	b = appendSFString(b, v.Rule)
 	b = appendParam(b, ";r=", v.Remaining)
-	wait := untilMore(v)
+	wait := resetDelay(v)
 	if wait == hottype.Never {
 		return b
 	}

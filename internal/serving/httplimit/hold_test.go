@@ -39,7 +39,7 @@ func TestHoldRenewsUntilTheResponseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{}
 		g := NewSafeGate(SafeGateConfig{Gate: h, Holds: true})
-		release := g.Hold(&hottype.Lease{Places: []hottype.Place{{Life: time.Minute}, {Life: 30 * time.Second}}})
+		release := g.KeepLease(&hottype.Lease{Slots: []hottype.Slot{{TTL: time.Minute}, {TTL: 30 * time.Second}}})
 		time.Sleep(95 * time.Second)
 		synctest.Wait()
 		release()

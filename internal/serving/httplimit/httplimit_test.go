@@ -20,7 +20,7 @@ import (
 
 func fields(v hottype.Verdict) (policy, limit string) {
 	h := http.Header{}
-	(&httplimit.Answers{}).SetLimits(h, &v)
+	(&httplimit.Responder{}).SetLimits(h, &v)
 	return h.Get("RateLimit-Policy"), h.Get("RateLimit")
 }
 
@@ -91,7 +91,7 @@ func TestDenied(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	w.Header().Set("Etag", `"stale"`)
-	(&httplimit.Answers{}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{
+	(&httplimit.Responder{}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{
 		Reason: hottype.ReasonHot, Rule: "topic", Key: "/\xff\"?id=42", Limit: 200, Window: 2 * time.Second,
 		RetryAfter: 1500*time.Millisecond + 1, ResetAfter: 2 * time.Second,
 	})
@@ -120,7 +120,7 @@ func TestDenied(t *testing.T) {
 func TestDeniedForEver(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	(&httplimit.Answers{Status: 403}).WriteDenied(w, http.MethodGet, nil,
+	(&httplimit.Responder{Status: 403}).WriteDenied(w, http.MethodGet, nil,
 		&hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never})
 	if w.Code != 403 || w.Header().Get("Retry-After") != "" ||
 		!strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
@@ -195,7 +195,7 @@ func TestRefusalsAreSpread(t *testing.T) {
 	for range 100 {
 		for _, v := range []hottype.Verdict{
 			g.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil)), g.Decide(t.Context(), &hottype.Request{}),
-			g.Safely(func() hottype.Verdict { return verdict }),
+			g.Recover(func() hottype.Verdict { return verdict }),
 		} {
 			if v.RetryAfter < time.Second || v.RetryAfter > 11*time.Second {
 				t.Fatalf("%v", v.RetryAfter)

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Observer is a Gate that adapts limits to what upstreams answer. *gate.Gate is one.
-type Observer interface {
+// OutcomeGate is a Gate that adapts limits to what upstreams answer. *gate.Gate is one.
+type OutcomeGate interface {
 	Gate
 	// UpstreamBegins notes that a request waits for an upstream, UpstreamEnds for how long it did.
 	// status 0: the client did not wait for the answer.
@@ -31,19 +31,19 @@ func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
 	}
 	upstream, lease := v.Upstream, v.Lease
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o := &observed{ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
+		o := &upstreamTimer{ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
 		if hasBody(r) {
 			r = r.WithContext(r.Context()) // the body is not ours to change
 			r.Body = &observedBody{r.Body, o}
 		} else {
 			o.begin()
 		}
-		ServeTold(w, r, next, o.answered)
+		ServeWithStatus(w, r, next, o.answered)
 	})
 }
 
-// observed is a request whose upstream is observed.
-type observed struct {
+// upstreamTimer is a request whose upstream is observed.
+type upstreamTimer struct {
 	ctx      context.Context // of the request: over when the client left
 	gate     *SafeGate
 	upstream string
@@ -55,7 +55,7 @@ type observed struct {
 }
 
 // begin is when the upstream has the whole request.
-func (o *observed) begin() {
+func (o *upstreamTimer) begin() {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +66,7 @@ func (o *observed) begin() {
 }
 
 // answered is when the answer begins.
-func (o *observed) answered(status int) {
+func (o *upstreamTimer) answered(status int) {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,7 +85,7 @@ func (o *observed) answered(status int) {
 // observedBody notes when the body was read.
 type observedBody struct {
 	io.ReadCloser
-	of *observed
+	of *upstreamTimer
 }
 
 // Read implements io.Reader.

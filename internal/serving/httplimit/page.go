@@ -52,7 +52,7 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
 		return 0
 	}
-	return retrySeconds(v) + ceil(later(0, reloadJitter, random), time.Second)
+	return retrySeconds(v) + ceil(withJitter(0, reloadJitter, random), time.Second)
 }
 
 // text is the denial in plain text.

@@ -28,11 +28,11 @@ func TestJitterIsBoundedAndNeverShortens(t *testing.T) {
 		{0, 10 * time.Second, 0.5, 5 * time.Second},
 		{hottype.Never, 10 * time.Second, 0.5, hottype.Never},
 	} {
-		if got := later(tc.wait, tc.jitter, tc.random); got != tc.want {
+		if got := withJitter(tc.wait, tc.jitter, tc.random); got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
 	}
-	if got := later(time.Second, 10*time.Second, almostOne); got > 11*time.Second {
+	if got := withJitter(time.Second, 10*time.Second, almostOne); got > 11*time.Second {
 		t.Errorf("%v is beyond the bound", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestPageHoldsNothingOfTheRequest(t *testing.T) {
 	}
 	for _, accept := range []string{"text/html", "text/plain", "application/json"} {
 		w := httptest.NewRecorder()
-		(&Answers{}).WriteDenied(w, evil, []string{accept, evil}, &v)
+		(&Responder{}).WriteDenied(w, evil, []string{accept, evil}, &v)
 		if accept != "application/json" && strings.Contains(w.Body.String(), "alert") || w.Code != 429 {
 			t.Errorf("%s: %d %s", accept, w.Code, w.Body)
 		}
@@ -110,8 +110,8 @@ func TestFormsOfARefusal(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Vary", "Origin")
 	w.Header().Set("Access-Control-Expose-Headers", "X-Own")
-	a := Answers{Headers: hottype.HeadersBoth, ExposeHeaders: true,
-		Refusal: map[string]string{"access-control-allow-origin": "*"}}
+	a := Responder{Headers: hottype.HeadersBoth, ExposeHeaders: true,
+		DenyHeaders: map[string]string{"access-control-allow-origin": "*"}}
 	a.WriteDenied(w, "GET", []string{"text/plain"}, &v)
 	want := http.Header{
 		"Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
@@ -130,7 +130,7 @@ func TestFormsOfARefusal(t *testing.T) {
 	}
 	v.Reason, v.RetryAfter = hottype.ReasonBlocked, hottype.Never
 	w = httptest.NewRecorder()
-	a = Answers{Headers: hottype.HeadersXRateLimit, Status: 403}
+	a = Responder{Headers: hottype.HeadersXRateLimit, Status: 403}
 	a.WriteDenied(w, "GET", []string{"text/html"}, &v)
 	if h := w.Header(); h.Get("RateLimit") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("Retry-After") != "" ||
 		h.Get("X-RateLimit-Limit") != "200" {
@@ -145,7 +145,7 @@ func TestFormsOfARefusal(t *testing.T) {
 func TestFieldValuesAreSeparate(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
-	(&Answers{}).SetLimits(h, &hottype.Verdict{Rule: "topic", Limit: 1, Window: time.Second})
+	(&Responder{}).SetLimits(h, &hottype.Verdict{Rule: "topic", Limit: 1, Window: time.Second})
 	h.Add("RateLimit-Policy", "other")
 	if h.Get("RateLimit") != `"topic";r=0;t=0` || len(h["Ratelimit-Policy"]) != 2 {
 		t.Error(h)
@@ -154,7 +154,7 @@ func TestFieldValuesAreSeparate(t *testing.T) {
 
 func TestAnswersAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Answers{{Status: 200}, {Headers: "x"}, {RetryJitter: -1}, {RetryJitter: 2 * time.Hour}} {
+	for _, a := range []Responder{{Status: 200}, {Headers: "x"}, {RetryJitter: -1}, {RetryJitter: 2 * time.Hour}} {
 		if a.Check() == nil {
 			t.Errorf("%+v is right", a)
 		}

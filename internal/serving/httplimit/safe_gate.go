@@ -18,16 +18,16 @@ type Gate interface {
 	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 }
 
-// ServingGate is a Gate that decides in two steps for a response cache. *gate.Gate is one.
-type ServingGate interface {
+// CachingGate is a Gate that decides in two steps for a response cache. *gate.Gate is one.
+type CachingGate interface {
 	Gate
 	DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (
 		v hottype.Verdict, count func(last *hottype.Verdict))
 	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 }
 
-// Holder is a Gate that bounds requests in flight. *gate.Gate is one.
-type Holder interface {
+// LeaseGate is a Gate that bounds requests in flight. *gate.Gate is one.
+type LeaseGate interface {
 	Gate
 	// Release gives back what a request held; Renew prolongs it.
 	Release(now time.Time, l *hottype.Lease) (held bool)
@@ -58,9 +58,9 @@ type SafeGateConfig struct {
 // It may be used by many goroutines.
 type SafeGate struct {
 	cfg      SafeGateConfig
-	serving  ServingGate // nil: the Gate does not implement it
-	holder   Holder      // nil: the Gate does not implement it, or the caller releases nothing
-	observer Observer    // nil: the Gate does not implement it
+	serving  CachingGate // nil: the Gate does not implement it
+	holder   LeaseGate   // nil: the Gate does not implement it, or the caller releases nothing
+	observer OutcomeGate // nil: the Gate does not implement it
 	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
 }
@@ -77,10 +77,10 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &SafeGate{cfg: cfg}
-	g.serving, _ = cfg.Gate.(ServingGate)
-	g.observer, _ = cfg.Gate.(Observer)
+	g.serving, _ = cfg.Gate.(CachingGate)
+	g.observer, _ = cfg.Gate.(OutcomeGate)
 	if cfg.Holds {
-		g.holder, _ = cfg.Gate.(Holder)
+		g.holder, _ = cfg.Gate.(LeaseGate)
 	}
 	g.requests.New = func() any { return new(hottype.Request) }
 	return g
@@ -99,11 +99,11 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 	req := g.describe(r, client, cost)
 	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.spread(&v)
+	g.addJitter(&v)
 	return v
 }
 
-// DecideServed is DecideHTTP for a response cache, if the Gate is a ServingGate. The cache may answer requests
+// DecideServed is DecideHTTP for a response cache, if the Gate is a CachingGate. The cache may answer requests
 // with Verdict.Serve, and calls count with their last verdict; else count is nil.
 func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	if g.serving == nil {
@@ -113,7 +113,7 @@ func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(
 	req := g.describe(r, hottype.Client{}, 0)
 	v, count = g.serving.DecideServed(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.spread(&v)
+	g.addJitter(&v)
 	return v, count
 }
 
@@ -121,10 +121,10 @@ func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(
 func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	req := g.describe(r, hottype.Client{}, 0)
-	req.Holds = false // a fetch may outlive the request, and the cache bounds fetches itself
+	req.WillRelease = false // a fetch may outlive the request, and the cache bounds fetches itself
 	v = g.serving.ChargeKeys(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.spread(&v)
+	g.addJitter(&v)
 	return v
 }
 
@@ -132,7 +132,7 @@ func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
-	req.Client, req.Header, req.Cost, req.Holds = client, r.Header, cost, g.holder != nil
+	req.Client, req.Header, req.Cost, req.WillRelease = client, r.Header, cost, g.holder != nil
 	if client.IsZero() {
 		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
 	}
@@ -147,10 +147,10 @@ func (g *SafeGate) release(req *hottype.Request) {
 	g.requests.Put(req)
 }
 
-// spread adds jitter, so that clients that are denied together do not retry together.
-func (g *SafeGate) spread(v *hottype.Verdict) {
+// addJitter adds jitter, so that clients that are denied together do not retry together.
+func (g *SafeGate) addJitter(v *hottype.Verdict) {
 	if !v.Allowed && g.cfg.RetryJitter > 0 {
-		v.RetryAfter = later(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
+		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
 	}
 }
 
@@ -158,15 +158,15 @@ func (g *SafeGate) spread(v *hottype.Verdict) {
 func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	v = g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
-	g.spread(&v)
+	g.addJitter(&v)
 	return v
 }
 
-// Safely decides in another way that may panic.
-func (g *SafeGate) Safely(decide func() hottype.Verdict) (v hottype.Verdict) {
+// Recover decides in another way that may panic.
+func (g *SafeGate) Recover(decide func() hottype.Verdict) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	v = decide()
-	g.spread(&v)
+	g.addJitter(&v)
 	return v
 }
 

@@ -22,8 +22,8 @@ const minBodyRate = 500
 // back, never more than the patience. So an upload of hours passes, and one that
 // stands still or drips is cut. Time that the reader itself takes does not count.
 type SlowBodies struct {
-	Patience time.Duration // 0: bodies may take as long as they like
-	cut      atomic.Uint64
+	Timeout time.Duration // 0: bodies may take as long as they like
+	cut     atomic.Uint64
 }
 
 // Cut is how many bodies came too slowly.
@@ -31,13 +31,13 @@ func (s *SlowBodies) Cut() uint64 { return s.cut.Load() }
 
 // Protect puts the deadline on the bodies that a handler reads.
 func (s *SlowBodies) Protect(next http.Handler) http.Handler {
-	if s.Patience <= 0 {
+	if s.Timeout <= 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &timedBody{ReadCloser: r.Body, control: http.NewResponseController(w), owner: s, left: s.Patience}
-			b.setDeadline(time.Now().Add(s.Patience)) // the server itself reads what a handler leaves
+			b := &timedBody{ReadCloser: r.Body, control: http.NewResponseController(w), owner: s, left: s.Timeout}
+			b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads what a handler leaves
 			defer b.end()
 			r = r.WithContext(context.WithValue(r.Context(), bodyOf{}, b)) // proxies wrap bodies
 			r.Body = b
@@ -70,7 +70,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	b.setDeadline(begin.Add(b.left))
 	n, err := b.ReadCloser.Read(p)
 	b.left -= time.Since(begin)
-	b.left = min(b.left+time.Duration(n)*time.Second/minBodyRate, b.owner.Patience)
+	b.left = min(b.left+time.Duration(n)*time.Second/minBodyRate, b.owner.Timeout)
 	switch {
 	case err == nil:
 		return n, nil

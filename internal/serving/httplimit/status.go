@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// ServeTold calls a handler and tells the status of its answer when that begins, once; 500 where it panics before.
-func ServeTold(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
-	s := &statusWriter{ResponseWriter: w, told: told}
+// ServeWithStatus calls a handler and tells the status of its answer when that begins, once; 500 where it panics before.
+func ServeWithStatus(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
+	s := &statusWriter{ResponseWriter: w, onStatus: told}
 	defer s.tell(http.StatusInternalServerError) // it panicked
 	next.ServeHTTP(s, r)
 	s.tell(http.StatusOK) // a handler that writes nothing says so
@@ -18,14 +18,14 @@ func ServeTold(w http.ResponseWriter, r *http.Request, next http.Handler, told f
 // statusWriter says which status an answer has. One goroutine uses it, that of the handler.
 type statusWriter struct {
 	http.ResponseWriter
-	told func(status int)
-	over bool
+	onStatus func(status int)
+	over     bool
 }
 
 func (s *statusWriter) tell(status int) {
 	if !s.over {
 		s.over = true
-		s.told(status)
+		s.onStatus(status)
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Underway tracks an allowed request of another framework than net/http. The framework reports
+// RequestTracker tracks an allowed request of another framework than net/http. The framework reports
 // when it begins, is answered and ends. It is safe for concurrent use, and a nil *Underway does nothing.
-type Underway struct {
+type RequestTracker struct {
 	gate    *SafeGate
-	seen    *observed       // nil: no limit adapts to its outcome
+	seen    *upstreamTimer  // nil: no limit adapts to its outcome
 	refund  *hottype.Refund // nil: it gets nothing back
 	release func()          // nil: it holds nothing
 
@@ -21,14 +21,14 @@ type Underway struct {
 	answered bool
 }
 
-// Underway gives what has to be told of a request that a verdict lets pass; nil: nothing. End has to follow.
-func (g *SafeGate) Underway(ctx context.Context, v *hottype.Verdict) *Underway {
-	u := &Underway{gate: g, refund: v.Refund}
+// Track gives what has to be told of a request that a verdict lets pass; nil: nothing. End has to follow.
+func (g *SafeGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
+	u := &RequestTracker{gate: g, refund: v.Refund}
 	if v.Upstream != "" && g.observer != nil {
-		u.seen = &observed{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
+		u.seen = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
 	if v.Lease != nil {
-		u.release = g.Hold(v.Lease)
+		u.release = g.KeepLease(v.Lease)
 	}
 	if u.seen == nil && u.refund == nil && u.release == nil {
 		return nil
@@ -36,15 +36,15 @@ func (g *SafeGate) Underway(ctx context.Context, v *hottype.Verdict) *Underway {
 	return u
 }
 
-// Begin says that the handler has the whole request.
-func (u *Underway) Begin() {
+// HandlerStarted says that the handler has the whole request.
+func (u *RequestTracker) HandlerStarted() {
 	if u != nil && u.seen != nil {
 		u.seen.begin()
 	}
 }
 
-// BeginAfter calls Begin when the body of r was read: its Body is replaced. It has none: at once.
-func (u *Underway) BeginAfter(r *http.Request) {
+// HandlerStartedAfterBody calls Begin when the body of r was read: its Body is replaced. It has none: at once.
+func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
 	switch {
 	case u == nil || u.seen == nil:
 	case hasBody(r):
@@ -54,8 +54,8 @@ func (u *Underway) BeginAfter(r *http.Request) {
 	}
 }
 
-// Answered says that the answer begins, and its HTTP status. Only the first call means something.
-func (u *Underway) Answered(status int) {
+// ResponseStarted says that the answer begins, and its HTTP status. Only the first call means something.
+func (u *RequestTracker) ResponseStarted(status int) {
 	if u == nil || u.answeredBefore() {
 		return
 	}
@@ -68,31 +68,31 @@ func (u *Underway) Answered(status int) {
 }
 
 // answeredBefore notes that there is an answer, and says whether there was one before.
-func (u *Underway) answeredBefore() (before bool) {
+func (u *RequestTracker) answeredBefore() (before bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before, u.answered = u.answered, true
 	return before
 }
 
-// End gives back what the request holds. Call it in any case; the second call does nothing. A request without an
+// Done gives back what the request holds. Call it in any case; the second call does nothing. A request without an
 // answer was failed by its handler, which panicked.
-func (u *Underway) End() {
+func (u *RequestTracker) Done() {
 	if u == nil {
 		return
 	}
-	u.Answered(http.StatusInternalServerError)
+	u.ResponseStarted(http.StatusInternalServerError)
 	if u.release != nil {
 		u.release()
 	}
 }
 
-// Hold keeps the lease of a verdict, which must have one, until release is called:
+// KeepLease keeps the lease of a verdict, which must have one, until release is called:
 // responses may take longer than it lives. release does nothing the second time.
-func (g *SafeGate) Hold(l *hottype.Lease) (release func()) {
-	h := &holding{gate: g, lease: l, every: time.Hour}
-	for i := range l.Places {
-		h.every = min(h.every, l.Places[i].Life/3)
+func (g *SafeGate) KeepLease(l *hottype.Lease) (release func()) {
+	h := &leaseRenewal{gate: g, lease: l, every: time.Hour}
+	for i := range l.Slots {
+		h.every = min(h.every, l.Slots[i].TTL/3)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,8 +100,8 @@ func (g *SafeGate) Hold(l *hottype.Lease) (release func()) {
 	return h.release
 }
 
-// holding is a lease under renewal.
-type holding struct {
+// leaseRenewal is a lease under renewal.
+type leaseRenewal struct {
 	gate  *SafeGate
 	lease *hottype.Lease
 	every time.Duration
@@ -111,7 +111,7 @@ type holding struct {
 	over  bool
 }
 
-func (h *holding) renew() {
+func (h *leaseRenewal) renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.over {
@@ -120,7 +120,7 @@ func (h *holding) renew() {
 	}
 }
 
-func (h *holding) release() {
+func (h *leaseRenewal) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.over {
@@ -141,21 +141,21 @@ type Refunder interface {
 	Refund(now time.Time, r *hottype.Refund, status int)
 }
 
-// Refunding gives the handler to which an admitted request goes. Where the request may get
+// WithRefund gives the handler to which an admitted request goes. Where the request may get
 // back what it took, it reports the status of the response to the gate, once.
-func (g *SafeGate) Refunding(v *hottype.Verdict, next http.Handler) http.Handler {
+func (g *SafeGate) WithRefund(v *hottype.Verdict, next http.Handler) http.Handler {
 	refund := v.Refund
 	if refund == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ServeTold(w, r, next, func(status int) { g.Refund(refund, status) })
+		ServeWithStatus(w, r, next, func(status int) { g.Refund(refund, status) })
 	})
 }
 
 // Refund gives back what a request took, if its answer had one of the statuses.
 func (g *SafeGate) Refund(r *hottype.Refund, status int) {
-	if to, ok := g.cfg.Gate.(Refunder); ok && r.Due(status) {
+	if to, ok := g.cfg.Gate.(Refunder); ok && r.AppliesTo(status) {
 		to.Refund(g.cfg.Now(), r, status)
 	}
 }

@@ -51,7 +51,7 @@ func TestEnforce(t *testing.T) {
 		{hottype.Verdict{Rule: "topic", RetryAfter: time.Second}, false, 503, false, ""},
 	} {
 		w := httptest.NewRecorder()
-		answers := httplimit.Answers{Status: c.status, HideLimits: c.hide}
+		answers := httplimit.Responder{Status: c.status, HideLimits: c.hide}
 		pass := answers.Enforce(w, httptest.NewRequest(http.MethodGet, "/", nil), &c.v)
 		want := c.status
 		if want == 0 && !c.v.Allowed {

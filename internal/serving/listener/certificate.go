@@ -62,7 +62,7 @@ func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certifi
 func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look(time.Now())
+	c.reloadIfChanged(time.Now())
 	return c.config, nil
 }
 
@@ -70,7 +70,7 @@ func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 func (c *certificate) forServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look(time.Now())
+	c.reloadIfChanged(time.Now())
 	return &c.config.Certificates[0], nil
 }
 
@@ -78,13 +78,13 @@ func (c *certificate) forServer(*tls.CertificateRequestInfo) (*tls.Certificate, 
 func (c *certificate) state() (expires time.Time, right bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look(time.Now())
+	c.reloadIfChanged(time.Now())
 	return c.leaf.NotAfter, !c.wrong
 }
 
-// look reads the files again if they changed. Wrong ones are logged and change
+// reloadIfChanged reads the files again if they changed. Wrong ones are logged and change
 // nothing: what is being written is right at a later look. The caller holds mu.
-func (c *certificate) look(now time.Time) {
+func (c *certificate) reloadIfChanged(now time.Time) {
 	if now.Sub(c.looked) < lookEvery {
 		return
 	}

@@ -119,18 +119,18 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		}
 		return name
 	}
-	if got := show(); got != "one" || !s.Stats().Certificate.Right || s.Stats().Certificate.Expires.Before(time.Now()) {
+	if got := show(); got != "one" || !s.Stats().Certificate.Valid || s.Stats().Certificate.Expires.Before(time.Now()) {
 		t.Fatalf("%s, %+v", got, s.Stats().Certificate)
 	}
 	f.replace(t, "cert.pem", []byte("half a certificate"))
-	await(t, "the wrong file to be seen", func() bool { return !s.Stats().Certificate.Right })
+	await(t, "the wrong file to be seen", func() bool { return !s.Stats().Certificate.Valid })
 	if got := show(); got != "one" || strings.Count(log.String(), "cannot be used") != 1 ||
 		!strings.Contains(log.String(), "cert.pem") {
 		t.Errorf("with a wrong file: %s, and said %s", got, log)
 	}
 	f.write(t, "two", false)
 	await(t, "the new certificate", func() bool { return show() == "two" })
-	if !s.Stats().Certificate.Right || !strings.Contains(log.String(), "certificate read again") {
+	if !s.Stats().Certificate.Valid || !strings.Contains(log.String(), "certificate read again") {
 		t.Errorf("%+v, and said %s", s.Stats().Certificate, log)
 	}
 }

@@ -37,11 +37,11 @@ type conns struct {
 // conn is one connection.
 type conn struct {
 	net.Conn
-	owner *conns
-	at    *list.Element // in idle; nil: a request is under way
-	done  sync.Once
-	timed atomic.Bool  // the handler sets deadlines for its writes
-	until atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
+	owner       *conns
+	at          *list.Element // in idle; nil: a request is under way
+	done        sync.Once
+	hasDeadline atomic.Bool  // the handler sets deadlines for its writes
+	until       atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
 }
 
 // Accept implements net.Listener.
@@ -74,16 +74,16 @@ func (l *conns) admit(c *conn) (ok bool, victim *conn) {
 			return false, nil
 		}
 		victim = longest.Value.(*conn)
-		l.rest(victim, false)
+		l.setIdle(victim, false)
 		l.evicted++
 	}
 	l.open++
-	l.rest(c, !l.busy)
+	l.setIdle(c, !l.busy)
 	return true, victim
 }
 
-// rest notes whether a connection is idle. The caller holds mu.
-func (l *conns) rest(c *conn, idle bool) {
+// setIdle notes whether a connection is idle. The caller holds mu.
+func (l *conns) setIdle(c *conn, idle bool) {
 	switch {
 	case idle && c.at == nil:
 		c.at = l.idle.PushBack(c)
@@ -95,17 +95,17 @@ func (l *conns) rest(c *conn, idle bool) {
 
 // changed follows the states of connections; it is an http.Server's ConnState.
 func (l *conns) changed(nc net.Conn, state http.ConnState) {
-	c := ours(nc)
+	c := unwrapConn(nc)
 	if c == nil || state == http.StateNew || state == http.StateClosed {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest(c, state == http.StateIdle)
+	l.setIdle(c, state == http.StateIdle)
 }
 
-// ours is our connection below those of TLS.
-func ours(nc net.Conn) *conn {
+// unwrapConn is our connection below those of TLS.
+func unwrapConn(nc net.Conn) *conn {
 	for {
 		switch c := nc.(type) {
 		case *conn:
@@ -120,7 +120,7 @@ func ours(nc net.Conn) *conn {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if until := time.Now().Add(writeWithin); !c.timed.Load() && until.UnixNano()-c.until.Load() >= int64(writeSlack) {
+	if until := time.Now().Add(writeWithin); !c.hasDeadline.Load() && until.UnixNano()-c.until.Load() >= int64(writeSlack) {
 		c.until.Store(until.UnixNano())
 		// An error means that the connection is gone, which the write says too.
 		_ = c.Conn.SetWriteDeadline(until)
@@ -131,17 +131,17 @@ func (c *conn) Write(p []byte) (int, error) {
 // SetWriteDeadline implements net.Conn. The server takes the deadline of each request back
 // when it has answered it; one that is set here may stay.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if t.IsZero() && !c.timed.Load() {
+	if t.IsZero() && !c.hasDeadline.Load() {
 		return nil
 	}
-	c.timed.Store(!t.IsZero())
+	c.hasDeadline.Store(!t.IsZero())
 	c.until.Store(0)
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline implements net.Conn. The server calls it for who takes the connection over.
 func (c *conn) SetDeadline(t time.Time) error {
-	c.timed.Store(!t.IsZero())
+	c.hasDeadline.Store(!t.IsZero())
 	c.until.Store(0)
 	return c.Conn.SetDeadline(t)
 }
@@ -152,7 +152,7 @@ func (c *conn) Close() error {
 		c.owner.mu.Lock()
 		defer c.owner.mu.Unlock()
 		c.owner.open--
-		c.owner.rest(c, false)
+		c.owner.setIdle(c, false)
 	})
 	return c.Conn.Close()
 }

@@ -49,7 +49,7 @@ type Server struct {
 // starts.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
-	s.bodies.Patience = cfg.BodyTimeout
+	s.bodies.Timeout = cfg.BodyTimeout
 	s.srv = &http.Server{
 		Handler:           s.bodies.Protect(cfg.Handler),
 		ReadHeaderTimeout: cfg.HeaderTimeout,

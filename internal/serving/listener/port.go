@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/pires/go-proxyproto"
 )
 
@@ -102,9 +102,9 @@ type Stats struct {
 
 // CertificateStats tell of a listener's certificate.
 type CertificateStats struct {
-	// Right is whether the files hold the certificate in use; false: they changed and
+	// Valid is whether the files hold the certificate in use; false: they changed and
 	// cannot be used.
-	Right   bool      `metric:"hotparam_listener_certificate_right" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
+	Valid   bool      `metric:"hotparam_listener_certificate_right" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
 	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
 }
 
@@ -118,7 +118,7 @@ func (p *port) Stats() Stats {
 	}
 	if p.cert != nil {
 		st.Certificate = new(CertificateStats)
-		st.Certificate.Expires, st.Certificate.Right = p.cert.state()
+		st.Certificate.Expires, st.Certificate.Valid = p.cert.state()
 	}
 	return st
 }
@@ -127,7 +127,7 @@ func (p *port) Stats() Stats {
 // replaced; only its owner and group may connect.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
-	path, unix := strings.CutPrefix(addr, access.UnixPrefix)
+	path, unix := strings.CutPrefix(addr, auth.UnixPrefix)
 	if !unix {
 		return lc.Listen(ctx, "tcp", addr)
 	}

@@ -27,7 +27,7 @@ func BenchmarkLayer(b *testing.B) {
 		b.Fatal(err)
 	}
 	mirror := new(hotset.Replica)
-	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.Hot{
+	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}, {Key: "news?id=42", Until: time.Now().Add(time.Hour)},
 	}})
 	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{})(

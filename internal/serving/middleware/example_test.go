@@ -42,7 +42,7 @@ func Example() {
 
 	until := time.Now().Add(time.Minute)
 	mirror.Replace("aggregator", hottype.HotSet{Version: 1,
-		Keys: []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Until: until}}})
+		Keys: []hottype.HotKey{{Key: "topic?id=42", Rule: "topic", Until: until}}})
 
 	for _, target := range []string{"/topic?id=42", "/topic?id=42", "/topic?id=42", "/topic?id=7"} {
 		w := httptest.NewRecorder()

@@ -19,7 +19,7 @@ type Options struct {
 	// connection.
 	Clients *httplimit.Clients
 	// Answers writes the responses to denied requests, and the header fields.
-	Answers httplimit.Answers
+	Answers httplimit.Responder
 	// Client names the client; the zero value, or nil: its address. Handlers may answer named clients
 	// each in its own way, so these requests are not answered from the cache.
 	Client func(*http.Request) hottype.Client
@@ -31,8 +31,8 @@ type Options struct {
 	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
-	// Share is the cache of another layer, which both use.
-	Share *respcache.Cache
+	// SharedCache is the cache of another layer, which both use.
+	SharedCache *respcache.Cache
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log receives panics of the gate; nil: discarded.
@@ -58,11 +58,11 @@ type Stats struct {
 // New makes a middleware with a gate. Callers that need its counters use
 // Build. It panics on a nil gate and on a status that is not 4xx or 5xx.
 func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
-	return Build(gate, opt).Wrap
+	return NewLayer(gate, opt).Wrap
 }
 
-// Build is New with the counters. It panics as New does.
-func Build(gate httplimit.Gate, opt Options) *Layer {
+// NewLayer is New with the counters. It panics as New does.
+func NewLayer(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
 	}
@@ -71,8 +71,8 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 		Log:   opt.Log,
 		Holds: true,
 	})}
-	if opt.Share != nil {
-		l.cache = opt.Share.With(l.gate, opt.Answers)
+	if opt.SharedCache != nil {
+		l.cache = opt.SharedCache.With(l.gate, opt.Answers)
 		return l
 	}
 	opt.Cache.Gate, opt.Cache.Answers, opt.Cache.Now, opt.Cache.Log = l.gate, opt.Answers, opt.Now, opt.Log
@@ -86,7 +86,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, count := l.decide(r)
 		if v.Lease != nil {
-			defer l.gate.Hold(v.Lease)()
+			defer l.gate.KeepLease(v.Lease)()
 		}
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
@@ -95,13 +95,13 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		if !v.Allowed {
 			l.denied.Add(1)
 		}
-		if v.Serve != nil {
-			left := &respcache.Left{Verdict: v, Count: count}
+		if v.Cache != nil {
+			left := &respcache.PendingRequest{Verdict: v, Count: count}
 			l.cache.Serve(w, r, left, l.gate.Observe(&v, next), scope)
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			l.gate.Refunding(&v, l.gate.Observe(&v, next)).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
+			l.gate.WithRefund(&v, l.gate.Observe(&v, next)).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
 		}
 	})
 }

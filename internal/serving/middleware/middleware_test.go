@@ -47,13 +47,13 @@ func TestLayer(t *testing.T) {
 	}{
 		"cold":        {cold, middleware.Options{}, 204, ""},
 		"hot":         {hot, middleware.Options{}, 204, `"topic";r=7;t=0`},
-		"hot, hidden": {hot, middleware.Options{Answers: httplimit.Answers{HideLimits: true}}, 204, ""},
+		"hot, hidden": {hot, middleware.Options{Answers: httplimit.Responder{HideLimits: true}}, 204, ""},
 		"denied":      {denied, middleware.Options{}, 429, `"topic";r=0;t=1`},
-		"denied by 503": {denied, middleware.Options{Answers: httplimit.Answers{Status: 503, HideLimits: true}}, 503,
+		"denied by 503": {denied, middleware.Options{Answers: httplimit.Responder{Status: 503, HideLimits: true}}, 503,
 			`"topic";r=0;t=1`},
 		"broken gate": {broken{}, middleware.Options{}, 204, ""},
 	} {
-		l := middleware.Build(tc.gate, tc.opt)
+		l := middleware.NewLayer(tc.gate, tc.opt)
 		reached := 0
 		h := l.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			reached++
@@ -92,7 +92,7 @@ func TestMistakesOfTheProgrammer(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(){
 		"no gate": func() { middleware.New(nil, middleware.Options{}) },
-		"status":  func() { middleware.New(cold, middleware.Options{Answers: httplimit.Answers{Status: 200}}) },
+		"status":  func() { middleware.New(cold, middleware.Options{Answers: httplimit.Responder{Status: 200}}) },
 	} {
 		func() {
 			defer func() {

@@ -32,7 +32,7 @@ type Config struct {
 	// connected is the client.
 	Clients *httplimit.Clients
 	// Answers configure the responses to clients.
-	Answers httplimit.Answers
+	Answers httplimit.Responder
 	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
 	DialTimeout time.Duration
 	// HeaderTimeout bounds the wait for the header of the answer; 0 means 30 s,

@@ -59,7 +59,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 // ServeHTTP implements http.Handler. A target that upstreams may read in another way
 // than it was judged is refused.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if fault := hottype.TargetFault(r.Method, r.RequestURI); fault != "" {
+	if fault := hottype.InvalidTargetReason(r.Method, r.RequestURI); fault != "" {
 		p.refused.Add(1)
 		httplimit.WriteProblem(w, http.StatusBadRequest, "The request target has "+fault+".")
 		return
@@ -67,18 +67,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.dropFields(r.Header)
 	v, count := p.gate.DecideServed(r)
 	if v.Lease != nil {
-		defer p.gate.Hold(v.Lease)()
+		defer p.gate.KeepLease(v.Lease)()
 	}
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
-	if v.Serve != nil {
-		left := &respcache.Left{Verdict: v, Count: count}
+	if v.Cache != nil {
+		left := &respcache.PendingRequest{Verdict: v, Count: count}
 		p.cache.Serve(w, r, left, p.gate.Observe(&v, p.route(&v)), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.gate.Refunding(&v, p.gate.Observe(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		p.gate.WithRefund(&v, p.gate.Observe(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 

@@ -226,7 +226,7 @@ func TestBadConfig(t *testing.T) {
 		"must have no query": {Upstreams: map[string]*url.URL{
 			"": {Scheme: "http", Host: "a:1", RawQuery: "x"}}},
 		"status 200 is no refusal": {Upstreams: map[string]*url.URL{"": good},
-			Answers: httplimit.Answers{Status: 200}},
+			Answers: httplimit.Responder{Status: 200}},
 		`upstream "none": <nil> is not a URL`: {Upstreams: map[string]*url.URL{"": good, "none": nil}},
 	} {
 		if _, err := proxy.New(gate{}, cfg); err == nil || !strings.Contains(err.Error(), want) {

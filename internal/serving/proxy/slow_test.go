@@ -24,7 +24,7 @@ func TestSlowUploadIsNoFailureOfTheUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bodies := httplimit.SlowBodies{Patience: 200 * time.Millisecond}
+	bodies := httplimit.SlowBodies{Timeout: 200 * time.Millisecond}
 	front := httptest.NewServer(bodies.Protect(p))
 	t.Cleanup(front.Close)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))

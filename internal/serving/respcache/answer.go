@@ -69,7 +69,7 @@ var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
 // newAnswer makes an answer without its body of what a handler has sent, or says why it is
 // not to be kept.
-func newAnswer(status int, h http.Header, s *hottype.Serve, now time.Time) (*answer, string) {
+func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	d := parseDirectives(h["Cache-Control"])
 	vary, listed := varyOf(h, s)
 	switch {
@@ -117,9 +117,9 @@ func newAnswer(status int, h http.Header, s *hottype.Serve, now time.Time) (*ans
 // validates reports whether the handler can say that the answer has not changed.
 func (a *answer) validates() bool { return a.etag != "" || !a.modified.IsZero() }
 
-// alone reports whether each request has to have the response validated for itself: no client
+// mustRevalidate reports whether each request has to have the response validated for itself: no client
 // may wait for the answer to another request.
-func (a *answer) alone() bool { return a.fresh <= 0 }
+func (a *answer) mustRevalidate() bool { return a.fresh <= 0 }
 
 // validFor is for how much longer than it may be served an answer is kept to be validated.
 const validFor = time.Minute
@@ -141,7 +141,7 @@ func orElse(d, other time.Duration) time.Duration {
 }
 
 // varyOf gives the fields of Vary, sorted, and whether the rule lists all of them.
-func varyOf(h http.Header, s *hottype.Serve) (names []string, listed bool) {
+func varyOf(h http.Header, s *hottype.CachePolicy) (names []string, listed bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name == "" || slices.Contains(names, name) {
@@ -157,9 +157,9 @@ func varyOf(h http.Header, s *hottype.Serve) (names []string, listed bool) {
 	return names, true
 }
 
-// ofConnection are the fields that are of one connection, or of one time, and not of the
+// hopHeaders are the fields that are of one connection, or of one time, and not of the
 // answer.
-var ofConnection = []string{
+var hopHeaders = []string{
 	"Age", "Connection", "Content-Length", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",
 	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
@@ -171,7 +171,7 @@ func fieldsOf(h http.Header, now time.Time) []field {
 			kept.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range ofConnection {
+	for _, name := range hopHeaders {
 		delete(kept, name)
 	}
 	maps.DeleteFunc(kept, func(name string, _ []string) bool { return strings.HasPrefix(name, http.TrailerPrefix) })
@@ -196,20 +196,20 @@ func (a *answer) complete(body []byte) {
 	}
 }
 
-// ofBody are fields that a 304 does not change: they are about the bytes that were stored,
+// bodyHeaders are fields that a 304 does not change: they are about the bytes that were stored,
 // which it has confirmed, whatever it calls them itself.
-var ofBody = []string{"Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Etag"}
+var bodyHeaders = []string{"Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Etag"}
 
 // freshened is the answer with the fields of a 304 in place of its own (RFC 9111 section
 // 3.2), received now; or why that is not to be kept.
-func (a *answer) freshened(h http.Header, s *hottype.Serve, now time.Time) (*answer, string) {
+func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	merged := http.Header{}
 	for _, f := range a.fields {
 		merged[f.name] = f.values
 	}
 	delete(merged, "Date") // that of the 304, or now
 	for name, values := range h {
-		if !slices.Contains(ofBody, name) {
+		if !slices.Contains(bodyHeaders, name) {
 			merged[name] = values
 		}
 	}

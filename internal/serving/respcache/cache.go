@@ -25,7 +25,7 @@ type Config struct {
 	// and lets go of the others; nil: all are.
 	Served func(now time.Time, key hottype.Key) bool
 	// Answers say how requests are refused and which fields say what is left of limits.
-	Answers httplimit.Answers
+	Answers httplimit.Responder
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of handlers that panic while no client reads along; nil: discarded.
@@ -50,7 +50,7 @@ type shared struct {
 	store   *store
 	all     context.Context // ends the flights
 	end     context.CancelFunc
-	flights sync.WaitGroup
+	fetches sync.WaitGroup
 	scopes  atomic.Int64
 	counters
 }
@@ -79,7 +79,7 @@ func New(cfg Config) *Cache {
 
 // With gives a cache with the same memory, counters and Run, which asks another gate and
 // refuses requests in another way.
-func (c *Cache) With(g Gate, a httplimit.Answers) *Cache {
+func (c *Cache) With(g Gate, a httplimit.Responder) *Cache {
 	other := &Cache{cfg: c.cfg, shared: c.shared}
 	other.cfg.Gate, other.cfg.Answers = g, a
 	return other
@@ -100,7 +100,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.Sweep(c.cfg.Now())
 		case <-ctx.Done():
 			c.end()
-			c.flights.Wait()
+			c.fetches.Wait()
 			return nil
 		}
 	}
@@ -129,9 +129,9 @@ func (c *Cache) Purge(key hottype.Key) int {
 
 // Serve answers a request that the gate leaves to the cache, from the cache or by the handler.
 // scope tells handlers apart that may see the same target.
-func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *Left, next http.Handler, scope string) {
+func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, scope string) {
 	v := &left.Verdict
-	if why := bypass(r, v.Serve); why != "" {
+	if why := bypass(r, v.Cache); why != "" {
 		c.pass(w, r, left, next, why)
 		return
 	}
@@ -146,7 +146,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *Left, next h
 		switch {
 		case f.answer != nil:
 			if f.lead {
-				c.refresh(f.flight, r, next)
+				c.refresh(f.fetch, r, next)
 			}
 			c.hit(w, r, left, f.answer, f.now, wait != nil)
 			return
@@ -157,18 +157,18 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *Left, next h
 			c.pass(w, r, left, next, byUncacheable)
 			return
 		case f.lead:
-			c.lead(w, r, left, f.flight, next)
+			c.lead(w, r, left, f.fetch, next)
 			return
 		}
 		if wait == nil {
-			wait = time.NewTimer(v.Serve.Wait)
+			wait = time.NewTimer(v.Cache.Wait)
 			defer wait.Stop()
 		}
 		select {
-		case <-f.flight.done:
+		case <-f.fetch.done:
 			c.collapsed.Add(1)
 		case <-wait.C:
-			c.late(w, r, left, f.flight)
+			c.late(w, r, left, f.fetch)
 			return
 		case <-r.Context().Done():
 			return // the client left
@@ -177,32 +177,32 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *Left, next h
 }
 
 // hit answers from the cache, as it was at now.
-func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *Left, a *answer, now time.Time, waited bool) {
+func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time, waited bool) {
 	left.Count(&left.Verdict)
 	c.cfg.Answers.Enforce(w, r, &left.Verdict)
 	a.write(w, r, now, hitField(a, now, waited))
 }
 
 // pass lets a request go to the handler as if there were no cache.
-func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *Left, next http.Handler, why string) {
+func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, why string) {
 	c.bypassed[index(why)].Add(1)
 	v := c.cfg.Gate.ChargeKeys(r)
 	left.Count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
-		c.cfg.Gate.Refunding(&v, next).ServeHTTP(w, r)
+		c.cfg.Gate.WithRefund(&v, next).ServeHTTP(w, r)
 	}
 }
 
 // lead fetches an answer for the client of a request and for all who wait for it. Where the
 // keys' limits refuse that, the client gets a stale answer if there is one.
-func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *Left, f *flight, next http.Handler) {
+func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch, next http.Handler) {
 	charged := c.cfg.Gate.ChargeKeys(r)
 	now := c.cfg.Now()
 	switch {
 	case charged.Allowed:
 	case f.backup != nil:
-		f.refuse(now.Add(pause), now)
+		f.refuse(now.Add(fetchBackoff), now)
 		c.refused.Add(1)
 		c.hit(w, r, left, f.backup, now, false)
 		return
@@ -224,15 +224,15 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *Left, f *flig
 	}
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	c.fetched.Add(1)
-	c.flights.Go(func() { c.fetch(f, next, &charged) })
+	c.fetches.Go(func() { c.fetch(f, next, &charged) })
 	f.stream(w, r, fwd)
 }
 
 // refresh fetches a response in the background, unless the keys' limits deny it.
-func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
+func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	close(f.gone)
-	c.flights.Go(func() {
+	c.fetches.Go(func() {
 		charged := c.cfg.Gate.ChargeKeys(f.request)
 		if charged.Allowed {
 			c.fetched.Add(1)
@@ -242,19 +242,19 @@ func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
 		c.refused.Add(1)
 		f.cancel()
 		now := c.cfg.Now()
-		f.refuse(now.Add(min(pause, max(charged.RetryAfter, time.Millisecond))), now)
+		f.refuse(now.Add(min(fetchBackoff, max(charged.RetryAfter, time.Millisecond))), now)
 	})
 }
 
 // fetch runs a flight, in a goroutine that Run waits for.
-func (c *Cache) fetch(f *flight, next http.Handler, charged *hottype.Verdict) {
-	defer c.landed(f) // also where the handler ends its goroutine
+func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
+	defer c.recordFetch(f) // also where the handler ends its goroutine
 	httplimit.Wait(f.request.Context(), charged)
-	f.run(c.cfg.Gate.Refunding(charged, next))
+	f.run(c.cfg.Gate.WithRefund(charged, next))
 }
 
-// landed counts what became of a flight, and logs a panic that no client's server will.
-func (c *Cache) landed(f *flight) {
+// recordFetch counts what became of a flight, and logs a panic that no client's server will.
+func (c *Cache) recordFetch(f *fetch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.broken != nil || f.result == f.backup && f.backup != nil {
@@ -277,13 +277,13 @@ func (c *Cache) landed(f *flight) {
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.
-func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *Left, f *flight) {
+func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch) {
 	now := c.cfg.Now()
-	if a := c.store.backup(f, now); a != nil {
+	if a := c.store.staleFor(f, now); a != nil {
 		c.hit(w, r, left, a, now, true)
 		return
 	}
-	c.tired.Add(1)
+	c.timedOut.Add(1)
 	denied := left.Verdict
 	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, denied.Key.Resource(),
 		time.Second

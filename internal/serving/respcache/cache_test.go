@@ -110,7 +110,7 @@ func TestRefusedRefresh(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if b.asked.Load() != 1 || b.Stats().Refused != 3 {
+		if b.asked.Load() != 1 || b.Stats().FetchDenied != 3 {
 			t.Errorf("asked %d times, %+v", b.asked.Load(), b.Stats())
 		}
 	})

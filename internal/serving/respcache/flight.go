@@ -10,19 +10,19 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// flight is one request to the handler for all clients of a variant, and the
+// fetch is one request to the handler for all clients of a variant, and the
 // ResponseWriter of that request. The handler runs in a goroutine of its own; the client
 // that it was begun for, if there is one, reads along by stream.
 //
 // While the answer may be kept, it is buffered and the handler never waits for the client.
 // Otherwise each Write is handed over to the client and waits until it is taken.
-type flight struct {
+type fetch struct {
 	store  *store
 	shard  *shard
 	entry  *entry
 	prior  *answer // that may be freshened by a 304; nil: none
 	backup *answer // what is served if the handler fails; nil: nothing
-	serve  *hottype.Serve
+	serve  *hottype.CachePolicy
 
 	request *http.Request // for the handler
 	cancel  context.CancelFunc
@@ -36,41 +36,41 @@ type flight struct {
 	taken chan struct{} // one for each chunk that the client has written
 	gone  chan struct{} // closed when no client reads along any more
 
-	mu       sync.Mutex
-	status   int         // 0: the handler has not answered yet
-	sent     http.Header // as of then
-	said     int64       // the length of the body by sent; -1: unknown
-	trailer  http.Header // what the handler set after its body, when it has landed
-	held     bool        // the client gets nothing before the flight lands
-	answer   *answer     // what will be kept, without its body; nil: nothing
-	why      string      // it is not kept
-	body     []byte      // buffered, never changed where it is written
-	reserved int64
-	chunk    []byte // of a body that is not buffered
-	length   int64  // of the body so far
-	flushed  bool
-	released bool // no request waits for the flight any more
-	landed   bool
-	result   *answer // what the client is answered instead of what the handler wrote; nil: that
-	broken   any     // what the handler panicked with, or http.ErrAbortHandler
-	panicked any     // the same, also where result took its place
+	mu             sync.Mutex
+	status         int         // 0: the handler has not answered yet
+	sent           http.Header // as of then
+	declaredLength int64       // the length of the body by sent; -1: unknown
+	trailer        http.Header // what the handler set after its body, when it has landed
+	held           bool        // the client gets nothing before the flight lands
+	answer         *answer     // what will be kept, without its body; nil: nothing
+	why            string      // it is not kept
+	body           []byte      // buffered, never changed where it is written
+	reserved       int64
+	chunk          []byte // of a body that is not buffered
+	length         int64  // of the body so far
+	flushed        bool
+	released       bool // no request waits for the flight any more
+	finished       bool
+	result         *answer // what the client is answered instead of what the handler wrote; nil: that
+	broken         any     // what the handler panicked with, or http.ErrAbortHandler
+	panicked       any     // the same, also where result took its place
 }
 
-func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Serve) *flight {
-	return &flight{
+func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
+	return &fetch{
 		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, header: http.Header{},
 		done: make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
 
 var (
-	errNobody = errors.New("respcache: no client reads the response")
-	errLanded = errors.New("respcache: Write after the handler has returned")
+	errNobody   = errors.New("respcache: no client reads the response")
+	errFinished = errors.New("respcache: Write after the handler has returned")
 )
 
 // prepare makes the request for the handler of that of a client. It is for the whole
 // answer, whatever the client asked for, and ends by itself, or when all does.
-func (f *flight) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
+func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	forget := context.AfterFunc(all, cancel)
 	f.request, f.now = r.Clone(ctx), now
@@ -97,7 +97,7 @@ func (f *flight) prepare(all context.Context, r *http.Request, timeout time.Dura
 
 // run asks the handler. It returns when the handler does, or ends its goroutine as the handler
 // does by runtime.Goexit.
-func (f *flight) run(next http.Handler) {
+func (f *fetch) run(next http.Handler) {
 	defer f.cancel()
 	defer f.timeout.Stop()
 	returned := false
@@ -113,7 +113,7 @@ func (f *flight) run(next http.Handler) {
 }
 
 // end lands the flight of a handler that has returned, or panicked with broken.
-func (f *flight) end(broken any) {
+func (f *fetch) end(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if broken == nil && f.status == 0 {
@@ -122,35 +122,35 @@ func (f *flight) end(broken any) {
 	if broken == nil && f.status != http.StatusNotModified && (f.request.Context().Err() != nil || !f.whole()) {
 		broken = http.ErrAbortHandler
 	}
-	f.land(broken)
+	f.finish(broken)
 }
 
 // whole is whether the body is as long as the handler said.
-func (f *flight) whole() bool { return f.said < 0 || f.said == f.length }
+func (f *fetch) whole() bool { return f.declaredLength < 0 || f.declaredLength == f.length }
 
-// pause is the longest marker of a variant whose answer was not to be kept, or that failed.
-const pause = time.Second
+// fetchBackoff is the longest marker of a variant whose answer was not to be kept, or that failed.
+const fetchBackoff = time.Second
 
-// pausing reports whether it is before until, which was at most a pause ahead when it was set:
+// backingOff reports whether it is before until, which was at most a pause ahead when it was set:
 // what is further ahead was set before the clock went back.
-func pausing(now, until time.Time) bool {
+func backingOff(now, until time.Time) bool {
 	d := until.Sub(now)
-	return d > 0 && d <= pause
+	return d > 0 && d <= fetchBackoff
 }
 
-// land ends the flight: the answer is stored, or the variant marked. It needs mu.
-func (f *flight) land(broken any) {
+// finish ends the flight: the answer is stored, or the variant marked. It needs mu.
+func (f *fetch) finish(broken any) {
 	now := f.now()
-	a, marked, retry := f.answer, now.Add(pause), time.Time{}
+	a, marked, retry := f.answer, now.Add(fetchBackoff), time.Time{}
 	f.panicked, f.trailer = broken, f.trailers()
 	switch {
 	case f.status == http.StatusNotModified && broken == nil:
 		a = f.freshen(now)
 	case f.backup != nil && (f.held || f.status == 0):
 		f.result, f.held, broken = f.backup, true, nil
-		a, marked, retry = nil, time.Time{}, now.Add(pause)
+		a, marked, retry = nil, time.Time{}, now.Add(fetchBackoff)
 	case broken != nil && f.prior != nil:
-		a, marked, retry = nil, time.Time{}, now.Add(pause) // it stays as stale as it is
+		a, marked, retry = nil, time.Time{}, now.Add(fetchBackoff) // it stays as stale as it is
 	case broken != nil:
 		a = nil
 	case a != nil && len(f.trailer) > 0: // not announced
@@ -159,17 +159,17 @@ func (f *flight) land(broken any) {
 		a.complete(f.body)
 	}
 	f.store.bytes.Add(-f.reserved)
-	f.broken, f.landed = broken, true
+	f.broken, f.finished = broken, true
 	f.release(a, marked, retry, now)
 	f.tell()
 }
 
 // release lets go of those who wait, for good. It needs mu.
-func (f *flight) release(a *answer, marked, retry, now time.Time) {
+func (f *fetch) release(a *answer, marked, retry, now time.Time) {
 	switch {
 	case !f.released:
 		f.released = true
-		f.store.land(f, a, marked, retry, now)
+		f.store.finishFetch(f, a, marked, retry, now)
 		close(f.done)
 	case a != nil:
 		f.store.keepLate(f, a, now)
@@ -177,7 +177,7 @@ func (f *flight) release(a *answer, marked, retry, now time.Time) {
 }
 
 // freshen updates the stored response after a 304. It needs mu.
-func (f *flight) freshen(now time.Time) *answer {
+func (f *fetch) freshen(now time.Time) *answer {
 	if f.prior == nil { // the handler was asked nothing that it could answer so
 		return nil
 	}
@@ -190,7 +190,7 @@ func (f *flight) freshen(now time.Time) *answer {
 }
 
 // refuse ends a flight that was never begun.
-func (f *flight) refuse(retry time.Time, now time.Time) {
+func (f *fetch) refuse(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release(nil, time.Time{}, retry, now)
@@ -200,8 +200,8 @@ func serverFailed(status int) bool {
 	return status == 500 || status >= 502 && status <= 504
 }
 
-// Left is a request that a gate leaves to the cache.
-type Left struct {
+// PendingRequest is a request that a gate leaves to the cache.
+type PendingRequest struct {
 	// Verdict has Serve set.
 	Verdict hottype.Verdict
 	// Count counts the request. The cache calls it with the last verdict, at most once.
@@ -212,7 +212,7 @@ type Left struct {
 type Gate interface {
 	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys.
 	ChargeKeys(r *http.Request) hottype.Verdict
-	// Refunding gives the handler for a request that ChargeKeys admitted: it may get back what
+	// WithRefund gives the handler for a request that ChargeKeys admitted: it may get back what
 	// it took.
-	Refunding(v *hottype.Verdict, next http.Handler) http.Handler
+	WithRefund(v *hottype.Verdict, next http.Handler) http.Handler
 }

@@ -25,7 +25,7 @@ func FuzzNewAnswer(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	serve := &hottype.Serve{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
+	serve := &hottype.CachePolicy{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
 		Vary: []string{"Accept-Encoding", "X-Lang"}}
 	f.Fuzz(func(t *testing.T, control, vary, age, expires string) {
 		h := http.Header{"Etag": {`"1"`}} // so that stale answers are kept to be validated

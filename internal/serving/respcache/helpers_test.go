@@ -33,7 +33,7 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
 }
 
-func (g *gate) Refunding(_ *hottype.Verdict, next http.Handler) http.Handler {
+func (g *gate) WithRefund(_ *hottype.Verdict, next http.Handler) http.Handler {
 	return next
 }
 
@@ -47,7 +47,7 @@ func (g *gate) count(v *hottype.Verdict) {
 type bundle struct {
 	*respcache.Cache
 	gate     *gate
-	serve    hottype.Serve
+	serve    hottype.CachePolicy
 	now      atomic.Int64 // since start
 	upstream http.HandlerFunc
 	asked    atomic.Int64
@@ -57,7 +57,7 @@ func start() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func build(t *testing.T, cfg respcache.Config, upstream http.HandlerFunc) *bundle {
 	t.Helper()
-	b := &bundle{gate: &gate{}, upstream: upstream, serve: hottype.Serve{
+	b := &bundle{gate: &gate{}, upstream: upstream, serve: hottype.CachePolicy{
 		TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16, Wait: 5 * time.Second,
 	}}
@@ -71,8 +71,8 @@ func (b *bundle) advance(d time.Duration) { b.now.Add(int64(d)) }
 
 // ServeHTTP is the cache as a server would have it.
 func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1", Serve: &b.serve}
-	left := &respcache.Left{Verdict: v, Count: b.gate.count}
+	v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1", Cache: &b.serve}
+	left := &respcache.PendingRequest{Verdict: v, Count: b.gate.count}
 	b.Serve(w, r, left, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
 		b.upstream(w, r)

@@ -69,7 +69,7 @@ func TestHugeBodies(t *testing.T) { // alone: it looks at the heap
 		}
 		release()
 		under.Wait()
-		if s := w.cache.Stats(); most.Load() > 64<<20 || s.Bytes > 1<<17 || s.Unkept["max_body"] != 1 {
+		if s := w.cache.Stats(); most.Load() > 64<<20 || s.Bytes > 1<<17 || s.NotStored["max_body"] != 1 {
 			t.Errorf("%d bytes on the heap, %+v", most.Load(), s)
 		}
 	})

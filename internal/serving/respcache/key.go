@@ -36,7 +36,7 @@ func overrides(field string) bool {
 }
 
 // bypass says why a request must not be answered from the cache, "" where it may.
-func bypass(r *http.Request, s *hottype.Serve) string {
+func bypass(r *http.Request, s *hottype.CachePolicy) string {
 	h := r.Header
 	switch {
 	case len(h["Authorization"]) > 0, len(h["Proxy-Authorization"]) > 0:

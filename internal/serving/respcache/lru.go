@@ -2,8 +2,8 @@ package respcache
 
 import "time"
 
-// weigh gives an entry its answer, or a marker where that is nil, and counts its bytes.
-func (s *store) weigh(sh *shard, e *entry, a *answer, now time.Time) {
+// setAnswer gives an entry its answer, or a marker where that is nil, and counts its bytes.
+func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
 	before := e.bytes
 	e.answer, e.bytes = a, int64(overhead+2*len(e.of.target)+len(e.variant))
 	if a != nil {
@@ -44,12 +44,12 @@ func (s *store) forget(sh *shard, e *entry) {
 	sh.unlink(e)
 	s.bytes.Add(-e.bytes)
 	sh.entries--
-	e.answer, e.bytes, e.marked = nil, 0, time.Time{}
+	e.answer, e.bytes, e.uncacheableUntil = nil, 0, time.Time{}
 }
 
 // drop takes an entry out that holds nothing, and its resource with the last one.
 func (s *store) drop(sh *shard, e *entry) {
-	if e.bytes != 0 || e.flight != nil {
+	if e.bytes != 0 || e.fetch != nil {
 		return
 	}
 	if e.of.variants[e.variant] == e {
@@ -64,7 +64,7 @@ func (s *store) drop(sh *shard, e *entry) {
 func (s *store) remove(sh *shard, res *resource) {
 	for _, e := range res.variants {
 		s.forget(sh, e)
-		e.flight = nil
+		e.fetch = nil
 	}
 	clear(res.variants)
 	delete(sh.resources, res.target)

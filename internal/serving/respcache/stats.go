@@ -14,8 +14,8 @@ var reasons = []string{
 func index(reason string) int { return slices.Index(reasons, reason) }
 
 type counters struct {
-	fetched, failed, collapsed, refused, tired, purged atomic.Uint64
-	bypassed, unkept                                   [17]atomic.Uint64 // by index in reasons
+	fetched, failed, collapsed, refused, timedOut, purged atomic.Uint64
+	bypassed, unkept                                      [17]atomic.Uint64 // by index in reasons
 }
 
 // Stats are the counters of a cache since it was built. Bytes and Entries are of now.
@@ -24,18 +24,18 @@ type Stats struct {
 	Hits  uint64 `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh answer from the cache."`
 	Stale uint64 `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
 	// Fetched are requests to the handler that the cache made, Failed those of them that it
-	// did not answer well. Refused are those that the limits of their keys did not let pass.
-	Fetched uint64 `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
-	Failed  uint64 `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
-	Refused uint64 `metric:"hotparam_cache_refused_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
+	// did not answer well. FetchDenied are those that the limits of their keys denied.
+	Fetched     uint64 `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
+	Failed      uint64 `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
+	FetchDenied uint64 `metric:"hotparam_cache_refused_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
 	// Collapsed are waits for the answer to another request, and TimedOut the requests
 	// refused because that took too long and nothing stale was left.
 	Collapsed uint64 `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
 	TimedOut  uint64 `metric:"hotparam_cache_timeouts_total" help:"Requests refused because they waited too long and nothing stale was left."`
-	// Bypassed are requests that passed by the cache, Unkept answers that were not kept, by
+	// Bypassed are requests that passed by the cache, NotStored responses that were not stored, by
 	// why.
-	Bypassed map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
-	Unkept   map[string]uint64 `metric:"hotparam_cache_unkept_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
+	Bypassed  map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
+	NotStored map[string]uint64 `metric:"hotparam_cache_unkept_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
 	// Evicted are entries that others took the place of, Purged those that a person did away
 	// with.
 	Evicted uint64 `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`
@@ -47,15 +47,15 @@ type Stats struct {
 // Stats reads the counters.
 func (c *Cache) Stats() Stats {
 	s := Stats{
-		Fetched: c.fetched.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(),
-		Collapsed: c.collapsed.Load(), TimedOut: c.tired.Load(), Purged: c.purged.Load(),
-		Bypassed: map[string]uint64{}, Unkept: map[string]uint64{}, Bytes: c.store.bytes.Load(),
+		Fetched: c.fetched.Load(), Failed: c.failed.Load(), FetchDenied: c.refused.Load(),
+		Collapsed: c.collapsed.Load(), TimedOut: c.timedOut.Load(), Purged: c.purged.Load(),
+		Bypassed: map[string]uint64{}, NotStored: map[string]uint64{}, Bytes: c.store.bytes.Load(),
 	}
 	for i, reason := range reasons {
 		if slices.Index(reasons, whyStatus) > i {
 			s.Bypassed[reason] = c.bypassed[i].Load()
 		} else {
-			s.Unkept[reason] = c.unkept[i].Load()
+			s.NotStored[reason] = c.unkept[i].Load()
 		}
 	}
 	for i := range c.store.shards {

@@ -52,14 +52,14 @@ type entry struct {
 	of      *resource
 	variant string
 	answer  *answer // nil: none
-	// marked is until when requests do not wait for each other, because the last answer was
+	// uncacheableUntil is until when requests do not wait for each other, because the last answer was
 	// not to be kept.
-	marked     time.Time
-	flight     *flight   // nil: no fetch is running
-	retry      time.Time // when it may be fetched again in the background
-	bytes      int64     // 0: not in the list
-	prev, next *entry    // of the shard's list
-	moved      time.Time // when it was put first in it
+	uncacheableUntil time.Time
+	fetch            *fetch    // nil: no fetch is running
+	retry            time.Time // when it may be fetched again in the background
+	bytes            int64     // 0: not in the list
+	prev, next       *entry    // of the shard's list
+	moved            time.Time // when it was put first in it
 }
 
 func newStore(limit int64) *store {
@@ -81,7 +81,7 @@ type found struct {
 	now    time.Time
 	answer *answer // nil: none that may be served, or only if the handler fails
 	backup *answer // what may be served if the handler fails; nil: none
-	flight *flight // to wait for, or to run where lead
+	fetch  *fetch  // to wait for, or to run where lead
 	lead   bool    // the caller has to run flight, or to end it
 	pass   bool    // the request is to go to the handler by itself
 }
@@ -123,30 +123,30 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 		case within(resident, a.stale):
 			sh.stale++
 			f.answer = a
-			if e.flight != nil || partial || pausing(now, e.retry) {
+			if e.fetch != nil || partial || backingOff(now, e.retry) {
 				return f
 			}
 		case within(resident, a.error):
 			f.backup = a
 		}
 	}
-	switch marked := f.answer == nil && f.backup == nil && pausing(now, e.marked); {
+	switch marked := f.answer == nil && f.backup == nil && backingOff(now, e.uncacheableUntil); {
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
 	case marked:
-		f.flight, f.lead = newFlight(s, sh, e, nil, v.Serve), true
-		f.flight.released = true // no other request waits for it
+		f.fetch, f.lead = newFlight(s, sh, e, nil, v.Cache), true
+		f.fetch.released = true // no other request waits for it
 		return f
-	case e.flight == nil:
-		e.flight = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Serve)
+	case e.fetch == nil:
+		e.fetch = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Cache)
 		f.lead = true
 	}
-	f.flight = e.flight
+	f.fetch = e.fetch
 	return f
 }
 
-// backup is what a request may be answered with that has waited in vain.
-func (s *store) backup(f *flight, now time.Time) *answer {
+// staleFor is what a request may be answered with that has waited in vain.
+func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	if a := f.entry.answer; a != nil && within(a.resident(now), a.error) {
@@ -156,19 +156,19 @@ func (s *store) backup(f *flight, now time.Time) *answer {
 	return nil
 }
 
-// land ends a flight: a becomes its entry's answer, or where it is nil the entry is marked
+// finishFetch ends a flight: a becomes its entry's answer, or where it is nil the entry is marked
 // for a while. A flight that was detached changes nothing.
-func (s *store) land(f *flight, a *answer, marked, retry time.Time, now time.Time) {
+func (s *store) finishFetch(f *fetch, a *answer, marked, retry time.Time, now time.Time) {
 	sh, e := f.shard, f.entry
 	sh.mu.Lock()
-	if e.flight == f {
-		e.flight, e.retry = nil, retry
+	if e.fetch == f {
+		e.fetch, e.retry = nil, retry
 		switch {
 		case a != nil:
 			s.keep(f, a, now)
 		case !marked.IsZero():
-			s.weigh(sh, e, nil, now)
-			e.marked = marked
+			s.setAnswer(sh, e, nil, now)
+			e.uncacheableUntil = marked
 		}
 		s.drop(sh, e)
 	}
@@ -177,7 +177,7 @@ func (s *store) land(f *flight, a *answer, marked, retry time.Time, now time.Tim
 }
 
 // keepLate stores the response of a flight for which no request waited any more.
-func (s *store) keepLate(f *flight, a *answer, now time.Time) {
+func (s *store) keepLate(f *fetch, a *answer, now time.Time) {
 	f.shard.mu.Lock()
 	if f.shard.resources[f.entry.of.target] == f.entry.of { // it was not taken out meanwhile
 		s.keep(f, a, now)
@@ -188,7 +188,7 @@ func (s *store) keepLate(f *flight, a *answer, now time.Time) {
 
 // keep stores an answer. Where it differs by a field that no other answer of its target did,
 // the others go: it is not known for which values of it they hold.
-func (s *store) keep(f *flight, a *answer, now time.Time) {
+func (s *store) keep(f *fetch, a *answer, now time.Time) {
 	sh, res := f.shard, f.entry.of
 	if !containsAll(res.vary, a.vary) {
 		s.remove(sh, res)
@@ -203,9 +203,9 @@ func (s *store) keep(f *flight, a *answer, now time.Time) {
 		e = &entry{of: res, variant: variant}
 		res.variants[variant] = e
 	}
-	s.weigh(sh, e, a, now)
-	if e.marked = (time.Time{}); a.alone() {
-		e.marked = now.Add(pause)
+	s.setAnswer(sh, e, a, now)
+	if e.uncacheableUntil = (time.Time{}); a.mustRevalidate() {
+		e.uncacheableUntil = now.Add(fetchBackoff)
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int)
 				continue
 			}
 			for _, e := range res.variants {
-				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !pausing(now, e.marked) {
+				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !backingOff(now, e.uncacheableUntil) {
 					s.forget(sh, e)
 					s.drop(sh, e)
 				}

@@ -9,9 +9,9 @@ import (
 // stream answers the client that the flight was begun for, as the answer comes. It panics
 // as the handler did, so that the server breaks the connection off where an answer is not
 // whole.
-func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
-	defer f.leave()
-	s := streaming{flight: f, w: w, r: r, fwd: fwd}
+func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string) {
+	defer f.clientGone()
+	s := streaming{fetch: f, w: w, r: r, fwd: fwd}
 	for {
 		more := s.step()
 		if !more {
@@ -25,9 +25,9 @@ func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
 	}
 }
 
-// leave is called when the client reads no further. It ends a response that no other client could use;
-// giveUp ends one that becomes such later.
-func (f *flight) leave() {
+// clientGone is called when the client reads no further. It ends a response that no other client could use;
+// stopBuffering ends one that becomes such later.
+func (f *fetch) clientGone() {
 	close(f.gone)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *flight) leave() {
 
 // streaming is how far the client is.
 type streaming struct {
-	*flight
+	*fetch
 	w     http.ResponseWriter
 	r     *http.Request
 	fwd   string
@@ -50,7 +50,7 @@ type streaming struct {
 // step writes what there is. It reports whether there may be more.
 func (s *streaming) step() bool {
 	s.mu.Lock()
-	status, held, landed, broken, result := s.status, s.held, s.landed, s.broken, s.result
+	status, held, landed, broken, result := s.status, s.held, s.finished, s.broken, s.result
 	buffered, chunk, flush := s.body[s.off:], s.chunk, s.flushed
 	s.chunk, s.flushed = nil, false
 	s.mu.Unlock()

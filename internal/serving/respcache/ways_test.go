@@ -44,7 +44,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // servingGate leaves what may be served to the cache, and lets everything pass.
-type servingGate struct{ serve hottype.Serve }
+type servingGate struct{ serve hottype.CachePolicy }
 
 func (*servingGate) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true}
@@ -56,7 +56,7 @@ func (g *servingGate) DecideServed(
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return hottype.Verdict{Allowed: true}, nil
 	}
-	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Serve: &g.serve},
+	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Cache: &g.serve},
 		func(*hottype.Verdict) {}
 }
 
@@ -79,7 +79,7 @@ func eachWay(t *testing.T, cfg respcache.Config, run func(t *testing.T, w *way))
 func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 	t.Helper()
 	w := &way{proxied: proxied}
-	gate := &servingGate{hottype.Serve{
+	gate := &servingGate{hottype.CachePolicy{
 		TTL: time.Minute, Stale: time.Minute, StaleIfError: time.Hour,
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16, Wait: 20 * time.Second,
 	}}
@@ -99,7 +99,7 @@ func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 		}
 		front, w.cache = p, p.Cache()
 	} else {
-		l := middleware.Build(gate, middleware.Options{Cache: cfg, Now: now})
+		l := middleware.NewLayer(gate, middleware.Options{Cache: cfg, Now: now})
 		front, w.cache = l.Wrap(&w.origin), l.Cache()
 	}
 	ctx, cancel := context.WithCancel(context.Background())

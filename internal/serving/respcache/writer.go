@@ -9,11 +9,11 @@ import (
 )
 
 // Header implements http.ResponseWriter.
-func (f *flight) Header() http.Header { return f.header }
+func (f *fetch) Header() http.Header { return f.header }
 
 // WriteHeader implements http.ResponseWriter. Informational answers go no further: they
 // were asked for by this request and not by that of a client.
-func (f *flight) WriteHeader(status int) {
+func (f *fetch) WriteHeader(status int) {
 	if status < 200 {
 		return
 	}
@@ -23,38 +23,38 @@ func (f *flight) WriteHeader(status int) {
 }
 
 // begin takes status and fields, and decides how the body is handled. It needs mu.
-func (f *flight) begin(status int) {
+func (f *fetch) begin(status int) {
 	if f.status != 0 {
 		return
 	}
-	f.status, f.sent, f.said = status, f.header.Clone(), -1
+	f.status, f.sent, f.declaredLength = status, f.header.Clone(), -1
 	if n, err := strconv.ParseUint(f.sent.Get("Content-Length"), 10, 63); err == nil {
-		f.said = int64(n)
+		f.declaredLength = int64(n)
 	} else {
 		delete(f.sent, "Content-Length") // as the server would
 	}
 	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
 	if !f.held {
 		f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
-		if f.said > f.serve.MaxBody {
+		if f.declaredLength > f.serve.MaxBody {
 			f.answer, f.why = nil, whySize
 		}
 		switch {
 		case f.answer == nil:
-			f.giveUp(f.why)
-		case f.answer.alone():
-			f.letGo()
+			f.stopBuffering(f.why)
+		case f.answer.mustRevalidate():
+			f.releaseWaiters()
 		}
 	}
 	f.tell()
 }
 
-// giveUp lets the body stream on to the client alone, which it now belongs to; those who
+// stopBuffering lets the body stream on to the client alone, which it now belongs to; those who
 // wait go on as if there were no cache. It needs mu.
-func (f *flight) giveUp(why string) {
+func (f *fetch) stopBuffering(why string) {
 	f.answer, f.why = nil, why
 	f.timeout.Stop()
-	f.letGo()
+	f.releaseWaiters()
 	select {
 	case <-f.gone:
 		f.cancel() // a handler that ignores errors of Write would write for ever
@@ -62,21 +62,21 @@ func (f *flight) giveUp(why string) {
 	}
 }
 
-// letGo sends those who wait to the handler. It needs mu.
-func (f *flight) letGo() {
+// releaseWaiters sends those who wait to the handler. It needs mu.
+func (f *fetch) releaseWaiters() {
 	now := f.now()
-	f.release(nil, now.Add(pause), time.Time{}, now)
+	f.release(nil, now.Add(fetchBackoff), time.Time{}, now)
 }
 
 // Write implements http.ResponseWriter.
-func (f *flight) Write(p []byte) (int, error) {
+func (f *fetch) Write(p []byte) (int, error) {
 	f.mu.Lock()
-	if f.landed {
+	if f.finished {
 		f.mu.Unlock()
-		return 0, errLanded
+		return 0, errFinished
 	}
 	f.begin(http.StatusOK)
-	if f.said >= 0 && f.length+int64(len(p)) > f.said && !f.held {
+	if f.declaredLength >= 0 && f.length+int64(len(p)) > f.declaredLength && !f.held {
 		f.mu.Unlock()
 		return 0, http.ErrContentLength
 	}
@@ -105,29 +105,29 @@ func (f *flight) Write(p []byte) (int, error) {
 }
 
 // buffer keeps a part of the body, unless there is no room for it. It needs mu.
-func (f *flight) buffer(p []byte) bool {
+func (f *fetch) buffer(p []byte) bool {
 	if f.length > f.serve.MaxBody {
-		f.giveUp(whySize)
+		f.stopBuffering(whySize)
 		return false
 	}
 	n := int64(len(p))
-	if f.said >= 0 {
-		n = f.said - f.reserved // all of it with the first part
+	if f.declaredLength >= 0 {
+		n = f.declaredLength - f.reserved // all of it with the first part
 	}
 	if !f.store.reserve(f.shard, n) {
-		f.giveUp(whyMemory)
+		f.stopBuffering(whyMemory)
 		return false
 	}
 	f.reserved += n
-	if f.body == nil && f.said > 0 {
-		f.body = make([]byte, 0, f.said)
+	if f.body == nil && f.declaredLength > 0 {
+		f.body = make([]byte, 0, f.declaredLength)
 	}
 	f.body = append(f.body, p...)
 	return true
 }
 
 // Flush implements http.Flusher.
-func (f *flight) Flush() {
+func (f *fetch) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begin(http.StatusOK)
@@ -136,7 +136,7 @@ func (f *flight) Flush() {
 }
 
 // tell wakes the client, if one reads along.
-func (f *flight) tell() {
+func (f *fetch) tell() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -144,7 +144,7 @@ func (f *flight) tell() {
 }
 
 // trailers are the fields that the handler set after its body.
-func (f *flight) trailers() http.Header {
+func (f *fetch) trailers() http.Header {
 	list := http.Header{}
 	for name, values := range f.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) || announced(f.sent, name) {

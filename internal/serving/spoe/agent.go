@@ -48,8 +48,8 @@ type Stats struct {
 	Denied uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
 	// Malformed are messages that describe no request. They get no verdict, so the request passes.
 	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; it passes without a verdict."`
-	// Broken are connections that were ended because their peer did not speak the protocol.
-	Broken uint64 `metric:"hotparam_spoe_broken_total" help:"Connections ended because their peer did not speak the protocol."`
+	// ProtocolErrors are connections that were ended because their peer did not speak the protocol.
+	ProtocolErrors uint64 `metric:"hotparam_spoe_broken_total" help:"Connections ended because their peer did not speak the protocol."`
 	// Panics are requests that were allowed because deciding panicked.
 	Panics uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
@@ -67,7 +67,7 @@ func New(cfg Config) *Agent {
 // Stats reads the counters.
 func (a *Agent) Stats() Stats {
 	return Stats{
-		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(), Broken: a.broken.Load(),
+		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(), ProtocolErrors: a.broken.Load(),
 		Panics: a.gate.Panics(),
 	}
 }
@@ -128,7 +128,7 @@ func (c *connection) serve(ctx context.Context) {
 		err = errFrame
 	}
 	if err != nil {
-		c.bye(ctx, err)
+		c.disconnect(ctx, err)
 		return
 	}
 	if more := c.hello(f.payload); !more {
@@ -154,11 +154,11 @@ func (c *connection) serve(ctx context.Context) {
 		}
 	}
 	c.underWay.Wait()
-	c.bye(ctx, err)
+	c.disconnect(ctx, err)
 }
 
-// bye tells the peer why the connection ends.
-func (c *connection) bye(ctx context.Context, err error) {
+// disconnect tells the peer why the connection ends.
+func (c *connection) disconnect(ctx context.Context, err error) {
 	code, why := uint32(0), "normal"
 	if err == errFrame { //nolint:errorlint // nothing wraps it
 		code, why = 4, "invalid frame" // of the specification's list

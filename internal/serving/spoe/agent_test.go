@@ -163,7 +163,7 @@ func TestAgent(t *testing.T) {
 	if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 0 {
 		t.Errorf("%+v", f)
 	}
-	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 1 || st.Broken != 0 {
+	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 1 || st.ProtocolErrors != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -195,7 +195,7 @@ func TestBrokenPeers(t *testing.T) {
 			if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 4 {
 				t.Errorf("%+v", f)
 			}
-			if a.Stats().Broken != 1 {
+			if a.Stats().ProtocolErrors != 1 {
 				t.Errorf("%+v", a.Stats())
 			}
 		})

@@ -72,7 +72,7 @@ func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	c.request.Header = &c.headers
 	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
 	a.checks.Add(1)
-	h, answers := http.Header{}, httplimit.Answers{}
+	h, answers := http.Header{}, httplimit.Responder{}
 	answers.SetLimits(h, &v)
 	if !v.Allowed {
 		a.denied.Add(1)

@@ -78,9 +78,9 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 	return changes, false, nil
 }
 
-// answered drops the last line where overrides.json ends with the one before
+// dropUncommitted drops the last line where overrides.json ends with the one before
 // it. An audit that does not fit otherwise was changed by a person, and stays.
-func answered(audit []rules.Change, last *rules.Change) []rules.Change {
+func dropUncommitted(audit []rules.Change, last *rules.Change) []rules.Change {
 	n := len(audit)
 	switch {
 	case n == 0:

@@ -16,14 +16,14 @@ import (
 // copyFormat is that of a copy. Another one is not read.
 const copyFormat = 1
 
-// Copy keeps what a process last knew of the overrides that it shares with others, so that
+// OverridesCopy keeps what a process last knew of the overrides that it shares with others, so that
 // they hold when it starts while their store is away.
 //
 //	DIR/shared-overrides.json   {"version": 1, "of": […], "revision": …, "entries": {id: override as JSON text}}
 //	DIR/copy.lock               held while a process has the copy open
 //
 // It is no store: overrides are not changed in it. One goroutine at a time may use it.
-type Copy struct {
+type OverridesCopy struct {
 	disk disk
 	lock *os.File
 	of   []string
@@ -42,7 +42,7 @@ type sharedCopy struct {
 // OpenCopy opens the copy in a directory, and makes the directory if need be. of says whose
 // overrides they are (namespace, servers): a copy of others' is not read. It fails when
 // another process has it open.
-func OpenCopy(dir string, of []string, log *slog.Logger) (*Copy, error) {
+func OpenCopy(dir string, of []string, log *slog.Logger) (*OverridesCopy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w; set --state.dir to a directory that can be written", err)
 	}
@@ -50,15 +50,15 @@ func OpenCopy(dir string, of []string, log *slog.Logger) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Copy{disk: folder(dir), lock: lock, of: of, log: log}, nil
+	return &OverridesCopy{disk: dirDisk(dir), lock: lock, of: of, log: log}, nil
 }
 
 // Close lets another process open the copy.
-func (c *Copy) Close() error { return c.lock.Close() }
+func (c *OverridesCopy) Close() error { return c.lock.Close() }
 
 // Load gives what was saved last; revision 0 where there is nothing that can be used. A
 // damaged file is set aside, with a warning.
-func (c *Copy) Load() (revision int64, entries map[string]string) {
+func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 	data, err := c.disk.read(copyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -86,7 +86,7 @@ func (c *Copy) Load() (revision int64, entries map[string]string) {
 }
 
 // Save keeps a state in the place of the last one.
-func (c *Copy) Save(revision int64, entries map[string]string) error {
+func (c *OverridesCopy) Save(revision int64, entries map[string]string) error {
 	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision, Entries: entries}, "",
 		"  ")
 	if err != nil {
@@ -99,13 +99,13 @@ func (c *Copy) Save(revision int64, entries map[string]string) error {
 // the store is away: DIR/rules.NAMESPACE.json. It is for one goroutine; programs of one
 // namespace may share the file.
 type RulesCopy struct {
-	dir  folder
+	dir  dirDisk
 	name string
 }
 
 // NewRulesCopy touches nothing.
 func NewRulesCopy(dir, namespace string) *RulesCopy {
-	return &RulesCopy{folder(dir), "rules." + namespace + ".json"}
+	return &RulesCopy{dirDisk(dir), "rules." + namespace + ".json"}
 }
 
 // Path is the file.

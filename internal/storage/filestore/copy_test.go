@@ -14,7 +14,7 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	dir, of := filepath.Join(t.TempDir(), "state"), []string{"news", "127.0.0.1:6379"}
 	var log bytes.Buffer
-	open := func(of ...string) *Copy {
+	open := func(of ...string) *OverridesCopy {
 		t.Helper()
 		c, err := OpenCopy(dir, of, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
@@ -22,7 +22,7 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 		}
 		return c
 	}
-	load := func(c *Copy) (int64, map[string]string) {
+	load := func(c *OverridesCopy) (int64, map[string]string) {
 		defer c.Close()
 		return c.Load()
 	}

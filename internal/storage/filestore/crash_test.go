@@ -87,7 +87,7 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f := folder(dir)
+	f := dirDisk(dir)
 	for name, torn := range map[string]string{overridesFile + tempSuffix: `{"version": 1, "overr`,
 		auditFile + tempSuffix: "{"} {
 		if err := os.WriteFile(f.path(name), []byte(torn), 0o600); err != nil {

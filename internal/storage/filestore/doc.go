@@ -1,6 +1,6 @@
 // Package filestore keeps the live overrides of a single machine in a state
 // directory, so that they outlive the process. It is the edge to the disk; where
-// several machines share overrides, package redisfeed is used instead.
+// several machines share overrides, package rediscontrol is used instead.
 //
 //	DIR/overrides.json   {"version": 1, "last": …, "overrides": […]}, replaced as a whole
 //	DIR/audit.jsonl      one change a line, oldest first, the last 1000

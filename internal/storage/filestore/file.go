@@ -123,14 +123,14 @@ type disk interface {
 	sweep() error
 }
 
-// folder is the disk itself.
-type folder string
+// dirDisk is the disk itself.
+type dirDisk string
 
 const tempSuffix = ".tmp"
 
-func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+func (f dirDisk) path(name string) string { return filepath.Join(string(f), name) }
 
-func (f folder) read(name string) ([]byte, error) {
+func (f dirDisk) read(name string) ([]byte, error) {
 	file, err := os.Open(f.path(name))
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
@@ -147,12 +147,12 @@ func (f folder) read(name string) ([]byte, error) {
 	return data, nil
 }
 
-func (f folder) replace(name string, data []byte) error {
+func (f dirDisk) replace(name string, data []byte) error {
 	return f.replaceBy(name+tempSuffix, name, data)
 }
 
 // replaceBy is replace with a temporary file of that name.
-func (f folder) replaceBy(tempName, name string, data []byte) error {
+func (f dirDisk) replaceBy(tempName, name string, data []byte) error {
 	temp := f.path(tempName)
 	err := writeSynced(temp, os.O_TRUNC, data)
 	if err == nil {
@@ -168,7 +168,7 @@ func (f folder) replaceBy(tempName, name string, data []byte) error {
 	return nil
 }
 
-func (f folder) add(name string, data []byte) error {
+func (f dirDisk) add(name string, data []byte) error {
 	if err := writeSynced(f.path(name), os.O_APPEND, data); err != nil {
 		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
 	}
@@ -187,7 +187,7 @@ func writeSynced(path string, flag int, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func (f folder) sweep() error {
+func (f dirDisk) sweep() error {
 	for _, name := range []string{overridesFile, auditFile} {
 		if err := os.Remove(f.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("filestore: %w", err)

@@ -50,7 +50,7 @@ func OpenOverrides(dir string) (*Overrides, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := load(folder(dir), time.Now)
+	o, err := load(dirDisk(dir), time.Now)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -74,7 +74,7 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	for _, e := range env.Overrides {
 		o.entries[e.ID] = e
 	}
-	o.audit = answered(audit, env.Last)
+	o.audit = dropUncommitted(audit, env.Last)
 	o.lines = len(o.audit)
 	o.torn = torn || len(o.audit) != len(audit)
 	o.audit = o.audit[max(0, len(o.audit)-MaxAudit):]
@@ -190,7 +190,7 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 		o.entries = was
 		return 0, err
 	}
-	o.tell()
+	o.notify()
 	return gone, nil
 }
 
@@ -204,8 +204,8 @@ func (o *Overrides) Subscribe(fn func([]rules.Override)) {
 	fn(o.list())
 }
 
-// tell calls the subscribers. The caller holds mu.
-func (o *Overrides) tell() {
+// notify calls the subscribers. The caller holds mu.
+func (o *Overrides) notify() {
 	for _, fn := range o.subscribers {
 		fn(o.list())
 	}
@@ -247,7 +247,7 @@ func (o *Overrides) commit(c rules.Change) error {
 	}
 	o.audit = append(o.audit, c)
 	o.audit = o.audit[max(0, len(o.audit)-MaxAudit):]
-	o.tell()
+	o.notify()
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // sync makes the names in the directory durable.
-func (f folder) sync() error {
+func (f dirDisk) sync() error {
 	dir, err := os.Open(string(f))
 	if err != nil {
 		return err

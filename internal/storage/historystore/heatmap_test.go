@@ -28,7 +28,7 @@ func heatmap(t testing.TB, s *Store, from, to time.Time, step time.Duration, key
 // one hands over a minute with one key.
 func one(s *Store, at time.Time, key, state string, rate, denied float64) {
 	for second := range 60 {
-		s.Second(&history.Second{At: at.Add(time.Duration(second) * time.Second), Keys: []history.Seen{
+		s.Second(&history.Second{At: at.Add(time.Duration(second) * time.Second), Keys: []history.KeySecond{
 			{Key: hottype.Key(key), Rule: "topic", State: state, Rate: rate, Denied: denied}}})
 	}
 }

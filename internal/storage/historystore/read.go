@@ -19,7 +19,7 @@ func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, err
 		return nil, err
 	}
 	a := &history.Answer{
-		From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{},
+		From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.KeyMinute{}, Spans: []history.Span{},
 		Events: []history.Event{},
 	}
 	for _, read := range []func(context.Context, *sql.DB, *history.Query, *history.Answer) error{
@@ -100,7 +100,7 @@ func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answ
 	if q.Key != "" {
 		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
 	}
-	a.Keys, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (k history.Key, err error) {
+	a.Keys, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (k history.KeyMinute, err error) {
 		var minute int64
 		err = r.Scan(&minute, (*string)(&k.Key), &k.Rule, &k.State, &k.Rate, &k.Peak, &k.Allowed, &k.Denied, &k.Clients)
 		k.Minute = time.Unix(minute, 0).UTC()

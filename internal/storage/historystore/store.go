@@ -100,14 +100,14 @@ func (s *Store) Second(second *history.Second) {
 	ended := s.recorder.Add(second)
 	s.mu.Unlock()
 	if ended != nil {
-		s.put(*ended)
+		s.enqueue(*ended)
 	}
 }
 
 // Event takes something that happened. It does not block.
-func (s *Store) Event(e history.Event) { s.put(e) }
+func (s *Store) Event(e history.Event) { s.enqueue(e) }
 
-func (s *Store) put(one any) {
+func (s *Store) enqueue(one any) {
 	select {
 	case s.queue <- one:
 	default:
@@ -149,7 +149,7 @@ func (s *Store) end(ctx context.Context) error {
 	last := s.recorder.End()
 	s.mu.Unlock()
 	if last != nil {
-		s.put(*last)
+		s.enqueue(*last)
 	}
 	db := s.db.Load()
 	if s.lock != nil {
@@ -183,7 +183,7 @@ func (s *Store) batch(first any) (all []any) {
 
 // reopen takes the directory, which no other process may use, and opens the file.
 func (s *Store) reopen(ctx context.Context) {
-	if err := s.hold(); s.fail(err) {
+	if err := s.lockDir(); s.fail(err) {
 		return
 	}
 	db, aside, err := open(ctx, s.cfg.Dir, s.cfg.MaxBytes)
@@ -205,7 +205,7 @@ func (s *Store) reopen(ctx context.Context) {
 	s.measure(ctx, db)
 }
 
-func (s *Store) hold() (err error) {
+func (s *Store) lockDir() (err error) {
 	if s.lock != nil {
 		return nil
 	}

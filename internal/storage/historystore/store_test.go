@@ -64,7 +64,7 @@ func minute(s *Store, at time.Time, keys int) {
 		one := &history.Second{At: at.Add(time.Duration(second) * time.Second), Allowed: 10, Denied: 1,
 			DeniedBy: map[string]float64{"hot": 1}}
 		for i := range keys {
-			one.Keys = append(one.Keys, history.Seen{
+			one.Keys = append(one.Keys, history.KeySecond{
 				Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Rule: "topic", State: history.Hot,
 				Rate: float64(i), Allowed: 2, Denied: 1, Clients: 7,
 			})
@@ -102,15 +102,15 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 	minute(s, noon.Add(time.Minute), 1)
 	s.Event(cooled(noon.Add(80*time.Second), "topic?id=3"))
 	written(t, s, 3)
-	key := func(at time.Time, id string, rate float64) history.Key {
-		return history.Key{Minute: at, Key: hottype.Key("topic?id=" + id), Rule: "topic", State: history.Hot,
+	key := func(at time.Time, id string, rate float64) history.KeyMinute {
+		return history.KeyMinute{Minute: at, Key: hottype.Key("topic?id=" + id), Rule: "topic", State: history.Hot,
 			Rate: rate, Peak: rate,
 			Allowed: 120, Denied: 60, Clients: 7}
 	}
 	want := &history.Answer{
 		From: all.From, To: all.To,
 		Totals: []history.Total{{Minute: noon, Allowed: 600, Denied: 60, By: map[string]float64{"hot": 60}}},
-		Keys:   []history.Key{key(noon, "2", 2), key(noon, "3", 3)}, // the two heaviest
+		Keys:   []history.KeyMinute{key(noon, "2", 2), key(noon, "3", 3)}, // the two heaviest
 		Spans: []history.Span{{Key: "topic?id=3", Rule: "topic", State: history.Hot, From: noon,
 			Until: noon.Add(80 * time.Second), Peak: 12}},
 		Events: []history.Event{
@@ -301,7 +301,7 @@ func TestHostileText(t *testing.T) {
 	for i, text := range []string{`'; DROP TABLE minute; --`, "\x00", "\xff\xfe", "=1+1", "\u202e",
 		strings.Repeat("x", 8<<10)} {
 		at := noon.Add(time.Duration(i) * time.Minute)
-		s.Second(&history.Second{At: at, Keys: []history.Seen{{Key: hottype.Key(text), Rule: text, Rate: 1}}})
+		s.Second(&history.Second{At: at, Keys: []history.KeySecond{{Key: hottype.Key(text), Rule: text, Rate: 1}}})
 		s.Second(&history.Second{At: at.Add(time.Minute)})
 		written(t, s, uint64(i)+1)
 		q := history.Query{From: at, To: at.Add(time.Minute), Key: hottype.Key(text), Limit: 10}
@@ -340,7 +340,7 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 		await(t, "the file to be open", func() bool { return s.db.Load() != nil })
 		s.Second(&history.Second{
 			At: noon.Add(time.Duration(30*part) * time.Second), Allowed: 10, Denied: 3, DeniedBy: by,
-			Keys: []history.Seen{{Key: "a?x=1", Rate: float64(part), Allowed: 5}},
+			Keys: []history.KeySecond{{Key: "a?x=1", Rate: float64(part), Allowed: 5}},
 		})
 		stop()
 	}

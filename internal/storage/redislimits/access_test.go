@@ -10,7 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -34,7 +34,7 @@ func TestDocumentedACLs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
-	limiter := openWith(t, redisstore.Config{Addrs: []string{"redis://hotparam-limiter:pw@" + s.Addr()},
+	limiter := openWith(t, redisclient.Config{Addrs: []string{"redis://hotparam-limiter:pw@" + s.Addr()},
 		Namespace: "news"})
 	charge := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Cost: 1}
 	for _, a := range []limit.Algorithm{
@@ -56,7 +56,7 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	redistest.Grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")
-	limiter := openWith(t, redisstore.Config{Addrs: c.Addrs(), Username: "hotparam-limiter", Password: "pw",
+	limiter := openWith(t, redisclient.Config{Addrs: c.Addrs(), Username: "hotparam-limiter", Password: "pw",
 		Namespace: "news"})
 	if err := everything(t, limiter); err != nil {
 		t.Errorf("limits with all that goes beside them: %v", err)

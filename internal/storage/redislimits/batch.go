@@ -17,9 +17,9 @@ type batch struct {
 	done chan struct{} // closed when answer or err is there
 	sent bool          // no waiter joins or leaves
 
-	waiters int
-	until   time.Time // when the last waiter's context ends
-	patient bool      // one has no deadline
+	waiters    int
+	until      time.Time // when the last waiter's context ends
+	noDeadline bool      // one has no deadline
 
 	*buffer  // until it has been sent
 	shapes   [][]charged
@@ -148,7 +148,7 @@ func (b *batch) remember(charges []limit.Charge) {
 func (b *batch) bound(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		b.patient = true
+		b.noDeadline = true
 		return
 	}
 	if deadline.After(b.until) {

@@ -123,7 +123,7 @@ func (b *batcher) flush() {
 		next.err = b.call(next)
 		next.release()
 		close(next.done)
-		b.gather(next)
+		b.awaitCallers(next)
 		b.end(next)
 	})
 }
@@ -141,7 +141,7 @@ func (b *batcher) watch() {
 	switch {
 	case b.current == nil || len(b.waiting) == 0:
 	case b.timer == nil:
-		b.timer = time.AfterFunc(b.overdue-time.Since(b.sentAt), b.late)
+		b.timer = time.AfterFunc(b.overdue-time.Since(b.sentAt), b.onOverdue)
 	default:
 		b.timer.Reset(b.overdue - time.Since(b.sentAt))
 	}
@@ -155,7 +155,7 @@ func (b *batcher) end(own *batch) {
 	if b.current == own {
 		b.current = nil
 	}
-	b.pass()
+	b.skipOverdue()
 }
 
 // single makes a call for one request in the caller's own goroutine, if none is in flight.
@@ -186,7 +186,7 @@ func (b *batcher) call(own *batch) error {
 		return context.Canceled // no waiter is left to read it
 	}
 	ctx := context.Background()
-	if !own.patient {
+	if !own.noDeadline {
 		within, cancel := context.WithDeadline(ctx, own.until)
 		defer cancel()
 		ctx = within
@@ -213,11 +213,11 @@ func (l *shardLimiter) send(ctx context.Context, b *batch) error {
 	return b.decode(cmd.Val())
 }
 
-// gather lets the callers run that were just answered: what they request at once is sent
+// awaitCallers lets the callers run that were just answered: what they request at once is sent
 // with the next call and not with the one after. Where many callers made few different
 // requests, a call costs as much with all of them as with some, so gather waits as long as
 // the number of requests grows, at most gatherFor. Else Redis has work to do meanwhile.
-func (b *batcher) gather(own *batch) {
+func (b *batcher) awaitCallers(own *batch) {
 	runtime.Gosched()
 	if own.waiters < 4*len(own.requests) {
 		return
@@ -234,15 +234,15 @@ func (b *batcher) gather(own *batch) {
 	}
 }
 
-// late sends the waiting batch beside a call that is overdue.
-func (b *batcher) late() {
+// onOverdue sends the waiting batch beside a call that is overdue.
+func (b *batcher) onOverdue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pass()
+	b.skipOverdue()
 }
 
-// pass stops waiting for a call that is overdue; mu is held.
-func (b *batcher) pass() {
+// skipOverdue stops waiting for a call that is overdue; mu is held.
+func (b *batcher) skipOverdue() {
 	if b.current != nil && time.Since(b.sentAt) >= b.overdue && b.out < maxOut && !b.closed {
 		b.current = nil
 	}

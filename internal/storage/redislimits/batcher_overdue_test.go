@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -118,7 +118,7 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 // One lost answer to a caller without a deadline fails no other caller, whether that
 // caller has made the call itself or not.
 func TestLostAnswerFailsNobodyElse(t *testing.T) {
-	redistest.Long(t)
+	redistest.SkipIfShort(t)
 	t.Parallel()
 	for name, patient := range map[string]context.Context{"own call": context.Background(),
 		"call of the batcher": t.Context()} {
@@ -126,7 +126,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 			t.Parallel()
 			const budget = 2 * time.Second
 			front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
-			c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: 2 * budget,
+			c := openWith(t, redisclient.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: 2 * budget,
 				Budget: budget})
 			charge := hotCharge(1000, 1)
 			take := func(ctx context.Context) error {
@@ -167,7 +167,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 func TestCancelledLoneCaller(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
-	c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: time.Minute})
+	c := openWith(t, redisclient.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: time.Minute})
 	charge, ctx := hotCharge(1000, 1), t.Context()
 	take := func(ctx context.Context) error {
 		_, err := c.Take(ctx, time.Time{}, []limit.Charge{charge}, make([]limit.Result, 1))

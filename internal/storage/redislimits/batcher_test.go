@@ -10,7 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -112,7 +112,7 @@ func TestBatcherLeave(t *testing.T) {
 	_ = a.wait(gone, abandoned[0])
 	a.answer <- nil
 	a.calls.Wait() // would hang if a third call were made
-	if s := a.stats.read(); s.Calls != 2 || s.Left != 5 {
+	if s := a.stats.read(); s.Calls != 2 || s.Canceled != 5 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -269,7 +269,7 @@ func TestLimiterFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	charges, _ := aRequest()
-	limittest.Deadline(t, l, s.Freeze, charges...)
+	limittest.RunDeadline(t, l, s.Freeze, charges...)
 	if err := within(50 * time.Millisecond); err == nil {
 		t.Error("a frozen server has answered")
 	}
@@ -295,7 +295,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 		for name, store := range map[string]limit.Store{"limiter": l, "prefetch": l.Prefetch(100),
 			"windows": l.Windows(WindowsConfig{})} {
 			t.Run(name, func(t *testing.T) {
-				limittest.Deadline(t, store, once, charges...)
+				limittest.RunDeadline(t, store, once, charges...)
 			})
 		}
 	}
@@ -336,7 +336,7 @@ func TestLimiterCancelled(t *testing.T) {
 func TestLimiterClose(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client, err := redisstore.Open(redisstore.Config{Addrs: []string{s.Addr()}, Timeout: redistest.Patience})
+	client, err := redisclient.Open(redisclient.Config{Addrs: []string{s.Addr()}, Timeout: redistest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

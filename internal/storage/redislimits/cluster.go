@@ -85,25 +85,25 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 		if err != nil {
 			return false, &shardError{err, p.shard}
 		}
-		l.askInVain(ctx, now, parts[i+1:])
+		l.peekDenied(ctx, now, parts[i+1:])
 		return false, nil
 	}
 	return true, nil
 }
 
-// never is a charge that is always denied, and so is everything beside it.
-func never() limit.Charge {
+// deniedCharge is a charge that is always denied, and so is everything beside it.
+func deniedCharge() limit.Charge {
 	return limit.Charge{Subject: limit.Subject{Space: "never"},
 		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 }
 
-// askInVain fills in the results of shards that were not charged, since another one
+// peekDenied fills in the results of shards that were not charged, since another one
 // denied: a charge that is always denied makes the others a peek. If a shard does not
 // answer, the denial stays; Remaining is -1 there.
-func (l *Limiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
+func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, err := l.shards[p.shard].Take(ctx, now, append(p.charges, never()), p.results)
+		_, err := l.shards[p.shard].Take(ctx, now, append(p.charges, deniedCharge()), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {

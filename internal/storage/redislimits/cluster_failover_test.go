@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -35,7 +35,7 @@ func onOtherNodes(t *testing.T, cluster *redistest.Cluster, c *Limiter,
 func TestKnownDenialStays(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 	bucket, window, other := onOtherNodes(t, cluster, c, 1)
 	charges, results := []limit.Charge{window, bucket}, make([]limit.Result, 2)
 	redistest.Eventually(t, "a first answer", func() bool {
@@ -59,7 +59,7 @@ func TestKnownDenialStays(t *testing.T) {
 func TestFailedRequestIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 	bucket, window, other := onOtherNodes(t, cluster, c, 100)
 	window.Spec.Algorithm = limit.SlidingLog // which fails on a state that is no string
 	key := c.limiterOf(&window.Subject).keys.limitState(&window.Subject)

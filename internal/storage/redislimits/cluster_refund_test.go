@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	probe := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	probe := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 	master := func(c *limit.Charge) *redistest.Server {
 		return cluster.Master(t, probe.limiterOf(&c.Subject).keys.limitState(&c.Subject))
 	}
@@ -52,10 +52,10 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	bucket.Cost = 2
 	before := left()
 	for name, manner := range map[string]redistest.Fault{
-		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.Says("-ERR no\r\n"),
-		"nonsense": redistest.Says("+OK\r\n"),
+		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.FixedReply("-ERR no\r\n"),
+		"nonsense": redistest.FixedReply("+OK\r\n"),
 	} {
-		c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+		c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 		redistest.Eventually(t, "the client knows the nodes",
 			func() bool { _, n, err := take(c, redistest.Patience, bucket); return err == nil && n < 100 })
 		before = left()

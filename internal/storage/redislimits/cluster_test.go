@@ -17,14 +17,14 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // openCluster is a client of a cluster.
 func openCluster(t testing.TB, c *redistest.Cluster) *Limiter {
 	t.Helper()
-	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+	return openWith(t, redisclient.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
 }
 
 // wait waits for what is given back after a failure, which the caller does not wait for.
@@ -45,7 +45,7 @@ func TestClusterLaws(t *testing.T) {
 			for i, l := range s.shards {
 				l.keys = shardKeys("test-"+space, i)
 			}
-			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
+			return limittest.Fixture{Store: s, ForwardOnly: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
 				Reset: func() { forget(t, s, space) }}
 		})
 	})
@@ -135,7 +135,7 @@ func isMoving(err error) bool {
 
 // drawClusterRequest draws a request with the windows of a client and hot keys.
 func drawClusterRequest(rt *rapid.T) []limit.Charge {
-	client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(rapid.IntRange(0, 3).Draw(rt, "client"))}))
+	client := hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, byte(rapid.IntRange(0, 3).Draw(rt, "client"))}))
 	cost := rapid.Int64Range(0, 3).Draw(rt, "cost")
 	charges := []limit.Charge{
 		{Subject: limit.Subject{Space: "ip_fixed", Client: client},
@@ -172,7 +172,7 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	request := func(client byte) []limit.Charge {
 		return []limit.Charge{
 			{Subject: limit.Subject{Space: "ip_fixed",
-				Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, client}))}, Spec: window, Cost: 1},
+				Client: hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, client}))}, Spec: window, Cost: 1},
 			{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket, Cost: 1},
 		}
 	}
@@ -230,7 +230,7 @@ func BenchmarkClusterRace(b *testing.B) {
 				window.Limit = 0 // over its limit whatever it does
 			}
 			client := limit.Charge{Subject: limit.Subject{Space: "ip_fixed",
-				Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}
+				Client: hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}
 			for next.Add(1) <= int64(b.N) {
 				results := make([]limit.Result, 2)
 				ok, err := s.Take(context.Background(), time.Time{}, []limit.Charge{client, hot}, results)

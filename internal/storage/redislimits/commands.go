@@ -63,8 +63,8 @@ func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([
 
 // AcquireSlot takes a place for a request, or renews the one that its id has. One round
 // trip.
-func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Place, id string) (limit.Result, error) {
-	f, err := l.InFlight(p.Name, p.Most, p.Life)
+func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Slot, id string) (limit.Result, error) {
+	f, err := l.InFlight(p.Name, p.Limit, p.TTL)
 	if err != nil {
 		return limit.Result{}, err
 	}
@@ -72,7 +72,7 @@ func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Place, id string) 
 }
 
 // ReleaseSlot releases it, and reports whether it was held. One round trip.
-func (l *Limiter) ReleaseSlot(ctx context.Context, p *hottype.Place, id string) (bool, error) {
+func (l *Limiter) ReleaseSlot(ctx context.Context, p *hottype.Slot, id string) (bool, error) {
 	return (&InFlight{of: l, key: l.keys.inFlight(p.Name), life: time.Second}).Release(ctx, id)
 }
 

@@ -82,29 +82,29 @@ func readDecision(reply any, results []limit.Result) (admitted bool, at int64, e
 // request keeps the compiled specs of the one before it, since Compile costs a greatest
 // common divisor.
 type request struct {
-	charges []charged
-	keys    []byte       // the names of the states, one behind the other
-	ends    []int        // where each name ends in keys
-	specs   []limit.Spec // of terms; all are valid
-	terms   []limitcore.Compiled
+	charges  []charged
+	keys     []byte       // the names of the states, one behind the other
+	ends     []int        // where each name ends in keys
+	specs    []limit.Spec // of terms; all are valid
+	compiled []limitcore.Compiled
 }
 
 // set fills in charges; its error is that of an invalid spec.
 func (r *request) set(k keys, charges []limit.Charge) error {
 	r.charges, r.keys, r.ends = r.charges[:0], r.keys[:0], r.ends[:0]
 	for i := range charges {
-		if err := r.know(i, &charges[i].Spec); err != nil {
+		if err := r.setSpec(i, &charges[i].Spec); err != nil {
 			return err
 		}
-		r.charges = append(r.charges, charged{r.terms[i], costSoFar(charges[:i+1])})
+		r.charges = append(r.charges, charged{r.compiled[i], costSoFar(charges[:i+1])})
 		r.keys = k.appendLimitState(r.keys, &charges[i].Subject)
 		r.ends = append(r.ends, len(r.keys))
 	}
 	return nil
 }
 
-// know compiles a spec into terms[i].
-func (r *request) know(i int, s *limit.Spec) error {
+// setSpec compiles a spec into terms[i].
+func (r *request) setSpec(i int, s *limit.Spec) error {
 	if i < len(r.specs) && r.specs[i] == *s {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (r *request) know(i int, s *limit.Spec) error {
 	if err != nil {
 		return err
 	}
-	r.specs, r.terms = append(r.specs[:i], *s), append(r.terms[:i], t)
+	r.specs, r.compiled = append(r.specs[:i], *s), append(r.compiled[:i], t)
 	return nil
 }
 

@@ -21,13 +21,13 @@ const (
 // windowShard is what is exchanged, and fails, by itself.
 type windowShard struct {
 	*Windows
-	keys    keys
-	stripes []stripe
-	clock   atomic.Pointer[clock]
-	heard   atomic.Int64 // when it was last exchanged, ns since born; negative: never
-	round   int64        // of calls; only Run uses it and what follows
-	unsure  int64        // the last round without a reply
-	failed  bool         // the last exchange
+	keys         keys
+	stripes      []stripe
+	clock        atomic.Pointer[clock]
+	lastExchange atomic.Int64 // when it was last exchanged, ns since born; negative: never
+	round        int64        // of calls; only Run uses it and what follows
+	unsure       int64        // the last round without a reply
+	failed       bool         // the last exchange
 }
 
 // clock is one moment by two clocks. From then on the monotonic clock of the process
@@ -64,8 +64,8 @@ func (l *windowShard) each(f func(*stripe)) {
 	}
 }
 
-// due makes all sums due again; by, us, was the clock wrong by which they were taken.
-func (l *windowShard) due(by int64) {
+// markAllDue makes all sums due again; by, us, was the clock wrong by which they were taken.
+func (l *windowShard) markAllDue(by int64) {
 	l.each(func(sp *stripe) {
 		for _, list := range sp.records {
 			for i := range list {
@@ -80,7 +80,7 @@ func (l *windowShard) due(by int64) {
 // It does not end with ctx, so that the last one arrives.
 func (l *windowShard) exchange(ctx context.Context) {
 	began, was := l.store.now(), l.failed
-	err := l.tell(context.WithoutCancel(ctx))
+	err := l.sendSums(context.WithoutCancel(ctx))
 	if l.failed = err != nil; l.failed {
 		l.counts.errors.Add(1)
 		if !was && l.counts.stale.Add(1) == 1 {
@@ -92,20 +92,20 @@ func (l *windowShard) exchange(ctx context.Context) {
 	ended := l.store.now()
 	l.counts.exchanges.Add(1)
 	l.counts.last.Store(int64(ended.Sub(began)))
-	l.heard.Store(int64(ended.Sub(l.born)))
+	l.lastExchange.Store(int64(ended.Sub(l.born)))
 	if was {
-		l.due(0) // Redis may have lost its data
+		l.markAllDue(0) // Redis may have lost its data
 		if l.counts.stale.Add(-1) == 0 {
 			l.store.log.Info("redislimits: per-IP sync with Redis works again")
 		}
 	}
 }
 
-// tell makes the calls for all sums that are due, and one at least, which shows that
+// sendSums makes the calls for all sums that are due, and one at least, which shows that
 // the shard answers; before the first sums one that reads the clock.
-func (l *windowShard) tell(ctx context.Context) error {
+func (l *windowShard) sendSums(ctx context.Context) error {
 	var batch []sum
-	if l.heard.Load() < 0 || l.failed {
+	if l.lastExchange.Load() < 0 || l.failed {
 		if err := l.call(ctx, nil); err != nil {
 			return err
 		}
@@ -145,9 +145,9 @@ func (l *windowShard) call(ctx context.Context, batch []sum) error {
 		l.unsure = l.round
 		return fmt.Errorf("redislimits: exchange: %w", err)
 	}
-	l.correct(began, l.store.now(), answer[0])
+	l.adjustClock(began, l.store.now(), answer[0])
 	for i, others := range answer[1:] {
-		if l.learn(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
+		if l.setOthers(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
 			l.store.log.Warn("redislimits: a window is not shared: its key is something else, or full", "key", names[i])
 		}
 	}
@@ -155,32 +155,32 @@ func (l *windowShard) call(ctx context.Context, batch []sum) error {
 	return nil
 }
 
-// correct adopts the clock of Redis, which was read between began and ended, if
+// adjustClock adopts the clock of Redis, which was read between began and ended, if
 // it is known better than before: half of the time between is the error. Sums that
 // were recorded before any clock was known, or by one that was ahead, are moved with
 // it: else they would be of another window, or of one that does not end.
-func (l *windowShard) correct(began, ended time.Time, now int64) {
+func (l *windowShard) adjustClock(began, ended time.Time, now int64) {
 	trip := ended.Sub(began)
 	middle := began.Add(trip / 2)
-	by, known := now-l.at(middle), l.heard.Load() >= 0
+	by, known := now-l.at(middle), l.lastExchange.Load() >= 0
 	if known && max(by, -by) <= trip.Microseconds() {
 		return
 	}
 	l.clock.Store(&clock{middle, now})
 	if by < -clockJump.Microseconds() || !known && by > clockJump.Microseconds() {
-		l.due(by)
+		l.markAllDue(by)
 	}
 }
 
-// learn records what others have admitted; negative: that is not known.
-func (l *windowShard) learn(s *sum, others int64) {
+// setOthers records what others have admitted; negative: that is not known.
+func (l *windowShard) setOthers(s *sum, others int64) {
 	s.stripe.mu.Lock()
 	defer s.stripe.mu.Unlock()
-	r := find(s.stripe.records[whose(&s.subject)], s.subject.Space)
+	r := find(s.stripe.records[subjectIDOf(&s.subject)], s.subject.Space)
 	if r == nil || r.window != s.window {
 		return
 	}
-	r.told = s.asked
+	r.exchanged = s.asked
 	switch {
 	case others < 0:
 		return
@@ -195,5 +195,5 @@ func (l *windowShard) learn(s *sum, others int64) {
 	if r.sliding {
 		spec.Algorithm = limit.SlidingWindow
 	}
-	l.local.SetSums(time.UnixMicro(r.at), s.subject, spec, r.own+r.others, r.ownPrev+r.othersPrev)
+	l.local.SetWindowCounts(time.UnixMicro(r.at), s.subject, spec, r.own+r.others, r.ownPrev+r.othersPrev)
 }

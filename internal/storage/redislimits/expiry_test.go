@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/lua"
 )
@@ -45,7 +45,7 @@ type mortal struct {
 
 func (m mortal) after(what string) {
 	m.Helper()
-	if keys := redistest.Immortal(m.T, m.raw, m.c.keys.prefix); keys != nil {
+	if keys := redistest.KeysWithoutTTL(m.T, m.raw, m.c.keys.prefix); keys != nil {
 		m.Fatalf("after %s these keys have no expiry: %v", what, keys)
 	}
 }
@@ -57,7 +57,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := mortal{t, s.Client(),
-		openWith(t, redisstore.Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: redistest.Patience})}
+		openWith(t, redisclient.Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: redistest.Patience})}
 	for _, travel := range []string{"alone", "together"} {
 		for first, spec := range everyAlgorithm() {
 			m.limits(travel, first, spec)
@@ -65,7 +65,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	}
 	m.windows()
 	m.others()
-	redistest.Ran(t, s, map[string]string{
+	redistest.CheckScriptsRan(t, s, map[string]string{
 		"Decide": lua.Decide(), "DecideMany": lua.DecideMany(), "Refund": lua.Refund(), "Exchange": lua.Exchange(),
 		"CLThrottle": lua.CLThrottle(), "InFlight": lua.InFlight(),
 	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport", "WriteCommand", "WriteRules",

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -39,8 +39,8 @@ type failing struct {
 func newFailing(t *testing.T) *failing {
 	t.Helper()
 	f := &failing{front: redistest.StartFaultProxy(t, redistest.Start(t).Addr()), log: new(redistest.Log)}
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{f.front.Addr()}})
-	redistest.Opened(t, c, err)
+	c, err := redisclient.Open(redisclient.Config{Addrs: []string{f.front.Addr()}})
+	redistest.MustOpen(t, c, err)
 	set, err := rules.Parse("test.yaml", []byte(policies))
 	if err != nil {
 		t.Fatal(err)
@@ -48,12 +48,12 @@ func newFailing(t *testing.T) *failing {
 	mirror, now := new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for _, rule := range []string{"local", "open", "closed"} {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now,
+		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now,
 			Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("test", hot)
 	f.Gate = gate.New(gate.Config{
-		Rules: set, Hot: mirror, Shared: New(c), Budget: budget, Live: func() int { return 4 },
+		Rules: set, Hot: mirror, Shared: New(c), Budget: budget, Limiters: func() int { return 4 },
 		Log: f.log.Logger(),
 	})
 	return f
@@ -93,31 +93,31 @@ func (f *failing) byRedis(t *testing.T, what string) {
 func TestEveryWayToFail(t *testing.T) {
 	t.Parallel()
 	for name, manner := range map[string]redistest.Fault{
-		"NOSCRIPT for the text too": redistest.Says("-NOSCRIPT No matching script. Please use EVAL.\r\n"),
-		"READONLY":                  redistest.Says("-READONLY You can't write against a read only replica.\r\n"),
-		"MOVED":                     redistest.Says("-MOVED 3999 127.0.0.1:1\r\n"),
-		"ASK":                       redistest.Says("-ASK 3999 127.0.0.1:1\r\n"),
-		"BUSY": redistest.Says(
+		"NOSCRIPT for the text too": redistest.FixedReply("-NOSCRIPT No matching script. Please use EVAL.\r\n"),
+		"READONLY":                  redistest.FixedReply("-READONLY You can't write against a read only replica.\r\n"),
+		"MOVED":                     redistest.FixedReply("-MOVED 3999 127.0.0.1:1\r\n"),
+		"ASK":                       redistest.FixedReply("-ASK 3999 127.0.0.1:1\r\n"),
+		"BUSY": redistest.FixedReply(
 			"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n"),
-		"OOM":         redistest.Says("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
-		"LOADING":     redistest.Says("-LOADING Redis is loading the dataset in memory\r\n"),
-		"CLUSTERDOWN": redistest.Says("-CLUSTERDOWN Hash slot not served\r\n"),
-		"TRYAGAIN":    redistest.Says("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
-		"MASTERDOWN": redistest.Says(
+		"OOM":         redistest.FixedReply("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+		"LOADING":     redistest.FixedReply("-LOADING Redis is loading the dataset in memory\r\n"),
+		"CLUSTERDOWN": redistest.FixedReply("-CLUSTERDOWN Hash slot not served\r\n"),
+		"TRYAGAIN":    redistest.FixedReply("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
+		"MASTERDOWN": redistest.FixedReply(
 			"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n"),
-		"NOAUTH":                redistest.Says("-NOAUTH Authentication required.\r\n"),
-		"max clients":           redistest.Says("-ERR max number of clients reached\r\n"),
-		"garbage":               redistest.Says("HTTP/1.1 400 Bad Request\r\n\r\n"),
-		"a number that is none": redistest.Says(":one\r\n"),
-		"a length that is none": redistest.Says("*-2\r\n"),
-		"too few numbers":       redistest.Says("*1\r\n:1\r\n"),
-		"numbers out of range":  redistest.Says("*6\r\n:1\r\n:1\r\n:-7\r\n:0\r\n:0\r\n:1\r\n"),
-		"words":                 redistest.Says("*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n"),
-		"nothing there":         redistest.Says("$-1\r\n"),
+		"NOAUTH":                redistest.FixedReply("-NOAUTH Authentication required.\r\n"),
+		"max clients":           redistest.FixedReply("-ERR max number of clients reached\r\n"),
+		"garbage":               redistest.FixedReply("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"a number that is none": redistest.FixedReply(":one\r\n"),
+		"a length that is none": redistest.FixedReply("*-2\r\n"),
+		"too few numbers":       redistest.FixedReply("*1\r\n:1\r\n"),
+		"numbers out of range":  redistest.FixedReply("*6\r\n:1\r\n:1\r\n:-7\r\n:0\r\n:0\r\n:1\r\n"),
+		"words":                 redistest.FixedReply("*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n"),
+		"nothing there":         redistest.FixedReply("$-1\r\n"),
 		"closed at once":        redistest.CutAfter(0),
 		"closed in the middle":  redistest.CutAfter(3),
 		"silence":               redistest.Silent,
-		"a slow dribble":        redistest.Dribbles(100 * time.Millisecond),
+		"a slow dribble":        redistest.SlowReply(100 * time.Millisecond),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

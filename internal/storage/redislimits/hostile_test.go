@@ -12,7 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -23,10 +23,10 @@ import (
 func TestWindowsHostile(t *testing.T) {
 	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
-	subjects, trial := limittest.Hostile(), 0
+	subjects, trial := limittest.AdversarialSubjects(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		trial++
-		c := openWith(t, redisstore.Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial),
+		c := openWith(t, redisclient.Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial),
 			Timeout: time.Minute})
 		w, m := c.Windows(WindowsConfig{}), limit.NewMemory(limit.MemoryConfig{})
 		specs := map[limit.Subject]limit.Spec{}
@@ -55,7 +55,7 @@ func TestWindowsHostile(t *testing.T) {
 			at := time.UnixMicro(w.shards[0].at(now))
 			ok, err := w.Take(ctx, now, charges, got)
 			wantOK, wantErr := m.Take(ctx, at, charges, want)
-			if errors.Is(err, limit.ErrCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) ||
+			if errors.Is(err, limit.ErrNegativeCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) ||
 				err == nil && (ok != wantOK || got[0] != want[0]) {
 				rt.Fatalf("at %v: %.200v:\n%v %+v %v\n%v %+v %v", now, fmt.Sprintf("%+v", charges), ok, got, err,
 					wantOK, want, wantErr)
@@ -77,7 +77,7 @@ func TestBadSpecsAreErrors(t *testing.T) {
 	stores := map[string]limit.Store{
 		"memory": limit.NewMemory(limit.MemoryConfig{}), "limiter": one, "windows": one.Windows(WindowsConfig{}),
 	}
-	if redistest.Complete() {
+	if redistest.RequireAll() {
 		stores["limiter on a cluster"] = open(t, redistest.StartCluster(t).Addrs()...)
 	}
 	good := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}

@@ -109,7 +109,7 @@ func TestInFlightLaws(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	clock, n := setClock(c.rdb, time.Time{}), 0
-	limittest.RunInFlight(t, func() limittest.Places {
+	limittest.RunInFlight(t, func() limittest.InFlightLimiter {
 		n++
 		return places{t, c, clock, fmt.Sprint("traces ", n)}
 	})

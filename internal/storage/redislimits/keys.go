@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
 // keys builds the names of the keys of limits of one namespace, or of a shard of it.
 type keys struct{ prefix string }
 
-func newKeys(namespace string) keys { return keys{redisstore.NewKeys(namespace).Prefix()} }
+func newKeys(namespace string) keys { return keys{redisclient.NewKeys(namespace).Prefix()} }
 
 // maxSubjectBytes is how much of a subject is written out in a key. Longer ones
 // are hashed: keys stay short, whatever clients send.
@@ -67,7 +67,7 @@ func appendSpace(b []byte, s *limit.Subject) []byte {
 // appendSubject appends what follows the space in the name of a key.
 func appendSubject(b []byte, s *limit.Subject) []byte {
 	switch {
-	case isOdd(s):
+	case mustHash(s):
 		return hashSubject(append(b, "h:"...), s)
 	case s.Client.Addr.IsValid():
 		b = append(b, "a:"...)
@@ -127,9 +127,9 @@ func (k keys) inFlight(key string) string {
 	return k.limitState(&limit.Subject{Space: "in_flight", Name: key})
 }
 
-// isOdd is true for subjects that are hashed: too long to write out, or with parts that
+// mustHash is true for subjects that are hashed: too long to write out, or with parts that
 // could be mistaken for others, as no program makes them.
-func isOdd(s *limit.Subject) bool {
+func mustHash(s *limit.Subject) bool {
 	return len(s.Space)+len(s.Name)+len(s.Client.Name) > maxSubjectBytes ||
 		strings.Contains(s.Space, ":") ||
 		s.Client.Addr.Zone() != "" ||

@@ -14,7 +14,7 @@ import (
 func TestLimitState(t *testing.T) {
 	t.Parallel()
 	k := newKeys("news")
-	address := hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))
+	address := hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))
 	for _, c := range []struct {
 		subject limit.Subject
 		want    string

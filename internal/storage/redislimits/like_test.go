@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -28,7 +28,7 @@ func TestLikeTheCallersClient(t *testing.T) {
 		},
 	})
 	t.Cleanup(func() { _ = mine.Close() })
-	c, err := redisstore.Open(redisstore.Config{Like: mine, Namespace: "like"})
+	c, err := redisclient.Open(redisclient.Config{OptionsFrom: mine, Namespace: "like"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestLikeTheCallersCluster(t *testing.T) {
 	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs()[:1], ReadOnly: true,
 		RouteRandomly: true})
 	t.Cleanup(func() { _ = mine.Close() })
-	c, err := redisstore.Open(redisstore.Config{Like: mine, Namespace: "like"})
+	c, err := redisclient.Open(redisclient.Config{OptionsFrom: mine, Namespace: "like"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestScriptsAreSentOnceOverTheCallersConnections(t *testing.T) {
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	mine := redis.NewClient(&redis.Options{Addr: front.Addr(), MaxRetries: 3, Protocol: 2, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = mine.Close() })
-	c, err := redisstore.Over(mine, redisstore.Config{Namespace: "over"})
+	c, err := redisclient.Wrap(mine, redisclient.Config{Namespace: "over"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/lua"
 )
 
@@ -47,7 +47,7 @@ type Limiter struct {
 type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
 
 // New returns the limits of a client's namespace. They end with the client.
-func New(c *redisstore.Client) *Limiter {
+func New(c *redisclient.Client) *Limiter {
 	cfg := c.Config()
 	l := &Limiter{
 		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now,
@@ -99,7 +99,7 @@ func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Cha
 // takeAt is Take, and writes into at, unless it is nil, when each charge was made.
 func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
 	at []time.Time) (bool, error) {
-	if err := limit.Check(charges, results); err != nil {
+	if err := limit.CheckCharges(charges, results); err != nil {
 		return false, err
 	}
 	if shard, alone := l.only(charges); alone {
@@ -175,7 +175,7 @@ func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.
 // TakeAt is Take, and returns when it charged.
 func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (admitted bool, at time.Time, err error) {
-	if err := limit.Check(charges, results); err != nil {
+	if err := limit.CheckCharges(charges, results); err != nil {
 		return false, at, err
 	}
 	if len(charges) == 0 {
@@ -249,8 +249,8 @@ type Stats struct {
 	Largest uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
 	// Refused counts decisions that were rejected because too many others waited, Left
 	// those whose context ended before the answer came.
-	Refused uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
-	Left    uint64 `metric:"hotparam_redis_limits_left_total" help:"Decisions whose caller left before the answer."`
+	Refused  uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
+	Canceled uint64 `metric:"hotparam_redis_limits_left_total" help:"Decisions whose caller left before the answer."`
 	// Refunds counts refunds because another node denied the request, RefundsLost
 	// those of them whose result is unknown. Both are 0 on one server, where a
 	// request is one call.
@@ -281,7 +281,7 @@ func (l *counters) addTo(all *Stats) {
 	all.Merged += l.merged.Load()
 	all.Largest = max(all.Largest, l.largest.Load())
 	all.Refused += l.refused.Load()
-	all.Left += l.left.Load()
+	all.Canceled += l.left.Load()
 }
 
 // Stats reads the figures of all shards.

@@ -10,13 +10,13 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // aRequest is held to a hot key's bucket and to both windows of its client.
 func aRequest() ([]limit.Charge, []limit.Result) {
-	client := hottype.ClientFrom(netip.MustParseAddr("2001:db8::7"))
+	client := hottype.ClientFromAddr(netip.MustParseAddr("2001:db8::7"))
 	charges := []limit.Charge{
 		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},
 			Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 3, Window: 900 * time.Millisecond, Burst: 3},
@@ -129,7 +129,7 @@ func TestLimiterFailures(t *testing.T) {
 func TestLimiterOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: 10 * time.Second})
+	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: 10 * time.Second})
 	charges, results := aRequest()
 	charges[0].Spec.Window = time.Hour // three, however slow the machine
 	for i := range 4 {

@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/lua"
 )
 
 func TestMain(m *testing.M) {
-	if !redistest.Complete() && os.Getenv(stepsEnv) == "" {
+	if !redistest.RequireAll() && os.Getenv(stepsEnv) == "" {
 		_ = os.Setenv(stepsEnv, "1000") // does not fail for such a name
 	}
 	redistest.Main(m)
@@ -29,23 +29,23 @@ const stepsEnv = "HOTPARAM_LIMIT_STEPS"
 func open(t testing.TB, addrs ...string) *Limiter {
 	t.Helper()
 	// machines are busy
-	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
 }
 
 // serverAndCluster are the addresses of one of each, started for the test; in a short
 // run there is no cluster.
 func serverAndCluster(t testing.TB) map[string][]string {
 	all := map[string][]string{"server": {redistest.Start(t).Addr()}}
-	if redistest.Complete() {
+	if redistest.RequireAll() {
 		all["cluster"] = redistest.StartCluster(t).Addrs()
 	}
 	return all
 }
 
-func openWith(t testing.TB, cfg redisstore.Config) *Limiter {
+func openWith(t testing.TB, cfg redisclient.Config) *Limiter {
 	t.Helper()
-	c, err := redisstore.Open(cfg)
-	return New(redistest.Opened(t, c, err))
+	c, err := redisclient.Open(cfg)
+	return New(redistest.MustOpen(t, c, err))
 }
 
 // now is a time as Redis keeps it.
@@ -69,7 +69,7 @@ func setClock(rdb redis.UniversalClient, now time.Time) *redistest.Clock {
 type singly struct{ *shardLimiter }
 
 func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
 	r := new(request)

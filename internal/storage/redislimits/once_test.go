@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -24,7 +24,7 @@ func openLossy(t *testing.T, timeout time.Duration, cluster bool) *lossy {
 		Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Cost: 1,
 		Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 100},
 	}}
-	cfg := redisstore.Config{Namespace: "test", Timeout: timeout}
+	cfg := redisclient.Config{Namespace: "test", Timeout: timeout}
 	if cluster {
 		c := redistest.StartCluster(t)
 		cfg.Addrs = c.Addrs()
@@ -120,7 +120,7 @@ func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
 			return r[0], err
 		}
 		open := func() *Limiter {
-			return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: timeout})
+			return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: timeout})
 		}
 		warm, cold := open(), open()
 		redistest.Eventually(t, "a first answer", func() bool { _, err := take(warm, 1); return err == nil })
@@ -152,7 +152,7 @@ func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		cluster, c := redistest.StartCluster(t), hotCharge(100, 1)
-		probe := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test"})
+		probe := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test"})
 		frozen(t, cluster.Master(t, probe.limiterOf(&c.Subject).keys.limitState(&c.Subject)), cluster.Addrs())
 	})
 }
@@ -191,7 +191,7 @@ func TestScriptTextIsSentOnce(t *testing.T) {
 func TestTakeFollowsAMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster, c := redistest.StartCluster(t), hotCharge(100, 1)
-	client := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	client := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 	results, charged := make([]limit.Result, 1), int64(0)
 	take := func(when string) {
 		t.Helper()

@@ -84,7 +84,7 @@ type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }
 // least 1.
 func (l *Limiter) Prefetch(most int64) *Prefetch {
 	p := &Prefetch{sharding: l, store: l, max: max(most, 1), keys: map[string]*prefetchKey{}}
-	p.rests.New = func() any { return new(rest) }
+	p.rests.New = func() any { return new(remainder) }
 	return p
 }
 
@@ -165,7 +165,7 @@ func (l *Prefetch) sweep(ctx context.Context, all bool) {
 	var over []*prefetchKey
 	l.mu.Lock()
 	for name, k := range l.keys {
-		idle, late := k.turn()
+		idle, late := k.nextSpan()
 		if late || all {
 			over = append(over, k)
 		}
@@ -180,7 +180,7 @@ func (l *Prefetch) sweep(ctx context.Context, all bool) {
 // giveBack refunds what is held of some keys, all in one round trip, which takes
 // refundTime at most, also when ctx ends meanwhile: only this process knows of it.
 func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
-	var owed []repayment
+	var owed []refundItem
 	var cost int64
 	for _, k := range over {
 		if o := k.empty(); o.charge.Cost > 0 {
@@ -192,7 +192,7 @@ func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
-	back := l.store.repayAll(within, owed)
+	back := l.store.refundMany(within, owed)
 	l.counts.returned.Add(uint64(back))
 	l.counts.lost.Add(uint64(cost - back))
 }

@@ -18,8 +18,8 @@ type prefetchKey struct {
 
 	held  atomic.Int64
 	asked atomic.Int64 // cost, in this span of prefetchLife
-	// low: below it a request checks whether to renew.
-	low atomic.Int64
+	// refillBelow: below it a request checks whether to renew.
+	refillBelow atomic.Int64
 	// reset and capacity are of the last result of the store.
 	reset, capacity atomic.Int64
 
@@ -30,7 +30,7 @@ type prefetchKey struct {
 	lastAt  time.Time  // when that was charged
 	newest  time.Time  // when it was granted, by our clock
 	refill  bool       // one is in flight
-	over    bool       // it is no longer in Prefetch.keys
+	retired bool       // it is no longer in Prefetch.keys
 	before  int64      // asked, in the span before
 	left    int64      // in the bucket, by the last result of the store
 }
@@ -48,9 +48,9 @@ func prefetchable(c *limit.Charge) bool {
 	return bucket && s.Block == 0 && s.InitialDeficit == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
 }
 
-// payable is the charge of a request that may use prefetched tokens, -1 for none: the first
+// prefetchableIndex is the charge of a request that may use prefetched tokens, -1 for none: the first
 // one of a bucket, if no other has the same subject.
-func payable(charges []limit.Charge) int {
+func prefetchableIndex(charges []limit.Charge) int {
 	for i := range charges {
 		if !prefetchable(&charges[i]) {
 			continue
@@ -85,7 +85,7 @@ func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
 func (k *prefetchKey) putBack(cost int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.retired {
 		return false
 	}
 	k.hold(cost)
@@ -103,16 +103,16 @@ func (k *prefetchKey) hold(cost int64) {
 func (k *prefetchKey) due() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.refill || k.over {
+	if k.refill || k.retired {
 		return 0
 	}
 	want, held := k.want(), k.held.Load()
-	k.low.Store(want / 2)
+	k.refillBelow.Store(want / 2)
 	if want == 0 || held >= want/2 {
 		return 0
 	}
 	k.refill = true
-	k.low.Store(math.MinInt64) // until it is there
+	k.refillBelow.Store(math.MinInt64) // until it is there
 	return want - held
 }
 
@@ -180,25 +180,25 @@ func (k *prefetchKey) failed() {
 // settle lets the next refill be due. It is called with mu held.
 func (k *prefetchKey) settle() {
 	k.refill = false
-	k.low.Store(math.MaxInt64) // the next request checks
+	k.refillBelow.Store(math.MaxInt64) // the next request checks
 }
 
-// turn begins the next span. It reports whether the key is no longer requested,
+// nextSpan begins the next span. It reports whether the key is no longer requested,
 // which ends it, and whether what is held of it has to be refunded.
-func (k *prefetchKey) turn() (idle, late bool) {
+func (k *prefetchKey) nextSpan() (idle, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	asked, held := k.asked.Swap(0), k.held.Load()
 	idle = asked == 0 && k.before == 0 && held == 0 && k.surplus == 0 && !k.refill
-	k.over, k.before = idle, asked
+	k.retired, k.before = idle, asked
 	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= prefetchLife
 }
 
 // empty takes out what is held, as a charge to refund.
-func (k *prefetchKey) empty() repayment {
+func (k *prefetchKey) empty() refundItem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	owed := repayment{k.charge, k.oldest()}
+	owed := refundItem{k.charge, k.oldest()}
 	owed.charge.Cost = k.held.Swap(0) + k.surplus
 	k.surplus = 0
 	return owed

@@ -49,7 +49,7 @@ func TestPrefetchKeyHoldsAtMostMost(t *testing.T) {
 					spent -= cost
 				}
 			case "turn":
-				k.turn()
+				k.nextSpan()
 			}
 			if held := k.held.Load(); held < 0 || held > most {
 				rt.Fatalf("%d held, at most %d", held, most)
@@ -89,7 +89,7 @@ func hold(t *testing.T, l *Prefetch, c limit.Charge, cost int64) {
 	k, results := l.watch(&c), make([]limit.Result, 1)
 	for begun := false; !begun; k = l.watch(&c) { // unless it has just been found idle
 		k.mu.Lock()
-		k.refill, begun = true, !k.over
+		k.refill, begun = true, !k.retired
 		k.mu.Unlock()
 	}
 	c.Cost = cost
@@ -268,7 +268,7 @@ func TestPrefetchKeyThatIsFullHoldsNoMore(t *testing.T) {
 	if held := k.held.Load(); held != 500 {
 		t.Errorf("%d held, at most 500", held)
 	}
-	if idle, late := k.turn(); idle || !late {
+	if idle, late := k.nextSpan(); idle || !late {
 		t.Errorf("idle %v, late %v: there is something to give back", idle, late)
 	}
 	if back := k.empty().charge.Cost; back != 800 {

@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// rest are the charges of a request that do not use prefetched tokens.
-type rest struct {
+// remainder are the charges of a request that do not use prefetched tokens.
+type remainder struct {
 	charges []limit.Charge
 	results []limit.Result
 }
@@ -19,7 +19,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 	if l.TakePrefetched(charges, results) {
 		return true, nil
 	}
-	i := payable(charges)
+	i := prefetchableIndex(charges)
 	if i < 0 || len(results) != len(charges) {
 		return l.store.Take(ctx, now, charges, results)
 	}
@@ -27,7 +27,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 	if k == nil {
 		return l.store.Take(ctx, now, charges, results)
 	}
-	if len(charges) > 1 && l.pay(k, charges[i].Cost, &results[i]) {
+	if len(charges) > 1 && l.chargeHeld(k, charges[i].Cost, &results[i]) {
 		return l.takeRest(ctx, now, k, i, charges, results)
 	}
 	k.asked.Add(charges[i].Cost)
@@ -42,7 +42,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 // takeRest takes all charges of a request but the one that has used prefetched tokens.
 func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
-	r := l.rests.Get().(*rest)
+	r := l.rests.Get().(*remainder)
 	defer l.putBack(r)
 	r.charges = append(append(r.charges[:0], charges[:paid]...), charges[paid+1:]...)
 	r.results = append(append(r.results[:0], results[:paid]...), results[paid+1:]...)
@@ -50,7 +50,7 @@ func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, 
 	copy(results, r.results[:paid])
 	copy(results[paid+1:], r.results[paid:])
 	if !ok || err != nil {
-		l.unpay(k, charges[paid].Cost)
+		l.refundHeld(k, charges[paid].Cost)
 		results[paid].Remaining += charges[paid].Cost
 		return ok, err
 	}
@@ -59,7 +59,7 @@ func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, 
 }
 
 // putBack keeps a rest for another request, and nothing of this one.
-func (l *Prefetch) putBack(r *rest) {
+func (l *Prefetch) putBack(r *remainder) {
 	clear(r.charges)
 	l.rests.Put(r)
 }
@@ -71,26 +71,26 @@ func (l *Prefetch) TakePrefetched(charges []limit.Charge, results []limit.Result
 		return false
 	}
 	k := l.of(&charges[0])
-	if k == nil || !l.pay(k, charges[0].Cost, &results[0]) {
+	if k == nil || !l.chargeHeld(k, charges[0].Cost, &results[0]) {
 		return false
 	}
 	l.counts.local.Add(1)
 	return true
 }
 
-// pay uses a cost of what is held, and fetches more in time.
-func (l *Prefetch) pay(k *prefetchKey, cost int64, r *limit.Result) bool {
+// chargeHeld uses a cost of what is held, and fetches more in time.
+func (l *Prefetch) chargeHeld(k *prefetchKey, cost int64, r *limit.Result) bool {
 	if !k.spend(cost, r) {
 		return false
 	}
-	if r.Remaining < k.low.Load() {
+	if r.Remaining < k.refillBelow.Load() {
 		l.renew(k)
 	}
 	return true
 }
 
-// unpay puts a cost back; too late for that, it stays charged.
-func (l *Prefetch) unpay(k *prefetchKey, cost int64) {
+// refundHeld puts a cost back; too late for that, it stays charged.
+func (l *Prefetch) refundHeld(k *prefetchKey, cost int64) {
 	l.mu.RLock() // so that Run does not end in between
 	defer l.mu.RUnlock()
 	if !l.running.Load() || !k.putBack(cost) {

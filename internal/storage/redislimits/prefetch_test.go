@@ -11,7 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -20,7 +20,7 @@ func prefetching(t testing.TB, n int, most int64, addrs ...string) (all []*Prefe
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range n {
-		c := openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+		c := openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
 		l := c.Prefetch(most)
 		running.Go(func() { _ = l.Run(ctx) })
 		for !l.running.Load() {
@@ -127,7 +127,7 @@ func TestPrefetchBesideWindows(t *testing.T) {
 				callers.Go(func() {
 					charges, results := []limit.Charge{{}, bucket, {}}, make([]limit.Result, 3)
 					for n := asked.Add(1); n <= 20_000; n = asked.Add(1) {
-						client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n % nClients)}))
+						client := hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, byte(n % nClients)}))
 						charges[0] = limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Cost: 1,
 							Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: perClient,
 								Window: 30 * 24 * time.Hour}}

@@ -10,14 +10,14 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// who is a subject without its space: all windows of a client are recorded together,
+// subjectID is a subject without its space: all windows of a client are recorded together,
 // with one look-up.
-type who struct {
+type subjectID struct {
 	client hottype.Client
 	name   string
 }
 
-func whose(s *limit.Subject) who { return who{s.Client, s.Name} }
+func subjectIDOf(s *limit.Subject) subjectID { return subjectID{s.Client, s.Name} }
 
 // record is what was admitted to one subject, here and elsewhere, in the window of
 // `at` and in the one before. limit.Memory, which judges, has the sum of both.
@@ -28,7 +28,7 @@ type record struct {
 	at                 int64 // when something was admitted, or it was exchanged, unix us by the clock of Redis
 	own, ownPrev       int64
 	others, othersPrev int64
-	asked, told        uint32 // how often it was charged, and what of that was exchanged
+	asked, exchanged   uint32 // how often it was charged, and what of that was exchanged
 }
 
 // start is when the window of own and others begins.
@@ -38,7 +38,7 @@ func (r *record) start() int64 { return r.at - r.at%r.window }
 // knows no time before `at`.
 func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 	if window := spec.Window.Microseconds(); window != r.window {
-		r.turn(us)
+		r.rotate(us)
 		if r.sliding { // what the window still covers of the one before, rounded up
 			hi, lo := bits.Mul64(uint64(r.ownPrev), uint64(r.window-r.at%r.window))
 			part, rest := bits.Div64(hi, lo, uint64(r.window))
@@ -47,7 +47,7 @@ func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 		r.window, r.ownPrev, r.others, r.othersPrev = window, 0, 0, 0
 	}
 	if cost > 0 {
-		r.turn(us)
+		r.rotate(us)
 		r.own += cost
 	}
 	r.sliding = spec.Algorithm == limit.SlidingWindow
@@ -63,8 +63,8 @@ func (r *record) refund(us, cost int64) {
 	}
 }
 
-// turn makes the window of us the current one, unless it is an earlier one.
-func (r *record) turn(us int64) {
+// rotate makes the window of us the current one, unless it is an earlier one.
+func (r *record) rotate(us int64) {
 	if us <= r.at {
 		return
 	}
@@ -81,7 +81,7 @@ func (r *record) turn(us int64) {
 // stripe is a part of the records.
 type stripe struct {
 	mu      sync.Mutex
-	records map[who][]record // guarded by mu; a list has one for each space
+	records map[subjectID][]record // guarded by mu; a list has one for each space
 	_       [48]byte
 }
 
@@ -103,7 +103,7 @@ func find(list []record, space string) *record {
 // note is Windows.note for charges of one client. It returns the admitted cost for
 // which the stripe has no capacity. The caller has locked the stripe.
 func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity int) (untracked uint64) {
-	k := whose(&charges[0].Subject)
+	k := subjectIDOf(&charges[0].Subject)
 	list, known := sp.records[k]
 	size := len(list)
 	for i := range charges {
@@ -138,8 +138,8 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 func (sp *stripe) collect(us int64, batch []sum) []sum {
 	for k, list := range sp.records {
 		for i := range list {
-			if r := &list[i]; r.asked != r.told {
-				r.turn(us)
+			if r := &list[i]; r.asked != r.exchanged {
+				r.rotate(us)
 			}
 		}
 		live := slices.DeleteFunc(list, func(r record) bool { return us >= r.start()+2*r.window })
@@ -149,7 +149,7 @@ func (sp *stripe) collect(us int64, batch []sum) []sum {
 			sp.records[k] = live
 		}
 		for _, r := range live {
-			if r.asked == r.told {
+			if r.asked == r.exchanged {
 				continue
 			}
 			subject := limit.Subject{Space: r.space, Client: k.client, Name: k.name}
@@ -159,7 +159,7 @@ func (sp *stripe) collect(us int64, batch []sum) []sum {
 				s.over += r.window
 				before := s
 				before.start, before.over, before.own, before.asked = s.start-r.window, s.start+r.window, r.ownPrev,
-					r.told
+					r.exchanged
 				batch = append(batch, before)
 			}
 			batch = append(batch, s)

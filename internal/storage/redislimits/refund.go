@@ -29,8 +29,8 @@ const (
 type Refunds struct {
 	store *Limiter
 
-	mu   sync.Mutex
-	owed []repayment // guarded by mu; at is by the clock of this process
+	mu      sync.Mutex
+	pending []refundItem // guarded by mu; at is by the clock of this process
 
 	refunded, lost atomic.Uint64
 }
@@ -50,11 +50,11 @@ func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l} }
 func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.owed) >= maxOwed {
+	if len(r.pending) >= maxOwed {
 		r.lost.Add(uint64(max(0, c.Cost)))
 		return
 	}
-	r.owed = append(r.owed, repayment{c, at})
+	r.pending = append(r.pending, refundItem{c, at})
 }
 
 // Run refunds until ctx ends and nothing is left. It returns nil.
@@ -67,8 +67,8 @@ func (r *Refunds) Run(ctx context.Context) error {
 // flush refunds what is owed, in one round trip, also when ctx ends meanwhile.
 func (r *Refunds) flush(ctx context.Context) {
 	r.mu.Lock()
-	owed := r.owed
-	r.owed = nil
+	owed := r.pending
+	r.pending = nil
 	r.mu.Unlock()
 	if len(owed) == 0 {
 		return
@@ -81,7 +81,7 @@ func (r *Refunds) flush(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
-	back := r.store.repayAll(within, owed)
+	back := r.store.refundMany(within, owed)
 	r.refunded.Add(uint64(back))
 	r.lost.Add(uint64(cost - back))
 }
@@ -89,8 +89,8 @@ func (r *Refunds) flush(ctx context.Context) {
 // Stats reads the figures.
 func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
 
-// repayment is a charge to refund, and when it was charged, by the clock of its server.
-type repayment struct {
+// refundItem is a charge to refund, and when it was charged, by the clock of its server.
+type refundItem struct {
 	charge limit.Charge
 	at     time.Time
 }
@@ -98,8 +98,8 @@ type repayment struct {
 // refundNumbers is how many numbers the script "refund" returns for each charge.
 const refundNumbers = 3
 
-// repay makes KEYS and ARGV of lua/limit_refund.lua.
-func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err error) {
+// refundArgs makes KEYS and ARGV of lua/limit_refund.lua.
+func (l *shardLimiter) refundArgs(owed []refundItem) (names []string, args []any, err error) {
 	r := l.requests.Get().(*request)
 	defer l.requests.Put(r)
 	args = make([]any, 0, 6*len(owed))
@@ -114,7 +114,7 @@ func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err 
 }
 
 // readRepaid reads the reply of lua/limit_refund.lua.
-func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) error {
+func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) error {
 	answer, err := reply.Int64Slice()
 	if err != nil {
 		return err
@@ -130,20 +130,20 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 	return nil
 }
 
-// repayAll refunds charges of any shards, in one round trip, and one more if a server
+// refundMany refunds charges of any shards, in one round trip, and one more if a server
 // does not know the script. It returns the cost that is refunded; the rest stays charged,
 // or its state is unknown.
-func (l *Limiter) repayAll(ctx context.Context, owed []repayment) (back int64) {
-	byShard := map[*shardLimiter][]repayment{}
+func (l *Limiter) refundMany(ctx context.Context, owed []refundItem) (back int64) {
+	byShard := map[*shardLimiter][]refundItem{}
 	for _, o := range owed {
 		l := l.limiterOf(&o.charge.Subject)
 		byShard[l] = append(byShard[l], o)
 	}
-	var parts []repaidPart
+	var parts []refundCall
 	for l, all := range byShard {
 		for some := range slices.Chunk(all, maxCharges) {
-			if names, args, err := l.repay(some); err == nil {
-				parts = append(parts, repaidPart{script: l.refund, owed: some, names: names, args: args})
+			if names, args, err := l.refundArgs(some); err == nil {
+				parts = append(parts, refundCall{script: l.refund, owed: some, names: names, args: args})
 			}
 		}
 	}
@@ -152,10 +152,10 @@ func (l *Limiter) repayAll(ctx context.Context, owed []repayment) (back int64) {
 	return back
 }
 
-// repaidPart is one call of the script "refund".
-type repaidPart struct {
+// refundCall is one call of the script "refund".
+type refundCall struct {
 	script *redis.Script
-	owed   []repayment
+	owed   []refundItem
 	names  []string
 	args   []any
 	reply  *redis.Cmd
@@ -163,9 +163,9 @@ type repaidPart struct {
 
 // repayParts makes calls in one pipeline, and adds up what is refunded. It returns
 // those whose server does not know the script, and has done nothing.
-func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart,
+func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
 	run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
-	back *int64) (unknown []repaidPart) {
+	back *int64) (unknown []refundCall) {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -194,19 +194,19 @@ func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart,
 // RefundAt is that of Limiter.
 func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge,
 	results []limit.Result) error {
-	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	owed := make([]repayment, len(charges))
+	owed := make([]refundItem, len(charges))
 	for i := range charges {
-		owed[i] = repayment{charges[i], at}
+		owed[i] = refundItem{charges[i], at}
 	}
 	return l.refundAll(ctx, owed, results)
 }
 
 // refundAll refunds charges that were made at different times.
-func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
-	names, args, err := l.repay(owed)
+func (l *shardLimiter) refundAll(ctx context.Context, owed []refundItem, results []limit.Result) error {
+	names, args, err := l.refundArgs(owed)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results 
 // that the charge stays. One round trip for each shard; after an error it is not known
 // whether all was refunded, and it must not be called again: that could refund twice.
 func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
-	if err := limit.Check(charges, results); err != nil {
+	if err := limit.CheckCharges(charges, results); err != nil {
 		return err
 	}
 	if len(at) != len(charges) {
@@ -232,9 +232,9 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 	}
 	var first error
 	for _, p := range split(charges, l.Shard) {
-		owed := make([]repayment, len(p.charges))
+		owed := make([]refundItem, len(p.charges))
 		for i, k := range p.index {
-			owed[i] = repayment{charges[k], at[k]}
+			owed[i] = refundItem{charges[k], at[k]}
 		}
 		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
 		if err != nil && first == nil {

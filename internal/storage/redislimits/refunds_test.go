@@ -73,11 +73,11 @@ func TestRefundsAreBounded(t *testing.T) {
 	for range maxOwed + 5 {
 		r.Refund(now(), hotCharge(10, 1))
 	}
-	if s := r.Stats(); s.Lost != 5 || len(r.owed) != maxOwed {
-		t.Errorf("%+v, %d wait", s, len(r.owed))
+	if s := r.Stats(); s.Lost != 5 || len(r.pending) != maxOwed {
+		t.Errorf("%+v, %d wait", s, len(r.pending))
 	}
 	r.flush(t.Context())
-	if s := r.Stats(); s.Lost != maxOwed+5 || s.Refunded != 0 || len(r.owed) != 0 {
-		t.Errorf("%+v, %d wait", s, len(r.owed))
+	if s := r.Stats(); s.Lost != maxOwed+5 || s.Refunded != 0 || len(r.pending) != 0 {
+		t.Errorf("%+v, %d wait", s, len(r.pending))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -47,8 +47,8 @@ func (inOne) Shards() int { return 1 }
 func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration,
 	as func(gate.SharedStore) gate.SharedStore) *onCluster {
 	t.Helper()
-	c, err := redisstore.Open(redisstore.Config{Addrs: cluster.Addrs()})
-	redistest.Opened(t, c, err)
+	c, err := redisclient.Open(redisclient.Config{Addrs: cluster.Addrs()})
+	redistest.MustOpen(t, c, err)
 	set, err := rules.Parse("test.yaml", []byte(`
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1000000, burst: 1000000, on_store_failure: local}}
@@ -61,12 +61,12 @@ ip:
 	g, mirror, now := &onCluster{log: new(redistest.Log), store: New(c)}, new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for i := range topics {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100,
+		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100,
 			Since: now, Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("test", hot)
 	g.Gate = gate.New(gate.Config{
-		Rules: set, Hot: mirror, Shared: as(g.store), Budget: lasting, Live: func() int { return 4 },
+		Rules: set, Hot: mirror, Shared: as(g.store), Budget: lasting, Limiters: func() int { return 4 },
 		Log: g.log.Logger(),
 	})
 	return g
@@ -167,7 +167,7 @@ func TestFrozenMasterTakesNoOthersAlong(t *testing.T) {
 	}
 	t.Logf("out after %v; %s", opened,
 		quantiles(map[string][]time.Duration{"healthy": healthy, "with a window": mixed, "gone": waits}))
-	if s := g.Stats(); strays > len(healthy)/100 || s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreParts != 3 ||
+	if s := g.Stats(); strays > len(healthy)/100 || s.StoreOpened != 1 || s.BreakersOpen != 1 || s.Breakers != 3 ||
 		unlucky > 10 || s.StoreErrors-before.StoreErrors > 40 {
 		t.Errorf("%d strays, %d unlucky, %+v, before %+v", strays, unlucky, s, before)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -17,7 +17,7 @@ func TestLimiterIsTheSameOnACluster(t *testing.T) {
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: redistest.Patience})
+			c := openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: redistest.Patience})
 			l := c
 			var charges []limit.Charge
 			for n, spec := range everyAlgorithm() {

@@ -112,10 +112,10 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 		s := &w.shards[i]
 		s.Windows, s.keys = w, l.shards[i].keys
 		s.clock.Store(&clock{w.born, w.born.UnixMicro()})
-		s.heard.Store(math.MinInt64 / 2)
+		s.lastExchange.Store(math.MinInt64 / 2)
 		s.stripes = make([]stripe, windowStripes/len(w.shards))
 		for j := range s.stripes {
-			s.stripes[j].records = map[who][]record{}
+			s.stripes[j].records = map[subjectID][]record{}
 		}
 	}
 	return w
@@ -124,14 +124,14 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 // Fresh reports whether the sums of others are known for a subject: an exchange of
 // its shard ended well within the last second.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
-	return now.Sub(w.born)-time.Duration(w.shard(s).heard.Load()) < freshFor
+	return now.Sub(w.born)-time.Duration(w.shard(s).lastExchange.Load()) < freshFor
 }
 
 // Take implements limit.Store, in memory. It is for fixed and sliding windows;
 // charges of other algorithms are judged too, but not exchanged.
 func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
-	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
 	us := w.shard(&charges[0].Subject).at(now)
@@ -180,7 +180,7 @@ func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.stor
 // or the names, and how many are of the same.
 func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
-	for n = 1; n < len(charges) && whose(&charges[n].Subject) == whose(s); {
+	for n = 1; n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s); {
 		n++
 	}
 	var h uint64
@@ -228,7 +228,7 @@ func (w *Windows) Reset(s *limit.Subject) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	w.local.Reset(s)
-	if r := find(sp.records[whose(s)], s.Space); r != nil {
+	if r := find(sp.records[subjectIDOf(s)], s.Space); r != nil {
 		r.own, r.ownPrev, r.others, r.othersPrev = 0, 0, 0, 0
 		r.asked++
 	}

@@ -265,7 +265,7 @@ ip:
 		}
 		return set
 	}
-	g := gate.New(gate.Config{Rules: set(200), Async: w, Live: func() int { return 2 }})
+	g := gate.New(gate.Config{Rules: set(200), Async: w, Limiters: func() int { return 2 }})
 	admitted := 0
 	ask := func(times int) (left int64) {
 		for range times {
@@ -290,7 +290,7 @@ ip:
 	}
 	ask(30) // at once: nothing was exchanged yet
 	check("after the start", 200)
-	w.shards[0].heard.Add(-2 * int64(freshFor)) // as if no exchange had succeeded for so long
+	w.shards[0].lastExchange.Add(-2 * int64(freshFor)) // as if no exchange had succeeded for so long
 	ask(30)
 	check("after an outage", 200)
 	g.SetRules(set(150))

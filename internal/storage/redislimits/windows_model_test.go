@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -278,7 +278,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 		wd.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second}).Draw(wd.t, "d"))
 	case "turn":
 		for _, q := range wd.peers {
-			if q.w.shards[0].heard.Load() < 0 { // what it admits before it knows the time is in one window
+			if q.w.shards[0].lastExchange.Load() < 0 { // what it admits before it knows the time is in one window
 				wd.exchange(q, "ok")
 			}
 		}
@@ -305,7 +305,7 @@ func TestWindowsKnowWhatOthersTold(t *testing.T) {
 		defer wd.raw.Close()
 		var clients []*Limiter
 		for range 3 {
-			client, err := redisstore.Open(redisstore.Config{Addrs: []string{s.Addr()},
+			client, err := redisclient.Open(redisclient.Config{Addrs: []string{s.Addr()},
 				Namespace: fmt.Sprint("trial", trial), Timeout: 5 * time.Second})
 			if err != nil {
 				rt.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -21,7 +21,7 @@ func processes(t testing.TB, n int, addrs ...string) []*Windows {
 	t.Helper()
 	var all []*Windows
 	for range n {
-		c := openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+		c := openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
 		all = append(all, c.Windows(WindowsConfig{}))
 	}
 	return all
@@ -35,7 +35,7 @@ func (w *Windows) exchange(ctx context.Context) {
 }
 
 func visitor(n byte) hottype.Client {
-	return hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, n}))
+	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, n}))
 }
 
 func windowCharge(client hottype.Client, algorithm limit.Algorithm, most int64, window time.Duration,
@@ -112,7 +112,7 @@ func TestWindowsAddUp(t *testing.T) {
 // Processes that exchange before each decision hold the limit exactly, also when
 // windows turn, and forget what no longer counts.
 func TestWindowsRollOver(t *testing.T) {
-	redistest.Long(t)
+	redistest.SkipIfShort(t)
 	t.Parallel()
 	all, ctx := processes(t, 2, redistest.Start(t).Addr()), context.Background()
 	exact := limit.NewMemory(limit.MemoryConfig{})

@@ -145,7 +145,7 @@ func (s *Site[C]) options(t *testing.T) {
 			}
 			return "", errWrong
 		},
-		Error: func(c C, err error) error {
+		OnClientError: func(c C, err error) error {
 			if errors.Is(err, errWrong) {
 				return s.Answer(c, http.StatusUnauthorized, "who are you?")
 			}

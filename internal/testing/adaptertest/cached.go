@@ -22,7 +22,7 @@ overrides:
 func Cached(t *testing.T, framework string, site http.Handler) {
 	t.Helper()
 	p := newPipeline(t, fmt.Appendf(nil, servedRules, framework))
-	s := httptest.NewServer(p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{HideLimits: true})(site))
+	s := httptest.NewServer(p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{HideLimitHeaders: true})(site))
 	t.Cleanup(s.Close)
 	addr := s.Listener.Addr().String()
 	first, second := get(t, addr, "/topic?id=42", nil), get(t, addr, "/topic?id=42", nil)

@@ -90,7 +90,7 @@ func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testi
 		for _, id := range []string{"503", "200"} {
 			o.until("it is hot", func() bool {
 				o.ask(topic, id)
-				return slices.ContainsFunc(p.Stats().Hot, func(h hotparam.Hot) bool {
+				return slices.ContainsFunc(p.Stats().Hot, func(h hotparam.HotKey) bool {
 					return strings.HasSuffix(string(h.Key), "id="+id)
 				})
 			})
@@ -107,7 +107,7 @@ func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testi
 		o.until("the upstream was judged", func() bool {
 			o.ask(rest, "b")
 			list := p.Stats().Upstreams
-			return len(list) == 1 && list[0].Latency > 0
+			return len(list) == 1 && list[0].MeasuredLatency > 0
 		})
 	})
 }

@@ -122,8 +122,8 @@ func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
 	return func() { args[1], args[last] = was[0], was[1] }
 }
 
-// Immortal lists the keys with a prefix that have no expiry, on a server or a cluster.
-func Immortal(t testing.TB, raw redis.UniversalClient, prefix string) []string {
+// KeysWithoutTTL lists the keys with a prefix that have no expiry, on a server or a cluster.
+func KeysWithoutTTL(t testing.TB, raw redis.UniversalClient, prefix string) []string {
 	t.Helper()
 	var out []string
 	scan := func(ctx context.Context, c *redis.Client) error {

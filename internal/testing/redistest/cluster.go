@@ -95,7 +95,7 @@ func StartCluster(t testing.TB) *Cluster {
 func startCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	if _, bench := t.(*testing.B); !bench {
-		Long(t) // a cluster takes two seconds to form
+		SkipIfShort(t) // a cluster takes two seconds to form
 	}
 	const size = 3
 	c := &Cluster{}

@@ -35,8 +35,8 @@ type FaultProxy struct {
 // the test.
 type Fault func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error
 
-// Says answers everything with the same bytes.
-func Says(answer string) Fault {
+// FixedReply answers everything with the same bytes.
+func FixedReply(answer string) Fault {
 	return func(_ context.Context, client io.Writer, _ func() ([]byte, error)) error {
 		_, err := io.WriteString(client, answer)
 		return err
@@ -71,12 +71,12 @@ func At(n int64, m Fault) Fault {
 		if seen.Add(1) == n {
 			return m(ctx, client, ask)
 		}
-		return truly(ctx, client, ask)
+		return passThrough(ctx, client, ask)
 	}
 }
 
-// truly answers as the server does.
-func truly(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
+// passThrough answers as the server does.
+func passThrough(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
 	answer, err := ask()
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func truly(_ context.Context, client io.Writer, ask func() ([]byte, error)) erro
 	return err
 }
 
-// Dribbles gives the true answer byte by byte, with a pause after each.
-func Dribbles(pause time.Duration) Fault {
+// SlowReply gives the true answer byte by byte, with a pause after each.
+func SlowReply(pause time.Duration) Fault {
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		answer, err := ask()
 		if err != nil {
@@ -208,7 +208,7 @@ func (f *FaultProxy) answer(client io.Writer, ask func() ([]byte, error)) error 
 	if m := f.fault.Load(); m != nil {
 		return (*m)(f.ctx, client, ask)
 	}
-	return truly(f.ctx, client, ask)
+	return passThrough(f.ctx, client, ask)
 }
 
 // readValue reads one value of RESP2, whatever is in it, as bytes.

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Ran makes sure that a server has run some scripts, by the names of their functions in
+// CheckScriptsRan makes sure that a server has run some scripts, by the names of their functions in
 // package lua, and that there is none but these and others, which another package runs.
-func Ran(t *testing.T, s *Server, scripts map[string]string, others ...string) {
+func CheckScriptsRan(t *testing.T, s *Server, scripts map[string]string, others ...string) {
 	t.Helper()
 	for _, name := range exportedScripts(t) {
 		if text, known := scripts[name]; known {

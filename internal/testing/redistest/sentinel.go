@@ -26,7 +26,7 @@ type Sentinels struct {
 // everything is to be tested.
 func StartSentinels(t testing.TB) *Sentinels {
 	t.Helper()
-	Long(t)
+	SkipIfShort(t)
 	s := &Sentinels{Master: Start(t)}
 	host, port, err := net.SplitHostPort(s.Master.Addr())
 	if err != nil {

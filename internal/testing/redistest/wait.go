@@ -25,7 +25,7 @@ const Patience = 10 * time.Second
 // wrote to its logger, standard error for most programs, whatever they did to their servers.
 func Main(m *testing.M) {
 	flag.Parse()
-	if !Complete() {
+	if !RequireAll() {
 		// What is left in a short run waits for servers rather than for a processor.
 		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
 	}
@@ -53,8 +53,8 @@ func (q quietly) Run() int {
 	return code
 }
 
-// Opened gives what an open returned, and closes it when the test ends.
-func Opened[C io.Closer](t testing.TB, c C, err error) C {
+// MustOpen gives what an open returned, and closes it when the test ends.
+func MustOpen[C io.Closer](t testing.TB, c C, err error) C {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

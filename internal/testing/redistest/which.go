@@ -27,21 +27,21 @@ func binary(t testing.TB) string {
 		return bin
 	case name != "":
 		t.Fatalf("redistest: %s=%q: %v", named, name, err)
-	case Complete():
+	case RequireAll():
 		t.Fatalf("redistest: redis-server is required: %v", err)
 	}
 	t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
 	return ""
 }
 
-// Complete says whether everything is to be tested, however long it takes, and
+// RequireAll says whether everything is to be tested, however long it takes, and
 // nothing may be missing: HOTPARAM_REQUIRE_SERVERS=1.
-func Complete() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
+func RequireAll() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
 
-// Long skips a test that takes seconds, unless everything is to be tested.
-func Long(t testing.TB) {
+// SkipIfShort skips a test that takes seconds, unless everything is to be tested.
+func SkipIfShort(t testing.TB) {
 	t.Helper()
-	if !Complete() {
+	if !RequireAll() {
 		t.Skip("redistest: takes long; runs with HOTPARAM_REQUIRE_SERVERS=1")
 	}
 }

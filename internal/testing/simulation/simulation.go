@@ -47,7 +47,7 @@ func (o *outcome) p5() float64  { return o.ratios[len(o.ratios)/20] }
 
 // limiter is one process: its part of fairness, its deny memory, its prefetched tokens.
 type limiter struct {
-	key    *fairness.Key
+	key    *fairness.Divider
 	denied float64 // until then the bucket is known to be empty
 	held   int64
 	left   int64
@@ -109,7 +109,7 @@ func newWorld(s scenario, seed uint64, warm float64) *world {
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: s.rate, Window: time.Second, Burst: s.burst}
 	w.charge = limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: spec, Cost: s.cost}
 	for range s.limiters {
-		w.limiters = append(w.limiters, &limiter{key: fairness.NewKey(spec)})
+		w.limiters = append(w.limiters, &limiter{key: fairness.NewDivider(spec)})
 	}
 	for _, g := range s.groups {
 		for i := range g.n {
@@ -177,9 +177,9 @@ func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 		w.done(now, id, false)
 		return
 	}
-	var a fairness.Answer
+	var a fairness.Result
 	if a.Allowed = true; !w.plain {
-		a = l.key.Ask(clock(now), who, w.cost)
+		a = l.key.Charge(clock(now), who, w.cost)
 	}
 	if !a.Allowed {
 		w.done(now, id, false)
@@ -192,12 +192,12 @@ func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 	w.after(now+w.delay, func(now float64) { w.take(now, id, who, l, a) })
 }
 
-func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fairness.Answer) {
+func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fairness.Result) {
 	if l.held >= w.cost {
 		l.held -= w.cost
 		r := l.last
 		r.Remaining = l.held
-		l.key.Admitted(clock(now), fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
+		l.key.RecordAllowed(clock(now), fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
 		w.done(now, id, true)
 		return
 	}
@@ -228,9 +228,9 @@ func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fair
 	level := fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), false)
 	w.after(now+w.stale, func(now float64) {
 		if ok {
-			l.key.Admitted(clock(now), level)
+			l.key.RecordAllowed(clock(now), level)
 		} else {
-			l.key.Refused(clock(now), level, who, w.cost, a)
+			l.key.RecordDenied(clock(now), level, who, w.cost, a)
 		}
 	})
 }

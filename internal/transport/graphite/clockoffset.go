@@ -46,8 +46,8 @@ const (
 	remember = 60
 )
 
-// clock hears what time it is in Graphite, give or take off.
-func (p *clockOffset) clock(now, server time.Time, off time.Duration) {
+// observeClock hears what time it is in Graphite, give or take off.
+func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) {
 	d := server.Sub(now)
 	held := time.Duration(p.difference) * time.Second
 	if (d - held).Abs() > time.Second/2+off {

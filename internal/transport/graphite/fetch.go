@@ -37,7 +37,7 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 		return p.explain(ctx, err)
 	}
 	defer res.Body.Close()
-	p.hearClock(res.Header.Get("Date"))
+	p.readClock(res.Header.Get("Date"))
 	if err := checkAnswer(res); err != nil {
 		return fmt.Errorf("graphite: GET %s: %w", p.where, err)
 	}
@@ -131,9 +131,9 @@ func begin(body io.Reader) string {
 	return fmt.Sprintf("%.160q", text)
 }
 
-// hearClock reads the time of an answer. It has no fractions of a second, so
+// readClock reads the time of an answer. It has no fractions of a second, so
 // in the middle it is half a second late.
-func (p *Poller) hearClock(date string) {
+func (p *Poller) readClock(date string) {
 	at, err := http.ParseTime(date)
 	if err != nil {
 		return
@@ -141,6 +141,6 @@ func (p *Poller) hearClock(date string) {
 	p.clockKnown = true
 	now := p.cfg.Now()
 	at = at.Add(time.Second / 2)
-	p.pace.clock(now, at, time.Second)
+	p.offset.observeClock(now, at, time.Second)
 	p.difference = at.Sub(now)
 }

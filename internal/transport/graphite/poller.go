@@ -24,8 +24,8 @@ type Poller struct {
 	plan   atomic.Pointer[plan]
 
 	polling sync.Mutex // held by Poll; guards the fields below
-	ledger  *takenBuckets
-	pace    clockOffset
+	taken   *takenBuckets
+	offset  clockOffset
 	// difference is Graphite's clock less ours as last heard; clockKnown that
 	// answers tell it.
 	difference time.Duration
@@ -76,7 +76,7 @@ func New(cfg Config) (*Poller, error) {
 		cfg.Username = user.Username()
 		cfg.Password, _ = user.Password()
 	}
-	p := &Poller{cfg: cfg, client: newClient(), url: *u, where: u.String(), ledger: newTakenBuckets(cfg.MaxSeries)}
+	p := &Poller{cfg: cfg, client: newClient(), url: *u, where: u.String(), taken: newTakenBuckets(cfg.MaxSeries)}
 	p.plan.Store(newPlan(cfg, cfg.Rules))
 	return p, nil
 }
@@ -115,10 +115,10 @@ func (p *Poller) Poll(ctx context.Context) error {
 		errs = append(errs, p.fetch(short, q, lookback, p.take))
 	}
 	p.handOver(plan, began)
-	p.ledger.forget(p.pace.server(p.cfg.Now()) - 2*lookback)
+	p.taken.forget(p.offset.server(p.cfg.Now()) - 2*lookback)
 	err := errors.Join(errs...)
 	if ctx.Err() == nil {
-		p.tell(began, err)
+		p.finishPoll(began, err)
 	}
 	return err
 }
@@ -145,18 +145,18 @@ func (p *Poller) handOver(plan *plan, began time.Time) {
 		return
 	}
 	if r.step > 0 {
-		p.complainOf(r.step)
+		p.warnStep(r.step)
 	}
 	now, step := p.cfg.Now(), cmp.Or(r.step, int64(p.cfg.Flush/time.Second))
 	if !p.clockKnown {
 		// Without a Date the last point is the nearest to a clock that an
 		// answer has: its bucket was under way when the request came.
 		server := time.Unix(r.last, 0)
-		p.pace.clock(r.heard, server, time.Duration(step+1)*time.Second)
+		p.offset.observeClock(r.heard, server, time.Duration(step+1)*time.Second)
 		p.difference = server.Sub(r.heard)
 	}
 	fresh := !p.lastOK.IsZero() && began.Sub(p.lastOK) <= maxLag*time.Second
-	p.pace.observe(now, r.newest, step, fresh)
+	p.offset.observe(now, r.newest, step, fresh)
 	counts := p.place(now.Unix() - plan.window)
 	if len(counts) > 0 {
 		p.cfg.Handle(counts)
@@ -171,11 +171,11 @@ func (p *Poller) place(after int64) []hottype.Count {
 	var requests, old, moved uint64
 	for _, t := range p.round.taken {
 		for i := range k {
-			n := spread(t.n, k, i)
+			n := evenShare(t.n, k, i)
 			if n == 0 {
 				continue
 			}
-			second, ok := p.pace.place(t.end - k + i)
+			second, ok := p.offset.place(t.end - k + i)
 			switch {
 			case !ok:
 				moved += uint64(n)

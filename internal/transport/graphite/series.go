@@ -112,8 +112,8 @@ const (
 	maxValue = 1 << 53 // beyond it a float is no exact count
 )
 
-// spread divides n requests evenly among k seconds: what the i-th has.
-func spread(n, k, i int64) int64 {
+// evenShare divides n requests evenly among k seconds: what the i-th has.
+func evenShare(n, k, i int64) int64 {
 	whole, rest := n/k, n%k
 	return whole + rest*(i+1)/k - rest*i/k
 }

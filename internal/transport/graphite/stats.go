@@ -54,15 +54,15 @@ func (p *Poller) count(add func(*Stats)) {
 	add(&p.stats)
 }
 
-// tell notes the end of a poll and logs where an outage begins and ends.
-func (p *Poller) tell(began time.Time, err error) {
+// finishPoll notes the end of a poll and logs where an outage begins and ends.
+func (p *Poller) finishPoll(began time.Time, err error) {
 	now := p.cfg.Now()
 	p.count(func(st *Stats) {
 		st.Polls++
 		st.Took = now.Sub(began)
-		st.Tracked = int64(len(p.ledger.series))
+		st.Tracked = int64(len(p.taken.series))
 		st.ClockDifference = p.difference
-		st.Delay = time.Duration(p.pace.delay) * time.Second
+		st.Delay = time.Duration(p.offset.delay) * time.Second
 		if st.Err = ""; err != nil {
 			st.Failed++
 			st.Err = err.Error()
@@ -83,8 +83,8 @@ func (p *Poller) tell(began time.Time, err error) {
 	}
 }
 
-// complainOf says once that carbon keeps one of several flushes only.
-func (p *Poller) complainOf(step int64) {
+// warnStep says once that carbon keeps one of several flushes only.
+func (p *Poller) warnStep(step int64) {
 	p.count(func(st *Stats) { st.Step = time.Duration(step) * time.Second })
 	if step <= int64(p.cfg.Flush/time.Second) || step == p.shownStep {
 		return

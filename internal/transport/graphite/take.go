@@ -23,7 +23,7 @@ func (p *Poller) take(s *series) {
 	if step == 0 { // a single point tells nothing
 		step = int64(p.cfg.Flush / time.Second)
 	}
-	a := p.account(s.Target)
+	a := p.seriesFor(s.Target)
 	if a == nil {
 		return
 	}
@@ -38,10 +38,10 @@ func (p *Poller) take(s *series) {
 	}
 }
 
-// seriesBuckets finds a series in the ledger. It is nil for one that is not ours or
-// has no place.
-func (p *Poller) account(target string) *seriesBuckets {
-	if a := p.ledger.series[target]; a != nil {
+// seriesFor returns the record of a series and adds it if it is new. It returns nil if
+// the series is not ours or the table is full.
+func (p *Poller) seriesFor(target string) *seriesBuckets {
+	if a := p.taken.series[target]; a != nil {
 		return a
 	}
 	key, err := p.parse(target)
@@ -52,11 +52,11 @@ func (p *Poller) account(target string) *seriesBuckets {
 	case err != nil:
 		p.count(func(st *Stats) { st.DroppedName++ })
 		return nil
-	case len(p.ledger.series) >= p.ledger.most:
+	case len(p.taken.series) >= p.taken.most:
 		p.count(func(st *Stats) { st.DroppedFull++ })
 		return nil
 	}
-	return p.ledger.learn(target, key)
+	return p.taken.learn(target, key)
 }
 
 // requests makes a whole number of a value.

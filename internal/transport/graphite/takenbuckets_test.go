@@ -78,7 +78,7 @@ func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 			now += rapid.Int64Range(0, 3).Draw(t, "pause")
 			lag := rapid.Int64Range(0, 12).Draw(t, "lag")
 			local := time.Unix(now, 5e8)
-			p.clock(local, local.Add(time.Duration(off)*time.Second), time.Second)
+			p.observeClock(local, local.Add(time.Duration(off)*time.Second), time.Second)
 			from := newest
 			if newest = max(newest, now+off-lag); newest == from {
 				continue
@@ -141,7 +141,7 @@ func TestSpreadLosesNothing(t *testing.T) {
 		n, k := rapid.Int64Range(0, maxValue).Draw(t, "n"), rapid.Int64Range(1, 300).Draw(t, "k")
 		var sum int64
 		for i := range k {
-			part := spread(n, k, i)
+			part := evenShare(n, k, i)
 			if part < n/k || part > n/k+1 {
 				t.Fatalf("part %d of %d among %d is %d", i, n, k, part)
 			}

@@ -47,29 +47,29 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// link gives clients of a cluster, one after the other, and speaks once about
+// clusterClient gives clients of a cluster, one after the other, and speaks once about
 // each outage. Not safe for concurrent use, but for partitions and outage.
-type link struct {
+type clusterClient struct {
 	cfg     Config
 	what    string               // happens to counts during an outage, for the log
 	adjust  func(*sarama.Config) // nil: nothing to
 	backoff *backoff.ExponentialBackOff
 	down    bool
 
-	seen   atomic.Int64          // partitions of the topic; 0: not known yet
-	outage atomic.Pointer[error] // nil: none
+	partitionCount atomic.Int64          // partitions of the topic; 0: not known yet
+	outage         atomic.Pointer[error] // nil: none
 }
 
-func newLink(cfg Config, what string) *link {
+func newLink(cfg Config, what string) *clusterClient {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 200*time.Millisecond, 3*time.Second
-	return &link{cfg: cfg, what: what, backoff: b}
+	return &clusterClient{cfg: cfg, what: what, backoff: b}
 }
 
 // connect gives a client that knows its topic. It tries until ctx ends, and
 // only then gives an error. Hard ends what the client does: its connections
 // are closed with it.
-func (l *link) connect(ctx, hard context.Context) (sarama.Client, error) {
+func (l *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error) {
 	for {
 		client, err := l.try(hard, l.adjust)
 		if err == nil {
@@ -86,10 +86,12 @@ func (l *link) connect(ctx, hard context.Context) (sarama.Client, error) {
 }
 
 // pause waits before the next attempt and reports false when ctx ended.
-func (l *link) pause(ctx context.Context) bool { return wait.For(ctx, l.backoff.NextBackOff()) }
+func (l *clusterClient) pause(ctx context.Context) bool {
+	return wait.For(ctx, l.backoff.NextBackOff())
+}
 
 // try gives a client, once.
-func (l *link) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
+func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
 	cfg, err := l.cfg.sarama(newDialer(hard))
 	if err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (l *link) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Cl
 }
 
 // findTopic makes sure that the topic is there, and looks at its partitions.
-func (l *link) findTopic(client sarama.Client) error {
+func (l *clusterClient) findTopic(client sarama.Client) error {
 	partitions, err := client.Partitions(l.cfg.Topic)
 	if err == nil {
 		l.partitions(len(partitions))
@@ -132,8 +134,8 @@ func (l *link) findTopic(client sarama.Client) error {
 
 // partitions takes note of how many partitions the topic has. It speaks when
 // they are not as many as configured, and when they become more.
-func (l *link) partitions(n int) {
-	before := l.seen.Swap(int64(n))
+func (l *clusterClient) partitions(n int) {
+	before := l.partitionCount.Swap(int64(n))
 	switch wanted := int(l.cfg.Partitions); {
 	case before == int64(n):
 	case before != 0:
@@ -149,7 +151,7 @@ func (l *link) partitions(n int) {
 }
 
 // explain says what an error of the client is about.
-func (l *link) explain(err error) error {
+func (l *clusterClient) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -163,7 +165,7 @@ func (l *link) explain(err error) error {
 }
 
 // createTopic creates the topic. It is no error if another process was faster.
-func (l *link) createTopic(client sarama.Client, partitions int32) error {
+func (l *clusterClient) createTopic(client sarama.Client, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return err
@@ -183,7 +185,7 @@ func (l *link) createTopic(client sarama.Client, partitions int32) error {
 }
 
 // failed logs the first error of an outage.
-func (l *link) failed(err error) {
+func (l *clusterClient) failed(err error) {
 	if l.down {
 		return
 	}
@@ -192,8 +194,8 @@ func (l *link) failed(err error) {
 	l.cfg.Log.Error(err.Error()+"; "+l.what+" until it answers", slog.String("topic", l.cfg.Topic))
 }
 
-// works ends an outage.
-func (l *link) works() {
+// recovered ends an outage.
+func (l *clusterClient) recovered() {
 	l.backoff.Reset()
 	if l.down {
 		l.down = false

@@ -54,7 +54,7 @@ type ConsumerConfig struct {
 // may be called by any goroutine; Run by one.
 type Consumer struct {
 	cfg     ConsumerConfig
-	link    *link
+	link    *clusterClient
 	backlog atomic.Int64 // nanoseconds
 
 	records, reread, skipped, jumps, counts, requests atomic.Uint64

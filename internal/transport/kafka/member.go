@@ -29,7 +29,7 @@ type member struct {
 
 // Setup begins a session. Under cooperative rebalancing it may see no claims.
 func (m *member) Setup(sarama.ConsumerGroupSession) error {
-	m.c.link.works()
+	m.c.link.recovered()
 	m.began.Store(true)
 	m.c.session.Store(true)
 	return nil
@@ -52,7 +52,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 		}
 		cancel()
 	}()
-	m.c.look(m.client)
+	m.c.checkPartitions(m.client)
 	m.c.read(ctx, &reader{
 		c: m.c, client: m.client, consumer: m.consumer, partition: claim.Partition(),
 		committed: claim.InitialOffset(), next: -1, seen: newDuplicates(maxOrigins), progress: &progress{},
@@ -68,7 +68,7 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 	c.mu.Unlock()
 	c.cfg.Taken()
 	r.run(ctx)
-	n := int32(c.link.seen.Load())
+	n := int32(c.link.partitionCount.Load())
 	c.cfg.Lost(func(key hottype.Key) bool { return Partition(key, n) == r.partition })
 	c.mu.Lock()
 	delete(c.reading, r.partition)

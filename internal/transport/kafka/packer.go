@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
 // unconfirmed has records that were sent and not confirmed, oldest first, until they
@@ -94,7 +94,7 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 // records gives one record for each partition that has counts, or several
 // where one would be too large. It also gives how many counts cannot be
 // written.
-func (p *packer) records(batches []backlog.Batch, partitions int32) (all []packed, invalid uint64) {
+func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
 		for i := range b.Counts {
@@ -125,9 +125,9 @@ func (p *packer) records(batches []backlog.Batch, partitions int32) (all []packe
 	return all, invalid
 }
 
-// signs gives an empty record for each partition that has got none since a time:
+// heartbeats gives an empty record for each partition that has got none since a time:
 // the signs that this producer lives.
-func (p *packer) signs(now, since time.Time, partitions int32) []packed {
+func (p *packer) heartbeats(now, since time.Time, partitions int32) []packed {
 	var signs []packed
 	for at := range partitions {
 		if int(at) >= len(p.last) || p.last[at].Before(since) {

@@ -12,7 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -42,12 +42,12 @@ type ProducerConfig struct {
 // tally. Send and Stats may be called by any goroutine; Run by one.
 type Producer struct {
 	cfg   ProducerConfig
-	link  *link
-	queue *backlog.Queue
+	link  *clusterClient
+	queue *batchqueue.Queue
 	pack  *packer
 	// unconfirmed has the records that failed and wait to be written again; they
 	// are Run's.
-	flight *unconfirmed
+	unconfirmed *unconfirmed
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
@@ -74,10 +74,10 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	p := &Producer{
 		cfg:   cfg,
 		link:  newLink(cfg.Config, "counts are dropped"),
-		queue: backlog.New(cfg.MaxPairs, cfg.MaxBytes),
+		queue: batchqueue.New(cfg.MaxPairs, cfg.MaxBytes),
 		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
 	}
-	p.flight = &unconfirmed{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
+	p.unconfirmed = &unconfirmed{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
 	return p, nil
 }
 
@@ -114,7 +114,7 @@ func (p *Producer) Run(ctx context.Context) error {
 	}
 	p.queue.Close()
 	p.drop(p.queue.Take()) // only if there is no connection
-	p.flight.drop(func(packed) bool { return true })
+	p.unconfirmed.drop(func(packed) bool { return true })
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 		case <-p.queue.Ready:
 			err = p.send(client, producer, p.queue.Take(), false)
 		case <-retry.C:
-			if p.flight.len() > 0 {
+			if p.unconfirmed.len() > 0 {
 				err = p.send(client, producer, nil, false)
 			}
 		case <-idle.C:
@@ -169,7 +169,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
 	p.queue.Close()
 	err := p.send(client, producer, p.queue.Take(), false)
-	for p.flight.len() > 0 && wait.For(hard, retryAfter) {
+	for p.unconfirmed.len() > 0 && wait.For(hard, retryAfter) {
 		err = p.send(client, producer, nil, false)
 	}
 	return err
@@ -177,11 +177,11 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 
 // send writes what failed before and then batches, and with alive a sign of life
 // into idle partitions. It fails when the brokers took nothing.
-func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []backlog.Batch, alive bool) error {
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []batchqueue.Batch, alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
-	p.flight.drop(func(r packed) bool { return r.at.Before(oldest) })
+	p.unconfirmed.drop(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)
-	if len(batches) == 0 && p.flight.len() == 0 && !alive {
+	if len(batches) == 0 && p.unconfirmed.len() == 0 && !alive {
 		return nil
 	}
 	partitions, err := client.Partitions(p.cfg.Topic)
@@ -193,10 +193,10 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	p.link.partitions(len(partitions))
 	records, invalid := p.pack.records(batches, int32(len(partitions)))
 	p.invalid.Add(invalid)
-	records = append(p.flight.take(), records...)
+	records = append(p.unconfirmed.take(), records...)
 	if alive { // so a partition is without a record for at most five quarters of aliveEvery
 		now := p.cfg.Now()
-		records = append(records, p.pack.signs(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
+		records = append(records, p.pack.heartbeats(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
 	}
 	failed := p.write(producer, records)
 	if len(failed) == len(records) && len(records) > 0 {
@@ -204,7 +204,7 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 		return failed[0].Err
 	}
 	p.confirmed.Store(p.cfg.Now().UnixNano())
-	p.link.works()
+	p.link.recovered()
 	return nil
 }
 
@@ -231,19 +231,19 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.
 		switch {
 		case lost[messages[i]] && r.pairs == 0: // a sign of life says nothing later
 		case lost[messages[i]]:
-			p.flight.add(r)
+			p.unconfirmed.add(r)
 		default:
 			p.sent.Add(r.requests)
 		}
 	}
-	p.flight.bound()
+	p.unconfirmed.bound()
 	p.errors.Add(uint64(len(failed)))
 	p.records.Add(uint64(len(records) - len(failed)))
 	return failed
 }
 
 // dropOld drops what waited too long.
-func (p *Producer) dropOld(batches []backlog.Batch, oldest time.Time) []backlog.Batch {
+func (p *Producer) dropOld(batches []batchqueue.Batch, oldest time.Time) []batchqueue.Batch {
 	n := 0
 	for n < len(batches) && batches[n].At.Before(oldest) {
 		n++
@@ -252,9 +252,9 @@ func (p *Producer) dropOld(batches []backlog.Batch, oldest time.Time) []backlog.
 	return batches[n:]
 }
 
-func (p *Producer) drop(batches []backlog.Batch) {
+func (p *Producer) drop(batches []batchqueue.Batch) {
 	for _, b := range batches {
-		p.dropped.Add(backlog.Requests(b.Counts))
+		p.dropped.Add(batchqueue.Requests(b.Counts))
 	}
 }
 
@@ -283,7 +283,7 @@ type ProducerStats struct {
 func (p *Producer) Stats() ProducerStats {
 	s := ProducerStats{
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
-		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.Len()) + p.flight.waiting.Load(),
+		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.Len()) + p.unconfirmed.waiting.Load(),
 	}
 	if p.Outage() == nil {
 		s.Connected = 1

@@ -9,7 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -105,7 +105,7 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
 				return fmt.Errorf("kafka: reading partition %d of %q broke off at offset %d", r.partition,
 					r.c.cfg.Topic, r.next)
 			}
-			if r.tooLate(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
+			if r.mustJump(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
 				return nil
 			}
 			r.record(msg)
@@ -117,16 +117,16 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
 	}
 }
 
-// tooLate takes note of how far behind a record is, and reports whether to jump
+// mustJump takes note of how far behind a record is, and reports whether to jump
 // before it. It asks the brokers at most once a second.
-func (r *reader) tooLate(msg *sarama.ConsumerMessage, last bool) bool {
+func (r *reader) mustJump(msg *sarama.ConsumerMessage, last bool) bool {
 	now := r.c.cfg.Now()
-	r.progress.see(now, msg.Timestamp, last)
+	r.progress.record(now, msg.Timestamp, last)
 	if now.Sub(r.looked) < time.Second {
 		return false
 	}
 	r.looked = now
-	r.c.look(r.client)
+	r.c.checkPartitions(r.client)
 	if r.progress.lag(now) <= r.c.maxLag() {
 		return false
 	}
@@ -134,8 +134,8 @@ func (r *reader) tooLate(msg *sarama.ConsumerMessage, last bool) bool {
 	return err == nil && offset > msg.Offset
 }
 
-// look notices when partitions are added. It asks the client, not the brokers.
-func (c *Consumer) look(client sarama.Client) {
+// checkPartitions notices when partitions are added. It asks the client, not the brokers.
+func (c *Consumer) checkPartitions(client sarama.Client) {
 	if partitions, err := client.Partitions(c.cfg.Topic); err == nil {
 		c.link.partitions(len(partitions))
 	}
@@ -169,13 +169,13 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	case !r.seen.first(origin{rec.Source, rec.Epoch}, rec.Sequence):
 		c.duplicates.Add(1)
 	case len(rec.Counts) > 0:
-		r.hand(rec.Counts, msg.Timestamp.Unix())
+		r.deliver(rec.Counts, msg.Timestamp.Unix())
 	}
 }
 
-// hand gives counts away. Those without a second are of the time at which their
+// deliver gives counts away. Those without a second are of the time at which their
 // record was written.
-func (r *reader) hand(counts []hottype.Count, written int64) {
+func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c := r.c
 	for i := range counts {
 		if counts[i].Second == 0 {
@@ -184,11 +184,11 @@ func (r *reader) hand(counts []hottype.Count, written int64) {
 	}
 	// One key of a record is looked at: who writes to wrong partitions writes
 	// all of them there.
-	if n := int32(c.link.seen.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
+	if n := int32(c.link.partitionCount.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
 		c.misplaced.Add(1)
 	}
 	c.counts.Add(uint64(len(counts)))
-	c.requests.Add(backlog.Requests(counts))
+	c.requests.Add(batchqueue.Requests(counts))
 	c.cfg.Handle(counts)
 }
 
@@ -214,9 +214,9 @@ func (p *progress) at(t time.Time, end bool) {
 	p.end.Store(end)
 }
 
-// see takes note of a record. The clocks of producers differ: the time never
+// record takes note of a record. The clocks of producers differ: the time never
 // goes back, and one ahead of ours counts as now.
-func (p *progress) see(now, written time.Time, last bool) {
+func (p *progress) record(now, written time.Time, last bool) {
 	if written.After(now) {
 		written = now
 	}

@@ -70,7 +70,7 @@ func TestLag(t *testing.T) {
 		{41, 45, false, 4 * time.Second},
 	} {
 		now := t0.Add(time.Duration(step.now) * time.Second)
-		p.see(now, t0.Add(time.Duration(step.written)*time.Second), step.last)
+		p.record(now, t0.Add(time.Duration(step.written)*time.Second), step.last)
 		if got := p.lag(now); got != step.lag {
 			t.Errorf("%+v: lag %v", step, got)
 		}

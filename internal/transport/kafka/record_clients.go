@@ -36,7 +36,7 @@ func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 	}
 	dst = protowire.AppendTag(dst, fieldClients, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(clientsSize(c)))
-	dst = appendVarint(dst, fieldSeen, uint64(c.Seen))
+	dst = appendVarint(dst, fieldSeen, uint64(c.Attributed))
 	if len(c.Sample) > 0 {
 		dst = protowire.AppendTag(dst, fieldMarks, protowire.BytesType)
 		dst = protowire.AppendVarint(dst, uint64(4*len(c.Sample)))
@@ -73,7 +73,7 @@ func clientsFieldSize(c *hottype.ClientSketch) int {
 
 // clientsSize is the size of a client sketch without its tag and length.
 func clientsSize(c *hottype.ClientSketch) int {
-	size := 1 + protowire.SizeVarint(uint64(c.Seen))
+	size := 1 + protowire.SizeVarint(uint64(c.Attributed))
 	if len(c.Sample) > 0 {
 		size += 1 + protowire.SizeBytes(4*len(c.Sample))
 	}
@@ -96,7 +96,7 @@ func parseClients(data []byte) (*hottype.ClientSketch, error) {
 	err := fields(data, func(f field) error {
 		switch f.num {
 		case fieldSeen:
-			c.Seen = int64(min(f.varint, math.MaxInt64))
+			c.Attributed = int64(min(f.varint, math.MaxInt64))
 		case fieldMarks:
 			return addSample(c, f.bytes)
 		case fieldHeavy:

@@ -33,9 +33,9 @@ func anySketch(t *rapid.T) *hottype.ClientSketch {
 		who := hottype.Client{Name: rapid.StringN(1, 8, 20).Draw(t, "name")}
 		switch a := rapid.Uint32().Draw(t, "address"); a % 3 {
 		case 0:
-			who = hottype.ClientFrom(netip.AddrFrom4([4]byte{10, byte(a), byte(a >> 8)}))
+			who = hottype.ClientFromAddr(netip.AddrFrom4([4]byte{10, byte(a), byte(a >> 8)}))
 		case 1:
-			who = hottype.ClientFrom(netip.AddrFrom16([16]byte{0x20, 1, byte(a), byte(a >> 8)}))
+			who = hottype.ClientFromAddr(netip.AddrFrom16([16]byte{0x20, 1, byte(a), byte(a >> 8)}))
 		}
 		clientsketch.Add(c, who, rapid.Int64Range(1, 1<<30).Draw(t, "n"))
 	}
@@ -47,7 +47,7 @@ func anySketch(t *rapid.T) *hottype.ClientSketch {
 func TestClientSketchesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	unsound := twoClients()
-	unsound.Seen = 3
+	unsound.Attributed = 3
 	r := kafka.Record{Counts: []hottype.Count{{Key: "k", N: 300, Second: 1, Clients: unsound}}}
 	if got, err := kafka.ParseRecord(r.Append(nil)); err != nil || got.Counts[0].N != 300 ||
 		got.Counts[0].Clients != nil {

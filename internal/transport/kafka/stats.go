@@ -66,9 +66,9 @@ func (c *Consumer) Stats() ConsumerStats {
 	return s
 }
 
-// silentAfter is when brokers that do not answer are an outage: the client gives up
+// outageAfter is when brokers that do not answer are an outage: the client gives up
 // on frozen ones only after most of a minute, and something is sent every second.
-const silentAfter = 5 * time.Second
+const outageAfter = 5 * time.Second
 
 var errNotYet = errors.New("kafka: no broker has answered yet")
 
@@ -81,7 +81,7 @@ func (p *Producer) Outage() error {
 	case !p.connected.Load():
 		return errNotYet
 	}
-	if silent := p.cfg.Now().Sub(time.Unix(0, p.confirmed.Load())); silent > silentAfter {
+	if silent := p.cfg.Now().Sub(time.Unix(0, p.confirmed.Load())); silent > outageAfter {
 		return fmt.Errorf("kafka: brokers %v have confirmed nothing for %v", p.cfg.Brokers,
 			silent.Truncate(time.Second))
 	}

@@ -132,7 +132,7 @@ func (d *datagrams) run(ctx context.Context) error {
 	release()
 	_ = drain(d.conn.SetReadDeadline, d.receive) // an error is the end of what waited
 	d.reader.finish()
-	d.seeDrops()
+	d.readDrops()
 	return err
 }
 
@@ -195,14 +195,14 @@ func (d *datagrams) datagram(p []byte) {
 // drainFor bounds how long is read on after the end to empty the kernel's
 // buffers. A stream that never pauses is cut off then. A pause is lull long.
 const (
-	drainFor = time.Second
-	lull     = 5 * time.Millisecond
+	drainFor  = time.Second
+	drainIdle = 5 * time.Millisecond
 )
 
 // drain calls next until it has found nothing for a moment, and returns the error of that call; nil if the time is up.
 func drain(setDeadline func(time.Time) error, next func() error) error {
 	for end := time.Now().Add(drainFor); time.Now().Before(end); {
-		_ = setDeadline(time.Now().Add(lull))
+		_ = setDeadline(time.Now().Add(drainIdle))
 		if err := next(); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func drain(setDeadline func(time.Time) error, next func() error) error {
 	return nil
 }
 
-func (d *datagrams) seeDrops() {
+func (d *datagrams) readDrops() {
 	if n, ok := socketDrops(d.conn); ok {
 		d.drops.Store(uint64(n))
 	}
@@ -219,7 +219,7 @@ func (d *datagrams) seeDrops() {
 func (d *datagrams) signs() *readerStats { return &d.reader.stats }
 
 func (d *datagrams) stats(to *ListenerStats) {
-	d.seeDrops()
+	d.readDrops()
 	d.reader.stats.read(to)
 	s := SocketStats{KernelDrops: d.drops.Load(), ReceiveBuffer: d.granted}
 	to.Sockets[d.name] = s

@@ -6,7 +6,7 @@ import "sync/atomic"
 type fault uint8
 
 const (
-	sound fault = iota
+	noFault fault = iota
 	tooLong
 	cutOff
 	noName
@@ -46,7 +46,7 @@ type faultCounts [faults]atomic.Uint64
 
 // read adds the counts to a map, with those that are 0.
 func (c *faultCounts) read(to map[string]MalformedStats) {
-	for f := sound + 1; f < faults; f++ {
+	for f := noFault + 1; f < faults; f++ {
 		s := to[reasons[f].name]
 		s.Lines += c[f].Load()
 		to[reasons[f].name] = s

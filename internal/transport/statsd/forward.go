@@ -106,7 +106,7 @@ func (f *forwarder) send(ctx context.Context, p datagram) {
 		f.lines.Add(p.lines)
 		f.sent.Add(1)
 		if f.link.refused.Load() > refused {
-			err = errNobody
+			err = errRefused
 		}
 	}
 	f.report(err)

@@ -121,7 +121,7 @@ func (l *link) adopt(d *dialing) {
 func (l *link) write(ctx context.Context, b []byte) error {
 	err := l.try(ctx, b)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.refuse()
+		l.onRefused()
 		err = l.try(ctx, b)
 	}
 	if err != nil {
@@ -133,8 +133,8 @@ func (l *link) write(ctx context.Context, b []byte) error {
 	return err
 }
 
-// refuse records that no server listens.
-func (l *link) refuse() {
+// onRefused records that no server listens.
+func (l *link) onRefused() {
 	l.refused.Add(1)
 	if l.addr.network == "unixgram" { // the server has a new socket there
 		l.drop()

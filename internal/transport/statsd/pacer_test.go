@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
 func TestPace(t *testing.T) {
@@ -67,26 +67,26 @@ func TestPause(t *testing.T) {
 	waiting := []hottype.Count{{Key: "k", N: 1}}
 	for name, tc := range map[string]struct {
 		until  time.Duration
-		meets  func(*backlog.Queue, context.CancelFunc)
+		meets  func(*batchqueue.Queue, context.CancelFunc)
 		took   time.Duration
 		onTime bool
 	}{
 		"the whole time":        {20 * time.Millisecond, nil, 20 * time.Millisecond, true},
 		"nothing worth a timer": {paceStep - 1, nil, 0, true},
 		"late already":          {-time.Second, nil, 0, true},
-		"the next batch is here": {time.Second, func(q *backlog.Queue, _ context.CancelFunc) {
+		"the next batch is here": {time.Second, func(q *batchqueue.Queue, _ context.CancelFunc) {
 			q.Put(waiting, time.Time{})
 		}, 0, false},
-		"it has been taken": {20 * time.Millisecond, func(q *backlog.Queue, _ context.CancelFunc) {
+		"it has been taken": {20 * time.Millisecond, func(q *batchqueue.Queue, _ context.CancelFunc) {
 			q.Put(waiting, time.Time{})
 			q.Next()
 		}, 20 * time.Millisecond, true},
-		"the end": {time.Second, func(_ *backlog.Queue, end context.CancelFunc) { end() }, 0, false},
+		"the end": {time.Second, func(_ *batchqueue.Queue, end context.CancelFunc) { end() }, 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			q, start := backlog.New(1, 1<<20), time.Now()
+			q, start := batchqueue.New(1, 1<<20), time.Now()
 			if tc.meets != nil {
 				tc.meets(q, cancel)
 			}

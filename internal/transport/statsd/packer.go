@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
 // maxDatagram is the most that UDP over IPv4 carries.
@@ -154,7 +154,7 @@ func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 
 // pause waits until a time, and reports false at once when ctx has ended or
 // the next batch is in the queue: then it is late.
-func pause(ctx context.Context, until time.Time, next *backlog.Queue) bool {
+func pause(ctx context.Context, until time.Time, next *batchqueue.Queue) bool {
 	d := time.Until(until)
 	if d < paceStep {
 		return true

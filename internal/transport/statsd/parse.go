@@ -55,7 +55,7 @@ func parseValue(rest []byte, most int64) value {
 	rate := 1.0
 	if more {
 		var f fault
-		if rate, f = v.sections(rest); f != sound {
+		if rate, f = v.sections(rest); f != noFault {
 			return broken(f)
 		}
 	}
@@ -113,7 +113,7 @@ func (v *value) sections(rest []byte) (rate float64, f fault) {
 			v.second, v.stamped = second, true
 		}
 	}
-	return rate, sound
+	return rate, noFault
 }
 
 // parseSecond reads whole unix seconds.

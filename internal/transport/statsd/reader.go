@@ -29,8 +29,8 @@ type reader struct {
 // A line may say its own time. What is further off than these is no count of
 // anything that is still judged: not even of a window of an hour.
 const (
-	oldest = 3600                                  // seconds before it arrives
-	newest = int64(hottype.MaxAhead / time.Second) // and after
+	oldest = 3600                                   // seconds before it arrives
+	newest = int64(hottype.MaxFuture / time.Second) // and after
 )
 
 // newReader makes a reader; out is nil where nothing is passed on.
@@ -155,7 +155,7 @@ func (r *reader) count(i int32, name []byte, v value, t *tallies) {
 		t.untimely++
 		return
 	default:
-		if r.sums.crowded() {
+		if r.sums.timesFull() {
 			r.handOver()
 		}
 		r.sums.addAt(r.entry(i, name), v.second, v.total)

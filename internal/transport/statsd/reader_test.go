@@ -82,7 +82,7 @@ func TestPacket(t *testing.T) {
 	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1,
 		Untimely: 2, Members: 1, Foreign: 6, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
 	}
-	for f := sound + 1; f < faults; f++ {
+	for f := noFault + 1; f < faults; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
 	}
 	for _, f := range []string{"too_long", "member", "name", "value"} {

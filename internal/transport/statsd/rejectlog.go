@@ -18,9 +18,9 @@ const quiet = 10 * time.Second
 type rejectLog struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // guards the rest
-	next   time.Time  // nothing is said before
-	unsaid uint64     // malformed lines since the last one that was shown
+	mu         sync.Mutex // guards the rest
+	next       time.Time  // nothing is said before
+	suppressed uint64     // malformed lines since the last one that was shown
 
 	nextAccept time.Time // the same for connections
 	nextSender time.Time // and for senders that statsd.allow does not have
@@ -33,7 +33,7 @@ func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	defer c.mu.Unlock()
 	now := time.Now()
 	if now.Before(c.next) {
-		c.unsaid++
+		c.suppressed++
 		return
 	}
 	sender, reason := "unknown (a unix socket)", reasons[why].says
@@ -48,8 +48,8 @@ func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	}
 	c.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
 		"reason", reason, "sender", sender, "line", sanitise(line),
-		"others_since_the_last_one_shown", c.unsaid)
-	c.next, c.unsaid = now.Add(quiet), 0
+		"others_since_the_last_one_shown", c.suppressed)
+	c.next, c.suppressed = now.Add(quiet), 0
 }
 
 // accept says why a connection is not served.

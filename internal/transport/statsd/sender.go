@@ -15,7 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
 // SenderConfig configures a Sender. Servers and Names are needed.
@@ -108,7 +108,7 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 	}
 	l := &serverQueue{
 		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
-		queue: backlog.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
+		queue: batchqueue.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
 	}
 	l.out = &packer{link: l.link, mtu: cfg.MTU}
 	l.client, err = statsd.NewClientWithSender(l.out, "", 0)

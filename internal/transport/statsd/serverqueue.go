@@ -14,7 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
@@ -29,7 +29,7 @@ type serverQueue struct {
 	sets     bool
 	log      *slog.Logger
 
-	queue *backlog.Queue
+	queue *batchqueue.Queue
 
 	// Of the goroutine that runs.
 	link    *link
@@ -80,7 +80,7 @@ func (l *serverQueue) run(ctx context.Context) {
 		case <-idle.C:
 			// So it is silent for at most five quarters of aliveEvery.
 			if now := time.Now(); now.Sub(l.sentAt) > aliveEvery/4 || now.Sub(l.livedAt) >= aliveBusy {
-				l.live(ctx)
+				l.sendHeartbeat(ctx)
 				l.livedAt = now
 			}
 		case <-ctx.Done():
@@ -97,16 +97,16 @@ func (l *serverQueue) run(ctx context.Context) {
 func (l *serverQueue) put(counts []hottype.Count, now time.Time) {
 	dropped, ok := l.queue.Put(counts, now)
 	if !ok {
-		dropped = backlog.Requests(counts)
+		dropped = batchqueue.Requests(counts)
 	}
 	l.dropped.Add(dropped)
 }
 
 // send writes one batch, and what it cannot write until the deadline is lost.
-func (l *serverQueue) send(ctx context.Context, b backlog.Batch, deadline time.Time) {
-	lost := backlog.Requests(b.Counts)
+func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline time.Time) {
+	lost := batchqueue.Requests(b.Counts)
 	if time.Since(b.At) <= maxAge {
-		l.use(ctx, deadline, func() {
+		l.withSocket(ctx, deadline, func() {
 			lost = l.write(ctx, b.Counts)
 			l.sent.Add(l.out.sent)
 		})
@@ -114,19 +114,19 @@ func (l *serverQueue) send(ctx context.Context, b backlog.Batch, deadline time.T
 	l.dropped.Add(lost)
 }
 
-// live sends the heartbeat, a gauge of 1. Other StatsD servers store it like any
+// sendHeartbeat sends the heartbeat, a gauge of 1. Other StatsD servers store it like any
 // gauge; older readers of ours ignore it.
-func (l *serverQueue) live(ctx context.Context) {
-	l.use(ctx, time.Now().Add(l.timeout), func() {
+func (l *serverQueue) sendHeartbeat(ctx context.Context) {
+	l.withSocket(ctx, time.Now().Add(l.timeout), func() {
 		_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
 		l.out.end(0)
 		l.out.flush()
 	})
 }
 
-// use calls f while the socket is open, and reports what became of what it writes.
+// withSocket calls f while the socket is open, and reports what became of what it writes.
 // The end of ctx ends only the pauses.
-func (l *serverQueue) use(ctx context.Context, deadline time.Time, f func()) {
+func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func()) {
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	if err := l.link.open(bound); err != nil {
@@ -138,7 +138,7 @@ func (l *serverQueue) use(ctx context.Context, deadline time.Time, f func()) {
 	f()
 	err := l.out.failed
 	if err == nil && l.link.refused.Load() > refused {
-		err = errNobody
+		err = errRefused
 	}
 	l.report(err)
 }
@@ -164,7 +164,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 			}
 		}
 		if l.out.stop {
-			valid += backlog.Requests(counts[done:])
+			valid += batchqueue.Requests(counts[done:])
 		}
 	}
 	l.out.flush()
@@ -229,8 +229,8 @@ func (l *serverQueue) report(err error) {
 	}
 }
 
-// errNobody is what the kernel tells about datagrams that it took.
-var errNobody = errors.New("no server listens there, what was sent before is lost")
+// errRefused is what the kernel tells about datagrams that it took.
+var errRefused = errors.New("no server listens there, what was sent before is lost")
 
 // isTimeout reports that there is no time left, so trying again is pointless.
 func isTimeout(err error) bool {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
@@ -46,7 +46,7 @@ func BenchmarkLane(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := time.Now()
-				l.send(b.Context(), backlog.Batch{Counts: counts, At: now}, now.Add(time.Second))
+				l.send(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(time.Second))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(tc.n), "ns/count")
 		})
@@ -83,7 +83,7 @@ func BenchmarkBurst(b *testing.B) {
 			l.interval = interval
 			for b.Loop() {
 				now := time.Now()
-				l.send(b.Context(), backlog.Batch{Counts: counts, At: now}, now.Add(5*time.Second))
+				l.send(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(5*time.Second))
 			}
 			cancel()
 			if err := <-ended; err != nil {

@@ -52,8 +52,8 @@ const (
 // What a name, and what who stands behind it, takes besides the text: an entry,
 // its place in the map, and how far slices and maps are ahead of their use.
 const (
-	nameBytes  = 192
-	crowdBytes = 1024
+	nameBytes   = 192
+	sketchBytes = 1024
 )
 
 func newSums(names, bytes int) *sums {
@@ -79,8 +79,8 @@ func (s *sums) learn(name []byte, key hottype.Key) int32 {
 
 // full reports that no further name has room; crowded, that no further time of
 // a name may have.
-func (s *sums) full() bool    { return len(s.entries) >= s.max || s.bytes >= s.most }
-func (s *sums) crowded() bool { return len(s.stamped) >= s.max }
+func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s.most }
+func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
 
 // admits reports whether there is room for who stands behind a name.
 func (s *sums) admits(i int32) bool { return s.entries[i].clients != nil || s.bytes < s.most }
@@ -114,7 +114,7 @@ func (s *sums) join(i int32, m clientsketch.Member) {
 	e := s.touch(i)
 	if e.clients == nil {
 		e.clients, e.waits = new(hottype.ClientSketch), 0
-		s.bytes += crowdBytes
+		s.bytes += sketchBytes
 	}
 	m.AddTo(e.clients)
 }
@@ -130,7 +130,7 @@ func (s *sums) take() []hottype.Count {
 		n := int64(sum + epsilon)
 		e.sum += sum - float64(n)
 		if n > 0 {
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.leave(e)})
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.takeSketch(e)})
 		}
 	}
 	clear(s.stamped)
@@ -141,13 +141,13 @@ func (s *sums) take() []hottype.Count {
 		switch {
 		case n > 0:
 			e.sum -= float64(n)
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.leave(e)})
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.takeSketch(e)})
 		case e.clients != nil && e.waits < maxWaits:
 			e.waits++
 			waiting = append(waiting, i)
 			continue
 		default:
-			s.leave(e)
+			s.takeSketch(e)
 		}
 		e.dirty = false
 	}
@@ -169,17 +169,17 @@ func (s *sums) forget() []hottype.Count {
 	return counts
 }
 
-// leave gives the client sketch of an entry away. Members may have been lost on the way or be those
+// takeSketch gives the client sketch of an entry away. Members may have been lost on the way or be those
 // of a forger, so what was seen is at least what the others
 // say, and what even then is no client sketch is none.
-func (s *sums) leave(e *entry) *hottype.ClientSketch {
+func (s *sums) takeSketch(e *entry) *hottype.ClientSketch {
 	c := e.clients
 	if c == nil {
 		return nil
 	}
 	e.clients = nil
-	s.bytes -= crowdBytes
-	if !clientsketch.Settle(c) {
+	s.bytes -= sketchBytes
+	if !clientsketch.Repair(c) {
 		return nil
 	}
 	return c

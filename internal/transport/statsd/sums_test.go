@@ -69,7 +69,7 @@ func TestMembersLeaveWithTheNextCount(t *testing.T) {
 	}
 	s.add(i, 3)
 	got := s.take()
-	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Seen != 3 || len(got[0].Clients.Sample) != 1 ||
+	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Attributed != 3 || len(got[0].Clients.Sample) != 1 ||
 		len(got[0].Clients.Heavy) != 1 {
 		t.Fatalf("got %+v", got)
 	}
@@ -110,7 +110,7 @@ func TestClientSketchesAreSound(t *testing.T) {
 				m.Client, m.N = hottype.ParseClient(
 					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "bot"}).Draw(t, "client")), n
 			default:
-				m.Mark = rapid.Uint32().Draw(t, "mark")
+				m.Hash = rapid.Uint32().Draw(t, "mark")
 			}
 			s.join(i, m)
 		}

@@ -18,11 +18,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // OverrideStore keeps the live overrides and the audit of their changes. Package filestore
-// has the one of a single machine, package redisfeed the shared one. It is safe for
+// has the one of a single machine, package rediscontrol the shared one. It is safe for
 // concurrent use.
 type OverrideStore interface {
 	// List returns every override, expired ones may be among them.
@@ -43,7 +43,7 @@ type Config struct {
 	Rules     func() *rules.Set
 	Overrides OverrideStore
 	Central   RuleStore
-	Reports   func(context.Context) ([]hottype.Report, error)
+	Reports   func(context.Context) ([]hottype.LimiterReport, error)
 	Command   func(context.Context, hottype.Command) (purged int, err error)
 	// DryRun judges what rules and live overrides would have made of the last minutes. It runs before
 	// anything is stored.
@@ -60,7 +60,7 @@ type Live interface {
 	// Revision is that of the overrides as last read.
 	Revision() int64
 	// ActiveKeys are the keys with requests now, heaviest first.
-	ActiveKeys(now time.Time) []hottype.Hot
+	ActiveKeys(now time.Time) []hottype.HotKey
 	// AddHits adds to overrides the decisions that they were part of.
 	AddHits(list []View, now time.Time)
 }
@@ -84,9 +84,9 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/overrides/{id}/undo", web.If(s.writable, s.undoOverride)),
 		web.Post("/v1/overrides/{id}/enforce", web.If(s.writable, s.enforceOverride)),
 		{Path: "/v1/rules", Methods: map[string]web.Handler{http.MethodGet: web.If(s.central, s.getRules),
-			http.MethodPut: web.If(s.central, s.putRules)}, Role: access.Admin},
+			http.MethodPut: web.If(s.central, s.putRules)}, Role: auth.Admin},
 		{Path: "/v1/rules/trial", Methods: map[string]web.Handler{
-			http.MethodDelete: web.If(s.central, s.endTrial)}, Role: access.Admin},
+			http.MethodDelete: web.If(s.central, s.endTrial)}, Role: auth.Admin},
 		web.Get("/v1/rules/history", s.getRulesHistory),
 		web.Get("/v1/rules/history/{version}", s.getRevision),
 		web.Get("/v1/audit", s.getAudit),

@@ -18,7 +18,7 @@ func hasID(id string) func(rules.Override) bool {
 // target with this schedule and mode already has, else the one that they make. One that was
 // enforced after it was tried still has the ID of the mode it had; then the other one is free.
 func idFor(live []rules.Override, o rules.Override) (string, error) {
-	if i := slices.IndexFunc(live, o.SamePlace); i >= 0 {
+	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
 		if o.ID == "" || o.ID == live[i].ID {
 			return live[i].ID, nil
 		}
@@ -69,7 +69,7 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	if o.Mode = ""; who != "" {
 		o.Author = who
 	}
-	if j := slices.IndexFunc(live, o.SamePlace); j >= 0 {
+	if j := slices.IndexFunc(live, o.Replaces); j >= 0 {
 		o.ID = live[j].ID
 	}
 	stored, err := s.cfg.Overrides.Put(r.Context(), o)

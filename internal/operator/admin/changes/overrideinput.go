@@ -26,7 +26,7 @@ type overrideInput struct {
 	warnings []string
 }
 
-// fields of the body, in the order in which errors are looked for.
+// overrideFields reads the fields of the body, in the order in which errors are reported.
 type overrideFields struct {
 	override     rules.Override
 	until, lasts string
@@ -210,7 +210,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 				"give how many requests may come at once, or leave it out")
 		}
 		return nil
-	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionServe:
+	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionCache:
 		for _, name := range []string{"rate", "burst"} {
 			if f.given[name] {
 				return web.BadField(name, name+" has no meaning with action "+web.Quoted(string(f.override.Action)),

@@ -23,8 +23,8 @@ const (
 	// Bounds of a trial.
 	usualTrial = 10 * time.Minute
 	maxTrial   = 24 * time.Hour
-	// maxSaid bounds what is said of a change, in bytes.
-	maxSaid = 1000
+	// maxReasonBytes bounds what is said of a change, in bytes.
+	maxReasonBytes = 1000
 )
 
 // RuleStore is the central store of rules that a program follows. It may be used by many goroutines.
@@ -89,7 +89,7 @@ func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rul
 			a.LimitersError = err.Error()
 		}
 		for _, l := range reports {
-			a.Limiters = append(a.Limiters, LimiterRules{l.Instance, l.Rules, l.RulesRefused})
+			a.Limiters = append(a.Limiters, LimiterRules{l.Instance, l.RulesVersion, l.RejectedRulesVersion})
 		}
 	}
 	w.Header().Set("ETag", etag(a.Version))
@@ -195,8 +195,8 @@ func (s *Service) ruleChange(r *http.Request, action string) (rules.Revision, er
 		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
 		Reason: q.Get("reason"),
 	}
-	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxSaid {
-		return c, web.BadField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxSaid),
+	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxReasonBytes {
+		return c, web.BadField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes),
 			"say it shorter")
 	}
 	return c, nil

@@ -54,7 +54,7 @@ func ViewOf(o *rules.Override, live []rules.Override, now time.Time) *View {
 		return nil
 	}
 	v := Viewed(*o, SourceFile, now)
-	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.SamePlace(*o) }) {
+	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Replaces(*o) }) {
 		v.Source = SourceLive
 	}
 	return &v

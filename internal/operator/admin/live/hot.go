@@ -29,21 +29,21 @@ type hotQuery struct {
 
 // hotOrders compare two hot keys by what the list can be sorted by: numbers from the greatest, texts and
 // times from the first.
-var hotOrders = map[string]func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int{
-	"rate":  func(_, _ *hottype.Hot, _ map[hottype.Key]keySpeed) int { return 0 }, // they come so
-	"share": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(b.Share, a.Share) },
-	"clients": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int {
+var hotOrders = map[string]func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int{
+	"rate":  func(_, _ *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return 0 }, // they come so
+	"share": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return cmp.Compare(b.Share, a.Share) },
+	"clients": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int {
 		return cmp.Compare(b.Clients, a.Clients)
 	},
-	"since": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return a.Since.Compare(b.Since) },
-	"key":   func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(a.Key, b.Key) },
-	"allowed": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+	"since": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return a.Since.Compare(b.Since) },
+	"key":   func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return cmp.Compare(a.Key, b.Key) },
+	"allowed": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
 		return cmp.Compare(speeds[b.Key].Allowed, speeds[a.Key].Allowed)
 	},
-	"denied": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+	"denied": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
 		return cmp.Compare(speeds[b.Key].Denied, speeds[a.Key].Denied)
 	},
-	"served": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+	"served": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
 		return cmp.Compare(speeds[b.Key].Served, speeds[a.Key].Served)
 	},
 }
@@ -88,16 +88,16 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 }
 
 // from takes what the query wants out of all that is hot, and says how many matched. Hot is not changed.
-func (q *hotQuery) from(hot []hottype.Hot, speeds map[hottype.Key]keySpeed) (page []hottype.Hot, matched int) {
+func (q *hotQuery) from(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (page []hottype.HotKey, matched int) {
 	list := slices.Clone(hot)
 	if q.find != "" {
-		list = slices.DeleteFunc(list, func(h hottype.Hot) bool {
+		list = slices.DeleteFunc(list, func(h hottype.HotKey) bool {
 			return !strings.Contains(strings.ToLower(string(h.Key)), q.find) &&
 				!strings.Contains(strings.ToLower(h.Rule), q.find)
 		})
 	}
 	order := hotOrders[q.sort]
-	slices.SortStableFunc(list, func(a, b hottype.Hot) int { return order(&a, &b, speeds) })
+	slices.SortStableFunc(list, func(a, b hottype.HotKey) int { return order(&a, &b, speeds) })
 	matched = len(list)
 	list = list[min(q.offset, matched):]
 	return list[:min(q.limit, len(list))], matched
@@ -113,9 +113,9 @@ type closeKey struct {
 }
 
 // closest are the keys that are nearest to their rule's threshold without being over it.
-func closest(set *rules.Set, heaviest, hot, loops []hottype.Hot) []closeKey {
+func closest(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
 	known := map[hottype.Key]bool{}
-	for _, list := range [][]hottype.Hot{hot, loops} {
+	for _, list := range [][]hottype.HotKey{hot, loops} {
 		for i := range list {
 			known[list[i].Key] = true
 		}
@@ -137,22 +137,22 @@ func closest(set *rules.Set, heaviest, hot, loops []hottype.Hot) []closeKey {
 // Loop is a loop as the API shows it: a key that would be hot were it not
 // for one or a few clients. Nothing limits it but what limits those clients.
 type Loop struct {
-	hottype.Hot
+	hottype.HotKey
 	Href string `json:"href"` // asks /v1/keys about it
 }
 
 // loops are the loops of now, none where the program knows of none.
-func (s *Service) loops() []hottype.Hot {
+func (s *Service) loops() []hottype.HotKey {
 	if s.cfg.Loops == nil {
 		return nil
 	}
 	return s.cfg.Loops()
 }
 
-func viewLoops(loops []hottype.Hot) []Loop {
+func viewLoops(loops []hottype.HotKey) []Loop {
 	views := make([]Loop, len(loops))
 	for i, h := range loops {
-		views[i] = Loop{Hot: h, Href: web.KeyHref(h.Key)}
+		views[i] = Loop{HotKey: h, Href: web.KeyHref(h.Key)}
 	}
 	return views
 }
@@ -162,16 +162,16 @@ func detectionKind(k detect.Kind) string {
 	switch k {
 	case detect.Cooled:
 		return Cooled
-	case detect.Looped:
+	case detect.LoopBegan:
 		return BecameLoop
-	case detect.Ceased:
+	case detect.LoopEnded:
 		return CeasedLoop
 	}
 	return BecameHot
 }
 
 // detectionChange is a change of what is hot as the feed shows it.
-func detectionChange(at time.Time, kind string, h *hottype.Hot) Change {
+func detectionChange(at time.Time, kind string, h *hottype.HotKey) Change {
 	return Change{
 		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,
 		Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,

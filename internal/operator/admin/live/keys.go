@@ -17,16 +17,16 @@ import (
 
 // Key is all that is known about one key.
 type Key struct {
-	Key      string       `json:"key"`
-	Resource string       `json:"resource"`
-	Params   string       `json:"params"`
-	Rule     *ruleView    `json:"rule"` // null: no rule counts this resource
-	Hot      bool         `json:"hot"`
-	Detected *hottype.Hot `json:"detected"` // null: not hot
-	Loop     *hottype.Hot `json:"loop"`     // null: not a loop
-	Allowed  *float64     `json:"allowed_per_second"`
-	Denied   *float64     `json:"denied_per_second"`
-	Served   *float64     `json:"served_per_second"` // of those allowed, by a response cache
+	Key      string          `json:"key"`
+	Resource string          `json:"resource"`
+	Params   string          `json:"params"`
+	Rule     *ruleView       `json:"rule"` // null: no rule counts this resource
+	Hot      bool            `json:"hot"`
+	Detected *hottype.HotKey `json:"detected"` // null: not hot
+	Loop     *hottype.HotKey `json:"loop"`     // null: not a loop
+	Allowed  *float64        `json:"allowed_per_second"`
+	Denied   *float64        `json:"denied_per_second"`
+	Served   *float64        `json:"served_per_second"` // of those allowed, by a response cache
 	// Senders is null where the key is none of the heaviest hot ones.
 	Senders  *sendersView  `json:"senders"`
 	Override *changes.View `json:"override"`
@@ -89,17 +89,17 @@ func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Ke
 	rule := set.RuleFor(key.Resource())
 	a := &Key{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
 		Override: changes.ViewOf(o, live, now)}
-	if t := index.Tried().Find([]byte(key), now); t != nil && t.InShadow() {
+	if t := index.WithShadow().Find([]byte(key), now); t != nil && t.InShadow() {
 		views := []changes.View{*changes.ViewOf(t, live, now)}
 		s.AddHits(views, now)
 		a.Tried = &views[0]
 	}
 	hot := s.cfg.Hot()
-	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+	if i := slices.IndexFunc(hot, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]
 	}
 	loops := s.loops()
-	if i := slices.IndexFunc(loops, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+	if i := slices.IndexFunc(loops, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Loop = &loops[i]
 	}
 	if sp, ok := s.speeds(now)[key]; ok {
@@ -134,7 +134,7 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 		l.Why = "an override exempts the key from every limit"
 	case rules.ActionShadow:
 		l.Why = "an override lets the rule's limit only watch"
-	case rules.ActionServe:
+	case rules.ActionCache:
 		l.Why = "an override answers the key from the cache, hot or not"
 	}
 	switch {
@@ -242,7 +242,7 @@ func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
 		}
 		for _, k := range in.last.Samples {
 			if k.Key == key {
-				v.Sampled += k.Seen
+				v.Sampled += k.Sampled
 				addNames(prefixes, k.Prefixes)
 				addNames(classes, k.Classes)
 				addNames(spellings, k.Spellings)

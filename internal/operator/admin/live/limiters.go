@@ -101,7 +101,7 @@ func (s *Service) viewLimiters(now time.Time) []Limiter {
 	for id, in := range s.rates.instances {
 		quiet := now.Sub(in.heard)
 		v := Limiter{
-			Instance: id, Revision: in.last.Overrides, Current: in.last.Overrides >= s.overrides.revision,
+			Instance: id, Revision: in.last.OverridesRevision, Current: in.last.OverridesRevision >= s.overrides.revision,
 			HeardMS: max(quiet.Milliseconds(), 0), Silent: quiet > quietAfter,
 		}
 		if !v.Current {
@@ -143,12 +143,12 @@ const (
 )
 
 // ActiveKeys are the keys that are known to have requests, with their rates, heaviest first.
-func (s *Service) ActiveKeys(now time.Time) []hottype.Hot {
+func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	rates := map[hottype.Key]float64{}
 	for key, sp := range s.speeds(now) {
 		rates[key] = sp.Allowed + sp.Denied
 	}
-	lists := [][]hottype.Hot{s.loops(), s.cfg.Hot()}
+	lists := [][]hottype.HotKey{s.loops(), s.cfg.Hot()}
 	if s.cfg.Heaviest != nil {
 		lists = append(lists, s.cfg.Heaviest(maxActive))
 	}
@@ -157,13 +157,13 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.Hot {
 			rates[list[i].Key] = list[i].Rate
 		}
 	}
-	active := make([]hottype.Hot, 0, len(rates))
+	active := make([]hottype.HotKey, 0, len(rates))
 	for key, rate := range rates {
 		if rate > 0 {
-			active = append(active, hottype.Hot{Key: key, Rate: rate})
+			active = append(active, hottype.HotKey{Key: key, Rate: rate})
 		}
 	}
-	slices.SortFunc(active, func(a, b hottype.Hot) int {
+	slices.SortFunc(active, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	return active[:min(len(active), maxActive)]

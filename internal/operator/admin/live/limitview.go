@@ -15,7 +15,7 @@ import (
 
 // HotKey is a hot key as the API shows it.
 type HotKey struct {
-	hottype.Hot
+	hottype.HotKey
 	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
 	// may hold bytes that are not UTF-8.
 	Href  string     `json:"href"`

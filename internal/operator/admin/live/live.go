@@ -33,15 +33,15 @@ type Config struct {
 
 	// Hot returns what is hot now, heaviest first, by the aggregator or by the
 	// replica. Called once a second and for each question about a key.
-	Hot func() []hottype.Hot
+	Hot func() []hottype.HotKey
 	// Loops returns the keys that would be hot were it not for one or a few
 	// clients, heaviest first; nil: none are shown.
-	Loops func() []hottype.Hot
+	Loops func() []hottype.HotKey
 	// Rules returns the rules in force now.
 	Rules func() *rules.Set
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
-	Reports func(context.Context) ([]hottype.Report, error)
+	Reports func(context.Context) ([]hottype.LimiterReport, error)
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides changes.OverrideStore
 	// History; nil: nothing is kept of what was.
@@ -50,7 +50,7 @@ type Config struct {
 	HistoryKeys int
 	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
 	// what was hot. Called some times a minute.
-	Heaviest func(n int) []hottype.Hot
+	Heaviest func(n int) []hottype.HotKey
 	// OnChange is called with every change that is shown, in order and never twice at once: it must not block.
 	OnChange func(Change)
 	// Pushed says that the program hands changes of what is hot to Publish. Without

@@ -41,7 +41,7 @@ func (s *Service) Overview() Overview {
 }
 
 // byRule sums what is hot. A rule that is not in force here, as in the moment of a reload, has no sum.
-func (s *Service) byRule(hot []hottype.Hot) map[string]RuleOverview {
+func (s *Service) byRule(hot []hottype.HotKey) map[string]RuleOverview {
 	sums := map[string]RuleOverview{}
 	for _, r := range s.cfg.Rules().Rules {
 		sums[r.Name] = RuleOverview{}
@@ -55,18 +55,18 @@ func (s *Service) byRule(hot []hottype.Hot) map[string]RuleOverview {
 }
 
 // Hottest gives the 100 hot keys with the highest rates, each key of a rule once.
-func (s *Service) Hottest() []hottype.Hot { return hottest(s.cfg.Hot(), maxHottest) }
+func (s *Service) Hottest() []hottype.HotKey { return hottest(s.cfg.Hot(), maxHottest) }
 
 // hottest gives the most keys with the highest rate, each key of a rule once: equal
 // series fail a scrape.
-func hottest(hot []hottype.Hot, most int) []hottype.Hot {
+func hottest(hot []hottype.HotKey, most int) []hottype.HotKey {
 	sorted := slices.Clone(hot)
-	slices.SortStableFunc(sorted, func(a, b hottype.Hot) int {
+	slices.SortStableFunc(sorted, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	type id struct{ key, rule string }
 	seen := map[id]bool{}
-	sorted = slices.DeleteFunc(sorted, func(h hottype.Hot) bool {
+	sorted = slices.DeleteFunc(sorted, func(h hottype.HotKey) bool {
 		k := id{string(h.Key), h.Rule}
 		was := seen[k]
 		seen[k] = true

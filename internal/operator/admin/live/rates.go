@@ -23,11 +23,11 @@ type decided struct {
 
 // instance is one limiter as it was last heard.
 type instance struct {
-	last  hottype.Report
-	keys  map[hottype.Key]hottype.KeyDecisions // of last
-	heard time.Time                            // our clock, when last came
-	paced bool                                 // two reports are in: speed is known
-	speed speed
+	last     hottype.LimiterReport
+	keys     map[hottype.Key]hottype.KeyDecisions // of last
+	heard    time.Time                            // our clock, when last came
+	hasSpeed bool                                 // two reports are in: speed is known
+	speed    speed
 }
 
 // speed is decisions a second.
@@ -43,12 +43,12 @@ type speed struct {
 type keySpeed struct{ Allowed, Denied, Served float64 }
 
 // hitSpeed is what an override met, and what of that it would have denied in shadow mode.
-type hitSpeed struct{ Met, WouldDeny float64 }
+type hitSpeed struct{ Hits, WouldDeny float64 }
 
 const (
-	// leastApart is the shortest time between two reports that gives a speed;
+	// minReportInterval is the shortest time between two reports that gives a speed;
 	// shorter ones are noise.
-	leastApart = 500 * time.Millisecond
+	minReportInterval = 500 * time.Millisecond
 	// quietAfter is when a limiter that wrote no new report no longer counts.
 	quietAfter = 5 * time.Second
 	// forgetAfter is when it is forgotten; should it come back, it starts anew.
@@ -60,14 +60,14 @@ const (
 func newRates() *rates { return &rates{instances: map[string]*instance{}} }
 
 // add takes in the reports as read at now.
-func (r *rates) add(now time.Time, reports []hottype.Report) {
+func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 	for _, rep := range reports {
 		in, ok := r.instances[rep.Instance]
 		switch {
 		case rep.Stopped:
 			delete(r.instances, rep.Instance)
 		case ok:
-			in.hear(now, rep, &r.total)
+			in.update(now, rep, &r.total)
 		case len(r.instances) < maxInstances:
 			// What it decided before its first report here belongs to no interval.
 			r.instances[rep.Instance] = newInstance(now, rep)
@@ -80,16 +80,16 @@ func (r *rates) add(now time.Time, reports []hottype.Report) {
 	}
 }
 
-func newInstance(now time.Time, rep hottype.Report) *instance {
+func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
 	return &instance{last: rep, keys: byKey(rep), heard: now}
 }
 
-// hear takes the next report of a known limiter. A counter that shrank began
+// update takes the next report of a known limiter. A counter that shrank began
 // again at 0: all of it is new.
-func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
+func (in *instance) update(now time.Time, rep hottype.LimiterReport, total *decided) {
 	apart := rep.At.Sub(in.last.At)
-	if apart >= 0 && apart < leastApart {
-		in.last.Overrides = rep.Overrides
+	if apart >= 0 && apart < minReportInterval {
+		in.last.OverridesRevision = rep.OverridesRevision
 		return // the same report, or too near: the next one covers both
 	}
 	if apart < 0 || apart > forgetAfter {
@@ -109,7 +109,7 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 		sp.Keys[k.Key] = keySpeed{
 			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
 			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
-			Served:  perSecond(grown(was.Served, k.Served), apart),
+			Served:  perSecond(grown(was.Cached, k.Cached), apart),
 		}
 	}
 	sp.Hits = make(map[string]hitSpeed, len(rep.OverrideHits))
@@ -118,7 +118,7 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 		was := met[id]
 		sp.Hits[id] = hitSpeed{perSecond(grown(was.N, h.N), apart), perSecond(grown(was.WouldDeny, h.WouldDeny), apart)}
 	}
-	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
+	*in = instance{last: rep, keys: byKey(rep), heard: now, hasSpeed: true, speed: sp}
 }
 
 // now sums the speeds of all limiters that are alive.
@@ -129,7 +129,7 @@ func (r *rates) now(now time.Time) speed {
 			continue
 		}
 		sum.Limiters++
-		sum.Known = sum.Known || in.paced
+		sum.Known = sum.Known || in.hasSpeed
 		sum.Allowed += in.speed.Allowed
 		for i := range sum.Denied {
 			sum.Denied[i] += in.speed.Denied[i]
@@ -152,7 +152,7 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 		}
 		for id, h := range hitsOf(in.last) {
 			was, sp := sum[id], in.speed.Hits[id]
-			sum[id] = overrideHits{was.Total + h.N, was.PerSecond + sp.Met, was.WouldDeny + h.WouldDeny,
+			sum[id] = overrideHits{was.Total + h.N, was.PerSecond + sp.Hits, was.WouldDeny + h.WouldDeny,
 				was.WouldDenyPerSecond + sp.WouldDeny}
 		}
 	}
@@ -160,7 +160,7 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 }
 
 // hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
-func hitsOf(rep hottype.Report) map[string]hottype.OverrideHits {
+func hitsOf(rep hottype.LimiterReport) map[string]hottype.OverrideHits {
 	m := make(map[string]hottype.OverrideHits, len(rep.OverrideHits))
 	for _, h := range rep.OverrideHits {
 		m[h.ID] = hottype.OverrideHits{ID: h.ID, N: m[h.ID].N + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
@@ -168,7 +168,7 @@ func hitsOf(rep hottype.Report) map[string]hottype.OverrideHits {
 	return m
 }
 
-func byKey(rep hottype.Report) map[hottype.Key]hottype.KeyDecisions {
+func byKey(rep hottype.LimiterReport) map[hottype.Key]hottype.KeyDecisions {
 	m := make(map[hottype.Key]hottype.KeyDecisions, len(rep.Keys))
 	for _, k := range rep.Keys {
 		m[k.Key] = k

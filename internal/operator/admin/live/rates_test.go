@@ -13,10 +13,10 @@ import (
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 // at is a report of limiter "a" some time after t0.
-func at(after time.Duration, allowed, hot, key uint64) hottype.Report {
-	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed,
+func at(after time.Duration, allowed, hot, key uint64) hottype.LimiterReport {
+	return hottype.LimiterReport{Instance: "a", At: t0.Add(after), Allowed: allowed,
 		Denied: hottype.Denials{hottype.ReasonHot: hot},
-		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
+		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }
 
 func TestRatesReadLikeATape(t *testing.T) {
@@ -25,7 +25,7 @@ func TestRatesReadLikeATape(t *testing.T) {
 	r := newRates()
 	for i, c := range []struct {
 		now                      time.Duration // our clock
-		report                   hottype.Report
+		report                   hottype.LimiterReport
 		known                    bool
 		limiters                 int
 		allowed, denied, keySeen float64
@@ -45,7 +45,7 @@ func TestRatesReadLikeATape(t *testing.T) {
 		{93 * s, at(78*s+3*60*s, 99999, 9, 9), false, 1, 0, 0, 0}, // its clock stepped forward
 	} {
 		now := t0.Add(c.now)
-		r.add(now, []hottype.Report{c.report})
+		r.add(now, []hottype.LimiterReport{c.report})
 		sp := r.now(now)
 		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed ||
 			sp.Denied[hottype.ReasonHot] != c.denied ||
@@ -64,18 +64,18 @@ func TestRatesReadLikeATape(t *testing.T) {
 func TestTotalsAreWhatTheLimitersCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		r, first, last := newRates(), map[string]hottype.Report{}, map[string]hottype.Report{}
+		r, first, last := newRates(), map[string]hottype.LimiterReport{}, map[string]hottype.LimiterReport{}
 		counts := map[string]uint64{}
 		for i := range rapid.IntRange(1, 40).Draw(rt, "seconds") {
 			now := t0.Add(time.Duration(i) * time.Second)
-			var reports []hottype.Report
+			var reports []hottype.LimiterReport
 			for n := range 3 {
 				id := fmt.Sprint(n)
 				counts[id] += rapid.Uint64Range(0, 1000).Draw(rt, "decided")
 				if rapid.IntRange(0, 3).Draw(rt, "seen") == 0 {
 					continue
 				}
-				rep := hottype.Report{Instance: id, At: now, Allowed: counts[id],
+				rep := hottype.LimiterReport{Instance: id, At: now, Allowed: counts[id],
 					Denied: hottype.Denials{hottype.ReasonBlocked: counts[id] / 2, hottype.ReasonStore: 7}}
 				if _, ok := first[id]; !ok {
 					first[id] = rep
@@ -101,7 +101,7 @@ func TestLimitersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRates()
 	for i := range maxInstances + 100 {
-		r.add(t0, []hottype.Report{{Instance: fmt.Sprint(i), At: t0}})
+		r.add(t0, []hottype.LimiterReport{{Instance: fmt.Sprint(i), At: t0}})
 	}
 	if n := len(r.instances); n != maxInstances {
 		t.Errorf("%d limiters are kept", n)

@@ -13,7 +13,7 @@ const heaviestEvery = 10
 
 // heaviest are the keys with the greatest rates, hot or not, in some samples. Only one sample is taken
 // at a time.
-func (s *Service) heaviest() []hottype.Hot {
+func (s *Service) heaviest() []hottype.HotKey {
 	if s.samples++; s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
 		return nil
 	}
@@ -21,7 +21,7 @@ func (s *Service) heaviest() []hottype.Hot {
 }
 
 // recordSecond hands a second to the history. The caller holds mu.
-func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot) {
+func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.HotKey) {
 	if s.cfg.History == nil {
 		return
 	}
@@ -32,14 +32,14 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 		second.Denied += sp.Denied[r]
 	}
 	known := map[hottype.Key]bool{}
-	add := func(list []hottype.Hot, state string) {
+	add := func(list []hottype.HotKey, state string) {
 		for _, h := range list[:min(len(list), s.cfg.HistoryKeys)] {
 			if known[h.Key] {
 				continue
 			}
 			known[h.Key] = true
 			k := sp.Keys[h.Key]
-			second.Keys = append(second.Keys, history.Seen{
+			second.Keys = append(second.Keys, history.KeySecond{
 				Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Allowed: k.Allowed, Denied: k.Denied,
 				Clients: h.Clients,
 			})

@@ -133,7 +133,7 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 
 // diffHotSet finds what became hot or a loop, and what did not stay so, since the
 // last sample, where the program does not say so itself. The caller holds mu.
-func (s *Service) diffHotSet(now time.Time, hot, loops []hottype.Hot) {
+func (s *Service) diffHotSet(now time.Time, hot, loops []hottype.HotKey) {
 	if s.cfg.Pushed {
 		return
 	}
@@ -143,7 +143,7 @@ func (s *Service) diffHotSet(now time.Time, hot, loops []hottype.Hot) {
 
 // noteList finds what entered or left a list since the last sample, and gives
 // what is known then. The caller holds mu.
-func (s *Service) noteList(now time.Time, list []hottype.Hot, known map[string]hotNote, came,
+func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
 	left string) map[string]hotNote {
 	current := make(map[string]hotNote, len(list))
 	for i := range list {

@@ -102,7 +102,7 @@ func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
 
 // noteSeconds keeps this second of what is hot, of loops, and of the other keys of which limiters report.
 // The caller holds mu.
-func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.Hot) {
+func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.HotKey) {
 	var keys []hottype.Key
 	var of []past.Second
 	speeds := s.rates.now(now).Keys

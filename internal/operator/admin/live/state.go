@@ -63,7 +63,7 @@ type hotNote struct {
 }
 
 // buildState is what is shown at one moment, with those of the hot keys that are to be shown.
-func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.Hot) State {
+func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
 		At: now, Status: []Status{}, Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
 		Closest: []closeKey{}, Trouble: []string{},
@@ -102,7 +102,7 @@ func viewTotals(sp speed) Totals {
 }
 
 // viewHot adds to each hot key what limits it and what became of its requests.
-func (s *Service) viewHot(now time.Time, hot []hottype.Hot) []HotKey {
+func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	set := s.cfg.Rules()
 	s.mu.Lock()
 	live := s.overrides.list
@@ -112,7 +112,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.Hot) []HotKey {
 	views := make([]HotKey, len(hot))
 	for i, h := range hot {
 		o := index.Find([]byte(h.Key), now)
-		v := HotKey{Hot: h, Href: web.KeyHref(h.Key), Limit: effective(set, o, h.Key),
+		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: effective(set, o, h.Key),
 			Override: changes.ViewOf(o, live, now)}
 		v.LimitSource = limitSource(set, o, h.Key)
 		if rule := set.RuleFor(h.Key.Resource()); rule != nil {

@@ -104,7 +104,7 @@ func (r *rulesAt) of(key hottype.Key) (t keyPolicy) {
 func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
 		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) ||
-		!reflect.DeepEqual(a.Upstream, b.Upstream) {
+		!reflect.DeepEqual(a.ParseAs, b.ParseAs) {
 		return false
 	}
 	if !a.IsCatchAll() {
@@ -118,7 +118,7 @@ func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 // dryRunOn tries the rules next on what happened under those of now.
 func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*DryRun, error) {
 	a := &DryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []DryKey{}, Truncated: past.Truncated}
-	minutes := map[hottype.Key][]history.Key{}
+	minutes := map[hottype.Key][]history.KeyMinute{}
 	for _, k := range past.Keys {
 		minutes[k.Key] = append(minutes[k.Key], k)
 	}
@@ -158,7 +158,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 }
 
 // evaluate fills in what would have become of the key.
-func (d *DryKey) evaluate(ctx context.Context, list []history.Key, before keyPolicy, next *rulesAt) error {
+func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before keyPolicy, next *rulesAt) error {
 	after := next.of(d.Key)
 	switch {
 	case after.rule == nil:
@@ -197,7 +197,7 @@ func (t keyPolicy) spec() (limit.Spec, bool) {
 	switch t.override.Action {
 	case rules.ActionLimit:
 		return t.override.Spec(), true
-	case "", rules.ActionServe:
+	case "", rules.ActionCache:
 		return t.limit.Spec, t.limit.Set && t.limit.Spec.Limit > 0 && t.limit.Mode != hottype.ModeShadow
 	}
 	return limit.Spec{}, false
@@ -205,7 +205,7 @@ func (t keyPolicy) spec() (limit.Spec, bool) {
 
 // stateBy is the state of a key in a minute by new criteria. By its share or a surge a key is as hot as it was: the
 // history does not know what it takes to judge that anew.
-func stateBy(before, after rules.HotCriteria, k *history.Key) string {
+func stateBy(before, after rules.HotCriteria, k *history.KeyMinute) string {
 	byOther := k.State != history.Cold && (before.Rate == 0 || k.Peak < before.Rate) &&
 		before.Share == after.Share && before.Surge == after.Surge && before.MinRate == after.MinRate
 	switch {
@@ -220,7 +220,7 @@ func stateBy(before, after rules.HotCriteria, k *history.Key) string {
 
 // secondsOf are the seconds of a minute in which a key was asked for, with its mean rate in each. How many there were
 // is known of keys that limiters report.
-func secondsOf(k *history.Key) []Second {
+func secondsOf(k *history.KeyMinute) []Second {
 	n := 60
 	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {
 		n = min(n, int(math.Ceil(decided/k.Rate)))

@@ -10,7 +10,7 @@ import (
 // By its share or a surge a key stays as hot as it was.
 func TestDryRunKeepsWhatItCannotJudge(t *testing.T) {
 	t.Parallel()
-	surging := &history.Key{State: history.Hot, Peak: 30, Clients: 50}
+	surging := &history.KeyMinute{State: history.Hot, Peak: 30, Clients: 50}
 	before := rules.HotCriteria{Rate: 200, Surge: 10, MinRate: 20}
 	lower, other := before, before
 	lower.Rate, other.Surge = 100, 20

@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 const (
@@ -66,7 +66,7 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func (s *Service) Routes() []web.Route {
 	return []web.Route{
 		{Path: "/v1/history", Methods: map[string]web.Handler{http.MethodGet: web.If(s.requireHistory, s.getHistory),
-			http.MethodDelete: web.If(s.requireHistory, s.purgeHistory)}, Role: access.Admin},
+			http.MethodDelete: web.If(s.requireHistory, s.purgeHistory)}, Role: auth.Admin},
 		web.Get("/v1/history/heatmap", web.If(s.requireHistory, s.getHeatmap)),
 	}
 }

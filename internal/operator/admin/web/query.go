@@ -105,7 +105,7 @@ func CanonicalKey(key string) (string, error) {
 		return key, nil
 	}
 	selector := canon.NewSelector(canon.Selection{All: true})
-	lim := canon.DefaultLimits()
+	lim := canon.DefaultQueryBounds()
 	out, n := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
 	if n == 0 {
 		return "", fmt.Errorf("key %s is beyond the limits of a query: %d pairs, names of %d and values of %d bytes",

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // Handler answers one route. An error becomes problem+json, so it must come before the first byte of the response.
@@ -24,7 +24,7 @@ type Route struct {
 	Open    bool // needs no token
 	// Role is the least that may use the methods that change something; 0: operator.
 	// Viewers may read every route.
-	Role access.Role
+	Role auth.Role
 }
 
 // Get is a route that is only read.
@@ -38,11 +38,11 @@ func Post(path string, h Handler) Route {
 }
 
 // Needs is the least role that a method needs.
-func (r Route) Needs(method string) access.Role {
+func (r Route) Needs(method string) auth.Role {
 	if method == http.MethodGet || r.Open {
-		return access.Viewer
+		return auth.Viewer
 	}
-	return max(r.Role, access.Operator)
+	return max(r.Role, auth.Operator)
 }
 
 // If is a handler for programs in which has finds no error: they have what the route shows.
@@ -118,13 +118,13 @@ func writeBody(w http.ResponseWriter, contentType string, status int, body []byt
 type callerKey struct{}
 
 // WithCaller is a context that carries the caller of a request.
-func WithCaller(ctx context.Context, c access.Caller) context.Context {
+func WithCaller(ctx context.Context, c auth.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
 // CallerOf is the caller of a request, as WithCaller noted it.
-func CallerOf(r *http.Request) access.Caller {
-	c, _ := r.Context().Value(callerKey{}).(access.Caller)
+func CallerOf(r *http.Request) auth.Caller {
+	c, _ := r.Context().Value(callerKey{}).(auth.Caller)
 	return c
 }
 

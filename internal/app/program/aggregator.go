@@ -1,0 +1,259 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// aggregator is one running aggregator.
+type aggregator struct {
+	cfg       config.Aggregator
+	log       *slog.Logger
+	redis     *redisclient.Client
+	clients   *httplimit.Clients // trusted proxies in front of the admin page
+	feed      *rediscontrol.Feed
+	limits    *redislimits.Limiter // to reset what a key or a client has used
+	agg       *aggregate.Aggregator
+	publisher *rediscontrol.Publisher
+	listener  *statsd.Listener // nil: none
+	consumer  *kafka.Consumer  // nil: none
+	poller    *graphite.Poller // nil: none
+	rules     atomic.Pointer[rules.Set]
+	bounds    atomic.Pointer[[]hottype.UpstreamLimit] // what upstreams bear
+	replica   *hotset.Replica                         // what all aggregators together say is hot
+	schedules *scheduleWatcher
+	admin     *adminPage
+	reload    *reloader
+	history   func(*lifecycle.Stages)
+	notify    func(*lifecycle.Stages)
+}
+
+// Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
+// out to Redis, the dashboard. It returns when ctx ends and all is handed over.
+func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
+	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, publisherName(cfg)}, file,
+		checkCounters(cfg.Detect), a.log)
+	if err != nil {
+		return err
+	}
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	a.reload = newReloader(file, store, checkCounters(cfg.Detect), a.setRules, a.log)
+	if err := a.check(set); err != nil {
+		return err
+	}
+	if err := a.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer a.redis.Close()
+	var s lifecycle.Stages
+	if a.listener != nil {
+		s.Add(lifecycle.Sources, "statsd", a.listener.Run)
+	}
+	if a.consumer != nil {
+		s.Add(lifecycle.Sources, "kafka", a.consumer.Run)
+	}
+	if a.poller != nil {
+		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error {
+			return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log)
+		})
+	}
+	s.Add(lifecycle.Buffers, "aggregate", withRelease(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
+	s.Add(lifecycle.Sinks, "redis", a.redis.Watch)
+	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.feed.FollowInto(ctx, a.replica) })
+	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
+		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
+			_, err := a.feed.Overrides().Trim(ctx)
+			return err
+		})
+	})
+	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
+		return a.feed.Overrides().Follow(ctx, a.schedules.setLive)
+	})
+	s.Add(lifecycle.Sinks, "upstreams", a.adapt)
+	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
+	a.reload.addTo(&s)
+	a.history(&s)
+	a.notify(&s)
+	a.admin.addTo(&s)
+	addNotify(&s, a.log)
+	warnAbsent(ctx, a.redis, a.log)
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite",
+		cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
+	return s.Run(delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
+}
+
+// check says what makes a run pointless: no counts, nowhere to publish, or rules that the memory is too small for.
+func (a *aggregator) check(set *rules.Set) error {
+	if len(a.cfg.In.Listen) == 0 && len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == "" {
+		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url",
+			config.ErrUsage)
+	}
+	if len(a.cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379",
+			config.ErrUsage)
+	}
+	return checkCounters(a.cfg.Detect)(set)
+}
+
+func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := a.cfg
+	a.rules.Store(set)
+	a.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
+	var err error
+	if a.redis, err = OpenRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
+		return err
+	}
+	a.feed, a.limits = rediscontrol.New(a.redis), redislimits.New(a.redis)
+	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules,
+		func() time.Time { return a.agg.CountsSince() }); err != nil {
+		return err
+	}
+	found := detectConfig(cfg.Detect, a.log)
+	found.Rules, found.Publish, found.Sources, found.TTLBlind = set, a.publisher, a.sources(cfg), ttlBlind(cfg.Redis)
+	found.Shards = runtime.GOMAXPROCS(0)
+	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
+	a.agg = aggregate.New(found)
+	take := func(counts []hottype.Count) {
+		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
+	}
+	if len(cfg.In.Listen) > 0 {
+		if a.listener, err = newListener(cfg.In, cfg.Names, take, a.log); err != nil {
+			return err
+		}
+	}
+	if len(cfg.Kafka.Brokers) > 0 {
+		if a.consumer, err = newConsumer(cfg, set, take, a.agg, a.log); err != nil {
+			return err
+		}
+	}
+	if cfg.Graphite.URL != "" {
+		if a.poller, err = NewPoller(cfg.Graphite, cfg.Names, set, take, a.log); err != nil {
+			return err
+		}
+		if a.listener != nil || a.consumer != nil {
+			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
+		}
+	}
+	adm, parts := a.adminConfig(set, version), a.metrics()
+	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log); err != nil {
+		return err
+	}
+	if a.notify, err = notifyWebhooks(notifierConfig{
+		Notifications: cfg.Notifications, Instance: publisherName(cfg), Store: a.redis.CheckWrites,
+		Leads: isLeader(a.feed, a.replica, publisherName(cfg)), Log: a.log,
+	}, &adm, &parts); err != nil {
+		return err
+	}
+	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).
+		openAdmin(ctx, cfg.Admin, a.reload, adm, parts); err != nil {
+		return err
+	}
+	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
+	return nil
+}
+
+func (a *aggregator) metrics() []metrics.Collector {
+	parts := []metrics.Collector{
+		metrics.Of(a.agg.Stats), metrics.Of(a.feed.Stats), metrics.Of(a.redis.Stats),
+		metrics.Of(func() hotset.Stats { return a.replica.Stats(time.Now()) }),
+		metrics.Of(a.upstreams),
+	}
+	parts = append(parts, a.reload.metrics()...)
+	if a.listener != nil {
+		parts = append(parts, metrics.Of(a.listener.Stats))
+	}
+	if a.consumer != nil {
+		parts = append(parts, metrics.Of(a.consumer.Stats))
+	}
+	if a.poller != nil {
+		parts = append(parts, metrics.Of(a.poller.Stats))
+	}
+	return parts
+}
+
+func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
+	return admin.Config{Config: live.Config{
+		Namespace: set.Namespace, Version: version, Log: a.log,
+		Hot:   func() []hottype.HotKey { return a.replica.Hot(time.Now()) },
+		Loops: func() []hottype.HotKey { return a.replica.Loops(time.Now()) },
+		Rules: a.rules.Load,
+		// The page finds changes in the merged set, not in what this aggregator
+		// judged: every aggregator shows the same.
+		Reports:   a.feed.ReadReports,
+		Overrides: a.feed.Overrides(),
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
+				roleStatus(a.feed, a.agg.Stats().Standby)}
+			if a.poller != nil {
+				list = append(list, graphiteStatus(a.poller))
+			}
+			return append(list, sourceStatus(a.agg.Sources())...)
+		}},
+		Command: func(ctx context.Context, c hottype.Command) (int, error) {
+			return 0, pipeline.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
+		},
+		Upstreams: a.upstreams,
+		Ready: map[string]func(context.Context) error{
+			"redis":       a.redis.CheckWrites,
+			"sources":     func(context.Context) error { return a.agg.CheckSources() },
+			"publication": func(context.Context) error { return a.agg.CheckPublication() },
+		},
+	}
+}
+
+func (a *aggregator) setRules(set *rules.Set) {
+	a.rules.Store(set)
+	a.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	a.agg.SetRules(set)
+	if a.poller != nil {
+		a.poller.SetRules(set)
+	}
+	if a.consumer != nil {
+		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
+	}
+	a.schedules.setFile(set.Overrides)
+}
+
+func (a *aggregator) dashboard() string {
+	addr := a.admin.addr()
+	if addr == "" {
+		return ""
+	}
+	return "http://" + addr + "/"
+}
+
+// publisherName tells aggregators apart that publish side by side. It must be
+// the same after a restart, or the old process's keys stay until they expire.
+// Of two processes with the same name one publishes and the other stands by.
+func publisherName(cfg config.Aggregator) string {
+	if cfg.ID != "" {
+		return cfg.ID
+	}
+	return lifecycle.HostName()
+}

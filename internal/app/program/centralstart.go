@@ -1,0 +1,174 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/etcdrules"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// firstReadTimeout is how long a start waits for the store before it goes by the copy.
+const firstReadTimeout = 3 * time.Second
+
+// followRules opens the store that a program has its rules from, and gives the parser with the rules to
+// begin with: those of the store, else the last good copy of them, else those of the file. Without --rules
+// it gives nil and the parser as it is.
+func followRules(
+	ctx context.Context, cfg centralConfig, file *config.Parser, check func(*rules.Set) error, log *slog.Logger,
+) (*ruleFollower, *config.Parser, error) {
+	if cfg.Rules == "" {
+		return nil, file, nil
+	}
+	set, err := file.Rules()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &ruleFollower{
+		name: cfg.Rules, instance: cfg.instance, copy: filestore.NewRulesCopy(cfg.state.Dir, set.Namespace),
+		log: log, updates: make(chan ruleUpdate, 1),
+	}
+	if c.store, c.close, err = openRuleStore(cfg, set.Namespace, log); err != nil {
+		return nil, nil, err
+	}
+	first, err := c.begin(ctx, file, check)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.close())
+	}
+	return c, first, nil
+}
+
+// centralConfig are the settings of a central store.
+type centralConfig struct {
+	config.RuleSource
+	redis    config.Redis
+	state    config.State
+	instance string
+}
+
+// openRuleStore opens what --rules names.
+func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleStore, func() error, error) {
+	kind, key, _ := strings.Cut(cfg.Rules, ":")
+	switch {
+	case cfg.Rules == "redis:" && len(cfg.redis.Addr) == 0:
+		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379",
+			config.ErrUsage)
+	case cfg.Rules == "redis:":
+		client, err := OpenRedis(cfg.redis, namespace, 0, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		return rediscontrol.New(client).Rules(), client.Close, nil
+	case kind == "etcd":
+		store, err := openEtcd(cfg.Etcd, key, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: --rules %s: %w", config.ErrUsage, cfg.Rules, err)
+		}
+		return store, store.Close, nil
+	}
+	return nil, nil, fmt.Errorf("%w: --rules: want redis: or etcd:KEY, and not %q", config.ErrUsage, cfg.Rules)
+}
+
+func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {
+	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password,
+		Timeout: cfg.Timeout, Log: log}
+	files := tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName}
+	if cfg.TLS || files != (tlsfiles.Files{}) {
+		var err error
+		if c.TLS, err = files.Client("etcd.tls_"); err != nil {
+			return nil, err
+		}
+	}
+	return etcdrules.Open(c)
+}
+
+// begin finds the rules to start with. What is wrong with better ones is logged.
+func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
+	check func(*rules.Set) error) (*config.Parser, error) {
+	stored, storeErr := c.firstRead(ctx)
+	if storeErr == nil && stored == nil {
+		storeErr = errNoRules
+	}
+	if storeErr == nil {
+		if p, err := c.applyFirst(file, stored, check); err == nil {
+			c.applied, c.seen, c.copyErr = true, stored, c.save(stored)
+			return p, nil
+		} else {
+			storeErr, c.rejected, c.rejectErr = err, *stored.For(c.instance, time.Now()), err
+		}
+	}
+	c.readErr = storeErr
+	saved, copyErr := c.copy.Load()
+	if saved != nil {
+		p, err := c.applyFirst(file, saved, check)
+		if err == nil {
+			c.log.Warn("the rules are the last good copy of those in the store", "store", c.name, "version",
+				c.running.Version, "copy", c.copy.Path(), "err", storeErr)
+			return p, nil
+		}
+		copyErr = err
+	}
+	if copyErr != nil {
+		c.log.Error("the copy of the rules cannot be used", "copy", c.copy.Path(), "err", copyErr)
+	}
+	if file.HasRules() {
+		c.log.Warn("the rules are those of the file until the store has some", "store", c.name, "file", file.Path(),
+			"err", storeErr)
+		return file, nil
+	}
+	return nil,
+		fmt.Errorf(
+			"no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config names no file with rules. "+
+				"Give it one, and put it into the store by hotparam rules push", c.name, storeErr, c.copy.Path())
+}
+
+func (c *ruleFollower) firstRead(ctx context.Context) (*rules.Stored, error) {
+	bounded, cancel := context.WithTimeout(ctx, firstReadTimeout)
+	defer cancel()
+	return c.store.Read(bounded)
+}
+
+// applyFirst checks what a start would run, and notes it.
+func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
+	check func(*rules.Set) error) (*config.Parser, error) {
+	revision := *stored.For(c.instance, time.Now())
+	p, _, err := c.checked(file, revision, check)
+	if err != nil {
+		return nil, err
+	}
+	c.running, c.wanted = revision, revision
+	return p, nil
+}
+
+// checked reads a revision as it would hold for this program.
+func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
+	check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
+	next, err := file.WithRules(fmt.Sprintf("version-%d.yaml", r.Version), r.Text)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := next.RulesToRun()
+	if err != nil {
+		return nil, nil, err
+	}
+	restart, err := file.NeedRestart(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(restart) > 0 {
+		return nil, nil, fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(),
+			set.Namespace)
+	}
+	if check != nil {
+		err = check(set)
+	}
+	return next, set, err
+}

@@ -1,0 +1,269 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/tail"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+	"github.com/hotparam/pipeline/internal/serving/mirror"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// collector is one running collector.
+type collector struct {
+	cfg       config.Collector
+	log       *slog.Logger
+	rules     atomic.Pointer[rules.Set]
+	clients   *httplimit.Clients // of mirrored requests
+	out       *sink
+	history   *sink // nil: none
+	tally     *tally.Tally
+	listeners *listeners
+	listener  *statsd.Listener // nil: none
+	mirror    *mirror.Handler
+	front     *listener.Server // of mirror; nil: none
+	logs      []*accessLog
+}
+
+// Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
+// in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
+func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
+	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
+	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, lifecycle.InstanceName("")},
+		file, nil, c.log)
+	if err != nil {
+		return err
+	}
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	c.listeners = newListeners(cfg.Stop, c.clients, c.log)
+	c.setRules(set)
+	reload := newReloader(file, store, nil, c.setRules, c.log)
+	if err := c.build(ctx); err != nil {
+		return err
+	}
+	adm := admin.Config{Ready: c.out.ready(), Config: live.Config{
+		Namespace: set.Namespace, Version: version, Log: c.log,
+		Hot:    func() []hottype.HotKey { return nil },
+		Rules:  c.rules.Load,
+		Status: c.out.status,
+	}}
+	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.metrics()...))
+	if err != nil {
+		return err
+	}
+	var s lifecycle.Stages
+	c.addSources(&s)
+	s.Add(lifecycle.Buffers, "tally", c.tally.Run)
+	s.Add(lifecycle.Sinks, c.out.name, c.out.run)
+	if c.history != nil {
+		s.Add(lifecycle.Sinks, c.history.name, c.history.run)
+	}
+	reload.addTo(&s)
+	page.addTo(&s)
+	addNotify(&s, c.log)
+	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror",
+		cfg.Mirror.Listen, "logs", len(c.logs))
+	return s.Run(delayed(ctx, cfg.Stop, c.log), cfg.Stop.Timeout, c.log)
+}
+
+func (c *collector) build(ctx context.Context) error {
+	cfg := c.cfg
+	kind, err := choose(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	if err != nil {
+		return err
+	}
+	if kind == "none" {
+		return fmt.Errorf("%w: counts have nowhere to go: set --kafka.brokers or --statsd.addr", config.ErrUsage)
+	}
+	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
+		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file",
+			config.ErrUsage)
+	}
+	judge := kind
+	if kind == "both" {
+		judge = "kafka"
+	}
+	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+		return err
+	}
+	out := tally.Sink(c.out)
+	if kind == "both" {
+		if c.history, err = newSink("statsd", cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+			return err
+		}
+		out = tee{c.out, c.history}
+	}
+	sums := tallyConfig(cfg.Tally, c.log)
+	sums.Sink = out
+	c.tally = tally.New(sums)
+	if len(cfg.In.Listen) > 0 {
+		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, c.log); err != nil {
+			return err
+		}
+	}
+	if cfg.Mirror.Listen != "" {
+		c.mirror = mirror.New(c.rules.Load, c.tally, mirror.Options{
+			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
+		})
+		if c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener,
+			c.mirror); err != nil {
+			return err
+		}
+	}
+	for _, path := range cfg.Access.File {
+		l, err := newAccessLog(path, c)
+		if err != nil {
+			return err
+		}
+		c.logs = append(c.logs, l)
+	}
+	return nil
+}
+
+func (c *collector) setRules(set *rules.Set) {
+	c.rules.Store(set)
+	c.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+}
+
+// add takes counts that are counts already.
+func (c *collector) add(counts []hottype.Count) {
+	for i := range counts {
+		c.tally.AddCount(counts[i])
+	}
+}
+
+func (c *collector) addSources(s *lifecycle.Stages) {
+	if c.listener != nil {
+		s.Add(lifecycle.Sources, "statsd", c.listener.Run)
+	}
+	if c.front != nil {
+		s.Add(lifecycle.Sources, "mirror", c.front.Run)
+	}
+	for _, l := range c.logs {
+		s.Add(lifecycle.Sources, "access log "+l.path, l.Run)
+	}
+}
+
+func (c *collector) metrics() []metrics.Collector {
+	parts := []metrics.Collector{metrics.Of(c.tally.Stats), c.out.metrics}
+	if c.history != nil {
+		parts = append(parts, c.history.metrics)
+	}
+	if c.listener != nil {
+		parts = append(parts, metrics.Of(c.listener.Stats))
+	}
+	if c.mirror != nil {
+		parts = append(parts, metrics.Of(c.mirror.Stats))
+	}
+	if len(c.logs) > 0 {
+		parts = append(parts, metrics.Of(c.accessStats))
+	}
+	return parts
+}
+
+// accessLog follows one log and counts its lines.
+type accessLog struct {
+	path   string
+	c      *collector
+	tail   *tail.Tail
+	format accesslog.Format // "": not known yet
+
+	malformed, skipped atomic.Uint64
+	lastShown          time.Time // of a malformed line; Run's goroutine only
+}
+
+func newAccessLog(path string, c *collector) (*accessLog, error) {
+	t, err := tail.New(tail.Config{Path: path, Log: c.log})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--accesslog.file)", err)
+	}
+	l := &accessLog{path: path, c: c, tail: t}
+	if f := c.cfg.Access.Format; f != "auto" {
+		l.format = accesslog.Format(f)
+	}
+	return l, nil
+}
+
+// accessStats counts the lines of all access logs.
+func (c *collector) accessStats() (out metrics.AccessLogStats) {
+	for _, l := range c.logs {
+		t := l.tail.Stats()
+		out.Lines += t.Lines
+		out.TooLong += t.TooLong
+		out.Errors += t.Errors
+		out.Malformed += l.malformed.Load()
+		out.Skipped += l.skipped.Load()
+	}
+	return out
+}
+
+// Run follows the log until ctx ends, or to the end of standard input.
+func (l *accessLog) Run(ctx context.Context) error {
+	var scratch rules.Scratch
+	var e accesslog.Entry
+	return l.tail.Run(ctx, func(line []byte) {
+		err := l.parse(string(line), &e)
+		switch {
+		case errors.Is(err, accesslog.ErrSkip):
+			l.skipped.Add(1)
+			return
+		case err != nil:
+			l.malformed.Add(1)
+			l.show(line, err)
+			return
+		}
+		set := l.c.rules.Load()
+		client := set.IP.ClientOf(e.Request.Client)
+		for _, m := range set.Match(&e.Request, &scratch) {
+			l.c.tally.AddFrom(m.Key, e.Second, 1, client)
+		}
+	})
+}
+
+// parse reads a line in the configured format; auto takes the format of the
+// first line that has one.
+func (l *accessLog) parse(line string, e *accesslog.Entry) error {
+	if l.format == "" {
+		format, ok := accesslog.Detect([]string{line})
+		if !ok {
+			return errors.New("neither combined nor events nor jsonl")
+		}
+		l.format = format
+	}
+	return l.format.Parse(line, e)
+}
+
+// show logs a malformed line, at most one every ten seconds.
+func (l *accessLog) show(line []byte, err error) {
+	now := time.Now()
+	if now.Sub(l.lastShown) < 10*time.Second {
+		return
+	}
+	l.lastShown = now
+	if len(line) > 200 {
+		line = line[:200]
+	}
+	if l.c.rules.Load().Redacts() {
+		line = []byte("not shown, because the rules redact values")
+	}
+	l.c.log.Warn("access log: a line that is not understood; it is not counted",
+		"file", l.path, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
+}

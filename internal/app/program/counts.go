@@ -1,0 +1,198 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// sink is where counts leave a process.
+type sink struct {
+	tally.Sink
+	name    string // "kafka" or "statsd"
+	run     func(context.Context) error
+	metrics metrics.Collector
+	// outage is why counts cannot leave; nil for one that cannot know (StatsD over UDP).
+	outage func() error
+}
+
+// ready is the check of /readyz where counts leave by s.
+func (s *sink) ready() map[string]func(context.Context) error {
+	if s.outage == nil {
+		return nil
+	}
+	return map[string]func(context.Context) error{s.name: func(context.Context) error { return s.outage() }}
+}
+
+// status is the line of the dashboard about s, or none.
+func (s *sink) status() []admin.Status {
+	if s == nil || s.outage == nil {
+		return nil
+	}
+	if err := s.outage(); err != nil {
+		return []admin.Status{{Name: s.name, Value: err.Error() + ": nothing that is counted here becomes hot"}}
+	}
+	return []admin.Status{{Name: s.name, Value: "takes counts", OK: true}}
+}
+
+// Run sends until ctx ends and all is sent.
+func (s *sink) Run(ctx context.Context) error { return s.run(ctx) }
+
+// metricNames are the names that StatsD speaks.
+func metricNames(cfg config.Names) (canon.Names, error) {
+	names := canon.Names{Prefix: cfg.Prefix, Style: canon.Style(cfg.Style)}
+	if err := names.Validate(); err != nil {
+		return names, fmt.Errorf("%w (--names.prefix, --names.style)", err)
+	}
+	return names, nil
+}
+
+// choose resolves a setting auto|kafka|statsd: auto takes the one that is
+// configured, and there must be just one.
+func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
+	switch {
+	case setting != "auto":
+		if !haveKafka && (setting == "kafka" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --kafka.brokers", config.ErrUsage, flag, setting)
+		}
+		if !haveStatsD && (setting == "statsd" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --statsd.addr", config.ErrUsage, flag, setting)
+		}
+		return setting, nil
+	case haveKafka && haveStatsD:
+		return "",
+			fmt.Errorf("%w: --kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s",
+				config.ErrUsage, flag)
+	case haveKafka:
+		return "kafka", nil
+	case haveStatsD:
+		return "statsd", nil
+	}
+	return "none", nil
+}
+
+// newSink builds the way out of counts.
+func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
+	if kind == "kafka" {
+		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: KafkaConfig(c.Kafka, namespace, log)})
+		if err != nil {
+			return nil, err
+		}
+		return &sink{Sink: p, name: kind, run: p.Run, metrics: metrics.Of(p.Stats), outage: p.Outage}, nil
+	}
+	names, err := metricNames(c.Names)
+	if err != nil {
+		return nil, err
+	}
+	open := func(servers []string) (*statsd.Sender, error) {
+		return statsd.NewSender(statsd.SenderConfig{
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
+			Log: log,
+		})
+	}
+	out, err := open(c.StatsD.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.addr)", err)
+	}
+	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.Of(out.Stats)}
+	if len(c.StatsD.Standby) == 0 {
+		return s, nil
+	}
+	second, err := open(c.StatsD.Standby)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.standby)", err)
+	}
+	return s.with(second, second.Run), nil
+}
+
+// with gives a copy of all counts to a second sink, on which nothing depends.
+func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
+	both := *s
+	both.Sink = tee{primary: s.Sink, history: second}
+	both.run = func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = run(ctx) })
+		first := s.run(ctx)
+		wg.Wait()
+		return errors.Join(first, err)
+	}
+	return &both
+}
+
+// tee sends counts to the sink that detection reads, and then to one that
+// keeps their history.
+type tee struct{ primary, history tally.Sink }
+
+// Send fails only when the first one does. What the history loses it counts
+// itself: nothing waits for it, and nothing is sent twice because of it.
+func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
+	copied := slices.Clone(counts) // the first one keeps what it is given
+	if err := t.primary.Send(ctx, counts); err != nil {
+		return err
+	}
+	_ = t.history.Send(ctx, copied)
+	return nil
+}
+
+// newConsumer takes Kafka counts in and hands them on. The aggregator learns which
+// partitions come and go.
+func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator,
+	log *slog.Logger) (*kafka.Consumer, error) {
+	c := kafka.ConsumerConfig{
+		Config: KafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
+		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
+		Instance: cfg.Group.Instance, SessionTimeout: cfg.Group.SessionTimeout,
+	}
+	c.Group = cfg.Group.Group
+	return kafka.NewConsumer(c)
+}
+
+// backlog is how far back a partition has to be read so that every window of
+// the rules is full: the longest of them, and what may lie between a request
+// and the record that counts it.
+func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
+	longest := cfg.Backlog
+	for _, r := range set.Rules {
+		longest = max(longest, r.Hot.Window+5*time.Second)
+	}
+	return longest
+}
+
+// newListener takes StatsD counts in and hands them on.
+func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count),
+	log *slog.Logger) (*statsd.Listener, error) {
+	names, err := metricNames(n)
+	if err != nil {
+		return nil, err
+	}
+	allow, err := statsd.ParseAllow(in.Allow)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.allow)", err)
+	}
+	l, err := statsd.NewListener(statsd.ListenerConfig{
+		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer,
+		MaxConnections: in.MaxConnections,
+		Idle:           in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
+		Allow: allow, MaxCount: in.MaxCount,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.listen, --statsd.forward)", err)
+	}
+	return l, nil
+}

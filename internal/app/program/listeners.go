@@ -1,0 +1,233 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/auth"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+)
+
+// listeners are the HTTP listeners of one program, by the section of their settings.
+type listeners struct {
+	stop    config.Stop
+	clients *httplimit.Clients // whose header of the PROXY protocol is believed
+	log     *slog.Logger
+	byName  map[string]interface{ Stats() listener.Stats }
+}
+
+func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger) *listeners {
+	return &listeners{stop: stop, clients: clients, log: log, byName: map[string]interface{ Stats() listener.Stats }{}}
+}
+
+// open takes a port. Half of the graceful stop is for the requests under way, the
+// rest for handing over what they left.
+func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener,
+	h http.Handler) (*listener.Server, error) {
+	s, err := listener.Listen(ctx, listener.Config{
+		Name: name, Addr: addr, Handler: h,
+		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
+		MaxConnections: cfg.MaxConnections,
+		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
+		Grace: l.stop.Timeout / 2, Log: l.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.byName[name] = s
+	return s, nil
+}
+
+// openGuarded takes a port whose callers show a token, a certificate, or that only
+// this machine reaches.
+func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener,
+	h http.Handler) (*listener.Server, error) {
+	if err := guarded(name, addr, token != "", cfg.Port); err != nil {
+		return nil, err
+	}
+	return l.open(ctx, name, addr, cfg, h)
+}
+
+// openPort takes a port for another protocol than HTTP.
+func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
+	p, err := listener.Open(ctx, listener.Config{
+		Name: name, Addr: addr, TLS: tlsOf(cfg), ProxyProtocol: l.proxyProtocol(name, cfg),
+		MaxConnections: cfg.MaxConnections, Log: l.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.byName[name] = p
+	return p, nil
+}
+
+// proxyProtocol says whose connections begin with a header of the PROXY protocol.
+func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr) bool {
+	if !cfg.ProxyProtocol {
+		return nil
+	}
+	if !l.clients.TrustsAny() {
+		l.log.Warn("proxy_protocol has no effect: ip.trusted_proxies is empty", "listener", name)
+	}
+	return l.clients.Trusts
+}
+
+// guarded refuses an address that others reach without showing who they are.
+func guarded(name, addr string, asked bool, cfg config.Port) error {
+	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
+		return fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
+	}
+	return nil
+}
+
+// answersOf are the settings of answers. Mistakes are found before anything listens.
+func answersOf(cfg config.Answer) (httplimit.Responder, error) {
+	a := httplimit.Responder{
+		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders,
+		RetryJitter: cfg.RetryJitter, DenyHeaders: cfg.Refusal,
+	}
+	for name, value := range cfg.Refusal {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return a, fmt.Errorf("%w: --answer.refusal: %q: %q is no header field", config.ErrUsage, name, value)
+		}
+	}
+	if cfg.Script != "" && (cfg.Script[0] != '/' || hottype.InvalidTargetReason(http.MethodGet, cfg.Script) != "") {
+		return a, fmt.Errorf("%w: --answer.script %q: want a path such as /hotparam.js", config.ErrUsage, cfg.Script)
+	}
+	if err := a.Check(); err != nil {
+		return a, fmt.Errorf("%w: answer: %w", config.ErrUsage, err)
+	}
+	return a, nil
+}
+
+func tlsOf(cfg config.Port) listener.TLS {
+	return listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA}
+}
+
+func (l *listeners) stats() map[string]listener.Stats {
+	st := make(map[string]listener.Stats, len(l.byName))
+	for name, s := range l.byName {
+		st[name] = s.Stats()
+	}
+	return st
+}
+
+// adminPage is the admin page with its port, nil when it has no address.
+type adminPage struct {
+	*admin.Server
+	port *listener.Server
+}
+
+// openAdmin builds the admin page and takes its port. When ctx ends the program is
+// no longer ready. The page tells how reloads end, and they replace its tokens.
+func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config,
+	parts []metrics.Collector) (*adminPage, error) {
+	adm = reload.shownBy(adm)
+	var err error
+	if adm.Access, err = credentials(cfg); err != nil {
+		return nil, err
+	}
+	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Of(func() metrics.ListenerStats {
+		return metrics.ListenerStats{Listeners: l.stats()}
+	}))...)
+	adm.Metrics = registry
+	ready := map[string]func(context.Context) error{"running": func(context.Context) error {
+		if ctx.Err() != nil {
+			return errors.New("told to stop")
+		}
+		return nil
+	}}
+	maps.Copy(ready, adm.Ready)
+	adm.Ready = ready
+	s, err := admin.New(adm)
+	if err != nil {
+		return nil, err
+	}
+	registry.Add(metrics.Of(s.Stats), metrics.Of(s.Overview))
+	if cfg.MetricsKeyLabels {
+		registry.Add(metrics.Of(s.Hottest))
+	}
+	reload.follow = rotation(s)
+	if cfg.Listen == "" {
+		return &adminPage{Server: s}, nil
+	}
+	if err := guarded("admin", cfg.Listen, !adm.Access.None(), cfg.Port); err != nil {
+		return nil, err
+	}
+	port, err := l.open(ctx, "admin", cfg.Listen, cfg.Listener, s.Handler())
+	if err != nil {
+		return nil, err
+	}
+	port.OnShutdown(s.CloseStreams)
+	return &adminPage{s, port}, nil
+}
+
+// credentials are who may call the admin listener.
+func credentials(cfg config.Admin) (c auth.Credentials, err error) {
+	if c.Token, err = auth.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
+		return c, err
+	}
+	if c.Tokens, err = auth.ParseTokens("admin.tokens", cfg.Tokens); err != nil {
+		return c, err
+	}
+	c.SSO, err = auth.ParseSSO("admin.sso", auth.SSOSettings{
+		User: cfg.SSO.UserHeader, Groups: cfg.SSO.GroupsHeader, Proxies: cfg.SSO.Proxies, Roles: cfg.SSO.Roles,
+	})
+	return c, err
+}
+
+// rotation takes the tokens of a new configuration file.
+func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
+	return func(next *config.Parser) (func(), error) {
+		lines, _ := next.Setting("admin.tokens").(map[string]string)
+		tokens, err := auth.ParseTokens("admin.tokens", lines)
+		if err == nil {
+			err = s.CheckTokens(tokens)
+		}
+		return func() { s.ReplaceTokens(tokens) }, err
+	}
+}
+
+// addTo runs the admin page last, so that it can be watched while the rest stops.
+func (p *adminPage) addTo(s *lifecycle.Stages) {
+	s.Add(lifecycle.Sinks, "admin", p.Run)
+	if p.port != nil {
+		s.Add(lifecycle.Sinks, "admin listener", p.port.Run)
+	}
+}
+
+// addr is where the admin page listens, "" when it does not.
+func (p *adminPage) addr() string {
+	if p.port == nil {
+		return ""
+	}
+	return p.port.Addr()
+}
+
+// delayed ends after ctx, by the delay of the stop: listeners go on accepting while
+// /readyz, which knows ctx, already says not ready.
+func delayed(ctx context.Context, stop config.Stop, log *slog.Logger) context.Context {
+	if stop.Delay <= 0 {
+		return ctx
+	}
+	later, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		log.Info("told to stop: not ready, and still accepting", "delay", stop.Delay)
+		time.AfterFunc(stop.Delay, func() { end(context.Cause(ctx)) })
+	})
+	return later
+}

@@ -1,0 +1,296 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/clientjs"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// Local is the whole pipeline in one process: a reverse proxy that counts and
+// decides, an aggregator that publishes into the same process, overrides in a
+// directory, the admin page.
+//
+//	proxy ──> gate ──> tally ──> aggregate ──> mirror ──┐
+//	           └────────────────────────────────────────┘
+//
+// Build it with NewLocal, which also takes the ports; Run serves.
+type Local struct {
+	cfg             config.Serve
+	log             *slog.Logger
+	parts           *pipeline.Pipeline
+	overrides       *filestore.Overrides
+	schedules       *scheduleWatcher
+	admin           *adminPage
+	clients         *httplimit.Clients
+	listeners       *listeners
+	listener        *listener.Server
+	reload          *reloader
+	learning        *learning // nil: it learns nothing
+	history, notify func(*lifecycle.Stages)
+}
+
+// LocalOptions are what only some callers need.
+type LocalOptions struct {
+	Version string
+	// OnChange hears, in order, what became hot and what cooled down.
+	OnChange func([]detect.Change)
+	Log      *slog.Logger
+	// File is what the rules are from, to be read again when it changes; nil: no
+	// file.
+	File  *config.Parser
+	Learn *Learning // from the traffic; nil: not at all
+	// store has the rules that hold in place of the file's; nil: none.
+	store *ruleFollower
+}
+
+// OpenLocal is NewLocal with the rules of opts.File, or of the store that --rules names.
+func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
+	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	var err error
+	opts.store, opts.File, err = followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, cfg.Gate.Instance},
+		opts.File, checkCounters(cfg.Detect), opts.Log)
+	if err != nil {
+		return nil, err
+	}
+	set, err := opts.File.RulesToRun()
+	if err != nil {
+		return nil, err
+	}
+	opts.Learn.shadow(set, opts.File)
+	return NewLocal(ctx, cfg, set, opts)
+}
+
+// NewLocal builds the pipeline and listens. Call Run, which closes everything.
+func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalOptions) (*Local, error) {
+	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
+		return nil, err
+	}
+	if cfg.Proxy.Upstream == "" {
+		return nil,
+			fmt.Errorf(
+				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
+	}
+	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
+	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
+	found := detectConfig(cfg.Detect, opts.Log)
+	found.OnChange = func(changes []detect.Change) {
+		l.admin.Publish(changes)
+		if opts.OnChange != nil {
+			opts.OnChange(changes)
+		}
+	}
+	l.reload = newReloader(opts.File, opts.store, checkCounters(cfg.Detect), l.SetRules, opts.Log)
+	var err error
+	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
+		return nil, err
+	}
+	live, err := l.overrides.List(ctx)
+	if err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
+	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, opts.Log), Tally: tallyConfig(cfg.Tally, opts.Log)}
+	parts.Gate.Overrides = live
+	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
+	if err := l.listen(ctx, opts); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// listen takes the ports: the proxy's, and the admin page's if it has one.
+func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
+	answers, err := answersOf(l.cfg.Answer)
+	if err != nil {
+		return err
+	}
+	handler, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.clients, answers, l.log)
+	if err != nil {
+		return err
+	}
+	adm := admin.Config{Command: l.parts.Command, Upstreams: l.parts.Bounds, Config: live.Config{
+		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
+		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
+		Reports: func(ctx context.Context) ([]hottype.LimiterReport, error) {
+			r := l.parts.Gate.Report(time.Now())
+			var err error
+			r.OverridesRevision, err = l.overrides.Revision(ctx) // a change holds before it is answered
+			l.reload.rules.fillReport(&r)
+			return []hottype.LimiterReport{r}, err
+		},
+		Overrides: l.overrides,
+		Log:       l.log,
+	}}
+	parts := append(metricsOf(l.parts), metrics.Of(handler.Stats), metrics.Of(handler.Cache().Stats))
+	parts = append(parts, l.reload.metrics()...)
+	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,
+		l.log); err != nil {
+		return err
+	}
+	told := notifierConfig{Notifications: l.cfg.Notifications, Instance: lifecycle.HostName(), Log: l.log}
+	if l.notify, err = notifyWebhooks(told, &adm, &parts); err != nil {
+		return err
+	}
+	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
+		return err
+	}
+	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.parts.AddCache(handler.Cache())
+	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
+		return err
+	}
+	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener,
+		clientjs.Handler(l.cfg.Answer.Script, l.learning.wrap(handler)))
+	return err
+}
+
+// Addr is where the proxy listens.
+func (l *Local) Addr() string { return l.listener.Addr() }
+
+// AdminAddr is where the admin page listens, "" when it does not.
+func (l *Local) AdminAddr() string { return l.admin.addr() }
+
+// Report is what the gate has decided so far.
+func (l *Local) Report() hottype.LimiterReport { return l.parts.Gate.Report(time.Now()) }
+
+// Upstreams are what holds of what upstreams bear, where limits follow them.
+func (l *Local) Upstreams() []hottype.UpstreamLimit { return l.parts.Bounds() }
+
+// Run serves until ctx ends and everything has been handed over.
+func (l *Local) Run(ctx context.Context) error {
+	defer runtime.KeepAlive(ballast())
+	l.parts.Overrides = l.schedules.setLive
+	l.overrides.Subscribe(l.parts.SetOverrides)
+	s := &l.parts.Stages
+	s.Add(lifecycle.Sources, "proxy", l.listener.Run)
+	s.Add(lifecycle.Sinks, "schedules", l.schedules.Run)
+	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
+		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
+			_, err := l.overrides.Trim(time.Now())
+			return err
+		})
+	})
+	l.reload.addTo(s)
+	l.history(s)
+	l.notify(s)
+	l.learning.addTo(s)
+	l.admin.addTo(s)
+	addNotify(s, l.log)
+	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
+}
+
+// Rules are those in force.
+func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
+
+// SetRules takes new rules.
+func (l *Local) SetRules(set *rules.Set) {
+	l.parts.SetRules(set)
+	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	l.schedules.setFile(set.Overrides)
+}
+
+// close gives back what NewLocal took when it cannot go on.
+func (l *Local) close() error {
+	if l.admin != nil && l.admin.port != nil {
+		_ = l.admin.port.Close() // nothing was served yet
+	}
+	return l.overrides.Close()
+}
+
+// newProxy builds the reverse proxy of serve and the sidecar.
+func newProxy(
+	g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, answers httplimit.Responder, log *slog.Logger,
+) (*proxy.Proxy, error) {
+	upstreams := map[string]*url.URL{}
+	var err error
+	if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
+		return nil, err
+	}
+	for name, raw := range cfg.Upstreams {
+		if upstreams[name], err = upstreamURL("proxy.upstreams", raw); err != nil {
+			return nil, err
+		}
+	}
+	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
+		ServerName: cfg.UpstreamName}
+	tlsConfig, err := listener.ClientTLS("proxy.upstream_", files, log)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
+		return nil, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
+			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
+	}
+	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
+		return nil, err
+	}
+	return proxy.New(g, proxy.Config{
+		Cache:     respcache.Config{Memory: cfg.CacheMemory, Timeout: cfg.CacheTimeout, Served: g.Cacheable},
+		Upstreams: upstreams, Route: g.Upstream, Clients: clients, Answers: answers, HeaderTimeout: cfg.Timeout,
+		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
+	})
+}
+
+// takeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
+// settings have another one.
+func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
+	all := maps.Clone(cfg.Upstreams)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, u := range set.Upstreams {
+		if u.URL == "" {
+			continue
+		}
+		where, have := "--proxy.upstreams", all[u.Name]
+		if u.Name == hottype.DefaultUpstream {
+			where, have = "--proxy.upstream", cfg.Upstream
+		}
+		switch {
+		case have != "" && have != u.URL:
+			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name,
+				u.URL, have, where)
+		case u.Name == hottype.DefaultUpstream:
+			cfg.Upstream = u.URL
+		default:
+			all[u.Name] = u.URL
+		}
+	}
+	cfg.Upstreams = all
+	return nil
+}
+
+// upstreamURL reads the URL of a service. The usual mistake is to leave out
+// the scheme.
+func upstreamURL(flag, raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
+		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
+	}
+	return u, nil
+}

@@ -1,0 +1,86 @@
+package program
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/url"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+)
+
+// Main is the whole main function of a program with one command: it reads the
+// settings C, runs the program until a signal, and gives the exit code: 0 ok,
+// 1 error, 2 usage.
+func Main[C any](name, description string, program func(context.Context, C, *config.Parser, string) error) int {
+	var cfg C
+	p, err := config.Build(&cfg, name, description)
+	if err != nil {
+		return config.Fail(os.Stderr, name, err)
+	}
+	if _, err = p.Parse(os.Args[1:]); err == nil {
+		ctx, stop := Context()
+		defer stop()
+		err = program(ctx, cfg, p, config.Version())
+	}
+	return p.Fail(os.Stderr, err)
+}
+
+// Context ends at SIGINT or SIGTERM. A second signal ends the process at once,
+// for a person who does not want to wait.
+func Context() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// Logger writes to standard error in the configured form.
+func Logger(c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // kong checked it against the enum
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutPasswords}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+}
+
+// withoutPasswords takes user and password out of the URLs in an attribute, such as
+// redis://user:password@host or those that an error quotes.
+func withoutPasswords(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(config.Redact(v))
+	case []string:
+		shown := make([]string, len(v))
+		for i := range v {
+			shown[i] = config.Redact(v[i])
+		}
+		a.Value = slog.AnyValue(shown)
+	case error:
+		a.Value = slog.StringValue(config.Redact(v.Error()))
+	case *url.URL:
+		a.Value = slog.StringValue(config.Redact(v.String()))
+	}
+	return a
+}
+
+// ballastSize is never touched, so that it takes address space and no memory. Garbage up to
+// this size beside what the collector would let lie without it does.
+const ballastSize = 32 << 20
+
+// ballast makes the heap of a program that answers requests look larger to the collector. It
+// runs when the heap has doubled, and such a program keeps a few megabytes while each request
+// leaves some kilobytes behind: the collector would run 15 times a second and take a seventh
+// of the CPU. The caller keeps what it gets alive. Who sets GOMEMLIMIT gets none: it counts
+// there as memory in use.
+func ballast() []byte {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return nil
+	}
+	return make([]byte, ballastSize)
+}

@@ -1,0 +1,54 @@
+package program
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+)
+
+func TestMachineMemory(t *testing.T) {
+	t.Parallel()
+	const meminfo, two, one = "proc/meminfo", "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"
+	for _, c := range []struct {
+		files map[string]string
+		want  int64
+	}{
+		{nil, math.MaxInt64},
+		{map[string]string{meminfo: "MemTotal:       1000 kB\nMemFree: 1 kB\n"}, 1000 << 10},
+		{map[string]string{meminfo: "MemTotal:       1000 kB\n", two: "max\n"}, 1000 << 10},
+		{map[string]string{meminfo: "MemTotal:       1000 kB\n", two: "4096\n"}, 4096},
+		{map[string]string{meminfo: "MemTotal:       1000 kB\n", one: "9223372036854771712\n"}, 1000 << 10},
+		{map[string]string{one: "4096\n"}, 4096},
+		{map[string]string{meminfo: "MemTotal: 99999999999999999 kB\n", two: ""}, math.MaxInt64},
+		{map[string]string{meminfo: "MemTotal:"}, math.MaxInt64},
+	} {
+		root := fstest.MapFS{}
+		for name, text := range c.files {
+			root[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := machineMemory(root); got != c.want {
+			t.Errorf("%v: %d, want %d", c.files, got, c.want)
+		}
+	}
+}
+
+func TestCacheLargerThanTheMachine(t *testing.T) {
+	t.Parallel()
+	for bytes, want := range map[int64]string{64: "", 500: "", 501: "more than half", 1000: "more than half",
+		1001: "cache_memory 1001 is more than the 1000 bytes"} {
+		var said strings.Builder
+		err := checkCacheMemory(bytes, 1000, slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			said.WriteString(err.Error())
+		}
+		if (err != nil) != (bytes > 1000) || err != nil && !errors.Is(err, config.ErrUsage) ||
+			!strings.Contains(said.String(), want) || want == "" && said.Len() > 0 {
+			t.Errorf("%d: %v, %s", bytes, err, said.String())
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/operator/notify"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+)
+
+// notifierConfig is what a program tells webhooks by.
+type notifierConfig struct {
+	config.Notifications
+	Instance string
+	Leads    func() bool // nil: this process tells
+	// Store says why the store of the limits fails, nil where it does not; a nil func: there is none.
+	Store func(context.Context) error
+	Log   *slog.Logger
+}
+
+// notifyWebhooks tells webhooks what an admin page shows, and what holds of store and upstreams. It adds that to the
+// page, the metrics and the stages of a program.
+func notifyWebhooks(cfg notifierConfig, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages),
+	err error) {
+	if len(cfg.Webhooks) == 0 {
+		return func(*lifecycle.Stages) {}, nil
+	}
+	n, err := notify.New(notify.Config{
+		Webhooks: cfg.Webhooks, Namespace: adm.Namespace, Instance: cfg.Instance, Version: adm.Version,
+		IsLeader: cfg.Leads, Log: cfg.Log,
+	}, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", config.ErrUsage, err)
+	}
+	adm.Notify = webhooks{n}
+	adm.OnChange = func(c admin.Change) { n.Notify(eventOf(&c)) }
+	*parts = append(*parts, metrics.Of(n.Stats))
+	before, upstreams := adm.Status, adm.Upstreams
+	adm.Status = func() (list []admin.Status) {
+		if before != nil {
+			list = before()
+		}
+		return append(list, webhookStatus(n.Stats().Webhooks)...)
+	}
+	return func(s *lifecycle.Stages) {
+		s.Add(lifecycle.Sinks, "notifications", n.Run)
+		s.Add(lifecycle.Sinks, "conditions", func(ctx context.Context) error {
+			return followConditions(ctx, n.Notify, cfg.Store, upstreams)
+		})
+	}, nil
+}
+
+// followConditions looks once a second how store and upstreams do, until ctx ends.
+func followConditions(
+	ctx context.Context, tell func(notify.Event),
+	store func(context.Context) error, upstreams func() []hottype.UpstreamLimit,
+) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var c notify.Conditions
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			var hold []notify.Event
+			if store != nil {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				if err := store(short); err != nil && ctx.Err() == nil {
+					hold = append(hold, notify.Event{Kind: notify.StoreFailure, Why: config.Redact(err.Error())})
+				}
+				cancel()
+			}
+			for _, b := range upstreams() {
+				if atFloor(&b) {
+					hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
+						Why: b.Reason})
+				}
+			}
+			for _, e := range c.Update(now, hold) {
+				tell(e)
+			}
+		}
+	}
+}
+
+// atFloor reports whether an adaptive limit is as low as it may be.
+func atFloor(b *hottype.UpstreamLimit) bool { return b.Saturated && b.Rate <= b.MinSum }
+
+// eventOf converts a change of the page into the event for webhooks. Kinds are those of GET /v1/events.
+func eventOf(c *admin.Change) notify.Event {
+	e := notify.Event{
+		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
+		ClientShare: c.ClientShare,
+	}
+	switch c.Kind {
+	case "became_hot":
+		e.Kind = notify.Hot
+	case "cooled":
+		e.Kind = notify.Cold
+	case "became_loop":
+		e.Kind = notify.Loop
+	case "ceased_loop":
+		e.Kind, e.Ended = notify.Loop, true
+	default:
+		e.Kind, e.Author, e.Change = notify.Override, c.Author, overrideChange(c)
+		if c.Override != nil {
+			e.Why = c.Override.Reason
+		}
+	}
+	return e
+}
+
+// overrideChange says what became of an override, in a few words.
+func overrideChange(c *admin.Change) string {
+	did := map[string]string{
+		"override_put": "set", "override_deleted": "removed", "override_undone": "undone",
+		"override_began": "began by its schedule", "override_ended": "ended by its schedule",
+	}[c.Kind]
+	if c.Override == nil || c.Kind == "override_deleted" {
+		return did
+	}
+	what := string(c.Override.Action)
+	if c.Override.Action == rules.ActionLimit {
+		what = strconv.FormatFloat(c.Override.Rate, 'f', -1, 64) + "/s"
+	}
+	if c.Override.InShadow() {
+		what = "in shadow: " + what
+	}
+	if until := c.Override.Until; !until.IsZero() {
+		what += " until " + until.UTC().Format(time.RFC3339)
+	}
+	return did + " (" + what + ")"
+}
+
+// webhooks is the notifier as the admin page knows it.
+type webhooks struct{ n *notify.Notifier }
+
+func (w webhooks) Webhooks() (list []admin.Webhook) {
+	all := w.n.Stats().Webhooks
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		st := all[name]
+		one := admin.Webhook{
+			Name: name, Format: string(st.Format), Sent: st.Sent, Failed: st.Failed, Dropped: st.Dropped,
+			Queued: st.Queued, Error: st.Err, At: st.At,
+		}
+		for _, kind := range st.Events {
+			one.Events = append(one.Events, string(kind))
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+func (w webhooks) Test(ctx context.Context, name, author string) (list []admin.WebhookTest) {
+	for _, r := range w.n.Test(ctx, name, author, time.Now()) {
+		t := admin.WebhookTest{Name: r.Name, OK: r.Err == nil, Status: r.Status,
+			TookMS: float64(r.Took.Microseconds()) / 1000}
+		if r.Err != nil {
+			t.Error = r.Err.Error()
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// webhookStatus is a line of the page for each webhook.
+func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		w := all[name]
+		line := admin.Status{Name: "webhook " + name, Value: fmt.Sprintf("%d events sent", w.Sent), OK: !w.Failing}
+		if w.Failing {
+			line.Value = "cannot be told: " + w.Err
+		}
+		if lost := w.Failed + w.Dropped; lost > 0 {
+			line.Value += fmt.Sprintf(", %d lost", lost)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// isLeader reports whether this aggregator notifies: of those that publish, the one whose name comes first.
+// While none is heard, because Redis is away, who told before goes on.
+func isLeader(feed *rediscontrol.Feed, replica *hotset.Replica, name string) func() bool {
+	var did atomic.Bool
+	return func() bool {
+		if first := replica.FirstPublisher(time.Now()); first != "" {
+			did.Store(first == name && feed.Stats().Publishing)
+		}
+		return did.Load()
+	}
+}

@@ -1,0 +1,105 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+)
+
+// newPublisher gives the publisher of an aggregator. It keeps what the one
+// before it published for as long as this process has not counted for long enough
+// to know better.
+func newPublisher(cfg config.Aggregator, feed *rediscontrol.Feed, current *atomic.Pointer[rules.Set],
+	since func() time.Time) (*rediscontrol.Publisher, error) {
+	if cfg.Lease >= cfg.Detect.HotTTL {
+		return nil,
+			fmt.Errorf(
+				"%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
+	}
+	return feed.NewPublisher(rediscontrol.PublisherConfig{
+		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,
+		Window: func(rule string) time.Duration {
+			for _, r := range current.Load().Rules {
+				if r.Name == rule {
+					return r.Hot.Window
+				}
+			}
+			return 0
+		},
+	}), nil
+}
+
+// withRelease runs judge and then releases the publisher's id, so that no process
+// waits for the end of the lease.
+func withRelease(judge func(context.Context) error, p *rediscontrol.Publisher, timeout time.Duration,
+	log *slog.Logger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := judge(ctx)
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		if e := p.Release(short); e != nil {
+			log.Warn("the publisher lease was not released; the next publisher waits until it expires", "err", e)
+		}
+		return err
+	}
+}
+
+// ttlBlind is the setting as the packages take it, which have a default for 0.
+func ttlBlind(cfg config.Redis) time.Duration {
+	if cfg.HotTTLBlind == 0 {
+		return -1
+	}
+	return cfg.HotTTLBlind
+}
+
+// hotStatus is the line of the dashboard and of /readyz?verbose about the hot set:
+// how old it is, and who is silent or blind.
+func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
+	age, known := m.Age(now)
+	st := m.Stats(now)
+	bad := func(format string, args ...any) admin.Status {
+		return admin.Status{Name: "hot set", Value: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case !known:
+		return bad("no aggregator heard of yet: no key becomes hot")
+	case st.Publishers+st.SilentPublishers == 0:
+		return bad("judged %.0f s ago: no aggregator is heard, no key becomes hot", age.Seconds())
+	case st.SilentPublishers > 0:
+		return bad("judged %.1f s ago; %d of %d aggregators silent: %d hot keys kept", age.Seconds(),
+			st.SilentPublishers, st.Publishers+st.SilentPublishers, st.KeysKept)
+	case st.BlindPublishers > 0:
+		return bad("judged %.1f s ago; %d of %d aggregators blind: hot keys kept", age.Seconds(), st.BlindPublishers,
+			st.Publishers)
+	}
+	return admin.Status{Name: "hot set", Value: fmt.Sprintf("judged %.1f s ago", age.Seconds()), OK: true}
+}
+
+// roleStatus says whether this aggregator is the one that publishes.
+func roleStatus(feed *rediscontrol.Feed, standby bool) admin.Status {
+	switch {
+	case feed.Stats().Publishing:
+		return admin.Status{Name: "role", Value: "publishes", OK: true}
+	case standby:
+		return admin.Status{Name: "role", Value: "stands by", OK: true}
+	}
+	return admin.Status{Name: "role", Value: "publishes nothing yet"}
+}
+
+// sourceStatus are the lines about where counts come from.
+func sourceStatus(list []aggregate.SourceState) []admin.Status {
+	var out []admin.Status
+	for _, st := range list {
+		out = append(out, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.Blind})
+	}
+	return out
+}

@@ -1,0 +1,274 @@
+package program
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// maxRemoved is how many things that are gone a log line names.
+const maxRemoved = 100
+
+// reloader reads the configuration file again when it changed or at SIGHUP and
+// hands good rules to apply. A bad file changes nothing: what held goes on to
+// hold, an error says what is wrong, and the metrics say that the last reload
+// failed.
+//
+// Build it with newReloader; Run once. The other methods may be called by any
+// goroutine.
+type reloader struct {
+	file  *config.Parser         // what is in force; Run's goroutine only
+	rules *ruleFollower          // whose rules hold in place of the file's; nil: none
+	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
+	apply func(*rules.Set)
+	// follow takes the settings that may change while the program runs: it checks
+	// those of a new file, and returns what puts them in force; nil: none.
+	follow      func(next *config.Parser) (func(), error)
+	log         *slog.Logger
+	hup         chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
+	validations chan validation
+
+	mu    sync.Mutex // guards what follows
+	stats metrics.ReloadStats
+	why   string // of the failure; "" after a success
+}
+
+// validation asks whether a revision from the store would be taken.
+type validation struct {
+	revision rules.Revision
+	answer   chan<- validationResult
+}
+
+// validationResult are the rules that would hold, or why they would not.
+type validationResult struct {
+	set *rules.Set
+	err error
+}
+
+// newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
+// hold in place of the file's; nil: none.
+func newReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set) error, apply func(*rules.Set),
+	log *slog.Logger) *reloader {
+	r := &reloader{
+		file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
+		validations: make(chan validation),
+	}
+	r.succeeded(time.Now())
+	if r.hasFile() {
+		signal.Notify(r.hup, syscall.SIGHUP)
+	}
+	if file != nil {
+		r.warn(file.Warnings())
+	}
+	return r
+}
+
+func (r *reloader) hasFile() bool { return r.file != nil && r.file.Path() != "" }
+
+// Run watches until ctx ends.
+func (r *reloader) Run(ctx context.Context) error {
+	defer signal.Stop(r.hup)
+	var looks <-chan time.Time // never, without a file
+	if r.hasFile() {
+		tick := time.NewTicker(fileLook)
+		defer tick.Stop()
+		looks = tick.C
+	}
+	var w watch
+	asked := false // a caller wants it read although it may be the same
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case t := <-r.rules.next():
+			r.applyUpdate(t)
+		case a := <-r.validations:
+			_, set, err := r.rules.checked(r.file, a.revision, r.check)
+			a.answer <- validationResult{set, err}
+		case <-r.hup:
+			asked = true
+			w.ask(time.Now())
+		case <-looks:
+			if r.checkFile(&w, time.Now(), asked) {
+				asked = false
+			}
+		}
+	}
+}
+
+// applyUpdate takes a revision from the store, all of it or nothing.
+func (r *reloader) applyUpdate(t ruleUpdate) {
+	next, set, err := r.rules.checked(r.file, t.revision, r.check)
+	if err == nil {
+		r.install(next, set, func() {})
+	}
+	r.rules.recordApplied(t, err)
+	if err != nil {
+		r.log.Error("rules not changed, those from before hold: the new ones are refused", "store", r.rules.name,
+			"version", t.revision.Version, "err", err)
+	}
+}
+
+// validate gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.
+func (r *reloader) validate(ctx context.Context, revision rules.Revision) (*rules.Set, error) {
+	answer := make(chan validationResult, 1)
+	select {
+	case r.validations <- validation{revision, answer}:
+		t := <-answer
+		return t.set, t.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// checkFile reads the file if it is to be read, and reports whether it did. One whose
+// bytes are in force is passed over unless it was asked for.
+func (r *reloader) checkFile(w *watch, now time.Time, asked bool) bool {
+	path := r.file.Path()
+	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
+	if !w.settled(now, info) {
+		if w.stillChanging(now) {
+			r.failed(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
+				fileSettleTimeout, fileSettle))
+		}
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if after, _ := os.Stat(path); !sameFile(info, after) {
+		return false // written meanwhile; the next look sees that it changed
+	}
+	w.due = false
+	if err != nil {
+		r.failed(fmt.Errorf("cannot be read: %w; put it back", err))
+		return true
+	}
+	if !asked && r.inForce(data) {
+		return true
+	}
+	if err := r.load(data); err != nil {
+		r.failed(err)
+		return true
+	}
+	r.succeeded(now)
+	return true
+}
+
+// inForce reports whether these bytes hold already, and no failure is to be
+// taken back.
+func (r *reloader) inForce(data []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.why == "" && string(data) == string(r.file.Data())
+}
+
+// load applies what the file holds now, all of it or nothing.
+func (r *reloader) load(data []byte) error {
+	next, err := r.file.With(data)
+	if err != nil {
+		return err
+	}
+	set, err := next.RulesToRun()
+	if err != nil {
+		return err
+	}
+	restart, err := r.file.NeedRestart(next)
+	if err != nil {
+		return err
+	}
+	if len(restart) > 0 {
+		return fmt.Errorf(
+			"%s: changed and cannot take effect while the program runs: %s; restart it, or take the change back. Nothing of the new file holds",
+			r.file.Path(), strings.Join(restart, ", "))
+	}
+	if r.check != nil {
+		if err := r.check(set); err != nil {
+			return err
+		}
+	}
+	settle := func() {}
+	if r.follow != nil {
+		if settle, err = r.follow(next); err != nil {
+			return err
+		}
+	}
+	r.install(next, set, settle)
+	return nil
+}
+
+// install makes what was checked hold, and then settles the settings that came with it.
+func (r *reloader) install(next *config.Parser, set *rules.Set, settle func()) {
+	removed, path := r.file.Removed(next), next.RulesFrom()
+	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
+	r.apply(set)
+	settle()
+	r.file = next
+	if n := len(removed); n > 0 {
+		r.log.Warn("the new configuration removes settings", "file", path,
+			"count", n, "removed", strings.Join(removed[:min(n, maxRemoved)], ", "))
+	}
+	r.log.Info("configuration read again", "file", path, "rules", len(set.Rules))
+}
+
+func (r *reloader) warn(warnings []string) {
+	for _, w := range warnings {
+		r.log.Warn(w)
+	}
+}
+
+func (r *reloader) failed(err error) {
+	r.log.Error("configuration not changed, the rules from before hold: the new one is refused", "file", r.file.Path(),
+		"err", err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.why, r.stats.Success = err.Error(), false
+}
+
+func (r *reloader) succeeded(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.why = ""
+	r.stats = metrics.ReloadStats{Success: true, Timestamp: now.Unix()}
+	if r.hasFile() {
+		sum := sha256.Sum256(r.file.Data())
+		r.stats.Hash = int64(binary.BigEndian.Uint64(sum[:8]) >> 16)
+	}
+}
+
+// Stats tells how the last reload ended.
+func (r *reloader) Stats() metrics.ReloadStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.stats
+	st.Success = st.Success && !r.rules.isRefused()
+	return st
+}
+
+// addTo runs the reloader, and what follows its store.
+func (r *reloader) addTo(s *lifecycle.Stages) {
+	s.Add(lifecycle.Sinks, "reload", r.Run)
+	if r.rules != nil {
+		s.Add(lifecycle.Sinks, "rules", r.rules.Run)
+	}
+}
+
+func (r *reloader) metrics() []metrics.Collector {
+	parts := []metrics.Collector{metrics.Of(r.Stats)}
+	if r.rules != nil {
+		parts = append(parts, metrics.Of(r.rules.stats))
+	}
+	return parts
+}

@@ -1,0 +1,137 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	_ "time/tzdata" // the zones of schedules, also where the machine has none
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// scheduleWatcher logs when overrides begin and end by their schedules. Whether they
+// hold does not depend on it: gates check the time themselves. Build it with
+// newScheduleWatcher; setFile and setLive may be called by any goroutine.
+type scheduleWatcher struct {
+	log  *slog.Logger
+	tell func(o rules.Override, began bool, at time.Time)
+
+	changed chan struct{} // holds one signal
+
+	mu         sync.Mutex // guards the fields below
+	file, live []rules.Override
+}
+
+func newScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time),
+	log *slog.Logger) *scheduleWatcher {
+	return &scheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1)}
+}
+
+func (t *scheduleWatcher) setFile(list []rules.Override) { t.set(&t.file, list) }
+func (t *scheduleWatcher) setLive(list []rules.Override) { t.set(&t.live, list) }
+
+func (t *scheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
+	t.mu.Lock()
+	*to = list
+	t.mu.Unlock()
+	select {
+	case t.changed <- struct{}{}:
+	default: // one waiting signal is enough
+	}
+}
+
+// Run tells turns until ctx ends.
+func (t *scheduleWatcher) Run(ctx context.Context) error {
+	for {
+		c := newCron(t.log)
+		t.mu.Lock()
+		for _, list := range [][]rules.Override{t.file, t.live} {
+			for _, o := range list {
+				if !o.Schedule.IsZero() {
+					c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: t, override: o, held: o.Active(time.Now())})
+				}
+			}
+		}
+		t.mu.Unlock()
+		c.Start()
+		ended := false
+		select {
+		case <-t.changed:
+		case <-ctx.Done():
+			ended = true
+		}
+		<-c.Stop().Done()
+		if ended {
+			return nil
+		}
+	}
+}
+
+// scheduleTimes are the moments at which an override begins or ends to hold.
+type scheduleTimes struct{ o rules.Override }
+
+// Next is cron's question: the zero time says never.
+func (t scheduleTimes) Next(now time.Time) time.Time {
+	w := t.o.Window(now)
+	if w.Holds(now) {
+		return w.Until
+	}
+	return w.From
+}
+
+// scheduleJob is the job at those moments. cron never runs it twice at once.
+type scheduleJob struct {
+	watcher  *scheduleWatcher
+	override rules.Override
+	held     bool
+}
+
+func (t *scheduleJob) Run() {
+	now := time.Now()
+	holds := t.override.Active(now)
+	if holds == t.held {
+		return // a long chain of windows was told in parts
+	}
+	t.held = holds
+	what := "override began by its schedule"
+	if !holds {
+		what = "override ended by its schedule"
+	}
+	t.watcher.log.Info(what, "id", t.override.ID, "target", t.override.Target().String(), "schedule",
+		t.override.Schedule.String())
+	t.watcher.tell(t.override, holds, now)
+}
+
+// newCron runs jobs that never overlap themselves, on schedules that may begin
+// with seconds. Recover must be the inner wrapper: outside, a panic would leave
+// the job marked as running for ever.
+func newCron(log *slog.Logger) *cron.Cron {
+	failures := cron.PrintfLogger(slog.NewLogLogger(log.Handler(), slog.LevelError))
+	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
+		cron.Descriptor)
+	return cron.New(cron.WithParser(parser), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger),
+		cron.Recover(failures)))
+}
+
+// onSchedule runs a job on a cron schedule until ctx ends. A run that takes
+// longer than the schedule is not started twice; a panic in it is logged.
+func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
+	c := newCron(log)
+	_, err := c.AddFunc(schedule, func() {
+		if err := job(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("scheduled job failed; the next run tries again", "schedule", schedule, "err", err)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("schedule %q: %w", schedule, err)
+	}
+	c.Start()
+	<-ctx.Done()
+	<-c.Stop().Done()
+	return nil
+}

@@ -1,0 +1,299 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/auth"
+	"github.com/hotparam/pipeline/internal/serving/clientjs"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+)
+
+// sidecar is one running limiter.
+type sidecar struct {
+	cfg     config.Sidecar
+	log     *slog.Logger
+	redis   *redisclient.Client
+	copy    *filestore.OverridesCopy // of the overrides; nil: none
+	parts   *pipeline.Pipeline
+	out     *sink // nil: counting is left to others
+	clients *httplimit.Clients
+	answers httplimit.Responder
+	gateways
+	listeners   *listeners
+	httpMetrics []metrics.Collector // of the HTTP listeners
+	schedules   *scheduleWatcher
+	admin       *adminPage
+	reload      *reloader
+}
+
+// Sidecar runs cmd/limiter-sidecar: it answers gateways and services by the hot set and the
+// limits in Redis. It returns when ctx ends and all is handed over.
+func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
+	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file,
+		s.readLimits, s.log)
+	if err != nil {
+		return err
+	}
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
+		return err
+	}
+	s.cfg.Proxy = cfg.Proxy
+	if s.answers, err = answersOf(cfg.Answer); err != nil {
+		return err
+	}
+	s.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
+	s.listeners = newListeners(cfg.Stop, s.clients, s.log)
+	if err := s.readLimits(set); err != nil {
+		return err
+	}
+	s.reload = newReloader(file, store, s.readLimits, s.setRules, s.log)
+	if len(cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: --redis.addr is required, for example 127.0.0.1:6379", config.ErrUsage)
+	}
+	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
+		return fmt.Errorf(
+			"%w: no listener is configured: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
+			config.ErrUsage)
+	}
+	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
+		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to",
+			config.ErrUsage)
+	}
+	if err := s.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer s.redis.Close()
+	if s.copy != nil {
+		defer s.copy.Close()
+	}
+	warnAbsent(ctx, s.redis, s.log)
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen,
+		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs,
+		"counts", s.counts())
+	s.addParts()
+	defer runtime.KeepAlive(ballast())
+	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
+}
+
+func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := s.cfg
+	var err error
+	if s.redis, err = OpenRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
+		return err
+	}
+	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	if err != nil {
+		return err
+	}
+	shared := pipeline.Shared{Store: s.redis, TTLBlind: ttlBlind(cfg.Redis), Prefetch: cfg.Prefetch}
+	s.openCopy(set.Namespace)
+	if s.copy != nil {
+		shared.Copy = s.copy
+	}
+	if kind != "none" {
+		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
+			return err
+		}
+		shared.Sink = s.out
+	}
+	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
+	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
+	s.parts = pipeline.Distributed(parts, shared)
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	if s.admin, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version), s.metrics()); err != nil {
+		return err
+	}
+	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
+	return nil
+}
+
+// openCopy opens the copy of the overrides on disk. A limiter does its work without it too.
+func (s *sidecar) openCopy(namespace string) {
+	if s.cfg.State.Dir == "" {
+		return
+	}
+	var err error
+	s.copy, err = filestore.OpenCopy(s.cfg.State.Dir, append([]string{namespace}, s.redis.Config().Addrs...), s.log)
+	if err != nil {
+		s.copy = nil
+		s.log.Warn("overrides are not kept on disk, and do not hold after a restart without Redis; see --state.dir",
+			"err", err)
+	}
+}
+
+// listen opens the configured listeners.
+func (s *sidecar) listen(ctx context.Context) error {
+	for _, front := range []struct {
+		addr   string
+		listen func(context.Context) error
+	}{
+		{s.cfg.Proxy.Listen, s.listenProxy}, {s.cfg.Decide.Listen, s.listenDecide},
+		{s.cfg.Check.Listen, s.listenCheck}, {s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE},
+	} {
+		if front.addr == "" {
+			continue
+		}
+		if err := front.listen(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenProxy takes the port of the reverse proxy.
+func (s *sidecar) listenProxy(ctx context.Context) error {
+	cfg := s.cfg.Proxy
+	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.answers, s.log)
+	if err != nil {
+		return err
+	}
+	port, err := s.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener, clientjs.Handler(s.cfg.Answer.Script, p))
+	if err != nil {
+		return err
+	}
+	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
+	s.parts.AddCache(p.Cache())
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats))
+	return nil
+}
+
+// listenDecide takes the port of the decision API.
+func (s *sidecar) listenDecide(ctx context.Context) error {
+	cfg := s.cfg.Decide
+	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return err
+	}
+	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Answers: s.answers, Log: s.log})
+	guard := auth.NewGuard("decide", token, s.log)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/decide", guard.Protect(decide))
+	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
+	mux.Handle("/v1/outcomes", guard.Protect(http.HandlerFunc(decide.Outcomes)))
+	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
+	if err != nil {
+		return err
+	}
+	s.parts.Add(lifecycle.Sources, "decide", port.Run)
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(decide.Stats), metrics.Of(guard.Stats, "hotparam_decision_api"))
+	return nil
+}
+
+// addParts adds what is around the pipeline.
+func (s *sidecar) addParts() {
+	s.parts.Overrides = s.schedules.setLive
+	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)
+	s.parts.Add(lifecycle.Sinks, "schedules", s.schedules.Run)
+	s.reload.addTo(&s.parts.Stages)
+	s.parts.Reported = s.reload.rules.fillReport
+	s.admin.addTo(&s.parts.Stages)
+	addNotify(&s.parts.Stages, s.log)
+}
+
+func (s *sidecar) setRules(set *rules.Set) {
+	s.parts.SetRules(set)
+	s.schedules.setFile(set.Overrides)
+	s.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	if s.envoy != nil {
+		s.envoy.SetLimits(s.limits)
+	}
+}
+
+func (s *sidecar) metrics() []metrics.Collector {
+	parts := append(metricsOf(s.parts), metrics.Of(s.redis.Stats))
+	parts = append(parts, s.reload.metrics()...)
+	if s.out != nil {
+		parts = append(parts, s.out.metrics)
+	}
+	return append(append(parts, s.httpMetrics...), s.gateways.metrics()...)
+}
+
+func (s *sidecar) adminConfig(version string) admin.Config {
+	return admin.Config{Config: live.Config{
+		Namespace: s.parts.Gate.Rules().Namespace, Version: version, Log: s.log,
+		Hot:       func() []hottype.HotKey { return s.parts.Hot.Hot(time.Now()) },
+		Loops:     func() []hottype.HotKey { return s.parts.Hot.Loops(time.Now()) },
+		Rules:     s.parts.Gate.Rules,
+		Reports:   s.parts.Feed.ReadReports,
+		Overrides: s.parts.Feed.Overrides(),
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
+				breakerStatus(s.parts.Gate.Stats())}
+			return append(list, s.out.status()...)
+		}},
+		Command:   s.parts.Command,
+		Upstreams: s.parts.Bounds,
+		Ready: map[string]func(context.Context) error{
+			"redis":      s.checkRedis,
+			"first_read": func(context.Context) error { return checkSynced(s.parts.Feed.Stats()) },
+		},
+	}
+}
+
+// checkRedis fails where requests are denied because Redis is away, so that they go to a limiter that reaches
+// it. By the other policies a limiter needs no Redis to answer, and is ready.
+func (s *sidecar) checkRedis(ctx context.Context) error {
+	if !s.parts.Gate.Rules().FailsClosed() {
+		return nil
+	}
+	return s.redis.CheckWrites(ctx)
+}
+
+// checkSynced fails until Redis was asked once for the overrides and for what is hot, so that no request comes before the
+// block holds that a person set. A Redis that does not answer keeps no limiter from its work.
+func checkSynced(st rediscontrol.Stats) error {
+	if st.Overrides.Syncs+st.Overrides.Errors == 0 {
+		return errors.New("the overrides have not been read since the start")
+	}
+	if st.Hot.Syncs+st.Hot.Errors == 0 {
+		return errors.New("the hot keys have not been read since the start")
+	}
+	return nil
+}
+
+func (s *sidecar) counts() string {
+	if s.out == nil {
+		return "elsewhere"
+	}
+	return s.out.name
+}
+
+// breakerStatus says whether Redis decides on shared limits, and if not, for how
+// much of it.
+func breakerStatus(st gate.Stats) admin.Status {
+	switch {
+	case !st.StoreOpen:
+		return admin.Status{Name: "breaker", Value: "closed", OK: true}
+	case st.BreakersOpen < st.Breakers:
+		return admin.Status{Name: "breaker", Value: fmt.Sprintf("open for %d of %d nodes: limits there are local",
+			st.BreakersOpen, st.Breakers)}
+	}
+	return admin.Status{Name: "breaker", Value: "open: limits are local"}
+}

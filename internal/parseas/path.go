@@ -1,0 +1,224 @@
+package parseas
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+const upperHex = "0123456789ABCDEF"
+
+// raw marks the bytes that stand for themselves in a canonical path: what
+// RFC 3986 allows in a segment without an escape, but ";" (which some upstreams
+// cut at) and "*" (which means a pattern in keys).
+var raw = func() (t [256]bool) {
+	for c := range t {
+		t[c] = 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
+	}
+	for _, c := range []byte("-._~!$&'()+,=:@") {
+		t[c] = true
+	}
+	return t
+}()
+
+// Canonical reports whether Append leaves a path as it is, whatever the traits:
+// no escapes, capitals, dots, runs of slashes or other bytes that one of them
+// minds. It gives false for some paths that would stay the same.
+func Canonical(path string) bool {
+	if path == "" || path[0] != '/' || path[len(path)-1] == '/' && len(path) > 1 {
+		return false
+	}
+	before := byte('a')
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '/' && before == '/' || !untouched[c] {
+			return false
+		}
+		before = c
+	}
+	return true
+}
+
+var untouched = func() (t [256]bool) {
+	for c := range t {
+		t[c] = raw[c] && c != '.' && (c < 'A' || c > 'Z') || c == '/'
+	}
+	return t
+}()
+
+// Append appends the canonical spelling of a path: all paths that the upstream
+// takes for the same have the same one, but for the case of letters, which Fold
+// leaves to the comparison, so that values keep theirs. Bytes that need no escape
+// have none; others are %HH in upper case. Without Decode an escape of a byte that
+// needs none stays. What does not begin with a slash stays as it is. A canonical
+// path is its own canonical spelling.
+func (p *Path) Append(dst []byte, path string) []byte {
+	if path == "" || path[0] != '/' {
+		return append(dst, path...)
+	}
+	base := len(dst)
+	if p.Authority {
+		path = p.cutAuthority(path)
+	}
+	for i := 0; i < len(path); {
+		start := len(dst)
+		dst = append(dst, '/')
+		dst, i = p.segment(dst, path, i)
+		dst = p.settle(dst, base, start, i == len(path))
+	}
+	if len(dst) == base {
+		dst = append(dst, '/')
+	}
+	return p.end(dst, base)
+}
+
+// cutAuthority drops "//host".
+func (p *Path) cutAuthority(path string) string {
+	n := p.slash(path, 1)
+	if len(path) < 2 || n == 0 {
+		return path
+	}
+	for i := 1 + n; i < len(path); i++ {
+		if p.slash(path, i) > 0 {
+			return path[i:]
+		}
+	}
+	return "/"
+}
+
+// slash is how many bytes spell a slash at a place, 0 for none.
+func (p *Path) slash(path string, i int) int {
+	if i >= len(path) {
+		return 0
+	}
+	c, n := canon.DecodedByte(path[i:])
+	if c == '/' && (n == 1 || p.EncodedSlash) || c == '\\' && p.Backslash {
+		return n
+	}
+	return 0
+}
+
+// segment appends what stands between the slash at i and the next one, and gives
+// the place of that.
+func (p *Path) segment(dst []byte, path string, i int) ([]byte, int) {
+	i += max(1, p.slash(path, i))
+	dropped := false
+	for i < len(path) && p.slash(path, i) == 0 {
+		c, n := canon.DecodedByte(path[i:])
+		i += n
+		dropped = dropped || p.PathParams && c == ';' && n == 1
+		switch {
+		case dropped:
+		case raw[c] && (n == 1 || p.Decode):
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+		}
+	}
+	return dst, i
+}
+
+// settle drops a segment that stands for nothing, or that takes the one before it
+// away.
+func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
+	seg := dst[start+1:]
+	if len(seg) == 0 {
+		if !last && (p.MergeSlashes == MergeAll || p.MergeSlashes == MergeLeading && start == base) {
+			return dst[:start]
+		}
+		return dst
+	}
+	n := p.dots(seg)
+	if n == 0 {
+		return dst
+	}
+	dst = dst[:start]
+	if n == 2 {
+		dst = dst[:base+max(0, bytes.LastIndexByte(dst[base:], '/'))]
+	}
+	if last {
+		dst = append(dst, '/')
+	}
+	return dst
+}
+
+// dots is 1 for ".", 2 for "..", 0 for other segments.
+func (p *Path) dots(seg []byte) int {
+	if !p.DotSegments || len(seg) > 6 {
+		return 0
+	}
+	n := 0
+	for len(seg) > 0 {
+		switch {
+		case seg[0] == '.':
+			seg = seg[1:]
+		case bytes.HasPrefix(seg, []byte("%2E")):
+			seg = seg[3:]
+		default:
+			return 0
+		}
+		n++
+	}
+	if n > 2 {
+		return 0
+	}
+	return n
+}
+
+// end drops what does not matter at the end of a path, until nothing is left to
+// drop, and what would be an authority at its beginning.
+func (p *Path) end(dst []byte, base int) []byte {
+	for before := -1; before != len(dst); {
+		before = len(dst)
+		dst = p.trimSlashes(dst, base)
+		if p.FinalNewline && bytes.HasSuffix(dst, []byte("%0A")) && !bytes.HasSuffix(dst, []byte("%0A%0A")) {
+			dst = dst[:len(dst)-3]
+		}
+		start := base + max(0, bytes.LastIndexByte(dst[base:], '/'))
+		if p.Suffix {
+			dst = dst[:start+len(cutSuffix(dst[start:]))]
+		}
+		dst = p.settleLast(dst, base, start)
+	}
+	if p.Authority || p.MergeSlashes != MergeNone {
+		lead := base
+		for lead+1 < len(dst) && dst[lead+1] == '/' {
+			lead++
+		}
+		dst = slices.Delete(dst, base, lead)
+	}
+	return dst
+}
+
+// settleLast settles the last segment once more, where its end has been dropped.
+func (p *Path) settleLast(dst []byte, base, start int) []byte {
+	if len(dst) == start+1 {
+		return dst
+	}
+	return p.settle(dst, base, start, true)
+}
+
+func (p *Path) trimSlashes(dst []byte, base int) []byte {
+	for len(dst) > base+1 && dst[len(dst)-1] == '/' {
+		if p.TrailingSlash == SlashesKeep || p.TrailingSlash == SlashesOne && dst[len(dst)-2] == '/' {
+			return dst
+		}
+		dst = dst[:len(dst)-1]
+	}
+	return dst
+}
+
+// cutSuffix drops the format from a segment with its slash: what follows its only
+// dot.
+func cutSuffix(seg []byte) []byte {
+	i := bytes.IndexByte(seg, '.')
+	if i < 2 || i == len(seg)-1 || bytes.IndexByte(seg[i+1:], '.') >= 0 {
+		return seg
+	}
+	return seg[:i]
+}
+
+// HasAuthority reports whether a path begins as "//host/path" does.
+func HasAuthority(path string) bool { return strings.HasPrefix(path, "//") }

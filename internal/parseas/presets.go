@@ -1,0 +1,121 @@
+package parseas
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// Strict is the preset for an upstream that is not known: what any of the others
+// reads in its own way, it reads in all ways.
+const Strict = "strict"
+
+// aliases are shorter names of presets.
+var aliases = map[string]string{
+	"express": "express4", "koa": "koa-router", "node": "node-URL", "php": "nginx-fpm-php", "spring": "spring-boot",
+	"tomcat": "tomcat-servlet", "go": "go-servemux", "starlette": "fastapi", "nginx-proxy": "nginx-proxy-uri>express4",
+}
+
+// Preset gives the traits of an upstream by its name or a short alias, and false
+// for unknown names.
+func Preset(name string) (Traits, bool) {
+	if long, ok := aliases[name]; ok {
+		name = long
+	}
+	t, ok := presets[name]
+	t.Preset, t.Known = name, true
+	return t, ok
+}
+
+// Presets are the names of all presets, sorted.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// Names are those of presets and their short aliases, sorted.
+func Names() []string {
+	all := slices.AppendSeq(Presets(), maps.Keys(aliases))
+	slices.Sort(all)
+	return all
+}
+
+// The traits that upstreams share.
+var (
+	express = Path{Fold: true, TrailingSlash: SlashesOne}
+	// nginx decodes, merges and resolves before it compares.
+	nginx = Path{Decode: true, MergeSlashes: MergeAll, DotSegments: true, EncodedSlash: true}
+	// A WSGI or ASGI server hands the decoded path on.
+	gateway = Path{Decode: true, EncodedSlash: true}
+
+	goQuery   = canon.QuerySyntax{Semicolon: canon.SemicolonDrop, BadEscape: canon.BadEscapeDrop}
+	rackQuery = canon.QuerySyntax{Names: canon.NamesRack, Semicolon: canon.SemicolonSeparator,
+		BadEscape: canon.BadEscapeMalformed}
+	qsQuery = canon.QuerySyntax{Names: canon.NamesQS}
+)
+
+// presets are what the measured upstreams do: see rules/testdata/upstreams.json.
+var presets = map[string]Traits{
+	"express4":       {Path: express, CutFragment: true, Query: qsQuery},
+	"express5":       {Path: express, CutFragment: true},
+	"koa-router":     {Path: express, CutFragment: true, Query: canon.QuerySyntax{Question: true}},
+	"fastify":        {Path: Path{Decode: true}},
+	"hono":           {Path: Path{Decode: true, DotSegments: true}, CutFragment: true},
+	"node-URL":       {Path: Path{DotSegments: true, Backslash: true, Authority: true}, CutFragment: true},
+	"node-url.parse": {CutFragment: true},
+
+	"django":  {Path: gateway, CutFragment: true},
+	"flask":   {Path: Path{Decode: true, EncodedSlash: true, MergeSlashes: MergeLeading}, CutFragment: true},
+	"fastapi": {Path: Path{Decode: true, EncodedSlash: true, FinalNewline: true}, CutFragment: true},
+
+	"php-S": {
+		Path: Path{Decode: true, Authority: true}, CutFragment: true,
+		Query: canon.QuerySyntax{Names: canon.NamesPHP, Question: true},
+	},
+	"nginx-fpm-php": {Path: nginx, CutFragment: true, Query: canon.QuerySyntax{Names: canon.NamesPHP}},
+	"nginx":         {Path: nginx, CutFragment: true, Query: canon.QuerySyntax{Names: canon.NamesNginx}},
+	"nginx-proxy-uri>express4": {
+		Path: Path{
+			Decode: true, Fold: true, TrailingSlash: SlashesOne, MergeSlashes: MergeAll, DotSegments: true,
+			EncodedSlash: true,
+		},
+		CutFragment: true, Query: qsQuery,
+	},
+	"nginx-proxy>express4": {Path: express, CutFragment: true, Query: qsQuery},
+
+	"spring-boot": {Path: Path{Decode: true, PathParams: true}, Query: canon.QuerySyntax{Names: canon.NamesSpring}},
+	"tomcat-servlet": {
+		// Tomcat routes /topic/. as /topic, though not /topic/.
+		Path: Path{Decode: true, PathParams: true, MergeSlashes: MergeAll, DotSegments: true,
+			TrailingSlash: SlashesOne},
+		Query: canon.QuerySyntax{BadEscape: canon.BadEscapeDrop},
+	},
+
+	"go-servemux": {Path: Path{Decode: true}, Query: goQuery},
+	"gin":         {Path: gateway, Query: goQuery},
+	"echo":        {Query: goQuery},
+	"fiber":       {Path: Path{Fold: true, TrailingSlash: SlashesAll}, CutFragment: true},
+	"chi":         {Query: goQuery},
+
+	"rack": {CutFragment: true, Query: rackQuery},
+	"sinatra": {
+		Path: Path{
+			Decode: true, MergeSlashes: MergeAll, DotSegments: true, EncodedSlash: true, Backslash: true,
+		},
+		CutFragment: true, Query: rackQuery,
+	},
+	"rails": {
+		Path: Path{TrailingSlash: SlashesAll, MergeSlashes: MergeAll, Suffix: true}, CutFragment: true,
+		Query: rackQuery,
+	},
+
+	"axum": {CutFragment: true},
+
+	Strict: {
+		Path: Path{
+			Decode: true, Fold: true, TrailingSlash: SlashesAll, MergeSlashes: MergeAll, DotSegments: true,
+			EncodedSlash: true,
+			Backslash:    true, PathParams: true, Suffix: true, FinalNewline: true,
+		},
+		EitherAuthority: true,
+		Query:           canon.QuerySyntax{Names: canon.NamesAny, Semicolon: canon.SemicolonEither, Question: true},
+	},
+}

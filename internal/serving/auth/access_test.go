@@ -1,0 +1,179 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		addr    string
+		guarded bool
+		ok      bool
+	}{
+		{"127.0.0.1:7070", false, true}, {"[::1]:7070", false, true}, {"localhost:7070", false, true},
+		{"127.9.9.9:0", false, true},
+		{"unix:/run/hotparam.sock", false, true}, {"[::ffff:127.0.0.1]:80", false, true},
+		{":7070", false, false}, {"0.0.0.0:7070", false, false}, {"[::]:7070", false, false},
+		{"10.0.0.1:7070", false, false},
+		{"admin.example.com:7070", false, false}, {"127.0.0.1.example.com:80", false, false},
+		{"localhost", false, false}, {"", false, false},
+		{"0.0.0.0:7070", true, true},
+	} {
+		err := CheckListen(c.addr, c.guarded)
+		if (err == nil) != c.ok {
+			t.Errorf("%q with a token %v: %v", c.addr, c.guarded, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), `"`+c.addr+`"`) {
+			t.Errorf("%q is not in: %v", c.addr, err)
+		}
+	}
+}
+
+const token = "s3cret-of-the-test"
+
+func TestTokenIsReadAndChecked(t *testing.T) {
+	t.Parallel()
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct{ text, file, want, err string }{
+		{"", "", "", ""},
+		{token, "", token, ""},
+		{"", file(token + "\n"), token, ""},
+		{"short", "", "", "--x.token: the token has 5 characters, want at least 16"},
+		{"s3cret of the test", "", "", "holds a space"},
+		{"s3cret-of-the-tést", "", "", "beyond ASCII"},
+		{"", file("short\n"), "", "--x.token_file: the token has 5"},
+		{"", file(" \n"), "", "is empty"},
+		{"", "/no/such/file", "", "--x.token_file: open /no/such/file"},
+		{token, file(token), "", "keep one"},
+	} {
+		got, err := ReadToken("x.token", c.text, c.file)
+		if c.err == "" && (err != nil || got != c.want) {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "s3cret")) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// ask shows a token from an address, in the form of a header.
+func ask(g *Guard, from, header string, at time.Time) Result {
+	r := httptest.NewRequest(http.MethodPost, "/v1/decide", nil)
+	r.RemoteAddr = from
+	if header != "" {
+		r.Header.Set("Authorization", header)
+	}
+	return g.Check(r, at)
+}
+
+func TestGuardKnowsTheToken(t *testing.T) {
+	t.Parallel()
+	basic := func(user, password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	g := NewGuard("decide", token, slog.New(slog.DiscardHandler))
+	for header, want := range map[string]int{
+		"": 401, "Bearer": 401, "Bearer " + token[1:]: 401, "Bearer " + token + "1": 401, token: 401,
+		basic(token, ""): 401, basic("", "no"): 401,
+		"Bearer " + token: 0, "bearer " + token: 0, basic("ann", token): 0, basic("", token): 0,
+	} {
+		if v := ask(g, "192.0.2.1:1", header, time.Unix(1e9, 0)); v.Status != want {
+			t.Errorf("%q: %d, want %d", header, v.Status, want)
+		}
+	}
+	open := NewGuard("decide", "", slog.New(slog.DiscardHandler))
+	if v := ask(open, "192.0.2.1:1", "", time.Unix(1e9, 0)); v.Status != 0 {
+		t.Errorf("without a token: %d", v.Status)
+	}
+}
+
+func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	g := NewGuard("decide", token, slog.New(slog.NewTextHandler(&said, nil)))
+	now := time.Unix(1e9, 0)
+	for i := range 10 {
+		// Ports and the addresses of one IPv6 network are one client.
+		if v := ask(g, fmt.Sprintf("[2001:db8::%d]:%d", i, 1000+i), "Bearer guess", now); v.Status != 401 {
+			t.Errorf("guess %d: %d", i, v.Status)
+		}
+	}
+	if v := ask(g, "[2001:db8::77]:1", "Bearer "+token, now); v.Status != 429 || v.RetryAfter <= 0 ||
+		v.RetryAfter > 6*time.Second {
+		t.Errorf("after ten guesses: %+v", v)
+	}
+	if v := ask(g, "[2001:db8:0:1::1]:1", "Bearer "+token, now); v.Status != 0 {
+		t.Errorf("another client: %+v", v)
+	}
+	if v := ask(g, "[2001:db8::77]:1", "Bearer "+token, now.Add(7*time.Second)); v.Status != 0 {
+		t.Errorf("after the wait: %+v", v)
+	}
+	if s := g.Stats(); s.Wrong != 10 || s.RateLimited != 1 {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(said.String(), "\n"); n != 1 || !strings.Contains(said.String(), "wrong token") ||
+		strings.Contains(said.String(), "guess") {
+		t.Errorf("%d lines: %s", n, &said)
+	}
+}
+
+// A guesser behind the same NAT must not lock out the gateway that asks.
+func TestWhoShowedTheTokenIsNotLockedOut(t *testing.T) {
+	t.Parallel()
+	g := NewGuard("decide", token, slog.New(slog.DiscardHandler))
+	now := time.Unix(1e9, 0)
+	ask(g, "192.0.2.1:1", "Bearer "+token, now)
+	for range 100 {
+		ask(g, "192.0.2.1:2", "Bearer guess", now)
+	}
+	if v := ask(g, "192.0.2.1:1", "Bearer "+token, now); v.Status != 0 {
+		t.Errorf("the one who knows the token: %+v", v)
+	}
+	later := now.Add(11 * time.Minute)
+	for range 10 {
+		ask(g, "192.0.2.1:2", "Bearer guess", later)
+	}
+	if v := ask(g, "192.0.2.1:1", "Bearer "+token, later); v.Status != 429 {
+		t.Errorf("eleven minutes later: %+v", v)
+	}
+}
+
+func TestNobodyWithoutATokenIsAGuesser(t *testing.T) {
+	t.Parallel()
+	g := NewGuard("admin", token, slog.New(slog.DiscardHandler))
+	for range 100 {
+		if v := ask(g, "192.0.2.1:1", "", time.Unix(1e9, 0)); v.Status != 401 {
+			t.Fatalf("%+v", v)
+		}
+	}
+}
+
+func BenchmarkGuard(b *testing.B) {
+	g := NewGuard("decide", token, slog.New(slog.DiscardHandler))
+	r := httptest.NewRequest(http.MethodPost, "/v1/decide", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	b.ReportAllocs()
+	for b.Loop() {
+		if g.Check(r, time.Unix(1e9, 0)).Status != 0 {
+			b.Fatal("refused")
+		}
+	}
+}

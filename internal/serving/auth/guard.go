@@ -1,0 +1,275 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+const (
+	// maxAttempts is how many wrong tokens a client may show at once, and how many
+	// further ones each minute.
+	maxAttempts = 10
+	// maxGuessers is how many clients that guess are remembered.
+	maxGuessers = 4096
+	// knownSlots is how many clients that showed the token are remembered, each for
+	// knownFor.
+	knownSlots = 1024
+	knownFor   = 10 * time.Minute
+	// warnEvery is the least time between two log lines about wrong tokens.
+	warnEvery = time.Minute
+)
+
+// Guard lets through who shows a token, or whom the proxy of [SSO] names. After
+// [tries] wrong tokens a client is answered 429 without a comparison, until it has waited. A client that has shown
+// the right one lately is always compared: a guesser at its address, behind the
+// same NAT perhaps, cannot lock it out.
+//
+// Make one with NewGuard, or with NewGuardOf for callers with roles; any number of
+// goroutines may use it.
+type Guard struct {
+	name   string
+	shared []Token // the token that the listener was started with
+	sso    SSO
+	tokens atomic.Pointer[[]Token] // shared and named ones
+	log    *slog.Logger
+
+	guesses *limit.Memory
+	seed    maphash.Seed
+	// trusted holds, at a client's hash, the hash and the time in seconds of its last
+	// right token. Only right tokens write here.
+	trusted [knownSlots]atomic.Uint64
+
+	wrong, slowed atomic.Uint64
+	warned        atomic.Int64 // unix nanoseconds of the last log line
+}
+
+// GuardStats are counters since the start.
+type GuardStats struct {
+	// Wrong requests had no token or a wrong one. Slowed were refused without a
+	// look at theirs, because their client had shown too many wrong ones.
+	Wrong       uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
+	RateLimited uint64 `metric:"_slowed_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`
+}
+
+// Credentials are who may call a listener.
+type Credentials struct {
+	Token  string  // one for everybody, with every right
+	Tokens []Token // named ones
+	SSO    SSO
+}
+
+// None reports whether access needs no credentials.
+func (c Credentials) None() bool {
+	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == ""
+}
+
+// NewGuard makes the guard of a listener that has one token. Without it everybody is
+// let through.
+func NewGuard(name, token string, log *slog.Logger) *Guard {
+	return NewGuardOf(name, Credentials{Token: token}, log)
+}
+
+// NewGuardOf makes the guard of a listener whose callers have names and roles.
+func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
+	g := &Guard{
+		name: name, shared: shared(c.Token), sso: c.SSO, log: log,
+		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxGuessers}), seed: maphash.MakeSeed(),
+	}
+	tokens := slices.Concat(g.shared, c.Tokens)
+	g.tokens.Store(&tokens)
+	return g
+}
+
+// AllowsAll reports whether everybody is let through.
+func (g *Guard) AllowsAll() bool { return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" }
+
+// CheckTokens refuses named tokens that cannot take the place of those in force: to
+// take the last one away would open the listener to everybody.
+func (g *Guard) CheckTokens(named []Token) error {
+	if len(named) == 0 && len(g.shared) == 0 && g.sso.UserHeader == "" && !g.AllowsAll() {
+		return errors.New("auth: the last token of " + g.name +
+			" is gone: everybody would be let in; restart the program if that is meant")
+	}
+	return nil
+}
+
+// Replace puts named tokens in the place of those in force, and reports whether they
+// are others. The token that the listener was started with stays. What CheckTokens
+// refuses changes nothing.
+func (g *Guard) Replace(named []Token) bool {
+	all := slices.Concat(g.shared, named)
+	if g.CheckTokens(named) != nil || slices.Equal(all, *g.tokens.Load()) {
+		return false
+	}
+	g.tokens.Store(&all)
+	return true
+}
+
+// Stats reads the counters.
+func (g *Guard) Stats() GuardStats {
+	return GuardStats{Wrong: g.wrong.Load(), RateLimited: g.slowed.Load()}
+}
+
+// Caller is the authenticated sender of a request. An open listener's callers have no name and every right.
+type Caller struct {
+	Name  string
+	Role  Role
+	Until time.Time // when the token expires; zero: never
+}
+
+// Result is the result of the check of a request.
+type Result struct {
+	// Caller belongs to status 0.
+	Caller Caller
+	// Status is 0 for who may pass, else 401, 403 or 429. RetryAfter belongs to 429.
+	Status     int
+	RetryAfter time.Duration
+
+	why string // of a refusal, if it is not the usual one
+}
+
+// Check looks for a user whom the proxy names, and else for a token: as a bearer
+// token, or as the password of basic authentication.
+func (g *Guard) Check(r *http.Request, now time.Time) Result {
+	if g.AllowsAll() {
+		return Result{Caller: Caller{Role: Admin}}
+	}
+	if g.sso.claims(r.Header) {
+		caller, why := g.sso.caller(r)
+		if why != "" {
+			g.wrong.Add(1)
+			g.warn(r.RemoteAddr, why, now)
+			return Result{Status: http.StatusForbidden, why: why}
+		}
+		return Result{Caller: caller}
+	}
+	return g.checkToken(r, now)
+}
+
+func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
+	client := httplimit.ParseClient(r.RemoteAddr)
+	known := g.isKnown(client, now)
+	if !known {
+		if wait := g.charge(client, now, 0); wait > 0 {
+			g.slowed.Add(1)
+			return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
+		}
+	}
+	text, shown := shownToken(r)
+	token, ok := find(*g.tokens.Load(), text)
+	if ok && shown {
+		if !known {
+			g.remember(client, now)
+		}
+		return g.unexpired(token, r, now)
+	}
+	g.wrong.Add(1)
+	if shown { // who shows nothing, such as a browser's first request, guesses nothing
+		g.charge(client, now, 1)
+		g.warn(r.RemoteAddr, "a caller showed a wrong token", now)
+	}
+	return Result{Status: http.StatusUnauthorized}
+}
+
+func (g *Guard) unexpired(t Token, r *http.Request, now time.Time) Result {
+	if t.Until.IsZero() || now.Before(t.Until) {
+		return Result{Caller: Caller{Name: t.Name, Role: t.Role, Until: t.Until}}
+	}
+	g.wrong.Add(1)
+	g.warn(r.RemoteAddr, "the token of "+t.Name+" has expired", now)
+	return Result{Status: http.StatusUnauthorized, why: "The token has expired."}
+}
+
+// Protect puts the guard before a handler.
+func (g *Guard) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := g.Check(r, time.Now())
+		if v.Status == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		v.SetHeader(w.Header())
+		httplimit.WriteProblem(w, v.Status, v.Detail())
+	})
+}
+
+// SetHeader sets the fields that go with a refusal.
+func (v Result) SetHeader(h http.Header) {
+	switch v.Status {
+	case http.StatusTooManyRequests:
+		h.Set("Retry-After", strconv.Itoa(max(1, int((v.RetryAfter+time.Second-1)/time.Second))))
+	case http.StatusUnauthorized:
+		h.Add("WWW-Authenticate", `Basic realm="hotparam", charset="UTF-8"`)
+		h.Add("WWW-Authenticate", `Bearer realm="hotparam"`)
+	}
+}
+
+// Detail is what a refusal says to a person.
+func (v Result) Detail() string {
+	switch {
+	case v.why != "":
+		return v.why
+	case v.Status == http.StatusTooManyRequests:
+		return "Too many wrong tokens came from this address."
+	}
+	return "The token is missing or wrong."
+}
+
+func shownToken(r *http.Request) (string, bool) {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password, true
+	}
+	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(rest), strings.EqualFold(scheme, "Bearer")
+}
+
+// charge takes n wrong tokens from what a client may show, and returns how long it
+// has to wait until it may show one; n = 0 only asks.
+func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Duration {
+	charges := []limit.Charge{{Subject: limit.Subject{Client: client}, Spec: limit.PerMinute(maxAttempts), Cost: n}}
+	results := make([]limit.Result, 1)
+	if _, err := g.guesses.Take(context.Background(), now, charges, results); err != nil || results[0].Remaining > 0 {
+		return 0 // the charge is well formed, so there is no error
+	}
+	return min(results[0].ResetAfter, time.Minute/maxAttempts)
+}
+
+// slot returns a client's place in the table, and its entry at a time.
+func (g *Guard) slot(client hottype.Client, now time.Time) (at *atomic.Uint64, value uint64) {
+	h := maphash.Comparable(g.seed, client)
+	return &g.trusted[h%knownSlots], h&^(1<<32-1) | uint64(uint32(now.Unix()))
+}
+
+func (g *Guard) remember(client hottype.Client, now time.Time) {
+	at, value := g.slot(client, now)
+	at.Store(value)
+}
+
+func (g *Guard) isKnown(client hottype.Client, now time.Time) bool {
+	at, value := g.slot(client, now)
+	seen := at.Load()
+	age := uint32(value) - uint32(seen)
+	return seen>>32 == value>>32 && time.Duration(age)*time.Second < knownFor
+}
+
+// warn tells of callers that are not let in, at most once in warnEvery.
+func (g *Guard) warn(from, why string, now time.Time) {
+	last := g.warned.Load()
+	if now.UnixNano()-last < int64(warnEvery) || !g.warned.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	s := g.Stats()
+	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Wrong, "slowed", s.RateLimited)
+}

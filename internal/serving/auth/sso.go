@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// SSO is single sign-on by a proxy in front, such as oauth2-proxy: it logs people in
+// and says in header fields who they are. The zero value is none.
+type SSO struct {
+	// UserHeader names the field with the user, GroupsHeader the one with the user's
+	// groups, parted by commas.
+	UserHeader, GroupsHeader string
+	// Proxies may send these fields, and with Unix every connection by a unix
+	// socket. Requests of others that have one are refused.
+	Proxies []netip.Prefix
+	Unix    bool
+	// Roles are those of "user:NAME", "group:NAME" and "*", which is everybody who is
+	// logged in. The greatest counts.
+	Roles map[string]Role
+}
+
+// SSOSettings are how settings say it.
+type SSOSettings struct {
+	User, Groups string
+	Proxies      []string // networks, addresses, or "unix"
+	Roles        map[string]string
+}
+
+// maxUser bounds what the proxy may call a user, which is kept as the author of changes.
+const maxUser = 256
+
+// ParseSSO reads the settings whose names begin with setting, such as "admin.sso".
+func ParseSSO(setting string, s SSOSettings) (SSO, error) {
+	sso := SSO{UserHeader: http.CanonicalHeaderKey(s.User), GroupsHeader: http.CanonicalHeaderKey(s.Groups),
+		Roles: map[string]Role{}}
+	fail := func(name, format string, args ...any) (SSO, error) {
+		return SSO{}, fmt.Errorf("auth: --%s_%s: %s", setting, name, fmt.Sprintf(format, args...))
+	}
+	if s.User == "" {
+		if s.Groups != "" || len(s.Proxies) > 0 || len(s.Roles) > 0 {
+			return fail("user_header",
+				"it is empty and others of %s are not; name the field with the user, such as X-Auth-Request-Email",
+				setting)
+		}
+		return SSO{}, nil
+	}
+	for _, h := range []string{s.User, s.Groups} {
+		if h != "" && !httpguts.ValidHeaderFieldName(h) {
+			return fail("user_header", "%q is no name of a header field", h)
+		}
+	}
+	if len(s.Proxies) == 0 || len(s.Roles) == 0 {
+		return fail("proxies",
+			"who may say who the user is (--%s_proxies), and what may users do (--%s_roles)? Set both", setting,
+			setting)
+	}
+	for _, text := range s.Proxies {
+		if text == "unix" {
+			sso.Unix = true
+			continue
+		}
+		p, err := parsePrefix(text)
+		if err != nil || p.Bits() == 0 {
+			return fail("proxies", "%q is no network or address of proxies, and not unix", text)
+		}
+		sso.Proxies = append(sso.Proxies, p)
+	}
+	for who, text := range s.Roles {
+		role, err := ParseRole(text)
+		kind, name, _ := strings.Cut(who, ":")
+		if err != nil || who != "*" && (name == "" || kind != "user" && kind != "group") {
+			return fail("roles", "%q: want user:NAME, group:NAME or *, and viewer, operator or admin for it", who)
+		}
+		if kind == "group" && s.Groups == "" {
+			return fail("roles", "%q: no --%s_groups_header says which groups a user has", who, setting)
+		}
+		sso.Roles[who] = role
+	}
+	return sso, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err
+}
+
+// claims reports whether a request says who its user is.
+func (s SSO) claims(h http.Header) bool {
+	filled := func(name string) bool {
+		return name != "" && slices.ContainsFunc(h[name], func(v string) bool { return v != "" })
+	}
+	return s.UserHeader != "" && (filled(s.UserHeader) || filled(s.GroupsHeader))
+}
+
+// trusts reports whether a peer is one of the proxies.
+func (s SSO) trusts(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil { // unix sockets have no address with a port
+		return s.Unix && !strings.Contains(remote, ":")
+	}
+	from := at.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(from) })
+}
+
+// caller is the user that the proxy names. A field that is set twice is rejected: one of them may
+// be the client's own, which the proxy forgot to take away.
+func (s SSO) caller(r *http.Request) (Caller, string) {
+	if !s.trusts(r.RemoteAddr) {
+		return Caller{}, "The field " + s.UserHeader + " is believed only from the proxies of this listener."
+	}
+	users, groups := r.Header[s.UserHeader], r.Header[s.GroupsHeader]
+	if len(users) != 1 || len(groups) > 1 || !plainName(users[0]) {
+		return Caller{}, "The proxy names no user, or more than one."
+	}
+	c := Caller{Name: users[0], Role: max(s.Roles["*"], s.Roles["user:"+users[0]])}
+	for _, list := range groups {
+		for g := range strings.SplitSeq(list, ",") {
+			c.Role = max(c.Role, s.Roles["group:"+strings.TrimSpace(g)])
+		}
+	}
+	if c.Role == 0 {
+		return Caller{}, "This user has no role here."
+	}
+	return c, ""
+}
+
+func plainName(name string) bool {
+	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name,
+		func(r rune) bool { return r < ' ' || r == 0x7f })
+}

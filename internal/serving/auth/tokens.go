@@ -1,0 +1,205 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Token is a token as a configuration file holds it: by its hash. SHA-256 without
+// salt or stretching is enough for [NewToken]'s, which have 192 random bits.
+type Token struct {
+	Name  string // of its holder, and so of the author of changes; "" for the token of a whole listener
+	Role  Role
+	Hash  [sha256.Size]byte
+	Until time.Time // when it expires; zero: never
+}
+
+// hashPrefix says in the file what the digits are.
+const hashPrefix = "sha256:"
+
+// NewToken makes a random token.
+func NewToken() string {
+	var b [24]byte
+	rand.Read(b[:]) // never fails: it ends the program
+	return "hp_" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// FormatToken writes a token's line in the file without its name, as [ParseTokens]
+// reads it.
+func FormatToken(role Role, token string, until time.Time) string {
+	sum := sha256.Sum256([]byte(token))
+	line := role.String() + " " + hashPrefix + hex.EncodeToString(sum[:])
+	if !until.IsZero() {
+		line += " until " + until.UTC().Format(time.RFC3339)
+	}
+	return line
+}
+
+var holderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// ParseTokens reads the tokens of a listener by the name of their holder:
+//
+//	ann: operator sha256:64 hexadecimal digits until 2027-01-01
+//
+// Several of one holder, which is how a token is replaced without a gap, are parted
+// by commas. Errors name the holder and repeat nothing that could be a token.
+func ParseTokens(setting string, lines map[string]string) ([]Token, error) {
+	var all []Token
+	owner := map[[sha256.Size]byte]string{}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if !holderName.MatchString(name) {
+			return nil,
+				fmt.Errorf(
+					"auth: --%s: a name is longer than 64 characters, or has others than letters, digits and . _ @ -",
+					setting)
+		}
+		for line := range strings.SplitSeq(lines[name], ",") {
+			t, err := parseToken(line)
+			if err != nil {
+				return nil,
+					fmt.Errorf(
+						"auth: --%s: %s: %w; want ROLE %sHEX, or ROLE %sHEX until DATE, as hotparam token prints it",
+						setting, name, err, hashPrefix, hashPrefix)
+			}
+			t.Name = name
+			if other, twice := owner[t.Hash]; twice {
+				return nil,
+					fmt.Errorf("auth: --%s: %s has the same token as %s; make each its own with hotparam token",
+						setting, name, other)
+			}
+			owner[t.Hash] = name
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+func parseToken(line string) (t Token, err error) {
+	words := strings.Fields(line)
+	if len(words) != 2 && (len(words) != 4 || words[2] != "until") {
+		return t, fmt.Errorf("it is not of 2 or 4 words")
+	}
+	if t.Role, err = ParseRole(words[0]); err != nil {
+		return t, err
+	}
+	digits, ok := strings.CutPrefix(words[1], hashPrefix)
+	hash, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(hash) != sha256.Size {
+		return t, fmt.Errorf("the hash is not %s and %d hexadecimal digits", hashPrefix, 2*sha256.Size)
+	}
+	t.Hash = [sha256.Size]byte(hash)
+	if len(words) == 4 {
+		t.Until, err = parseUntil(words[3])
+	}
+	return t, err
+}
+
+func parseUntil(text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	at, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return at, fmt.Errorf("its end is neither a date (2027-01-01, in UTC) nor a time (RFC 3339)")
+	}
+	return at, nil
+}
+
+// shared is the token of a whole listener, with every right; none for "".
+func shared(token string) []Token {
+	if token == "" {
+		return nil
+	}
+	return []Token{{Role: Admin, Hash: sha256.Sum256([]byte(token))}}
+}
+
+// find looks a token up, expired ones too. It compares hashes, which have one length,
+// and always all of them, so the time that it takes tells nothing about a token.
+func find(tokens []Token, shown string) (found Token, ok bool) {
+	got := sha256.Sum256([]byte(shown))
+	for _, t := range tokens {
+		if subtle.ConstantTimeCompare(got[:], t.Hash[:]) == 1 {
+			found, ok = t, true
+		}
+	}
+	return found, ok
+}
+
+// MinToken is the least length of a token. 16 random characters of base64 are 96
+// bits, which cannot be guessed at any rate.
+const MinToken = 16
+
+// ReadToken is the token that a listener asks for: the text itself, or what the file
+// holds, without white space around it. setting is its name in errors, such as
+// "admin.token"; the text is in none. Neither given is no token.
+func ReadToken(setting, text, file string) (string, error) {
+	if file == "" {
+		return text, CheckToken(setting, text)
+	}
+	if text != "" {
+		return "", fmt.Errorf("auth: --%s and --%s_file are both set; keep one", setting, setting)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("auth: --%s_file: %w", setting, err)
+	}
+	text = strings.TrimSpace(string(data))
+	if text == "" {
+		return "", fmt.Errorf("auth: --%s_file: %s is empty; write one with: openssl rand -hex 24 > %s", setting,
+			file, file)
+	}
+	return text, CheckToken(setting+"_file", text)
+}
+
+// CheckToken rejects a token that is short or cannot be sent in a header field.
+func CheckToken(setting, token string) error {
+	switch {
+	case token == "":
+		return nil
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return fmt.Errorf("auth: --%s: the token holds a space, a control character or one beyond ASCII; "+
+			"make one with: openssl rand -hex 24", setting)
+	case len(token) < MinToken:
+		return fmt.Errorf("auth: --%s: the token has %d characters, want at least %d; "+
+			"make one with: openssl rand -hex 24", setting, len(token), MinToken)
+	}
+	return nil
+}
+
+// Role is what a caller may do. Each role may do what those before it may.
+type Role uint8
+
+const (
+	// Viewer reads everything.
+	Viewer Role = iota + 1
+	// Operator acts in an incident: overrides, purges, resets.
+	Operator
+	// Admin changes what the pipeline is: rules, and what is kept.
+	Admin
+)
+
+var roleNames = [...]string{"nobody", "viewer", "operator", "admin"}
+
+func (r Role) String() string { return roleNames[min(int(r), len(roleNames)-1)] }
+
+// ParseRole reads the name of a role. The error does not repeat the text, which may
+// be a token in the wrong place.
+func ParseRole(text string) (Role, error) {
+	for r := Viewer; r <= Admin; r++ {
+		if text == r.String() {
+			return r, nil
+		}
+	}
+	return 0, errors.New("the role is none of viewer, operator, admin")
+}

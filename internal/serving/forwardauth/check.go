@@ -1,0 +1,227 @@
+package forwardauth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Config is what a Handler is built from.
+type Config struct {
+	// Gate is required.
+	Gate httplimit.Gate
+	// Clients finds the client of a request; nil trusts no proxy before the gateway.
+	Clients *httplimit.Clients
+	// Dialect is required.
+	Dialect Dialect
+	// PathPrefix stands before the path of the request in the dialect [Path].
+	PathPrefix string
+	// AllowStatus is 200 or 204; 0 means 200.
+	AllowStatus int
+	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx, which knows 401 and 403 only.
+	DenyStatus int
+	// Answers configure the responses to verdicts; DenyStatus is their Status.
+	Answers httplimit.Responder
+	// RequestID names the field in which the gateway gives each request an id of its own; empty: none. A check
+	// that is repeated within a second is then charged once.
+	RequestID string
+	// HideAuthorization says that the field Authorization is the gateway's own, so that rules do not see it.
+	HideAuthorization bool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of checks that describe no request, and of panics; nil: discarded.
+	Log *slog.Logger
+}
+
+// Handler answers checks. It may be used by many goroutines.
+type Handler struct {
+	cfg     Config
+	gate    *httplimit.SafeGate
+	repeats *dedup // nil: each check is charged
+
+	checks, denied, malformed, repeated atomic.Uint64
+	warned                              atomic.Int64 // unix nanoseconds of the last log line
+}
+
+// Stats are the counters of a handler since it was built.
+type Stats struct {
+	// Checks answered by a verdict, Denied among them, and Repeated, which got the verdict of an earlier one.
+	Checks   uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
+	Denied   uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
+	Repeated uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
+	// Malformed are checks that describe no request.
+	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are refused."`
+	// Panics are requests that were allowed because deciding panicked.
+	Panics uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+}
+
+// warnEvery is the least time between two log lines about malformed checks.
+const warnEvery = time.Minute
+
+// New builds a handler. Its error says which setting is wrong.
+func New(cfg Config) (*Handler, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
+	})
+	h := &Handler{cfg: cfg, gate: safe}
+	if cfg.RequestID != "" {
+		h.repeats = newDedup()
+	}
+	return h, nil
+}
+
+// complete fills in defaults and refuses what a gateway would misread.
+func (c *Config) complete() error {
+	if c.Dialect != Nginx && c.Dialect != Forwarded && c.Dialect != Path {
+		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to nginx, forwarded or path", c.Dialect)
+	}
+	c.AllowStatus = cmp.Or(c.AllowStatus, http.StatusOK)
+	usual := http.StatusTooManyRequests
+	if c.Dialect == Nginx {
+		usual = http.StatusForbidden
+	}
+	c.DenyStatus = cmp.Or(c.DenyStatus, usual)
+	switch {
+	case c.AllowStatus != http.StatusOK && c.AllowStatus != http.StatusNoContent:
+		return fmt.Errorf("forwardauth: --check.allow_status %d: want 200 or 204", c.AllowStatus)
+	case c.DenyStatus < 400 || c.DenyStatus > 499:
+		return fmt.Errorf("forwardauth: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
+			c.DenyStatus)
+	case c.Dialect == Nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
+		return fmt.Errorf(
+			"forwardauth: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
+			c.DenyStatus)
+	}
+	c.Answers.Status = c.DenyStatus
+	c.RequestID = http.CanonicalHeaderKey(c.RequestID)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return nil
+}
+
+// Stats reads the counters.
+func (h *Handler) Stats() Stats {
+	return Stats{
+		Checks: h.checks.Load(), Denied: h.denied.Load(), Repeated: h.repeated.Load(),
+		Malformed: h.malformed.Load(), Panics: h.gate.Panics(),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.cfg.HideAuthorization {
+		r.Header.Del("Authorization")
+	}
+	req, err := h.describe(r)
+	if err != nil {
+		h.reject(w, err)
+		return
+	}
+	v := h.decide(r, &req)
+	h.checks.Add(1)
+	if !v.Allowed {
+		h.denied.Add(1)
+	}
+	setVerdict(w.Header(), &v)
+	if !v.Allowed {
+		h.cfg.Answers.WriteDenied(w, req.Method, r.Header["Accept"], &v)
+		return
+	}
+	if h.cfg.Answers.Enforce(w, r, &v) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(h.cfg.AllowStatus)
+	}
+}
+
+// decide asks the gate, or answers a repeated check as the first one was.
+func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict {
+	if h.repeats == nil {
+		return h.gate.Decide(r.Context(), req)
+	}
+	id := r.Header[h.cfg.RequestID]
+	if len(id) != 1 || id[0] == "" {
+		return h.gate.Decide(r.Context(), req)
+	}
+	v, repeated := h.repeats.decideOnce(h.cfg.Now(), id[0], req, func() hottype.Verdict {
+		return h.gate.Decide(r.Context(), req)
+	})
+	if repeated {
+		h.repeated.Add(1)
+	}
+	return v
+}
+
+// reject answers a check that describes no request. The log says why, at most once in warnEvery: its cause is a
+// gateway that is set up wrongly, and then every check is.
+func (h *Handler) reject(w http.ResponseWriter, err error) {
+	n := h.malformed.Add(1)
+	now, last := h.cfg.Now().UnixNano(), h.warned.Load()
+	if (last == 0 || now-last >= int64(warnEvery)) && h.warned.CompareAndSwap(last, now) {
+		h.cfg.Log.Warn("forwardauth: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err,
+			"count", n)
+	}
+	status := http.StatusBadRequest
+	if errors.Is(err, errNotFound) {
+		status = http.StatusNotFound
+	}
+	w.Header().Set(fieldReason, "bad_check")
+	httplimit.WriteProblem(w, status, "This is no check in the dialect "+string(h.cfg.Dialect)+": "+err.Error()+".")
+}
+
+// Fields of the answer beside the RateLimit fields, in the form in which net/http keeps them. Gateways read them
+// for their logs, and where the status cannot say enough.
+const (
+	fieldReason = "X-Hotparam-Reason"
+	fieldRule   = "X-Hotparam-Rule"
+	fieldKey    = "X-Hotparam-Key"
+	fieldHot    = "X-Hotparam-Hot"
+)
+
+// setVerdict says why a verdict is as it is:
+//
+//	X-Hotparam-Reason: hot
+//	X-Hotparam-Rule: topic
+//	X-Hotparam-Key: topic?id=42
+//	X-Hotparam-Hot: true
+//
+// Rule and key are absent where the verdict has none, Hot where no key of the request is hot. Bytes that a field cannot
+// hold are percent-encoded in them.
+func setVerdict(h http.Header, v *hottype.Verdict) {
+	h[fieldReason] = []string{v.Reason.String()}
+	if v.Rule != "" {
+		h[fieldRule] = []string{visible(v.Rule)}
+	}
+	if v.Key != "" {
+		h[fieldKey] = []string{visible(string(v.Key))}
+	}
+	if v.Hot {
+		h[fieldHot] = []string{"true"}
+	}
+}
+
+// visible is a text with all bytes but those of visible ASCII percent-encoded. Quotes and backslashes are encoded too:
+// gateways write the fields into strings of JSON.
+func visible(s string) string {
+	const hex = "0123456789ABCDEF"
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '\\' {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(b)
+}

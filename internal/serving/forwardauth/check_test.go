@@ -1,0 +1,205 @@
+package forwardauth
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// gate denies ids that are hot, and writes down what it was asked.
+type gate struct{ asked []string }
+
+func (g *gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	g.asked = append(g.asked, fmt.Sprint(r.Method, " ", r.Host, " ", r.Target, " ", r.Client))
+	v := hottype.Verdict{
+		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic",
+		Key: "topic?id=\x01é\"\\", Hot: true,
+		Limit: 9, Remaining: 3, Window: time.Second, ResetAfter: time.Second, Mode: hottype.ModeEnforce,
+	}
+	if !v.Allowed {
+		v.RetryAfter = 1500 * time.Millisecond
+	}
+	return v
+}
+
+func (g *gate) last() string {
+	if len(g.asked) == 0 {
+		return ""
+	}
+	return g.asked[len(g.asked)-1]
+}
+
+// proxies trusts what is in front of the gateway.
+func proxies() *httplimit.Clients {
+	return httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "")
+}
+
+func newHandler(t *testing.T, cfg Config) (*Handler, *gate) {
+	t.Helper()
+	g := new(gate)
+	cfg.Gate = g
+	h, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, g
+}
+
+// checkOf is a check as a gateway sends it: the lines are fields.
+func checkOf(method, target string, lines ...string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host, r.RemoteAddr = "news.example", "192.0.2.250:1234" // the gateway's address, which never counts
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+// described is what each dialect's gateway says of PUT /topic?id=42 by client 192.0.2.7.
+func described(d Dialect, target string, more ...string) *http.Request {
+	switch d {
+	case Nginx:
+		return checkOf("GET", "/check", append(more, "X-Original-URI: "+target, "X-Original-Method: PUT",
+			"X-Real-IP: 192.0.2.7")...)
+	case Forwarded:
+		return checkOf("GET", "/check", append(more, "X-Forwarded-Uri: "+target, "X-Forwarded-Method: PUT",
+			"X-Forwarded-Host: news.example", "X-Forwarded-For: 192.0.2.7")...)
+	}
+	r := checkOf("PUT", "/check", append(more, "X-Forwarded-For: 192.0.2.7, 10.0.0.1")...)
+	r.RequestURI = "/check" + target
+	return r
+}
+
+var dialects = []Dialect{Nginx, Forwarded, Path}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, d := range dialects {
+		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies(), AllowStatus: 204})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, described(d, "/topic?id=42"))
+		if w.Code != 204 || g.last() != "PUT news.example /topic?id=42 192.0.2.7" {
+			t.Errorf("%s: %d, asked %q", d, w.Code, g.last())
+		}
+		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C",
+			"X-Hotparam-Hot: true",
+			`RateLimit: "topic";r=3;t=1`, `RateLimit-Policy: "topic";q=9;w=1`, "Cache-Control: no-store",
+			"Retry-After: ")
+
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, described(d, "/topic?id=hot"))
+		if want := map[Dialect]int{Nginx: 403, Forwarded: 429, Path: 429}[d]; w.Code != want {
+			t.Errorf("%s: %d, want %d", d, w.Code, want)
+		}
+		wantHeader(t, w, "X-Hotparam-Reason: hot", `RateLimit: "topic";r=3;t=2`, `RateLimit-Policy: "topic";q=9;w=1`,
+			"Retry-After: 2", "Content-Type: application/problem+json", "Cache-Control: no-store")
+		if got, want := h.Stats(), (Stats{Checks: 2, Denied: 1}); got != want {
+			t.Errorf("%s: %+v", d, got)
+		}
+	}
+}
+
+func wantHeader(t *testing.T, w *httptest.ResponseRecorder, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		name, want, _ := strings.Cut(line, ": ")
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A check that its gateway did not describe is an error, never an allowed request: what is missing, or there twice,
+// may be the client's.
+func TestBadChecks(t *testing.T) {
+	t.Parallel()
+	good := map[Dialect][]string{
+		Nginx: {"X-Original-URI: /topic?id=1", "X-Original-Method: GET", "X-Real-IP: 192.0.2.7"},
+		Forwarded: {
+			"X-Forwarded-Uri: /topic?id=1", "X-Forwarded-Method: GET", "X-Forwarded-Host: news.example",
+			"X-Forwarded-For: 192.0.2.7",
+		},
+	}
+	for d, lines := range good {
+		for i, line := range lines {
+			name, _, _ := strings.Cut(line, ":")
+			for _, put := range [][]string{nil, {name + ": "}, {line, line}} {
+				if name == "X-Forwarded-Host" && len(put) == 1 || name == "X-Forwarded-For" && len(put) == 2 {
+					continue // a request without a host, and a list in two lines
+				}
+				sent := append(append(append([]string{}, lines[:i]...), put...), lines[i+1:]...)
+				wantBad(t, d, 400, checkOf("GET", "/check", sent...))
+			}
+		}
+		wantBad(t, d, 404, checkOf("GET", "/", lines...))
+		wantBad(t, d, 404, checkOf("GET", "/check/topic?id=1", lines...))
+	}
+	wantBad(t, Nginx, 400, checkOf("GET", "/check", "X-Original-URI: /", "X-Original-Method: GET", "X-Real-IP: me"))
+	wantBad(t, Nginx, 400, checkOf("GET", "/check", good[Forwarded]...))
+	wantBad(t, Forwarded, 400, checkOf("GET", "/check", good[Nginx]...))
+	for _, target := range []string{"/topic?id=1", "/check", "/checked", "/", "*"} {
+		r := checkOf("GET", "/")
+		r.RequestURI = target
+		wantBad(t, Path, 400, r)
+	}
+}
+
+func wantBad(t *testing.T, d Dialect, status int, r *http.Request) {
+	t.Helper()
+	h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check"})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	reason := w.Header().Get("X-Hotparam-Reason")
+	if w.Code != status || len(g.asked) != 0 || reason != "bad_check" || h.Stats() != (Stats{Malformed: 1}) {
+		t.Errorf("%s: %s %v: %d, %+v, asked %q", d, r.RequestURI, r.Header, w.Code, h.Stats(), g.asked)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]Config{
+		"nginx, forwarded or path": {Dialect: "envoy"},
+		"want 200 or 204":          {Dialect: Path, AllowStatus: 201},
+		"want 400 to 499":          {Dialect: Path, DenyStatus: 503},
+		"want 401 or 403":          {Dialect: Nginx, DenyStatus: 429},
+	} {
+		cfg.Gate = new(gate)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The token that the gateway shows is not the client's: no key and no log of a rule holds it.
+func TestHideAuthorization(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, Config{Dialect: Nginx, HideAuthorization: true})
+	r := described(Nginx, "/topic", "Authorization: Bearer secret")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if r.Header.Get("Authorization") != "" {
+		t.Error("the rules see the gateway's token")
+	}
+}
+
+func TestWarnsOnceAMinute(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	var log strings.Builder
+	h, _ := newHandler(t, Config{Dialect: Nginx, Now: func() time.Time { return now }, Log: textLog(&log)})
+	for range 5 {
+		h.ServeHTTP(httptest.NewRecorder(), checkOf("GET", "/check"))
+		now = now.Add(19 * time.Second)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 || !strings.Contains(log.String(), "X-Original-Uri") {
+		t.Errorf("%d warnings:\n%s", n, log.String())
+	}
+}

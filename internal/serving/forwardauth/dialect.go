@@ -1,0 +1,118 @@
+package forwardauth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Dialect is how the checks of a listener describe requests.
+type Dialect string
+
+// The dialects.
+const (
+	// Nginx has X-Original-URI, X-Original-Method, X-Real-IP and Host.
+	Nginx Dialect = "nginx"
+	// Forwarded has X-Forwarded-Uri, -Method, -Host and -For. The last element of X-Forwarded-For is the
+	// gateway's own peer.
+	Forwarded Dialect = "forwarded"
+	// Path is the method, path and Host of the check itself, behind a prefix.
+	Path Dialect = "path"
+)
+
+// endpoint is where checks go whose own path says nothing.
+const endpoint = "/check"
+
+// errNotFound is a check sent to another path than the endpoint.
+var errNotFound = errors.New("checks go to " + endpoint)
+
+// describe reads the request that a check is about.
+func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
+	req := hottype.Request{Header: r.Header}
+	if h.cfg.Dialect == Path {
+		target, ok := strings.CutPrefix(r.RequestURI, h.cfg.PathPrefix)
+		if !ok || !strings.HasPrefix(target, "/") && target != "*" {
+			return req, fmt.Errorf("the path of the check does not begin with the prefix %q of check.path_prefix",
+				h.cfg.PathPrefix)
+		}
+		req.Method, req.Host, req.Target = r.Method, r.Host, target
+		// The gateway is this check's peer. It has none of its own that it could name but in the header of clients.
+		h.cfg.Clients.Identify(&req, netip.Addr{}, r.Header.Values)
+		return req, nil
+	}
+	if path, _, _ := strings.Cut(r.RequestURI, "?"); path != endpoint {
+		return req, errNotFound
+	}
+	f := fields{header: r.Header}
+	var peer netip.Addr
+	if h.cfg.Dialect == Nginx {
+		req.Target, req.Method, req.Host = f.text("X-Original-Uri"), f.text("X-Original-Method"), r.Host
+		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
+	} else {
+		req.Target, req.Method = f.text("X-Forwarded-Uri"), f.text("X-Forwarded-Method")
+		req.Host = f.one("X-Forwarded-Host")
+		peer = f.address("X-Forwarded-For", f.last("X-Forwarded-For"))
+	}
+	if f.err != nil {
+		return req, f.err
+	}
+	// Where who is connected to the gateway is a trusted proxy, its header counts, as on every other listener.
+	h.cfg.Clients.Identify(&req, peer, r.Header.Values)
+	return req, nil
+}
+
+// fields reads what the gateway wrote and keeps the first fault.
+type fields struct {
+	header http.Header
+	err    error
+}
+
+// one is the value of a field that is there once. A second one would be the client's, which the gateway has to
+// replace.
+func (f *fields) one(name string) string {
+	values := f.header[name]
+	if len(values) == 1 {
+		return values[0]
+	}
+	f.fail(fmt.Errorf("%s is there %d times, want once; the gateway has to set it", name, len(values)))
+	return ""
+}
+
+// text is one that is not empty.
+func (f *fields) text(name string) string {
+	s := f.one(name)
+	if s == "" {
+		f.fail(fmt.Errorf("%s is empty; the gateway has to set it", name))
+	}
+	return s
+}
+
+// last is the last element of a list that may have several lines.
+func (f *fields) last(name string) string {
+	values := f.header[name]
+	if len(values) == 0 {
+		return f.one(name)
+	}
+	list := values[len(values)-1]
+	return list[strings.LastIndexByte(list, ',')+1:]
+}
+
+// address reads the gateway's peer. nginx writes "unix:" for one that has no address.
+func (f *fields) address(name, text string) netip.Addr {
+	a, ok := httplimit.ParseAddress(text)
+	if !ok && text != "unix:" {
+		f.fail(fmt.Errorf("%s names no address; the gateway has to set it", name))
+	}
+	return a
+}
+
+func (f *fields) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}

@@ -1,0 +1,89 @@
+package forwardauth
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	// dedupTTL is how long the verdict of a check answers others with its id.
+	dedupTTL = time.Second
+	// maxRepeats is how many others it answers. The gateway repeats a check once or twice; more come from a client
+	// that chooses its ids because the gateway passes them on.
+	maxRepeats = 3
+	// maxRemembered bounds each of the two generations of checks; each takes about 300 bytes.
+	maxRemembered = 32768
+)
+
+// dedup holds the verdicts of the last second by the id of their request, so that a check which the gateway
+// repeats is charged once.
+//
+// An id is bound to what it was first seen with, method, host, target and client: with another request it is
+// another check. So whoever learns or chooses ids gets at most maxRepeats checks for the price of one, for the same
+// target and its own address only.
+type dedup struct {
+	seed maphash.Seed
+
+	mu sync.Mutex // guards what follows
+	// recent has the checks since begin, older those of the generation before. What is in neither is charged again,
+	// be it too old or pushed out by many others.
+	recent, older map[uint64]*dedupEntry
+	begin         time.Time
+}
+
+// dedupEntry is one check.
+type dedupEntry struct {
+	at      time.Time
+	repeats int             // guarded by repeats.mu
+	done    chan struct{}   // closed when verdict is there
+	verdict hottype.Verdict // not written after done
+}
+
+func newDedup() *dedup {
+	return &dedup{seed: maphash.MakeSeed(), recent: map[uint64]*dedupEntry{}}
+}
+
+// decideOnce decides a check, unless it repeats one: then it waits for the verdict of that one.
+func (p *dedup) decideOnce(
+	now time.Time, id string, req *hottype.Request, decide func() hottype.Verdict,
+) (v hottype.Verdict, repeated bool) {
+	d, repeated := p.find(now, p.hash(id, req))
+	if !repeated {
+		defer close(d.done)
+		d.verdict = decide()
+		return d.verdict, false
+	}
+	<-d.done // soon: the gate keeps to its budget
+	v = d.verdict
+	v.Wait = max(0, v.Wait-now.Sub(d.at))
+	return v, true
+}
+
+// find gives the check that this one repeats, or enters it as the first.
+func (p *dedup) find(now time.Time, key uint64) (d *dedupEntry, repeated bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.begin) >= dedupTTL || len(p.recent) >= maxRemembered {
+		p.older, p.recent, p.begin = p.recent, map[uint64]*dedupEntry{}, now
+	}
+	for _, generation := range []map[uint64]*dedupEntry{p.recent, p.older} {
+		d, ok := generation[key]
+		if ok && now.Sub(d.at) < dedupTTL && d.repeats < maxRepeats {
+			d.repeats++
+			return d, true
+		}
+	}
+	d = &dedupEntry{at: now, done: make(chan struct{})}
+	p.recent[key] = d
+	return d, false
+}
+
+func (p *dedup) hash(id string, req *hottype.Request) uint64 {
+	return maphash.Comparable(p.seed, struct {
+		id, method, host, target string
+		client                   hottype.Client
+	}{id, req.Method, req.Host, req.Target, req.Client})
+}

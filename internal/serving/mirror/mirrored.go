@@ -1,0 +1,149 @@
+package mirror
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Counter receives every request of a key with its client; the client may
+// be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
+// one.
+type Counter interface {
+	AddFrom(key []byte, second, n int64, client hottype.Client)
+}
+
+// Options say where the original request is found. The zero value takes the
+// mirrored request as it is.
+type Options struct {
+	// URIHeader names the header with the original request target, such as
+	// X-Original-URI. A request without it is taken as it is.
+	URIHeader string
+	// MethodHeader names the header with the original method: nginx mirrors
+	// everything by GET.
+	MethodHeader string
+	// HostHeader names the header with the original host, where it is not in
+	// Host. Anybody may send any header, so nothing is read unasked.
+	HostHeader string
+	// Clients finds the client of the original request. The sender of the copy is
+	// a gateway and has to be a trusted proxy to be believed: else, and where
+	// it names no client, the client is unknown. nil: no proxy is trusted.
+	Clients *httplimit.Clients
+	// Now is the clock that counts are placed by; nil means time.Now.
+	Now func() time.Time
+}
+
+// Stats are counters since the start.
+type Stats struct {
+	// Requests were taken; Unmatched of them are counted by no rule, and
+	// Malformed under the reserved parameter.
+	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
+	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
+	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`
+}
+
+// Handler counts copies of requests. Make one with New; any number of
+// goroutines may use it.
+type Handler struct {
+	rules   func() *rules.Set
+	counter Counter
+	opt     Options
+	scratch sync.Pool // of *rules.Scratch
+
+	requests, unmatched, malformed atomic.Uint64
+}
+
+// New builds a handler. rules is asked for every request, so that rules can be
+// read anew.
+func New(set func() *rules.Set, counter Counter, opt Options) *Handler {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	h := &Handler{rules: set, counter: counter, opt: opt}
+	h.scratch.New = func() any { return new(rules.Scratch) }
+	return h
+}
+
+// ServeHTTP counts and answers 204.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.requests.Add(1)
+	h.count(r)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *Handler) count(r *http.Request) {
+	req := hottype.Request{
+		Method: or(header(r, h.opt.MethodHeader), r.Method),
+		Host:   or(header(r, h.opt.HostHeader), originalHost(r.Host)),
+		Target: or(header(r, h.opt.URIHeader), r.RequestURI),
+		Header: r.Header,
+		Client: client(r, h.opt.Clients),
+	}
+	sc := h.scratch.Get().(*rules.Scratch)
+	defer h.scratch.Put(sc)
+	set := h.rules()
+	matches := set.Match(&req, sc)
+	if len(matches) == 0 {
+		h.unmatched.Add(1)
+		return
+	}
+	second, who := h.opt.Now().Unix(), set.IP.ClientOf(req.Client)
+	for i := range matches {
+		if matches[i].Malformed {
+			h.malformed.Add(1)
+		}
+		h.counter.AddFrom(matches[i].Key, second, 1, who)
+	}
+}
+
+// Stats gives the counters.
+func (h *Handler) Stats() Stats {
+	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load()}
+}
+
+// client is who sent the original request, never who sent the copy: all copies
+// of many clients come from one gateway.
+func client(r *http.Request, clients *httplimit.Clients) hottype.Client {
+	c := clients.Of(r)
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if !clients.FromProxy(r) || err == nil && c == hottype.ClientFromAddr(peer.Addr()) {
+		return hottype.Client{}
+	}
+	return c
+}
+
+// originalHost removes what Envoy puts behind the host of a mirrored request,
+// before the port.
+func originalHost(host string) string {
+	name, port, found := strings.Cut(host, ":")
+	cut, mirrored := strings.CutSuffix(name, "-shadow")
+	switch {
+	case !mirrored:
+		return host
+	case found:
+		return cut + ":" + port
+	}
+	return cut
+}
+
+// header is the value of a header, "" where none is configured.
+func header(r *http.Request, name string) string {
+	if name == "" {
+		return ""
+	}
+	return r.Header.Get(name)
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,151 @@
+package mirror
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// ledger notes what was counted.
+type ledger []string
+
+func (l *ledger) AddFrom(key []byte, second, n int64, client hottype.Client) {
+	*l = append(*l, strings.TrimSuffix(fmt.Sprintf("%s@%d x%d by %s", key, second, n, client), " by -"))
+}
+
+// All copies come from one gateway. It must never pass for the client, or
+// all clients behind it would be a loop.
+func TestClientOfACopy(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, "")
+	for _, test := range []struct {
+		clients       *httplimit.Clients
+		forwarded, by string
+	}{
+		{nil, "", ""},
+		{nil, "198.51.100.7", ""},
+		{httplimit.NewClients(nil, ""), "198.51.100.7", ""},
+		{trusting, "", ""},
+		{trusting, "garbage", ""},
+		{trusting, "198.51.100.7", " by 198.51.100.7"},
+		{trusting, "10.0.0.1, 2001:db8::7", " by 2001:db8::"},
+	} {
+		var got ledger
+		req := httptest.NewRequest(http.MethodGet, "/topic?id=1", nil) // from 192.0.2.1
+		if test.forwarded != "" {
+			req.Header.Set("X-Forwarded-For", test.forwarded)
+		}
+		New(func() *rules.Set { return set }, &got,
+			Options{Clients: test.clients, Now: func() time.Time { return time.Unix(7, 0) }}).
+			ServeHTTP(httptest.NewRecorder(), req)
+		if want := "topic?id=1@7 x1" + test.by; len(got) != 1 || got[0] != want {
+			t.Errorf("%q: %v, want %s", test.forwarded, got, want)
+		}
+	}
+}
+
+func TestOriginalHost(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"www.example.org":             "www.example.org",
+		"www.example.org-shadow":      "www.example.org",
+		"www.example.org-shadow:8080": "www.example.org:8080",
+		"[::1]:8080":                  "[::1]:8080",
+		"":                            "",
+	} {
+		if got := originalHost(host); got != want {
+			t.Errorf("%q: got %q, want %q", host, got, want)
+		}
+	}
+}
+
+func TestHostOnlyFromTheHeaderThatIsConfigured(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml",
+		[]byte(
+			"rules:\n  - {name: topic, match: {path: /topic, hosts: [news.example]}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, want := range map[string]int{"": 0, "X-Forwarded-Host": 1, "X-Other": 0} {
+		var got ledger
+		req := httptest.NewRequest(http.MethodGet, "http://sport.example/topic?id=1", nil)
+		req.Header.Set("X-Forwarded-Host", "news.example")
+		New(func() *rules.Set { return set }, &got, Options{HostHeader: header}).ServeHTTP(httptest.NewRecorder(), req)
+		if len(got) != want {
+			t.Errorf("header %q: counted %v", header, got)
+		}
+	}
+}
+
+// failing is a body that must not be read.
+type failing struct{ t *testing.T }
+
+func (f failing) Read([]byte) (int, error) { f.t.Error("the body was read"); return 0, io.EOF }
+
+func TestBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	h := New(rules.Default, &ledger{}, Options{})
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/x", failing{t}))
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic, methods: [GET]}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nginx := Options{URIHeader: "X-Original-URI", MethodHeader: "X-Original-Method",
+		Now: func() time.Time { return time.Unix(7, 0) }}
+	for name, tt := range map[string]struct {
+		opt    Options
+		target string
+		header http.Header
+		want   string
+		stats  Stats
+	}{
+		"nginx": {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?utm=1&id=42"}},
+			"topic?id=42@7 x1", Stats{Requests: 1}},
+		"envoy": {nginx, "/topic?id=42", nil, "topic?id=42@7 x1", Stats{Requests: 1}},
+		"another method": {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?id=42"},
+			"X-Original-Method": {"PUT"}}, "", Stats{Requests: 1, Unmatched: 1}},
+		"no rule": {nginx, "/other", nil, "", Stats{Requests: 1, Unmatched: 1}},
+		"beyond the limits": {nginx, "/topic?id=" + strings.Repeat("x", 300), nil, "topic?!malformed@7 x1",
+			Stats{Requests: 1, Malformed: 1}},
+		"headers not asked": {Options{Now: nginx.Now}, "/topic?id=1", http.Header{"X-Original-Uri": {"/topic?id=42"}},
+			"topic?id=1@7 x1", Stats{Requests: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got ledger
+			h := New(func() *rules.Set { return set }, &got, tt.opt)
+			req := httptest.NewRequest(http.MethodGet, tt.target, nil)
+			for k, v := range tt.header {
+				req.Header[k] = v
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			if rec.Code != http.StatusNoContent || rec.Body.Len() != 0 {
+				t.Errorf("answered %d %q, want 204 and nothing", rec.Code, rec.Body)
+			}
+			if strings.Join(got, " ") != tt.want || h.Stats() != tt.stats {
+				t.Errorf("counted %v, %+v; want %q, %+v", got, h.Stats(), tt.want, tt.stats)
+			}
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package redisclient
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// Config says where Redis is. The zero value of a field means its default.
+type Config struct {
+	// Addrs is one server, or some nodes of a cluster, each "host:port", "host"
+	// (port 6379) or "/path/of.sock". A single address may also be a URL:
+	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path.
+	// What the URL says wins over the fields. Default 127.0.0.1:6379.
+	Addrs []string
+	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a
+	// *redis.ClusterClient. Its address, credentials, TLS and dialer are taken and those
+	// here ignored; the client itself is not used, see takeFrom.
+	OptionsFrom redis.UniversalClient
+	// Cluster asks for the cluster protocol with a single address too. Several
+	// addresses always mean a cluster.
+	Cluster  bool
+	Username string
+	Password string
+	// DB is the database number; a cluster has only 0.
+	DB int
+	// TLS with the system's certificate authorities; the name checked is that
+	// of the address.
+	TLS bool
+	// TLSFiles asks for TLS with an authority, a certificate or a name of one's own.
+	TLSFiles tlsfiles.Files
+	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are
+	// those of the Sentinels (port 26379 if none is given), and the other fields hold
+	// for the servers; TLS holds for both.
+	SentinelMaster string
+	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
+	SentinelUsername, SentinelPassword string
+	// Namespace keeps tenants apart: 1 to 64 of A-Z a-z 0-9 . _ -.
+	// Default "default".
+	Namespace string
+	// Timeout bounds a call with everything that belongs to it: waiting for a
+	// connection, dialling, writing, reading, redirects of a cluster. A context
+	// that ends sooner ends the call sooner. Default 1s.
+	Timeout time.Duration
+	// Budget is the shortest time that a caller of Take waits. A call of which
+	// nothing is heard for a quarter of it no longer keeps others from being made.
+	// Default 20ms.
+	Budget time.Duration
+	// PoolSize is how many connections a process may hold. Default 16: callers
+	// share pipelines, so more connections only cost Redis memory.
+	PoolSize int
+	// Log gets what deserves a person's eye: trouble when it begins and ends.
+	// nil: nothing is logged.
+	Log *slog.Logger
+}
+
+const (
+	defaultTimeout  = time.Second
+	defaultBudget   = 20 * time.Millisecond
+	defaultPoolSize = 16
+	dialTimeout     = time.Second
+)
+
+// resolve fills in the defaults and checks everything, naming the field.
+func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
+	if len(cfg.Addrs) == 0 {
+		cfg.Addrs = []string{"127.0.0.1:6379"}
+	}
+	cfg.Namespace = cmp.Or(cfg.Namespace, "default")
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.Budget = cmp.Or(cfg.Budget, defaultBudget)
+	cfg.PoolSize = cmp.Or(cfg.PoolSize, defaultPoolSize)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.OptionsFrom != nil {
+		return cfg.resolveLike()
+	}
+	cfg, err := cfg.parseAddrs()
+	if err != nil {
+		return cfg, nil, err
+	}
+	if err := cfg.validate(); err != nil {
+		return cfg, nil, err
+	}
+	if _, err := cfg.TLSFiles.Client(tlsSetting); err != nil {
+		return cfg, nil, err
+	}
+	return cfg, cfg.options(), nil
+}
+
+// resolveLike is the end of resolve where Redis is where a client of the caller's says.
+func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
+	o := cfg.options()
+	if err := takeFrom(o, cfg.OptionsFrom); err != nil {
+		return cfg, nil, err
+	}
+	cfg.Addrs, cfg.DB, cfg.Cluster = o.Addrs, o.DB, o.IsClusterMode
+	if err := cfg.validate(); err != nil {
+		return cfg, nil, err
+	}
+	return cfg, o, nil
+}
+
+func (cfg Config) validate() error {
+	switch {
+	case !validNamespace(cfg.Namespace):
+		return fmt.Errorf("redisclient: namespace %q: want 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
+	case cfg.Timeout < time.Millisecond:
+		return fmt.Errorf("redisclient: timeout %v: want at least 1ms", cfg.Timeout)
+	case cfg.Budget < 0:
+		return fmt.Errorf("redisclient: budget %v: want more than 0", cfg.Budget)
+	case cfg.PoolSize < 1:
+		return fmt.Errorf("redisclient: pool size %d: want at least 1", cfg.PoolSize)
+	case cfg.DB < 0:
+		return fmt.Errorf("redisclient: db %d: want 0 or more", cfg.DB)
+	case cfg.SentinelMaster != "" && cfg.Cluster:
+		return errors.New("redisclient: Sentinels watch single servers, not a cluster; set one of both")
+	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword != "":
+		return errors.New(
+			"redisclient: a user or password for Sentinels without sentinel_master, the name of the master that they watch")
+	case cfg.DB != 0 && cfg.isCluster():
+		return fmt.Errorf("redisclient: db %d: a cluster has only db 0", cfg.DB)
+	}
+	return nil
+}
+
+func (cfg Config) isCluster() bool {
+	return cfg.SentinelMaster == "" && (cfg.Cluster || len(cfg.Addrs) > 1)
+}
+
+// options are for short calls of waiting requests: no retries (callers decide what a
+// failure means), no background traffic, no push messages.
+func (cfg Config) options() *redis.UniversalOptions {
+	o := &redis.UniversalOptions{
+		Addrs:                 cfg.Addrs,
+		IsClusterMode:         cfg.isCluster(),
+		ClientName:            "hotparam",
+		Username:              cfg.Username,
+		Password:              cfg.Password,
+		DB:                    cfg.DB,
+		Protocol:              2, // push messages of RESP3 would be looked for at every call
+		MaxRetries:            -1,
+		DialTimeout:           dialTimeout,
+		DialerRetries:         1,
+		ReadTimeout:           cfg.Timeout,
+		WriteTimeout:          cfg.Timeout,
+		PoolTimeout:           cfg.Timeout,
+		ContextTimeoutEnabled: true,
+		PoolSize:              cfg.PoolSize,
+		ConnMaxIdleTime:       5 * time.Minute,
+		DisableIdentity:       true,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
+	}
+	o.Dialer = newWatchdog().dialer(cfg.dial())
+	return o
+}
+
+// dial makes connections, with TLS where it is asked for.
+func (cfg Config) dial() dialFunc {
+	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
+		return dialTLS(cfg.TLSFiles)
+	}
+	return redis.NewDialer(&redis.Options{DialTimeout: dialTimeout})
+}
+
+func validNamespace(s string) bool {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, allowed) == ""
+}
+
+// parseAddrs writes every address as host:port or as the path of a socket.
+func (cfg Config) parseAddrs() (Config, error) {
+	port := "6379"
+	if cfg.SentinelMaster != "" {
+		port = "26379"
+	} else if len(cfg.Addrs) == 1 && strings.Contains(cfg.Addrs[0], "://") {
+		return cfg.parseURL(cfg.Addrs[0])
+	}
+	addrs := make([]string, len(cfg.Addrs))
+	for i, a := range cfg.Addrs {
+		addr, err := parseAddr(a, port)
+		if err != nil {
+			return cfg, err
+		}
+		addrs[i] = addr
+	}
+	cfg.Addrs = addrs
+	return cfg, nil
+}
+
+func parseAddr(a, defaultPort string) (string, error) {
+	if strings.HasPrefix(a, "/") {
+		return a, nil
+	}
+	if strings.Contains(a, "://") { // which may hold a password
+		return "", errors.New("redisclient: only a single address, and none of a Sentinel, may be a URL; want host:port")
+	}
+	host, port, err := net.SplitHostPort(a)
+	if err != nil {
+		// No port, or an IPv6 address without brackets.
+		host, port = strings.Trim(a, "[]"), defaultPort
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", fmt.Errorf("redisclient: address %q: want host:port", a)
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("redisclient: address %q: port %q is not 1 to 65535", a, port)
+	}
+	if host == "" || strings.ContainsAny(host, " \t\r\n/?#@,") {
+		return "", fmt.Errorf("redisclient: address %q: bad host %q; want host:port", a, host)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// parseURL reads redis://, rediss:// and unix://. Errors show nothing of the URL: where a
+// password is not escaped, any part of it may be the password's.
+func (cfg Config) parseURL(raw string) (Config, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return cfg,
+			errors.New("redisclient: address is not a URL that can be read; escape what is special in its password")
+	}
+	if u.User != nil {
+		cfg.Username = u.User.Username()
+		cfg.Password, _ = u.User.Password()
+	}
+	switch u.Scheme {
+	case "unix":
+		cfg.Addrs = []string{u.Path}
+		if u.Host != "" || u.Path == "" {
+			return cfg, errors.New("redisclient: address with scheme unix: want unix:///path")
+		}
+		return cfg, nil
+	case "redis", "rediss":
+	default:
+		return cfg, fmt.Errorf("redisclient: address with scheme %q; want redis, rediss or unix", u.Scheme)
+	}
+	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
+	if db := strings.Trim(u.Path, "/"); db != "" {
+		if cfg.DB, err = strconv.Atoi(db); err != nil {
+			return cfg,
+				errors.New(
+					"redisclient: address: what follows the host is no database number; escape what is special in the password")
+		}
+	}
+	if u.RawQuery != "" {
+		return cfg,
+			errors.New(
+				"redisclient: address: options after ? are not read; use the settings, and escape what is special in the password")
+	}
+	addr, err := parseAddr(u.Host, "6379")
+	if err != nil {
+		return cfg,
+			errors.New(
+				"redisclient: address: the host of the URL cannot be read; want redis://user:password@host:port/db")
+	}
+	cfg.Addrs = []string{addr}
+	return cfg, nil
+}

@@ -1,0 +1,225 @@
+package redisclient
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+// pings is how often Inspect asks for the time it takes to answer.
+const pings = 100
+
+// Inspection is what a look at the server found. It is plain: package doctor
+// judges it. What could not be read is empty, and why is in Unknown.
+type Inspection struct {
+	Addrs []string
+	// Err is why nothing answers; then all else is empty.
+	Err string
+	// Version is that of Redis that the server speaks, and its own where it is
+	// another: "7.2.4 (Valkey 8.1.1)". Cluster says that it is one node of several.
+	Version string
+	Cluster bool
+	// ClusterState is "ok", or what the cluster says of itself. WholeOnly says that
+	// all its nodes refuse everything while one master has no replacement.
+	ClusterState string
+	WholeOnly    bool
+	// Role is "master" or "slave".
+	Role       string
+	UsedMemory int64 // bytes
+	MaxMemory  int64 // bytes; 0: no bound
+	Policy     string
+	Evicted    int64 // keys thrown away since the server started
+	AppendOnly bool
+	SavesToRDB bool
+	Overrides  int64
+	// Median and Worst are of 100 pings, one after the other.
+	Median, Worst time.Duration
+	// ClockAhead is the server's clock less this machine's, to within half of
+	// Median.
+	ClockAhead time.Duration
+	// ReadOnly says that it refuses writes, as a replica does.
+	ReadOnly bool
+	// Sentinels are those asked, and Silent those of them that do not tell the
+	// master, with the reason.
+	Sentinels int
+	Silent    map[string]string
+	// Rights are what the ACL of the user refuses, and Missing the commands of
+	// ours that the server does not have.
+	Rights  Rights
+	Missing []string
+	// Publishers are the aggregators that have written, by name.
+	Publishers []PublisherSeen
+	// Unknown are the questions that were not answered, with the reason.
+	Unknown map[string]string
+}
+
+// PublisherSeen is one aggregator's hot set.
+type PublisherSeen struct {
+	Name string
+	// Live says that the set has not expired.
+	Live bool
+	// Takeovers is how often the name changed hands while Inspect looked: two
+	// processes call themselves by it.
+	Takeovers int64
+}
+
+// Inspect looks at the server without changing anything that lasts: it writes
+// one key of its own for a second and publishes to a channel without subscribers. It takes some 150
+// round trips and a second.
+func (c *Client) Inspect(ctx context.Context) Inspection {
+	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Unknown: map[string]string{}}
+	if c.sentinels != nil {
+		in.Sentinels, in.Silent = len(c.sentinels.nodes), c.sentinels.inspect(ctx)
+	}
+	err := c.again(ctx, func() error { return c.Ping(ctx) })
+	if command := refusedCommand(err); command != "" && command != "ping" { // while it connects
+		in.Rights = Rights{User: c.user(), Limiter: []Denied{{Right: "+" + command, Err: err.Error()}}}
+	}
+	if err != nil && refusedCommand(err) != "ping" {
+		in.Err = err.Error()
+		return in
+	}
+	c.inspectServer(ctx, &in)
+	c.inspectConfig(ctx, &in)
+	c.inspectPace(ctx, &in)
+	c.inspectRights(ctx, &in)
+	c.inspectPublishers(ctx, &in)
+	if n, err := c.rdb.HLen(ctx, c.keys.Overrides()).Result(); err == nil {
+		in.Overrides = n
+	} else {
+		in.Unknown["overrides"] = err.Error()
+	}
+	return in
+}
+
+func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
+	text, err := c.rdb.Info(ctx).Result()
+	if err != nil {
+		in.Unknown["INFO"] = err.Error()
+		c.inspectHello(ctx, in)
+		return
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(info[name], 10, 64) // what is absent is 0
+		return n
+	}
+	in.Version, in.Role = info["redis_version"], info["role"]
+	if v := info["valkey_version"]; v != "" {
+		in.Version += " (Valkey " + v + ")"
+	}
+	in.UsedMemory, in.MaxMemory, in.Policy = number("used_memory"), number("maxmemory"), info["maxmemory_policy"]
+	in.Evicted = number("evicted_keys")
+	in.AppendOnly = info["aof_enabled"] == "1"
+	in.Cluster = in.Cluster || info["cluster_enabled"] == "1"
+	if in.Cluster {
+		state, err := c.rdb.ClusterInfo(ctx).Result()
+		if err != nil {
+			in.Unknown["CLUSTER INFO"] = err.Error()
+		}
+		_, rest, _ := strings.Cut(state, "cluster_state:")
+		in.ClusterState = strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0])
+	}
+}
+
+// inspectHello reads from the greeting, which every user may ask for, what INFO
+// would have said.
+func (c *Client) inspectHello(ctx context.Context, in *Inspection) {
+	answer, err := c.rdb.Do(ctx, "HELLO").Slice()
+	if err != nil {
+		return // before Redis 6; INFO is unknown already
+	}
+	for i := 0; i+1 < len(answer); i += 2 {
+		value := fmt.Sprint(answer[i+1])
+		switch answer[i] {
+		case "version":
+			in.Version = value
+		case "role":
+			in.Role = strings.Replace(value, "replica", "slave", 1) // as INFO has it
+		case "mode":
+			in.Cluster = in.Cluster || value == "cluster"
+		}
+	}
+}
+
+// inspectConfig reads what INFO does not say. Managed servers often refuse it.
+func (c *Client) inspectConfig(ctx context.Context, in *Inspection) {
+	read := func(name string) string {
+		values, err := c.rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			in.Unknown["CONFIG GET"] = err.Error()
+		}
+		return values[name]
+	}
+	in.SavesToRDB = read("save") != ""
+	if in.Cluster {
+		in.WholeOnly = read("cluster-require-full-coverage") == "yes"
+	}
+}
+
+// inspectPace measures pings and clocks.
+func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
+	took := make([]time.Duration, 0, pings)
+	for range pings {
+		begin := time.Now()
+		_ = c.rdb.Ping(ctx).Err() // one that is lost takes as long as its timeout
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	in.Median, in.Worst = took[len(took)/2], took[len(took)-1]
+	begin := time.Now()
+	there, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		in.Unknown["TIME"] = err.Error()
+		return
+	}
+	in.ClockAhead = there.Sub(begin.Add(time.Since(begin) / 2))
+}
+
+// inspectPublishers looks twice, a second apart.
+func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
+	index, err := c.rdb.HGetAll(ctx, c.keys.HotIndex()).Result()
+	if err != nil {
+		in.Unknown["hot set"] = err.Error()
+		return
+	}
+	names := slices.Sorted(maps.Keys(index))
+	before := c.epochs(ctx, names)
+	if len(names) > 0 && !wait.For(ctx, time.Second) {
+		return
+	}
+	after := c.epochs(ctx, names)
+	now := time.Now().Add(in.ClockAhead)
+	for _, name := range names {
+		_, expiry, _ := strings.Cut(index[name], " ")
+		ms, _ := strconv.ParseInt(strings.TrimSpace(expiry), 10, 64) // 0 has expired
+		in.Publishers = append(in.Publishers, PublisherSeen{
+			Name: name, Live: ms > now.UnixMilli(), Takeovers: after[name] - before[name],
+		})
+	}
+}
+
+// epochs reads how often each publisher's name has changed hands so far.
+func (c *Client) epochs(ctx context.Context, names []string) map[string]int64 {
+	out := map[string]int64{}
+	for _, name := range names {
+		text, err := c.rdb.Get(ctx, c.keys.HotEpoch(name)).Result()
+		if err != nil {
+			continue // gone or not readable: no change is seen
+		}
+		epoch, _, _ := strings.Cut(text, " ")
+		out[name], _ = strconv.ParseInt(epoch, 10, 64)
+	}
+	return out
+}

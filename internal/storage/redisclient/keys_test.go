@@ -1,0 +1,22 @@
+package redisclient
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestEveryKeyCarriesTheHashTag(t *testing.T) {
+	t.Parallel()
+	k := NewKeys("news")
+	seen := map[string]bool{}
+	for _, name := range []string{
+		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotEpoch("a"), k.HotNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
+	} {
+		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {
+			t.Errorf("%q", name)
+		}
+		seen[name] = true
+	}
+}

@@ -1,0 +1,259 @@
+package redisclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Denied is a right that the user of the programs lacks.
+type Denied struct {
+	// Right is what to add to the user, as ACL SETUSER writes it: "+evalsha", "~hp:{news}:limit:*".
+	Right string
+	// Err is the refusal in the server's words.
+	Err string
+}
+
+// Rights are what the user may not do. Each is found by doing what the programs do, in a form that changes nothing but
+// the key that [Keys.Probe] names.
+type Rights struct {
+	// User is the user that is asked for; "default" where none is set.
+	User string
+	// Limiter are the rights without which no program works, Aggregator those that only aggregators and programs that
+	// change overrides use.
+	Limiter, Aggregator []Denied
+	// Rules are the rights without which a program cannot follow the rules in Redis, RulesChange those without which
+	// its admin listener cannot change them, and it cannot write back what Redis lost.
+	Rules, RulesChange []Denied
+}
+
+// trial is a command that the programs or their scripts use, and the word of the documented users that allows it. What
+// a script may do is what its caller may do. The arguments let no command make or change a key but by SET: most meet a
+// string or nothing, HSET has a value too few. A server asks its ACL before it looks at any of that.
+type trial struct {
+	allowedBy string
+	args      []any // the first one is the command
+}
+
+func (t trial) command() string { return t.args[0].(string) }
+
+// limiterTrials are for a key that is a string or is not there.
+func limiterTrials(key string) []trial {
+	return []trial{
+		{"+ping", []any{"ping"}},
+		{"+@read", []any{"get", key}},
+		{"+@read", []any{"mget", key}},
+		{"+@read", []any{"exists", key}},
+		{"+@read", []any{"hget", key, "f"}},
+		{"+@read", []any{"hmget", key, "f"}},
+		{"+@read", []any{"hgetall", key}},
+		{"+@read", []any{"hlen", key}},
+		{"+@read", []any{"lrange", key, 0, 0}},
+		{"+@read", []any{"zcard", key}},
+		{"+@read", []any{"zcount", key, 0, 0}},
+		{"+@read", []any{"zscore", key, "m"}},
+		{"+@read", []any{"zrange", key, 0, 0}},
+		{"+@read", []any{"zrangebyscore", key, 0, 0}},
+		{"+@write", []any{"set", key, "", "px", time.Second.Milliseconds()}},
+		{"+@write", []any{"pexpire", key, time.Second.Milliseconds()}},
+		{"+@write", []any{"hset", key, "f", "v", "odd"}},
+		{"+@write", []any{"hdel", key, "f"}},
+		{"+@write", []any{"zadd", key, "xx", 0, "m"}},
+		{"+@write", []any{"zrem", key, "m"}},
+		{"+@write", []any{"zremrangebyscore", key, 0, 0}},
+		{"+@write", []any{"del", key}},
+		{"+eval", []any{"eval", "return 1", 0}},
+		{"+evalsha", []any{"evalsha", strings.Repeat("0", 40), 0}},
+		{"+time", []any{"time"}},
+	}
+}
+
+// aggregatorTrials are what only aggregators and admin listeners do. LPUSH has no form that changes nothing.
+func aggregatorTrials(key string) []trial {
+	return []trial{
+		{"+@write", []any{"ltrim", key, 0, -1}},
+		{"+@write", []any{"zremrangebyrank", key, 0, 0}},
+	}
+}
+
+// clusterTrials are what go-redis asks every cluster.
+func clusterTrials() []trial {
+	return []trial{
+		{"+cluster|slots", []any{"cluster", "slots"}},
+		{"+command", []any{"command"}},
+	}
+}
+
+// inspectRights finds out what the user may not do.
+func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
+	in.Rights = Rights{User: c.user()}
+	trials := limiterTrials(c.keys.Probe())
+	if c.cluster != nil {
+		trials = append(trials, clusterTrials()...)
+	}
+	r := &in.Rights
+	r.Limiter = append(c.tryCommands(ctx, in, trials), c.tryKeys(ctx, in)...)
+	r.Limiter = append(r.Limiter, c.tryChannel(ctx, in)...)
+	r.Aggregator = c.tryCommands(ctx, in, aggregatorTrials(c.keys.Probe()))
+	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
+	rules := c.keys.Prefix() + "rules:"
+	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
+	r.RulesChange = c.tryFamily(ctx, in, rules, "~"+rules+"*", "del")
+	// What the limiter lacks already need not be told twice.
+	r.Aggregator = slices.DeleteFunc(r.Aggregator, func(d Denied) bool {
+		return slices.ContainsFunc(r.Limiter, func(l Denied) bool { return l.Right == d.Right })
+	})
+}
+
+func (c *Client) user() string { return cmp.Or(c.cfg.Username, "default") }
+
+// tryCommands names every command that is refused, and the category where all of it is.
+func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial) []Denied {
+	tried, refused := map[string]int{}, map[string][]Denied{}
+	for _, t := range trials {
+		tried[t.allowedBy]++
+		err := c.try(ctx, in, t.args...)
+		switch {
+		case refusedFor(err) == "command":
+			refused[t.allowedBy] = append(refused[t.allowedBy], Denied{Right: "+" + t.command(), Err: err.Error()})
+		case err != nil && strings.Contains(err.Error(), "unknown command"):
+			in.Missing = append(in.Missing, t.command())
+		}
+	}
+	var out []Denied
+	for _, word := range slices.Sorted(maps.Keys(refused)) {
+		if some := refused[word]; len(some) < tried[word] {
+			out = append(out, some...)
+			continue
+		}
+		out = append(out, Denied{Right: word, Err: refused[word][0].Err})
+	}
+	return out
+}
+
+// tryKeys looks at every family of keys that limiters use.
+func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
+	prefix := c.keys.Prefix()
+	var out []Denied
+	for _, family := range []string{"hot:", "override:", "command:"} {
+		out = append(out, c.tryFamily(ctx, in, prefix+family, "%R~"+prefix+family+"*", "get")...)
+	}
+	for _, family := range []string{"report:", "limit:", "block:"} {
+		out = append(out, c.tryFamily(ctx, in, prefix+family, "~"+prefix+family+"*", "get", "del")...)
+	}
+	if c.cluster != nil {
+		shard := NewKeys(c.cfg.Namespace + "/0").Prefix()
+		out = append(out, c.tryFamily(ctx, in, shard+"limit:", "~hp:{"+c.cfg.Namespace+"/*}:*", "get", "del")...)
+	}
+	return out
+}
+
+// tryFamily runs commands on an unused key of a family, so nothing is written. If the server denies one
+// for the key, right is lacking.
+func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right string, commands ...string) []Denied {
+	for _, command := range commands {
+		if err := c.try(ctx, in, command, family+"probe"); refusedFor(err) == "key" {
+			return []Denied{{Right: right, Err: err.Error()}}
+		}
+	}
+	return nil
+}
+
+// tryChannel subscribes to what limiters and aggregators follow.
+func (c *Client) tryChannel(ctx context.Context, in *Inspection) []Denied {
+	err := c.again(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
+	return c.channelDenied(in, "subscribe", err)
+}
+
+// tryAggregator looks whether the user may publish and write where aggregators and changes of overrides do.
+func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
+	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
+		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // it has no subscribers
+	}))
+	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:",
+		c.keys.Prefix() + "command:"} {
+		out = append(out, c.tryFamily(ctx, in, family, "~"+family+"*", "del")...)
+	}
+	return out
+}
+
+func (c *Client) channelDenied(in *Inspection, command string, err error) []Denied {
+	switch refusedFor(err) {
+	case "command":
+		return []Denied{{Right: "+" + command, Err: err.Error()}}
+	case "channel":
+		return []Denied{{Right: "&" + c.keys.Prefix() + "*", Err: err.Error()}}
+	}
+	if err != nil {
+		in.Unknown[strings.ToUpper(command)] = err.Error()
+	}
+	return nil
+}
+
+func (c *Client) trySubscribe(ctx context.Context, channel string) error {
+	sub := c.rdb.Subscribe(ctx, channel)
+	defer sub.Close()
+	_, err := sub.ReceiveTimeout(ctx, c.cfg.Timeout)
+	return err
+}
+
+// try makes a call. What is not an answer of the server is noted as unknown.
+func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
+	err := c.again(ctx, func() error { return c.rdb.Do(ctx, args...).Err() })
+	if err != nil && !isReply(err) {
+		in.Unknown[strings.ToUpper(args[0].(string))] = err.Error()
+	}
+	if isReadOnly(err) {
+		in.ReadOnly = true
+	}
+	return err
+}
+
+// tries is how often Inspect asks for what gets no answer: a busy machine may be late once.
+const tries = 3
+
+// again calls until the server answers.
+func (c *Client) again(ctx context.Context, call func() error) (err error) {
+	for range tries {
+		if err = call(); err == nil || isReply(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// isReply reports whether an error is the server's answer and not the lack of one.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// refusedFor says what an ACL does not allow by its refusal: "command", "key", "channel", or "" for any other error.
+// Servers differ in their words, and a name in a refusal may be anything, so the command's is looked for first.
+func refusedFor(err error) string {
+	switch {
+	case err == nil || !strings.Contains(err.Error(), "NOPERM"):
+		return ""
+	case refusedCommand(err) != "":
+		return "command"
+	case strings.Contains(err.Error(), "channel"):
+		return "channel"
+	}
+	return "key"
+}
+
+// refusedCommand is the command that an ACL does not allow: "client|setname", or "" for any other error.
+func refusedCommand(err error) string {
+	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		return ""
+	}
+	_, after, _ := strings.Cut(err.Error(), "permissions to run the '")
+	command, _, _ := strings.Cut(after, "'")
+	return command
+}

@@ -1,0 +1,147 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+// watchEvery is how often Watch looks.
+const watchEvery = time.Second
+
+// errReadOnly is the error of a server that refuses writes: a replica.
+var errReadOnly = errors.New("redisclient: the server is a read-only replica: it refuses all writes; " +
+	"set redis.addr to its master, or redis.sentinel_master and the Sentinels that know it")
+
+// CheckWrites is nil if the server takes what programs have to write: one round trip,
+// which leaves a key of no meaning for a second.
+func (c *Client) CheckWrites(ctx context.Context) error {
+	err := c.rdb.Set(ctx, c.keys.Probe(), "", time.Second).Err()
+	switch {
+	case err == nil:
+		return nil
+	case isReadOnly(err):
+		return fmt.Errorf("%w (%s)", errReadOnly, strings.Join(c.cfg.Addrs, ", "))
+	}
+	return fmt.Errorf("redisclient: write to %v: %w", c.cfg.Addrs, err)
+}
+
+// isReadOnly reports whether a replica refused to write, also within a script.
+func isReadOnly(err error) bool { return err != nil && strings.Contains(err.Error(), "READONLY") }
+
+// Stats is what Watch found last.
+type Stats struct {
+	ReadOnly bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
+}
+
+// Stats reads the figures.
+func (c *Client) Stats() Stats { return Stats{ReadOnly: c.readOnly.Load()} }
+
+// Watch looks once a second whether the server takes writes, and under Sentinels which
+// server it is, until ctx ends. It logs when that changes.
+func (c *Client) Watch(ctx context.Context) error {
+	master := ""
+	for running := true; running; running = wait.For(ctx, watchEvery) {
+		c.watchMaster(ctx, &master)
+		c.watchWrites(ctx)
+	}
+	return nil
+}
+
+// watchMaster drops what is connected to a server that is the master no more.
+func (c *Client) watchMaster(ctx context.Context, known *string) {
+	if c.sentinels == nil {
+		return
+	}
+	master, err := c.sentinels.look(ctx)
+	if err != nil || master == *known {
+		return // who needs a connection gets the error
+	}
+	c.cfg.Log.Info("Redis: the Sentinels' master", "master", master, "before", *known, "name", c.cfg.SentinelMaster)
+	*known = master
+}
+
+// watchWrites records whether the server denies writes. Other errors do not show that,
+// and are reported by the calls that fail.
+func (c *Client) watchWrites(ctx context.Context) {
+	err := c.CheckWrites(ctx)
+	readOnly := errors.Is(err, errReadOnly)
+	if err != nil && !readOnly || c.readOnly.Swap(readOnly) == readOnly {
+		return
+	}
+	if readOnly {
+		c.cfg.Log.Warn("Redis refuses writes: limits are not shared and nothing is published until it takes them",
+			"err", err)
+		return
+	}
+	c.cfg.Log.Info("Redis takes writes again", "addr", c.cfg.Addrs)
+}
+
+// reloadEvery is how often a client that meets errors looks up anew which nodes
+// of a cluster serve what. By itself it would do so when the knowledge is ten
+// seconds old, and until then ask a node that is gone.
+const reloadEvery = 100 * time.Millisecond
+
+// reloader is a hook of a cluster client that looks up the cluster again when a
+// call fails in a way that another node might not.
+type reloader struct {
+	cluster *redis.ClusterClient
+	last    atomic.Int64 // when it did so, unix nanoseconds
+}
+
+// DialHook changes nothing.
+func (r *reloader) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook looks at the error of a command.
+func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		r.onError(ctx, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook looks at the error of a pipeline.
+func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		r.onError(ctx, err)
+		return err
+	}
+}
+
+// onError reloads, in a goroutine of the cluster client, where an error calls for it
+// and the last time is long enough ago.
+func (r *reloader) onError(ctx context.Context, err error) {
+	if err == nil || !misplaced(err) {
+		return
+	}
+	now, last := time.Now().UnixNano(), r.last.Load()
+	if now-last >= int64(reloadEvery) && r.last.CompareAndSwap(last, now) {
+		r.cluster.ReloadState(context.WithoutCancel(ctx))
+	}
+}
+
+// misplaced are errors that may come of asking the wrong node: it does not answer
+// at all, or not for these keys.
+func misplaced(err error) bool {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN", "MOVED", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var reply redis.Error
+	return !errors.As(err, &reply) // broken connections have no type of their own
+}

@@ -1,0 +1,201 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// watchdog watches a client's connections, for what a pool cannot know: a firewall that
+// dropped them, or a failover of an address, ends all at once without a message. Each
+// would then cost a call its whole timeout, one call after the other, and with a breaker
+// before it a fraction of a second each.
+//
+// So when a command was not answered in time, the idle connections to the same server
+// that have received nothing since are closed too, and the next call dials. If the server
+// is only slow, that is a few dials more; none if other calls are answered.
+type watchdog struct {
+	born time.Time
+
+	mu  sync.Mutex // guards all
+	all map[*watchedConn]struct{}
+}
+
+func newWatchdog() *watchdog { return &watchdog{born: time.Now(), all: map[*watchedConn]struct{}{}} }
+
+// watchedConn is one connection. It may be used like any net.Conn, and closed twice.
+type watchedConn struct {
+	net.Conn
+	of   *watchdog
+	addr string
+
+	asked, heard atomic.Int64 // when, in nanoseconds since of.born; asked is of the first write after an answer
+	waiting      atomic.Bool  // something was asked and nothing heard since
+	reading      atomic.Bool
+	closed       atomic.Bool
+}
+
+// add begins to look after a connection.
+func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
+	w := &watchedConn{Conn: conn, of: d, addr: addr}
+	w.heard.Store(int64(time.Since(d.born)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[w] = struct{}{}
+	return w
+}
+
+// Write notes that an answer is due.
+func (w *watchedConn) Write(p []byte) (int, error) {
+	if !w.waiting.Load() {
+		w.asked.Store(int64(time.Since(w.of.born)))
+		w.waiting.Store(true)
+	}
+	return w.Conn.Write(p)
+}
+
+// Read notes that the server speaks, or that it does not.
+func (w *watchedConn) Read(p []byte) (int, error) {
+	w.reading.Store(true)
+	n, err := w.Conn.Read(p)
+	w.reading.Store(false)
+	if n > 0 {
+		w.heard.Store(int64(time.Since(w.of.born)))
+		w.waiting.Store(false)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && w.waiting.Load() {
+		w.of.closeSilent(w)
+	}
+	return n, err
+}
+
+// closeSilent closes the idle connections to where w waited in vain. One that is being taken
+// from the pool at this moment fails its call at once instead of in vain.
+func (d *watchdog) closeSilent(w *watchedConn) {
+	since := w.asked.Load()
+	d.mu.Lock()
+	var silent []*watchedConn
+	for other := range d.all {
+		if other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() &&
+			other.heard.Load() < since {
+			silent = append(silent, other)
+		}
+	}
+	d.mu.Unlock()
+	for _, other := range silent {
+		other.drop()
+	}
+}
+
+// Close ends the connection.
+func (w *watchedConn) Close() error {
+	if !w.forget() {
+		return nil // dropped before: no error to anybody
+	}
+	return w.Conn.Close()
+}
+
+// drop closes an unused connection; under TLS without close_notify, which would have to
+// be written.
+func (w *watchedConn) drop() {
+	if !w.forget() {
+		return
+	}
+	conn := w.Conn
+	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = inner.NetConn()
+	}
+	_ = conn.Close() // no caller waits for it
+}
+
+// keepOnly closes the connections to other servers; calls that are out on them fail.
+func (d *watchdog) keepOnly(addr string) {
+	d.mu.Lock()
+	var others []*watchedConn
+	for w := range d.all {
+		if w.addr != addr {
+			others = append(others, w)
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range others {
+		w.drop()
+	}
+}
+
+// forget ends looking after a connection, once.
+func (w *watchedConn) forget() bool {
+	if w.closed.Swap(true) {
+		return false
+	}
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	delete(w.of.all, w)
+	return true
+}
+
+// SyscallConn is how the pool looks whether an idle connection is still good. One
+// that was closed here is not; what TLS hides is taken to be.
+func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
+	if w.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	if direct, ok := w.Conn.(syscall.Conn); ok {
+		return direct.SyscallConn()
+	}
+	return opaque{}, nil
+}
+
+// opaque is a connection that cannot be looked into.
+type opaque struct{}
+
+func (opaque) Control(func(uintptr)) error    { return nil }
+func (opaque) Read(func(uintptr) bool) error  { return nil }
+func (opaque) Write(func(uintptr) bool) error { return nil }
+
+// dialFunc makes a connection.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer returns a connection also when the dial fails: one on which every use
+// fails with the dial's error. The caller gets the same error as otherwise, but
+// the pool of go-redis does not count it. It would, after as many failures as
+// it has places, refuse to dial at all and try again once a second in the
+// background, so that a server that is back is found a second late; and it
+// would write a line to standard error for each. Connections that were made are
+// watched by the watchdog.
+func (d *watchdog) dialer(base dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := base(ctx, network, addr)
+		if err != nil {
+			return deadConn{err: fmt.Errorf("dial %s: %w", addr, err), addr: addr}, nil
+		}
+		return d.add(conn, addr), nil
+	}
+}
+
+// deadConn is a connection that was never made.
+type deadConn struct {
+	err  error
+	addr string
+}
+
+func (c deadConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c deadConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c deadConn) Close() error                     { return nil }
+func (c deadConn) LocalAddr() net.Addr              { return deadAddr(c.addr) }
+func (c deadConn) RemoteAddr() net.Addr             { return deadAddr(c.addr) }
+func (c deadConn) SetDeadline(time.Time) error      { return nil }
+func (c deadConn) SetReadDeadline(time.Time) error  { return nil }
+func (c deadConn) SetWriteDeadline(time.Time) error { return nil }
+
+// deadAddr is an address that was not reached.
+type deadAddr string
+
+func (a deadAddr) Network() string { return "tcp" }
+func (a deadAddr) String() string  { return string(a) }

@@ -1,0 +1,119 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+)
+
+// A firewall forgets all connections of a pool. One call finds out, the next one
+// dials.
+func TestForgottenConnectionsCostOneCall(t *testing.T) {
+	t.Parallel()
+	f := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
+	c := openWith(t, Config{Addrs: []string{f.Addr()}, Timeout: redistest.Patience})
+	var held []*redis.Conn
+	for range 8 {
+		conn := c.rdb.(*redis.Client).Conn()
+		if err := conn.Ping(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	for _, conn := range held {
+		if err := conn.Close(); err != nil { // back into the pool
+			t.Fatal(err)
+		}
+	}
+	ask := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		return c.Ping(ctx)
+	}
+	f.Forget()
+	if err := ask(50 * time.Millisecond); err == nil {
+		t.Error("a forgotten connection has answered")
+	}
+	if err := ask(redistest.Patience); err != nil {
+		t.Errorf("the call after it: %v", err)
+	}
+}
+
+// Who is silent since before the question is closed. Who has heard something
+// since, is waiting for an answer too, or listens, is not, nor who belongs to
+// another server.
+func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
+	t.Parallel()
+	d := newWatchdog()
+	open := func(addr string) *watchedConn {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { ours.Close(); theirs.Close() })
+		go func() { // ends with the pipe: takes what is written
+			for buf := make([]byte, 16); ; {
+				if _, err := theirs.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		return d.add(ours, addr)
+	}
+	ask := func(w *watchedConn) {
+		t.Helper()
+		if _, err := w.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := open("a")
+	idle, heard, waiting, listening, elsewhere := open("a"), open("a"), open("a"), open("a"), open("b")
+	listening.reading.Store(true)
+	ask(waiting)
+	ask(in)
+	heard.heard.Store(in.asked.Load() + 1)
+	if err := in.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Read(make([]byte, 1)); err == nil {
+		t.Fatal("an answer out of nowhere")
+	}
+	for name, c := range map[string]struct {
+		*watchedConn
+		closed bool
+	}{"idle": {idle, true}, "asker": {in, false}, "heard": {heard, false}, "waiting": {waiting, false},
+		"listening": {listening, false}, "elsewhere": {elsewhere, false}} {
+		if c.closed != c.watchedConn.closed.Load() {
+			t.Errorf("%s: closed %v", name, c.watchedConn.closed.Load())
+		}
+		// The pool asks this way before it hands one out.
+		if _, err := c.SyscallConn(); c.closed != errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: close: %v", name, err)
+		}
+	}
+	if len(d.all) != 0 {
+		t.Errorf("%d closed watchdog looks after looked after", len(d.all))
+	}
+}
+
+// What lies under TLS cannot be looked into, and passes for good.
+func TestOpaqueLines(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	var conn syscall.Conn = newWatchdog().add(ours, "a")
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Read(func(uintptr) bool { t.Error("looked"); return true }); err != nil {
+		t.Error(err)
+	}
+}

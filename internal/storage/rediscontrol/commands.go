@@ -1,0 +1,130 @@
+package rediscontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	// maxCommands is how many commands are kept for those that missed a notice.
+	maxCommands = 1000
+	// maxCommand bounds one, in bytes.
+	maxCommand = 16 << 10
+)
+
+// errCommand: a command is not one that anybody would understand.
+var errCommand = errors.New("rediscontrol: malformed command")
+
+// SendCommand tells a command to every process that follows commands. It is carried
+// out there a moment later. One round trip.
+func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
+	text := formatCommand(c)
+	if back, err := parseCommand(text); err != nil || back != c {
+		return fmt.Errorf("%w: %.100q", errCommand, text)
+	}
+	err := writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
+		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err()
+	if err != nil {
+		return fmt.Errorf("rediscontrol: send a command: %w", err)
+	}
+	return nil
+}
+
+// FollowCommands calls fn with each command that is given from now on, in order, from
+// one goroutine. It returns nil when ctx ends and never before. A command that no process
+// could read for a minute, because Redis did not answer, is lost.
+func (f *Feed) FollowCommands(ctx context.Context, fn func(hottype.Command)) error {
+	h := &commandFollower{feed: f, fn: fn}
+	run := &follower{feed: f, what: "commands", channel: f.keys.CommandNotice(), state: &f.commands, sync: h.sync}
+	return run.run(ctx)
+}
+
+// commandFollower is what one FollowCommands knows. One goroutine uses it.
+type commandFollower struct {
+	feed *Feed
+	fn   func(hottype.Command)
+	last string // version of the last command seen; "" before the first look
+}
+
+func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
+	since := "-inf"
+	if h.last != "" {
+		since = "(" + h.last
+	}
+	list, err := h.feed.rdb.ZRangeByScoreWithScores(ctx, h.feed.keys.Commands(),
+		&redis.ZRangeBy{Min: since, Max: "+inf"}).Result()
+	if err != nil {
+		return false, fmt.Errorf("rediscontrol: read %s: %w", h.feed.keys.Commands(), err)
+	}
+	began := h.last != ""
+	if !began {
+		h.last = "0" // what was said before this process ran is not for it
+	}
+	for _, z := range list {
+		h.last = strconv.FormatFloat(z.Score, 'f', 0, 64)
+		if !began {
+			continue
+		}
+		text, _ := z.Member.(string)
+		c, err := parseCommand(text)
+		if err != nil {
+			h.feed.commands.malformed.Add(1)
+			h.feed.log.Debug("rediscontrol: command cannot be read", "command", text, "err", err)
+			continue
+		}
+		h.fn(c)
+		changed = true
+	}
+	return changed, nil
+}
+
+// formatCommand writes a command: what to do, of what kind it is, and its name, which
+// may hold any bytes.
+//
+//	reset key topic?id=42
+//	reset addr 192.0.2.7
+//	reset client anna
+func formatCommand(c hottype.Command) string {
+	kind, name := "key", string(c.Key)
+	switch {
+	case c.Client.Addr.IsValid():
+		kind, name = "addr", c.Client.Addr.String()
+	case c.Client.Name != "":
+		kind, name = "client", c.Client.Name
+	}
+	return string(c.Action) + " " + kind + " " + name
+}
+
+// parseCommand reads what formatCommand wrote.
+func parseCommand(text string) (c hottype.Command, err error) {
+	action, rest, _ := strings.Cut(text, " ")
+	kind, name, _ := strings.Cut(rest, " ")
+	c.Action = hottype.CommandAction(action)
+	switch {
+	case name == "" || len(text) > maxCommand:
+		return c, errCommand
+	case c.Action != hottype.CommandReset && c.Action != hottype.CommandPurge:
+		return c, fmt.Errorf("%w: action %.20q", errCommand, action)
+	}
+	switch kind {
+	case "key":
+		c.Key = hottype.Key(name)
+	case "client":
+		c.Client.Name = name
+	case "addr":
+		if c.Client.Addr, err = netip.ParseAddr(name); err != nil {
+			return c, fmt.Errorf("%w: %w", errCommand, err)
+		}
+	default:
+		return c, fmt.Errorf("%w: kind %.20q", errCommand, kind)
+	}
+	return c, nil
+}

@@ -1,0 +1,211 @@
+package rediscontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Follow calls fn with every publisher's hot set: once for each at the start,
+// then for each newer version, in order for one publisher, never twice and from
+// one goroutine. It returns nil when ctx ends and never before. See FollowInto.
+//
+// Large sets are read whole once; then only what changed is read, and the whole
+// again where something of that is missing. A poll is one round trip; reading
+// what is new is two more, and one more where changes are missing.
+func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set hottype.HotSet)) error {
+	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
+	run := &follower{feed: f, what: "the hot set", channel: f.keys.HotNotice(), state: &f.hot, sync: h.sync}
+	return run.run(ctx)
+}
+
+// hotFollower is what one Follow knows. One goroutine uses it.
+type hotFollower struct {
+	feed    *Feed
+	fn      func(string, hottype.HotSet)
+	started bool
+	version string // of the namespace, at the last complete look
+	seen    map[string]seenSet
+	blind   map[string]bool // the publishers of the last index that say so
+}
+
+// seenSet remembers which version of a publisher fn has got.
+type seenSet struct {
+	version uint64
+	// until is when the last of its keys expires. From then on any version is
+	// news: after Redis lost everything and its clock was set back, versions
+	// may be lower than before.
+	until time.Time
+	// held is the set, if changes may follow it.
+	held *heldSet
+}
+
+func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
+	version, err := h.feed.hotVersion(ctx)
+	if err != nil {
+		return false, err
+	}
+	if h.started && version == h.version {
+		return false, nil
+	}
+	index, err := h.feed.rdb.HGetAll(ctx, h.feed.keys.HotIndex()).Result()
+	if err != nil {
+		return false, fmt.Errorf("rediscontrol: read %s: %w", h.feed.keys.HotIndex(), err)
+	}
+	changed, complete, err := h.read(ctx, h.news(index))
+	if err != nil {
+		return changed, err
+	}
+	h.forget(index)
+	if !complete {
+		return changed, nil // the next look reads again
+	}
+	// Read before the index: what came between is found by the next look.
+	h.started, h.version = true, version
+	return changed, nil
+}
+
+// hotVersion reads the version of all hot sets; "" where there is none. One round trip.
+func (f *Feed) hotVersion(ctx context.Context) (string, error) {
+	v, err := f.rdb.Get(ctx, f.keys.HotVersion()).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("rediscontrol: read %s: %w", f.keys.HotVersion(), err)
+	}
+	return v, nil
+}
+
+// news lists the publishers whose set in the index is newer than the one fn
+// has, by name.
+func (h *hotFollower) news(index map[string]string) []string {
+	var out []string
+	now := h.feed.now()
+	h.blind = map[string]bool{}
+	for publisher, entry := range index {
+		field, rest, _ := strings.Cut(entry, " ")
+		h.blind[publisher] = strings.HasPrefix(rest, flagBlind+" ")
+		version, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			h.feed.hot.malformed.Add(1)
+			continue
+		}
+		if h.isNew(publisher, version, now) {
+			out = append(out, publisher)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (h *hotFollower) isNew(publisher string, version uint64, now time.Time) bool {
+	seen, ok := h.seen[publisher]
+	return !ok || version > seen.version || version < seen.version && now.After(seen.until)
+}
+
+// read brings fn up to date with publishers: changes where they continue what
+// there is, whole sets elsewhere. It is not complete when a set was changed
+// while it was read.
+func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, complete bool, err error) {
+	var whole, follow []string
+	for _, publisher := range publishers {
+		if h.seen[publisher].held == nil {
+			whole = append(whole, publisher)
+		} else {
+			follow = append(follow, publisher)
+		}
+	}
+	gaps, err := h.fetch(ctx, follow, func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+		return h.feed.askChanges(ctx, p, publisher, *h.seen[publisher].held)
+	}, &changed)
+	if err != nil {
+		return changed, false, err
+	}
+	h.feed.hot.gaps.Add(uint64(len(gaps)))
+	gaps, err = h.fetch(ctx, append(whole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+		h.feed.hot.whole.Add(1)
+		return h.feed.askWhole(ctx, p, publisher)
+	}, &changed)
+	return changed, len(gaps) == 0, err
+}
+
+// fetch asks for many publishers in one round trip, hands on what came, and
+// gives those whose log has a gap.
+func (h *hotFollower) fetch(ctx context.Context, publishers []string,
+	ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
+	if len(publishers) == 0 {
+		return nil, nil
+	}
+	answers := make([]func() (heldSet, error), len(publishers))
+	_, err = h.feed.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, publisher := range publishers {
+			answers[i] = ask(p, publisher)
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // written there by hand: the others count
+		return nil, fmt.Errorf("rediscontrol: read hot sets of %q: %w", publishers, err)
+	}
+	for i, publisher := range publishers {
+		held, err := answers[i]()
+		h.feed.hot.bytes.Add(uint64(held.bytes))
+		if errors.Is(err, errGap) {
+			gaps = append(gaps, publisher)
+			continue
+		}
+		*changed = h.take(publisher, held, err) || *changed
+	}
+	return gaps, nil
+}
+
+// take hands one set on. One that cannot be read is counted, logged and passed
+// over: what fn has of this publisher stays until it expires.
+func (h *hotFollower) take(publisher string, held heldSet, err error) (changed bool) {
+	if errors.Is(err, redis.Nil) {
+		return false // expired since the index was read
+	}
+	now := h.feed.now()
+	if err != nil {
+		h.feed.hot.malformed.Add(1)
+		h.feed.log.Warn("rediscontrol: hot set cannot be read", "publisher", publisher, "err", err)
+	} else if !h.isNew(publisher, held.set.Version, now) {
+		return false
+	}
+	seen := seenSet{version: held.set.Version, until: now}
+	for i := range held.set.Keys {
+		if held.set.Keys[i].Until.After(seen.until) {
+			seen.until = held.set.Keys[i].Until
+		}
+	}
+	if err == nil && held.log {
+		seen.held = &held
+	}
+	h.seen[publisher] = seen
+	if err != nil {
+		return false
+	}
+	set := held.deliverable()
+	set.NoInput = h.blind[publisher]
+	h.fn(publisher, set)
+	return true
+}
+
+// forget drops publishers that have left the index and whose keys are over, so
+// that names that change with every start do not pile up.
+func (h *hotFollower) forget(index map[string]string) {
+	now := h.feed.now()
+	for publisher, seen := range h.seen {
+		if _, listed := index[publisher]; !listed && now.After(seen.until) {
+			delete(h.seen, publisher)
+		}
+	}
+}

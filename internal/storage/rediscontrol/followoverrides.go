@@ -1,0 +1,142 @@
+package rediscontrol
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// renewEvery is how often a follower trims the overrides and renews their life,
+// which is far longer.
+const renewEvery = time.Hour
+
+// Follow calls fn with all overrides: once at the start (what Recall gave, or else when
+// Redis answers), then after every change, from one goroutine. It returns nil when ctx ends and never before.
+//
+// When Redis comes back with an older state than fn was given, or with none
+// (flushed, restarted without persistence, restored from a backup), fn is not
+// called: a block or a limit that a person set does not go because a server lost
+// its memory. It is written back to Redis within a poll, by a process that may write
+// and has the highest version; see overrideCopy.
+func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
+	h := &overrideFollower{s: s, fn: fn}
+	f := &follower{
+		feed: s.feed, what: "the overrides", channel: s.feed.keys.OverrideNotice(),
+		state: &s.feed.overrides, sync: h.sync,
+	}
+	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
+		h.take(known)
+	}
+	return f.run(ctx)
+}
+
+// overrideFollower is what one Follow knows. One goroutine uses it.
+type overrideFollower struct {
+	s       *OverrideStore
+	fn      func([]rules.Override)
+	started bool
+	version int64 // of what fn was given last; 0 while there never was an override
+	renewed time.Time
+}
+
+func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
+	f := h.s.feed
+	version, err := overrideVersion(f.rdb.Get(ctx, f.keys.OverrideVersion()))
+	if err != nil {
+		return false, fmt.Errorf("rediscontrol: read the version of the overrides: %w", err)
+	}
+	if h.started && version == h.version {
+		f.overridesBehind.Store(false)
+		h.renew(ctx)
+		return false, nil
+	}
+	state, err := h.s.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	if h.started && state.version <= h.version {
+		return false, nil // what this process knew stands
+	}
+	h.take(state)
+	return true, nil
+}
+
+// take hands a state on.
+func (h *overrideFollower) take(state *overrideCopy) {
+	h.started, h.version = true, state.version
+	h.s.feed.setKnown(state)
+	h.fn(h.s.list(state))
+	h.s.feed.setHeld(state.version)
+}
+
+// renew is best effort: the keys live for a year, and a follower may have no
+// right to write.
+func (h *overrideFollower) renew(ctx context.Context) {
+	now := h.s.feed.now()
+	if now.Sub(h.renewed) < renewEvery {
+		return
+	}
+	h.renewed = now
+	if _, err := h.s.Trim(ctx); err != nil {
+		h.s.feed.log.Debug("rediscontrol: overrides not renewed", "err", err)
+	}
+}
+
+// saveAgain is when a copy that could not be saved is tried again.
+const saveAgain = 10 * time.Second
+
+// Copy keeps one state of the overrides outside of Redis. *filestore.OverridesCopy is one.
+type Copy interface {
+	// Load gives what was saved last; revision 0: nothing.
+	Load() (revision int64, entries map[string]string)
+	Save(revision int64, entries map[string]string) error
+}
+
+// LoadCopy takes what a copy holds for what this process enforces, as if it had never
+// stopped, and gives the overrides of it that have not ended. Call it before Follow. When
+// Redis answers with a later state, that holds; with an earlier one, Redis has lost data.
+func (s *OverrideStore) LoadCopy(c Copy) []rules.Override {
+	revision, entries := c.Load()
+	if revision <= 0 {
+		return nil
+	}
+	state := &overrideCopy{version: revision, entries: entries}
+	s.feed.setKnown(state)
+	list := s.list(state)
+	s.feed.log.Info("rediscontrol: overrides from the last run hold until Redis answers", "overrides", len(list),
+		"revision", revision)
+	return list
+}
+
+// KeepCopy saves every state that this process enforces, until ctx ends. A disk that is full or
+// slow holds up nothing else: it is logged once, and tried again.
+func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
+	f := s.feed
+	var saved int64
+	var failing error
+	for {
+		if k := f.known(); k.version > saved {
+			err := c.Save(k.version, k.entries)
+			switch {
+			case err == nil:
+				saved = k.version
+			case failing == nil:
+				f.log.Warn(
+					"rediscontrol: the overrides are not kept on disk: those of now would not hold after a restart without Redis", "err", err)
+			}
+			failing = err
+			f.counters.copyFailing.Store(err != nil)
+		}
+		retry := time.NewTimer(saveAgain)
+		select {
+		case <-ctx.Done():
+			retry.Stop()
+			return nil
+		case <-retry.C:
+		case <-f.knownChanged:
+			retry.Stop()
+		}
+	}
+}

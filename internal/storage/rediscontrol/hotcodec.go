@@ -1,0 +1,247 @@
+package rediscontrol
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// A hot set is stored as text, one key a line, fields apart by tabs:
+//
+//	key  rule  rate  peak_rate  since_us  until_us
+//
+// Times are unix microseconds, 0 for none. In key and rule a backslash, tab and
+// newline are written \\, \t and \n; all other bytes stand for themselves, also
+// those that are not UTF-8, because a key must come out as it went in (JSON
+// would change it). Fields with a name follow (hotcodec_optional.go); those that a
+// reader does not know are passed over. Loops stand after the keys.
+//
+// Large bodies are compressed, and changed by deltas (hotdelta.go): what stands
+// in the body is then not all, which the name says to readers that know of none.
+const (
+	encodingWhole = "hotset1" // the body is the set
+	encodingBase  = "hotset2" // the body is the set as of base; the log has the rest
+	packed        = "+gzip"
+	// compressFrom keeps bodies that a person may look at readable.
+	compressFrom = 16 << 10
+	// bodyMax bounds what is stored and what a reader unpacks: some 150,000 keys.
+	bodyMax = 16 << 20
+)
+
+// appendSet writes the keys of a set.
+func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
+	for i := range keys {
+		var err error
+		if dst, err = appendHot(dst, &keys[i]); err != nil {
+			return nil, err
+		}
+		if len(dst) > bodyMax {
+			return nil, fmt.Errorf("rediscontrol: hot set of %d keys is over %d bytes; lower max_hot", len(keys), bodyMax)
+		}
+	}
+	return dst, nil
+}
+
+// appendHot writes one line; parseHot reads it. Deltas have the same lines.
+func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
+	dst, err := appendLine(dst, h, micros(h.Until))
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, '\n'), nil
+}
+
+// appendLine writes a line without its newline.
+func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
+	if !finite(h.Rate) || !finite(h.Peak) {
+		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
+	}
+	dst = appendField(dst, string(h.Key))
+	dst = append(dst, '\t')
+	dst = appendField(dst, h.Rule)
+	dst = append(dst, '\t')
+	dst = strconv.AppendFloat(dst, h.Rate, 'g', -1, 64)
+	dst = append(dst, '\t')
+	dst = strconv.AppendFloat(dst, h.Peak, 'g', -1, 64)
+	dst = append(dst, '\t')
+	dst = strconv.AppendInt(dst, micros(h.Since), 10)
+	dst = append(dst, '\t')
+	return appendOptional(strconv.AppendInt(dst, until, 10), h)
+}
+
+// parseSet reads what appendSet and appendLoops wrote. What it gives does not
+// hold on to body.
+func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
+	keys = make([]hottype.HotKey, 0, strings.Count(body, "\n"))
+	rules := map[string]string{} // few rules, many keys: one string each
+	for n := 1; body != ""; n++ {
+		line, rest, ended := strings.Cut(body, "\n")
+		if !ended {
+			return nil, nil, fmt.Errorf("rediscontrol: hot set line %d: no newline at its end", n)
+		}
+		h, loop, err := parseLine(line)
+		if err != nil {
+			return nil, nil, fmt.Errorf("rediscontrol: hot set line %d: %w", n, err)
+		}
+		if known, ok := rules[h.Rule]; ok {
+			h.Rule = known
+		} else {
+			h.Rule = strings.Clone(h.Rule)
+			rules[h.Rule] = h.Rule
+		}
+		if loop {
+			loops = append(loops, h)
+		} else {
+			keys = append(keys, h)
+		}
+		body = rest
+	}
+	return keys, loops, nil
+}
+
+func parseHot(line string) (hottype.HotKey, error) {
+	h, _, err := parseLine(line)
+	return h, err
+}
+
+// parseLine reads a line, and whether it is a loop. The rule is a part of line.
+func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
+	var field [6]string
+	for i := range field {
+		var more bool
+		field[i], line, more = strings.Cut(line, "\t")
+		if !more && i < len(field)-1 {
+			return h, false, fmt.Errorf("%d fields; want at least %d", i+1, len(field))
+		}
+	}
+	h.Key, h.Rule = hottype.Key(strings.Clone(unescape(field[0]))), unescape(field[1])
+	if h.Key == "" {
+		return h, false, fmt.Errorf("empty key")
+	}
+	if h.Rate, err = parseRate(field[2]); err != nil {
+		return h, false, err
+	}
+	if h.Peak, err = parseRate(field[3]); err != nil {
+		return h, false, err
+	}
+	if h.Since, err = parseMicros(field[4]); err != nil {
+		return h, false, err
+	}
+	if h.Until, err = parseMicros(field[5]); err != nil {
+		return h, false, err
+	}
+	loop, err = parseOptional(line, &h)
+	return h, loop, err
+}
+
+func parseRate(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !finite(f) {
+		return 0, fmt.Errorf("rate %q is not a finite number", s)
+	}
+	return f, nil
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// micros is a time as it is stored: 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func parseMicros(s string) (time.Time, error) {
+	us, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time %q is not a number of microseconds", s)
+	}
+	if us == 0 {
+		return time.Time{}, nil
+	}
+	return time.UnixMicro(us).UTC(), nil
+}
+
+// appendField writes a field so that it holds neither tab nor newline.
+func appendField(dst []byte, s string) []byte {
+	for i := range len(s) {
+		switch c := s[i]; c {
+		case '\\':
+			dst = append(dst, '\\', '\\')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// unescape reverses appendField. A backslash before any other byte stands for
+// itself, so every field can be read.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	return fieldUnescaper.Replace(s)
+}
+
+// fieldUnescaper is immutable and safe for concurrent use.
+var fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
+
+// pack compresses a body of at least from bytes, and says how it is written:
+// by name, or by name and "+gzip".
+func pack(body []byte, name string, from int) ([]byte, string, error) {
+	if len(body) < from {
+		return body, name, nil
+	}
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
+	}
+	return out.Bytes(), name + packed, nil
+}
+
+// unpack reverses pack for the encodings that have one of names. It gives up
+// beyond bodyMax bytes.
+func unpack(body, encoding string, names ...string) (string, error) {
+	name, compressed := strings.CutSuffix(encoding, packed)
+	if !slices.Contains(names, name) {
+		return "", fmt.Errorf("rediscontrol: hot set encoding %q is not known here; upgrade this program", encoding)
+	}
+	if !compressed {
+		return body, nil
+	}
+	r, err := gzip.NewReader(strings.NewReader(body))
+	if err != nil {
+		return "", fmt.Errorf("rediscontrol: unpack hot set: %w", err)
+	}
+	var out strings.Builder
+	n, err := io.Copy(&out, io.LimitReader(r, bodyMax+1))
+	if err != nil {
+		return "", fmt.Errorf("rediscontrol: unpack hot set: %w", err)
+	}
+	if n > bodyMax {
+		return "", fmt.Errorf("rediscontrol: hot set is over %d bytes unpacked", bodyMax)
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,104 @@
+package rediscontrol
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// After the six fields that every line has come those that say more, each as
+// name=value, in any order. One that is absent has its zero, lower and upper
+// that of rate. Readers pass over names that they do not know.
+//
+//	lower upper share baseline why clients client client_share
+//
+// A loop is a line with the field loop, the time until which it holds. Its
+// until_us is 0, so that a reader which knows of no loops takes it for a key
+// that has expired.
+const loopField = "loop"
+
+// appendOptional writes the fields that say more about a key.
+func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
+	for _, f := range [...]struct {
+		name        string
+		value, none float64
+	}{
+		{"lower", h.Lower, h.Rate}, {"upper", h.Upper, h.Rate}, {"share", h.Share, 0}, {"baseline", h.Baseline, 0},
+		{"client_share", h.ClientShare, 0},
+	} {
+		if !finite(f.value) {
+			return nil, fmt.Errorf("rediscontrol: hot key %q: %s %v: want a finite number", h.Key, f.name, f.value)
+		}
+		if f.value != f.none {
+			dst = strconv.AppendFloat(appendName(dst, f.name), f.value, 'g', -1, 64)
+		}
+	}
+	if h.Clients != 0 {
+		dst = strconv.AppendInt(appendName(dst, "clients"), h.Clients, 10)
+	}
+	if h.Criteria != "" {
+		dst = appendField(appendName(dst, "why"), h.Criteria)
+	}
+	if h.Client != "" {
+		dst = appendField(appendName(dst, "client"), h.Client)
+	}
+	return dst, nil
+}
+
+func appendName(dst []byte, name string) []byte {
+	return append(append(append(dst, '\t'), name...), '=')
+}
+
+// parseOptional reads the rest of a line. It reports whether the line is a loop,
+// which then has its Until.
+func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
+	h.Lower, h.Upper = h.Rate, h.Rate
+	for rest != "" && err == nil {
+		var field string
+		field, rest, _ = strings.Cut(rest, "\t")
+		name, value, _ := strings.Cut(field, "=")
+		switch name {
+		case "lower":
+			h.Lower, err = parseRate(value)
+		case "upper":
+			h.Upper, err = parseRate(value)
+		case "share":
+			h.Share, err = parseRate(value)
+		case "baseline":
+			h.Baseline, err = parseRate(value)
+		case "client_share":
+			h.ClientShare, err = parseRate(value)
+		case "clients":
+			if h.Clients, err = strconv.ParseInt(value, 10, 64); err != nil {
+				err = fmt.Errorf("clients %q is not a number", value)
+			}
+		case "why":
+			h.Criteria = strings.Clone(unescape(value))
+		case "client":
+			h.Client = strings.Clone(unescape(value))
+		case loopField:
+			loop = true
+			h.Until, err = parseMicros(value)
+		}
+	}
+	return loop, err
+}
+
+// appendLoops writes the loops of a set after its keys.
+func appendLoops(dst []byte, loops []hottype.HotKey) ([]byte, error) {
+	for i := range loops {
+		var err error
+		if dst, err = appendLine(dst, &loops[i], 0); err != nil {
+			return nil, err
+		}
+		dst = strconv.AppendInt(appendName(dst, loopField), micros(loops[i].Until), 10)
+		dst = append(dst, '\n')
+		if len(dst) > bodyMax {
+			return nil, fmt.Errorf("rediscontrol: hot set with %d loops is over %d bytes; lower max_hot", len(loops),
+				bodyMax)
+		}
+	}
+	return dst, nil
+}

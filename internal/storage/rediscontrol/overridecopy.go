@@ -1,0 +1,252 @@
+package rediscontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// overrideCopy is the state of the overrides at one version: in Redis, or as a
+// process knows and enforces it. It is never changed. The zero value is the
+// state of a namespace that never had an override.
+//
+// Versions only grow. So when Redis has a lower one than a process knows, Redis
+// lost data: it was flushed, restarted without persistence, restored from a
+// backup, or replaced by a replica that lagged. Then every process that knows
+// more writes its copy back, and of several copies the one with the highest
+// version wins in the end, in any order of writes. Since a deletion is a newer
+// version too, no older copy brings a deleted override back.
+type overrideCopy struct {
+	version int64             // unix microseconds, or one more than the version before
+	entries map[string]string // id -> JSON as stored, readable or not
+}
+
+// author of the audit entries that a restored state makes.
+const restoredBy = "hotparam (restored after Redis lost data)"
+
+// readTries is how often a state is read when others change it meanwhile.
+const readTries = 8
+
+// read gives the state in Redis. The version is read before and after the
+// entries, so that it is theirs. One round trip, more only during changes.
+func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
+	for range readTries {
+		pipe := s.feed.rdb.Pipeline()
+		before := pipe.Get(ctx, s.feed.keys.OverrideVersion())
+		entries := pipe.HGetAll(ctx, s.feed.keys.Overrides())
+		after := pipe.Get(ctx, s.feed.keys.OverrideVersion())
+		_, _ = pipe.Exec(ctx) // every reply has its own error
+		version, err := overrideVersion(after)
+		if err == nil {
+			err = entries.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("rediscontrol: list overrides: %w", err)
+		}
+		if before.Val() == after.Val() {
+			return &overrideCopy{version: version, entries: entries.Val()}, nil
+		}
+	}
+	return nil, fmt.Errorf("rediscontrol: list overrides: changed by others %d times while they were read", readTries)
+}
+
+// overrideVersion is the answer to a GET of the version; 0 where there is none.
+func overrideVersion(reply *redis.StringCmd) (int64, error) {
+	text, err := reply.Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("their version is %.40q, not a whole number; delete that key, it is written anew", text)
+	}
+	return version, nil
+}
+
+// known is what this process enforces: the last state that a follower of this
+// client handed on. Its version is 0 where none runs.
+func (f *Feed) known() *overrideCopy {
+	if k := f.overridesKnown.Load(); k != nil {
+		return k
+	}
+	return &overrideCopy{}
+}
+
+// setKnown notes a state that a follower hands on. Several may share a client.
+func (f *Feed) setKnown(state *overrideCopy) {
+	for {
+		old := f.overridesKnown.Load()
+		if old != nil && old.version > state.version {
+			return
+		}
+		if f.overridesKnown.CompareAndSwap(old, state) {
+			select {
+			case f.knownChanged <- struct{}{}:
+			default: // one waiting signal is enough
+			}
+			return
+		}
+	}
+}
+
+// current is the state that stands: that of Redis, or what this process knows
+// where Redis has an older one. Then it also writes that back; where it may not,
+// it says so and gives what is enforced here. One round trip, three where Redis
+// has lost data.
+func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
+	for range readTries {
+		stored, err := s.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		known := s.feed.known()
+		if stored.version >= known.version {
+			s.feed.overridesBehind.Store(false)
+			return stored, nil
+		}
+		if !s.restore(ctx, stored, known) {
+			return known, nil
+		}
+	}
+	return nil, fmt.Errorf("rediscontrol: overrides that Redis lost were written back by others %d times; try again",
+		readTries)
+}
+
+// writeDeniedRetry is how long a process that Redis did not let write waits before it
+// tries again: what it would send may be megabytes.
+const writeDeniedRetry = 30 * time.Second
+
+// restore writes what this process knows over an older state, and reports whether
+// Redis has another state meanwhile, so that one has to look again. It logs an error
+// the first time; the next look tries again. One round trip.
+func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy) (changed bool) {
+	f := s.feed
+	first := f.overridesBehind.CompareAndSwap(false, true)
+	if first {
+		f.counters.overridesLost.Add(1)
+	} else if f.now().UnixNano() < f.overridesDenied.Load() {
+		return false
+	}
+	done, err := s.runRestore(ctx, stored, known)
+	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
+		f.overridesDenied.Store(f.now().Add(writeDeniedRetry).UnixNano())
+	}
+	log := f.log.With("known_version", known.version, "redis_version", stored.version, "overrides", len(known.entries))
+	switch {
+	case err != nil && first:
+		log.Error(
+			"rediscontrol: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
+				"another program writes them back or an override is changed. Give Redis persistence", "err", err)
+	case done:
+		f.overridesBehind.Store(false)
+		f.counters.overridesRestored.Add(1)
+		log.Warn(
+			"rediscontrol: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
+	}
+	return !done && err == nil
+}
+
+// runRestore runs the script; see restore.
+func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
+	f, k := s.feed, s.feed.keys
+	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
+		len(known.entries)}
+	for id, text := range known.entries {
+		o, _ := decodeOverride(id, text) // what cannot be read has no end
+		args = append(args, id, text, endOf(o.Until))
+	}
+	audit, err := restoration(stored, known, f.now().UTC().Truncate(time.Microsecond))
+	if err != nil {
+		return false, err
+	}
+	return restoreOverrides.Run(ctx, f.rdb,
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()}, append(args, audit...)...).
+		Bool()
+}
+
+// restoration lists, as audit entries, the differences between the older state and the
+// newer one that replaces it: by id, at most as many as are kept.
+func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
+	var out []any
+	for _, id := range slices.Sorted(maps.Keys(union(older.entries, newer.entries))) {
+		before, after := older.entries[id], newer.entries[id]
+		if before == after || len(out) == MaxAudit {
+			continue
+		}
+		change := rules.Change{
+			Revision: newer.version, At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id,
+			Before: readable(id, before), After: readable(id, after),
+		}
+		if after != "" {
+			change.Action = rules.ChangePut
+		}
+		text, err := encode(change.Stored())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+func union(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	if all == nil {
+		return b
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+// readable is an entry for the audit: nil where there is none, its ID alone where
+// it cannot be read.
+func readable(id, text string) *rules.Override {
+	if text == "" {
+		return nil
+	}
+	o, err := decodeOverride(id, text)
+	if err != nil {
+		return &rules.Override{ID: id}
+	}
+	return &o
+}
+
+// endOf is the end of an override in unix milliseconds, 0 for none.
+func endOf(until time.Time) int64 {
+	if until.IsZero() {
+		return 0
+	}
+	return max(until.UnixMilli(), 1)
+}
+
+// list reads the entries of a state that have not ended, by ID. Those that
+// cannot be read are left out and counted.
+func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
+	now := s.feed.now()
+	out := make([]rules.Override, 0, len(state.entries))
+	for id, text := range state.entries {
+		o, err := decodeOverride(id, text)
+		if err != nil {
+			s.feed.counters.overridesMalformed.Add(1)
+			s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
+			continue
+		}
+		if o.Until.IsZero() || now.Before(o.Until) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

@@ -1,0 +1,368 @@
+package rediscontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+)
+
+// agree waits until the store, as a process sees it that knows nothing else,
+// holds exactly these. One look does it, and looks are pollEvery apart.
+func agree(t *testing.T, s server, want ...rules.Override) {
+	t.Helper()
+	store := s.open(t).Overrides()
+	redistest.Eventually(t, fmt.Sprintf("%d overrides in the store", len(want)), func() bool {
+		got, err := store.List(context.Background())
+		return err == nil && len(got) == len(want) && (len(want) == 0 || cmp.Equal(got, want))
+	})
+}
+
+// lose removes what Redis holds of the overrides, as a flush does.
+func (s server) lose(t *testing.T) {
+	t.Helper()
+	k := redisclient.NewKeys(s.namespace)
+	if err := s.raw.Del(context.Background(), k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()).
+		Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testLostOverridesAreWrittenBack(t *testing.T, s server) {
+	ctx := context.Background()
+	limiter, admin := s.open(t), s.open(t)
+	a := put(t, admin.Overrides(), block("a", "topic?id=1", "ann"))
+	ends := block("b", "topic?id=2", "ann")
+	ends.Until = now().Add(time.Hour)
+	b := put(t, admin.Overrides(), ends)
+	s.raw.HSet(ctx, admin.keys.Overrides(), "broken", "{") // restored as it is
+	put(t, admin.Overrides(), b)
+	b = list(t, admin.Overrides())[1]
+	follower := followOverrides(t, limiter)
+	redistest.Next(t, follower, "the overrides")
+	s.lose(t)
+	agree(t, s, a, b)
+	if text := s.raw.HGet(ctx, admin.keys.Overrides(), "broken").Val(); text != "{" {
+		t.Errorf("what cannot be read came back as %q", text)
+	}
+	if n := s.raw.ZCard(ctx, admin.keys.OverrideUntil()).Val(); n != 1 {
+		t.Errorf("%d ends", n)
+	}
+	if keys := s.immortal(t); keys != nil {
+		t.Errorf("keys without expiry: %v", keys)
+	}
+	if audit, err := admin.Overrides().Audit(ctx, 10); err != nil || len(audit) != 3 || audit[0].Author != restoredBy {
+		t.Errorf("audit: %+v, %v", audit, err)
+	}
+	redistest.None(t, follower, 2*pollEvery, "call: nothing changed for who enforces")
+
+	s.lose(t)
+	agree(t, s, a, b)
+	if err := admin.Overrides().Delete(ctx, "a", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if got := redistest.Next(t, follower, "the deletion"); !cmp.Equal(got, []rules.Override{b}) {
+		t.Error(cmp.Diff(got, []rules.Override{b}))
+	}
+	s.lose(t)
+	agree(t, s, b)
+	// The store has them a moment before the limiter hears that it does.
+	redistest.Eventually(t, "3 losses to be counted as restored", func() bool {
+		st := limiter.Stats()
+		return st.OverridesLost == 3 && st.OverridesRestored == 3 && !st.OverridesBehind
+	})
+}
+
+// A process that enforces overrides lists, changes and deletes them in the very
+// moment in which Redis has lost them, and what it changes is on top of them.
+func TestChangesAfterALossLoseNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := redistest.Start(t)
+	c := open(t, s.Addr())
+	store := c.Overrides()
+	a, b := put(t, store, block("a", "topic?id=1", "ann")), put(t, store, block("b", "topic?id=2", "ann"))
+	look := looker(t, c)
+	look()
+	s.Flush()
+	if got := list(t, store); !cmp.Equal(got, []rules.Override{a, b}) {
+		t.Error(cmp.Diff(got, []rules.Override{a, b}))
+	}
+	s.Flush()
+	d := put(t, store, block("d", "topic?id=4", "ann"))
+	if got := list(t, store); !cmp.Equal(got, []rules.Override{a, b, d}) {
+		t.Error(cmp.Diff(got, []rules.Override{a, b, d}))
+	}
+	look()
+	s.Flush()
+	if err := store.Delete(ctx, "a", "ann"); err != nil {
+		t.Error(err)
+	}
+	if err := store.Delete(ctx, "nobody", "ann"); !errors.Is(err, rules.ErrNoOverride) {
+		t.Errorf("none of that name: %v", err)
+	}
+	if got := list(t, store); !cmp.Equal(got, []rules.Override{b, d}) {
+		t.Error(cmp.Diff(got, []rules.Override{b, d}))
+	}
+}
+
+// looker makes looks of a follower of a client, one a call; each gives what is
+// enforced after it.
+func looker(t testing.TB, c *Feed) func() []rules.Override {
+	t.Helper()
+	var enforced []rules.Override
+	h := &overrideFollower{s: c.Overrides(), fn: func(all []rules.Override) { enforced = all }}
+	return func() []rules.Override {
+		t.Helper()
+		if _, err := h.sync(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return enforced
+	}
+}
+
+// A server that comes back with an older dump does not bring deleted overrides
+// back, nor lose later ones.
+func TestOlderBackupDoesNotWin(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := redistest.Start(t)
+	world := server{addrs: []string{s.Addr()}, namespace: "test"}
+	var log redistest.Log
+	limiter := openWith(t, redisclient.Config{Addrs: []string{s.Addr()}, Namespace: "test", Log: log.Logger()})
+	admin := world.open(t)
+	put(t, admin.Overrides(), block("a", "topic?id=1", "ann"))
+	soon := block("ended", "topic?id=9", "ann")
+	soon.Until = now().Add(50 * time.Millisecond)
+	soon = put(t, admin.Overrides(), soon)
+	if err := s.Client().Save(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := put(t, admin.Overrides(), block("b", "topic?id=2", "ann"))
+	if err := admin.Overrides().Delete(ctx, "a", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	look := looker(t, limiter)
+	enforced := look()
+	s.Kill()
+	s.Relaunch()
+	fresh := world.open(t) // an aggregator that starts anew
+	redistest.Eventually(t, "an override of the backup to end", func() bool { return time.Now().After(soon.Until) })
+	if n, err := fresh.Overrides().Trim(ctx); n != 1 || err != nil {
+		t.Errorf("trimmed %d, %v", n, err)
+	}
+	if got := look(); !cmp.Equal(got, enforced) {
+		t.Error(cmp.Diff(got, enforced))
+	}
+	agree(t, world, b)
+	if n := strings.Count(log.String(), "had lost overrides"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &log)
+	}
+}
+
+// A limiter that may not write keeps what it has, says so, and takes the next
+// change of a person for the truth.
+func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	if s.Before(7, 0) {
+		t.Skip("it has no keys that one may only read")
+	}
+	redistest.Grant(t, []*redistest.Server{s})
+	var log redistest.Log
+	as := func(user string) *Feed {
+		return openWith(t, redisclient.Config{Addrs: []string{"redis://" + user + ":pw@" + s.Addr()}, Namespace: "news",
+			Log: log.Logger()})
+	}
+	admin, limiter := as("hotparam-aggregator"), as("hotparam-limiter")
+	a := put(t, admin.Overrides(), block("a", "topic?id=1", "ann"))
+	look := looker(t, limiter)
+	look()
+	s.Flush()
+	for range 3 {
+		look()
+	}
+	if got := list(t, limiter.Overrides()); !cmp.Equal(got, []rules.Override{a}) {
+		t.Errorf("the API does not list what is enforced: %s", cmp.Diff(got, []rules.Override{a}))
+	}
+	if st := limiter.Stats(); st.OverridesLost != 1 || !st.OverridesBehind {
+		t.Errorf("%d losses, behind %v", st.OverridesLost, st.OverridesBehind)
+	}
+	if n := strings.Count(log.String(), "cannot be written back"); n != 1 ||
+		strings.Count(log.String(), "NOPERM") != 1 {
+		t.Errorf("told %d times:\n%s", n, &log)
+	}
+	b := put(t, admin.Overrides(), block("b", "topic?id=2", "ann"))
+	if got := look(); !cmp.Equal(got, []rules.Override{b}) {
+		t.Error(cmp.Diff(got, []rules.Override{b}))
+	}
+	if limiter.Stats().OverridesBehind {
+		t.Error("still behind")
+	}
+	s.Flush()
+	look()
+	more := []any{"ACL", "SETUSER", "hotparam-limiter"}
+	for f := range strings.FieldsSeq(between(t, redistest.Documentation(t), "give them `", "`")) {
+		more = append(more, f)
+	}
+	if err := s.Client().Do(context.Background(), more...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if got := list(t, admin.Overrides()); len(got) != 0 {
+		t.Errorf("tried again at once: %v", got)
+	}
+	limiter.now = func() time.Time { return time.Now().Add(2 * writeDeniedRetry) }
+	look()
+	if got := list(t, admin.Overrides()); !cmp.Equal(got, []rules.Override{b}) {
+		t.Error(cmp.Diff(got, []rules.Override{b}))
+	}
+}
+
+// between is what is in a text between two others.
+func between(t *testing.T, text, before, after string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(text, before)
+	text, _, found := strings.Cut(text, after)
+	if !ok || !found {
+		t.Fatalf("nothing between %q and %q", before, after)
+	}
+	return text
+}
+
+// TestTheHighestVersionWins lets processes change, delete and look in any order
+// while Redis loses its data or comes back with an older state. When everybody
+// has looked, all enforce the state of the highest version that one of them knew
+// and the store has it too: nothing deleted comes back, nothing put goes.
+func TestTheHighestVersionWins(t *testing.T) {
+	t.Parallel()
+	m := redistest.Start(t)
+	const processes = 3
+	runs := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		runs++
+		s := server{addrs: []string{m.Addr()}, raw: m.Client(), namespace: fmt.Sprint("n", runs)}
+		clients, looks := make([]*Feed, processes), make([]func() []rules.Override, processes)
+		for i := range processes {
+			clients[i] = s.open(t)
+			looks[i] = looker(t, clients[i])
+			looks[i]()
+		}
+		ctx, k := context.Background(), redisclient.NewKeys(s.namespace)
+		truth, backups := map[int64]map[string]string{}, []overrideCopy{{}}
+		stored := func() overrideCopy {
+			state, err := clients[0].Overrides().read(ctx)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			return *state
+		}
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			i, id := rapid.IntRange(0, processes-1).Draw(rt, "process"),
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
+			switch rapid.SampledFrom([]string{"put", "delete", "look", "look", "backup", "lose"}).Draw(rt, "step") {
+			case "put":
+				put(t, clients[i].Overrides(), block(id, "topic?id=1", fmt.Sprint(i)))
+			case "delete":
+				if err := clients[i].Overrides().Delete(ctx, id, "ann"); err != nil &&
+					!errors.Is(err, rules.ErrNoOverride) {
+					rt.Fatal(err)
+				}
+			case "look":
+				looks[i]()
+			case "backup":
+				backups = append(backups, stored())
+			case "lose":
+				// A change that was not read yet can be lost.
+				looks[i]()
+				b := rapid.SampledFrom(backups).Draw(rt, "backup")
+				s.lose(t)
+				for id, text := range b.entries {
+					s.raw.HSet(ctx, k.Overrides(), id, text)
+				}
+				if b.version > 0 {
+					s.raw.Set(ctx, k.OverrideVersion(), b.version, time.Minute)
+				}
+			}
+			now := stored()
+			if before, ok := truth[now.version]; ok && !maps.Equal(before, now.entries) {
+				rt.Fatalf("version %d is two states: %v and %v", now.version, before, now.entries)
+			}
+			truth[now.version] = now.entries
+		}
+		highest := stored().version
+		for _, c := range clients {
+			highest = max(highest, c.known().version)
+		}
+		var enforced [processes][]rules.Override
+		for range 2 {
+			for i := range processes {
+				enforced[i] = looks[i]()
+			}
+		}
+		end := stored()
+		if end.version != highest || !maps.Equal(end.entries, truth[highest]) {
+			rt.Fatalf("the store has version %d, %v; want %d, %v", end.version, end.entries, highest, truth[highest])
+		}
+		for i := range processes {
+			if diff := cmp.Diff(enforced[i], clients[0].Overrides().list(&end)); diff != "" &&
+				len(enforced[i])+len(end.entries) > 0 {
+				rt.Fatalf("process %d enforces otherwise: %s", i, diff)
+			}
+		}
+	})
+}
+
+// The arguments of a script are compared with what is stored, whatever the caller
+// believed: two processes that found the same loss, or one that was frozen in
+// between, undo nothing.
+func TestAnOlderCopyRestoresNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := redistest.Start(t)
+	old, young := open(t, m.Addr()), open(t, m.Addr())
+	put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
+	ending := block("ending", "topic?id=9", "ann")
+	ending.Until = now().Add(time.Hour)
+	put(t, old.Overrides(), ending)
+	looker(t, old)()
+	if err := young.Overrides().Delete(ctx, "a", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	looker(t, young)()
+	stands, err := young.Overrides().read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, found := range map[string]*overrideCopy{"what stands": stands, "a loss that is over": {}} {
+		if done, err := old.Overrides().runRestore(ctx, found, old.known()); done || err != nil {
+			t.Errorf("%s: an older copy was written: %v, %v", name, done, err)
+		}
+	}
+	newer := &overrideCopy{version: stands.version + 1, entries: young.known().entries}
+	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, newer); done || err != nil {
+		t.Errorf("over a state that was not looked at: %v, %v", done, err)
+	}
+	setClock(young, time.Now().Add(2*time.Hour))
+	m.Flush()
+	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 ||
+		trimmed != 0 || err != nil {
+		t.Errorf("a change on top of a loss: %d, %d, %v", code, trimmed, err)
+	}
+	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {
+		t.Fatalf("not restored: %v, %v", done, err)
+	}
+	if end, err := young.Overrides().read(ctx); err != nil || len(end.entries) != 0 || end.version != stands.version {
+		t.Errorf("restored %+v, %v; what has ended stays away", end, err)
+	}
+}

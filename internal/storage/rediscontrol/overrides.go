@@ -1,0 +1,249 @@
+package rediscontrol
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// MaxOverrides is how many overrides a namespace holds. Each is looked at by
+// people: more are a program's mistake, and every limiter reads them all.
+const MaxOverrides = 10_000
+
+// MaxAudit is how many changes are kept.
+const MaxAudit = 1000
+
+// putTries is how often a change is tried when others change the same override
+// at the same moment. One of them succeeds at every try.
+const putTries = 16
+
+// OverrideStore keeps the live overrides of a namespace and who changed them.
+// Any number of processes and goroutines may use it.
+type OverrideStore struct{ feed *Feed }
+
+// Overrides gives the store of this namespace.
+func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
+
+// List returns every override that has not ended, by ID. Entries that cannot be
+// read are left out and counted. Where Redis has lost overrides that this
+// process enforces, they are written back first; where that is not possible,
+// List gives what is enforced here. One round trip.
+func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
+	state, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.list(state), nil
+}
+
+// Put stores an override in place of the one with its ID, together with an
+// audit entry, and returns it as stored: with an ID made from its key where it
+// had none, and with Created of now. Followers hear of it at once. Two round
+// trips, more only when others change the same override at the same moment.
+func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
+	if o.ID == "" {
+		o.ID = o.DefaultID()
+	}
+	if err := o.Validate(); err != nil {
+		return rules.Override{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
+	}
+	if !utf8.ValidString(o.Key) {
+		return rules.Override{},
+			fmt.Errorf("rediscontrol: override %q: key %q is not UTF-8; write a pattern with * for those bytes", o.ID,
+				o.Key)
+	}
+	err := s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
+		o.Created = now
+		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before, After: &o},
+			nil
+	})
+	if err != nil {
+		return rules.Override{}, err
+	}
+	return o, nil
+}
+
+// Delete removes an override, together with an audit entry;
+// rules.ErrNoOverride when there is none. Two round trips.
+func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
+	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
+		if before == nil {
+			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, rules.ErrNoOverride)
+		}
+		return rules.Change{At: now, Author: author, Action: rules.ChangeDelete, ID: id, Before: before}, nil
+	})
+}
+
+// Audit returns up to limit changes, newest first. One round trip.
+func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	raw, err := s.feed.rdb.LRange(ctx, s.feed.keys.OverrideAudit(), 0, int64(min(limit, MaxAudit)-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read audit: %w", err)
+	}
+	out := make([]rules.Change, 0, len(raw))
+	for _, text := range raw {
+		var change rules.Change
+		if err := json.Unmarshal([]byte(text), &change); err != nil {
+			s.feed.counters.overridesMalformed.Add(1)
+			continue
+		}
+		out = append(out, change.Loaded().Numbered())
+	}
+	return out, nil
+}
+
+// Revision is that of the newest change of the overrides, 0 where there never was one.
+// Where Redis has lost what this process enforces, it is that of the latter. One round
+// trip.
+func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
+	version, err := overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
+	if err != nil {
+		return 0, fmt.Errorf("rediscontrol: read the version of the overrides: %w", err)
+	}
+	return max(version, s.feed.known().version), nil
+}
+
+// Trim removes the overrides that have ended, at most 1000 at a time, tells how
+// many, and renews the life of the rest. Every change does that too; a program
+// that calls Trim once in a while keeps what ended from lying around between
+// changes. One round trip.
+func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
+	_, trimmed, err := s.write(ctx, "", "", "", time.Time{}, "")
+	if err != nil {
+		return 0, fmt.Errorf("rediscontrol: trim overrides: %w", err)
+	}
+	return int(trimmed), nil
+}
+
+// change reads one override, lets next return its new value, and writes that
+// if the override is still the one that was read. Overrides that Redis lost are
+// written back first: a change on top of an older state would make that state
+// the newest one.
+func (s *OverrideStore) change(ctx context.Context, id string,
+	next func(before *rules.Override, now time.Time) (rules.Change, error)) error {
+	for range putTries {
+		text, err := s.entry(ctx, id)
+		if err != nil {
+			return fmt.Errorf("rediscontrol: read override %q: %w", id, err)
+		}
+		change, err := next(s.before(id, text), s.feed.now().UTC().Truncate(time.Microsecond))
+		if err != nil {
+			return err
+		}
+		code, err := s.writeChange(ctx, change, text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("rediscontrol: %s override %q: %w", change.Action, id, err)
+		case code == 1:
+			return nil
+		case code == -1:
+			return fmt.Errorf("rediscontrol: there are %d overrides already; delete some", MaxOverrides)
+		}
+	}
+	return fmt.Errorf("rediscontrol: override %q: changed by others %d times while it was written; try again", id,
+		putTries)
+}
+
+// entry reads one override of the state that stands; "" where there is none.
+// One round trip, more only where Redis has lost data.
+func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
+	pipe := s.feed.rdb.Pipeline()
+	reply := pipe.Get(ctx, s.feed.keys.OverrideVersion())
+	text := pipe.HGet(ctx, s.feed.keys.Overrides(), id)
+	_, _ = pipe.Exec(ctx) // every reply has its own error
+	if err := text.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return "", err
+	}
+	version, err := overrideVersion(reply)
+	if err != nil || version >= s.feed.known().version {
+		return text.Val(), err
+	}
+	state, err := s.current(ctx)
+	if err != nil {
+		return "", err
+	}
+	return state.entries[id], nil
+}
+
+// before is the override that stands, nil where there is none. One that cannot
+// be read can be replaced and deleted like any other; the audit then shows its
+// ID alone.
+func (s *OverrideStore) before(id, text string) *rules.Override {
+	o := readable(id, text)
+	if o != nil && o.Target().Value == "" {
+		s.feed.counters.overridesMalformed.Add(1)
+	}
+	return o
+}
+
+func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (code int64, err error) {
+	var entry string
+	var until time.Time
+	change = change.Stored()
+	if change.After != nil {
+		text, err := encode(change.After)
+		if err != nil {
+			return 0, err
+		}
+		entry, until = text, change.After.Until
+	}
+	audit, err := encode(change)
+	if err != nil {
+		return 0, err
+	}
+	code, _, err = s.write(ctx, change.ID, expected, entry, until, audit)
+	return code, err
+}
+
+// write runs the script: one round trip. Code is what it answers, trimmed how
+// many overrides had ended.
+func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
+	audit string) (code, trimmed int64, err error) {
+	k := s.feed.keys
+	reply, err := writeOverride.Run(ctx, s.feed.rdb,
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
+		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
+		k.OverrideNotice(), s.feed.known().version,
+	).Int64Slice()
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case len(reply) != 2:
+		return 0, 0, fmt.Errorf("script answered %v; want two numbers", reply)
+	}
+	return reply[0], reply[1], nil
+}
+
+// encode writes JSON as a person would: "&" of a key stays "&".
+func encode(v any) (string, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", fmt.Errorf("rediscontrol: %w", err)
+	}
+	return strings.TrimSuffix(buf.String(), "\n"), nil
+}
+
+func decodeOverride(id, text string) (rules.Override, error) {
+	var o rules.Override
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return o, err
+	}
+	if o = o.Loaded(); o.ID != id {
+		return o, fmt.Errorf("its id is %q", o.ID)
+	}
+	return o, o.Validate()
+}

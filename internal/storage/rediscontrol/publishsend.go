@@ -1,0 +1,154 @@
+package rediscontrol
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/hotset"
+)
+
+// Codes of lua/publish_hot.lua.
+const (
+	published = 1
+	fenced    = 0
+	late      = -1
+	gap       = -2
+)
+
+// The log of a large set is bounded: beyond these the set is written whole
+// again, and the last changes are kept for readers that are a little behind.
+const (
+	logEntries = 256
+	logKeep    = 32
+)
+
+// logSize is the size of a large set and of its change log in Redis. The zero value means unknown.
+type logSize struct {
+	base, changes, bytes int // bytes of the set, number and bytes of its changes
+}
+
+// full says that the changes make half of what a reader that comes new reads.
+func (l logSize) full() bool { return l.changes >= logEntries || l.bytes > max(l.base, compressFrom)/2 }
+
+// message is one publication as it is sent.
+type message struct {
+	from     uint64 // 0: body is the set
+	change   []byte
+	body     []byte
+	encoding string
+	at       int64
+	keep     int
+	log      logSize // after it
+	life     int64
+	flags    string
+}
+
+// flagBlind follows the version of a publisher without input in the index.
+const flagBlind = "blind"
+
+// answer is what the script says.
+type answer struct {
+	code    int64
+	version uint64
+	epoch   int64
+}
+
+// send makes one round trip and notes what it achieved.
+func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error) {
+	m, err := p.render(set)
+	if err != nil {
+		return answer{}, err
+	}
+	k := p.feed.keys
+	p.seq++
+	reply, err := publishHot.Run(ctx, p.feed.rdb,
+		[]string{k.HotVersion(), k.HotIndex(), k.HotSet(p.cfg.ID), k.HotEpoch(p.cfg.ID), k.HotLog(p.cfg.ID)},
+		p.cfg.ID, p.token, p.seq, p.version.Load(), m.from, m.change, m.at, m.encoding, m.body, m.keep, m.life,
+		p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochTTL.Milliseconds(), k.HotNotice(), m.flags,
+	).Int64Slice()
+	if err == nil && len(reply) != 3 {
+		err = fmt.Errorf("script answered %v; want three numbers", reply)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{code: reply[0], version: uint64(reply[1]), epoch: reply[2]}
+	if a.code == published {
+		p.version.Store(a.version)
+		p.log = m.log
+		p.feed.counters.published.Add(1)
+		p.feed.counters.publishedBytes.Add(uint64(len(m.change) + len(m.body)))
+		if len(m.body) > 0 || m.from == 0 {
+			p.feed.counters.publishedWhole.Add(1)
+		}
+	}
+	return a, nil
+}
+
+// render writes a set: whole if it is small or it is unknown what is in
+// Redis, else what changed.
+func (p *Publisher) render(set hottype.HotSet) (message, error) {
+	m := message{life: p.setLife(set).Milliseconds()}
+	if set.NoInput {
+		m.flags = flagBlind
+	}
+	if roughSize(set) < compressFrom {
+		return m, p.renderWhole(&m, set, encodingWhole)
+	}
+	if p.log == (logSize{}) {
+		if err := p.renderWhole(&m, p.encoder.Full(set), encodingBase); err != nil {
+			return m, err
+		}
+		m.log = logSize{base: len(m.body)}
+		return m, nil
+	}
+	var err error
+	m.from, m.log = p.version.Load(), p.log
+	if m.change, err = appendChange(nil, p.encoder.Next(set)); err != nil {
+		return m, err
+	}
+	m.log.changes++
+	m.log.bytes += len(m.change)
+	if !m.log.full() {
+		return m, nil
+	}
+	whole := p.encoder.Held()
+	whole.Keys, whole.Loops = slices.Clone(whole.Keys), slices.Clone(whole.Loops)
+	hotset.Sort(whole.Keys)
+	hotset.Sort(whole.Loops)
+	m.keep = logKeep
+	if err := p.renderWhole(&m, whole, encodingBase); err != nil {
+		return m, err
+	}
+	m.log = logSize{base: len(m.body)}
+	return m, nil
+}
+
+// renderWhole writes the body.
+func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) error {
+	text, err := appendSet(p.buf[:0], set.Keys)
+	if err != nil {
+		return err
+	}
+	if text, err = appendLoops(text, set.Loops); err != nil {
+		return err
+	}
+	p.buf = text
+	m.at = micros(set.At)
+	m.body, m.encoding, err = pack(text, name, compressFrom)
+	return err
+}
+
+// roughSize is about how long the text of a set is.
+func roughSize(set hottype.HotSet) int {
+	const numbers = 60
+	n := 0
+	for _, list := range [][]hottype.HotKey{set.Keys, set.Loops} {
+		for i := range list {
+			n += len(list[i].Key) + len(list[i].Rule) + len(list[i].Client) + numbers
+		}
+	}
+	return n
+}

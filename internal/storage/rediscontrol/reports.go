@@ -1,0 +1,162 @@
+package rediscontrol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxReportKeys bounds one report: dashboards show the busiest keys.
+const maxReportKeys = 1000
+
+// WriteReport stores what one limiter has decided so far, for five seconds, in
+// place of its last report, and tells how many limiters are alive, this one
+// included. Of more than 1000 keys it keeps those with the most decisions. A key
+// that is not UTF-8 is shown with U+FFFD. One round trip.
+func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live int, err error) {
+	if !validID(r.Instance) {
+		return 0, fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
+	}
+	text, err := encode(f.bounded(r))
+	if err != nil {
+		return 0, err
+	}
+	live, err = writeReport.Run(ctx, f.rdb,
+		[]string{f.keys.Report(r.Instance), f.keys.ReportIndex()},
+		r.Instance, text, reportLife.Milliseconds(),
+	).Int()
+	if err != nil {
+		f.counters.reportErrors.Add(1)
+		return 0, fmt.Errorf("rediscontrol: write report of %q: %w", r.Instance, err)
+	}
+	return live, nil
+}
+
+// bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
+// not changed.
+func (f *Feed) bounded(r hottype.LimiterReport) hottype.LimiterReport {
+	if len(r.OverrideHits) > maxReportKeys {
+		r.OverrideHits = slices.Clone(r.OverrideHits)
+		slices.SortFunc(r.OverrideHits, func(a, b hottype.OverrideHits) int {
+			return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
+		})
+		r.OverrideHits = r.OverrideHits[:maxReportKeys]
+	}
+	if len(r.Keys) <= maxReportKeys {
+		return r
+	}
+	f.counters.reportKeysCut.Add(uint64(len(r.Keys) - maxReportKeys))
+	r.Keys = slices.Clone(r.Keys)
+	slices.SortFunc(r.Keys, func(a, b hottype.KeyDecisions) int {
+		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
+	})
+	r.Keys = r.Keys[:maxReportKeys]
+	return r
+}
+
+// ReadReports returns the reports of all limiters that wrote one in the last
+// five seconds, by instance. Two round trips.
+func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error) {
+	keys, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read %s: %w", f.keys.ReportIndex(), err)
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	for i, instance := range keys {
+		keys[i] = f.keys.Report(instance)
+	}
+	values, err := f.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read %d reports: %w", len(keys), err)
+	}
+	out := make([]hottype.LimiterReport, 0, len(values))
+	for i, v := range values {
+		text, ok := v.(string)
+		if !ok {
+			continue // it expired
+		}
+		var r hottype.LimiterReport
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			f.counters.reportsMalformed.Add(1)
+			f.log.Debug("rediscontrol: report cannot be read", "key", keys[i], "err", err)
+			continue
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b hottype.LimiterReport) int { return strings.Compare(a.Instance, b.Instance) })
+	return out, nil
+}
+
+// reportEvery is how often a limiter reports: it may miss four reports in a row
+// before it counts as gone.
+const reportEvery = time.Second
+
+// Reporter writes a limiter's report once a second and, from the same round
+// trips, knows how many limiters are alive. Build it with Feed.Reporter, then
+// Run it; Live may be called at any time by any goroutine.
+type Reporter struct {
+	feed   *Feed
+	report func(now time.Time) hottype.LimiterReport
+	live   atomic.Int64
+}
+
+// Reporter makes a reporter of what report says. It is called from Run's
+// goroutine only.
+func (f *Feed) Reporter(report func(now time.Time) hottype.LimiterReport) *Reporter {
+	r := &Reporter{feed: f, report: report}
+	r.live.Store(1)
+	return r
+}
+
+// Run reports until ctx ends and returns nil: once a second, and at once when other
+// overrides hold. A report that cannot be written is counted and left out: the next one
+// repeats all of it. The last one says that the limiter has stopped, so that no process
+// takes it for one that is cut off.
+func (r *Reporter) Run(ctx context.Context) error {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		r.once(ctx, false)
+		select {
+		case <-ctx.Done():
+			r.once(context.WithoutCancel(ctx), true)
+			return nil
+		case <-tick.C:
+		case <-r.feed.heldChanged:
+		}
+	}
+}
+
+// setHeld notes the version of the overrides that hold in this process from now on.
+func (f *Feed) setHeld(version int64) {
+	f.overridesHeld.Store(version)
+	select {
+	case f.heldChanged <- struct{}{}:
+	default: // one waiting signal is enough
+	}
+}
+
+// Live is how many limiters are alive, this one included: at least 1. While
+// Redis does not answer it stays what it was last, because the others have not
+// gone away: they too decide by themselves then, with their share of the limit.
+func (r *Reporter) Live() int { return int(r.live.Load()) }
+
+func (r *Reporter) once(ctx context.Context, stopped bool) {
+	bounded, cancel := context.WithTimeout(ctx, reportEvery)
+	defer cancel()
+	report := r.report(r.feed.now())
+	report.OverridesRevision, report.Stopped = r.feed.overridesHeld.Load(), stopped
+	live, err := r.feed.WriteReport(bounded, report)
+	if err == nil {
+		r.live.Store(int64(max(live, 1)))
+	}
+}

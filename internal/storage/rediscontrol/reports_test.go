@@ -1,0 +1,128 @@
+package rediscontrol
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+)
+
+func report(instance string, keys int) hottype.LimiterReport {
+	r := hottype.LimiterReport{Instance: instance, At: now(), Allowed: 1 << 60,
+		Denied: hottype.Denials{hottype.ReasonHot: 3, hottype.ReasonStore: 4}}
+	for i := range keys {
+		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)),
+			Allowed: uint64(i), Denied: 1})
+	}
+	return r
+}
+
+func testReports(t *testing.T, s server) {
+	ctx := context.Background()
+	c := s.open(t)
+	if got, err := c.ReadReports(ctx); err != nil || got != nil {
+		t.Errorf("at first: %v, %v", got, err)
+	}
+	a, b := report("host-a:1", 3), report("host-b:1", 0)
+	for _, r := range []hottype.LimiterReport{b, report("host-a:1", 1), a} {
+		if _, err := c.WriteReport(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.raw.Set(ctx, c.keys.Report("host-b:1"), "{", time.Second)
+	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.LimiterReport{a}) ||
+		c.Stats().ReportsMalformed != 1 {
+		t.Errorf("with a broken one: %v, %v", err, cmp.Diff(got, []hottype.LimiterReport{a}))
+	}
+	if _, err := c.WriteReport(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.LimiterReport{a, b}) {
+		t.Errorf("%v, %v", err, cmp.Diff(got, []hottype.LimiterReport{a, b}))
+	}
+	if keys := s.immortal(t); keys != nil {
+		t.Errorf("keys without expiry: %v", keys)
+	}
+}
+
+func TestSilentLimitersAreNotAlive(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	clock := now()
+	c := open(t, s.Addr())
+	redisClock := setClock(c, clock)
+	ctx := context.Background()
+	for i, step := range []struct {
+		write string
+		live  int
+	}{{"a", 1}, {"b", 2}, {"b", 2}, {"b", 2}, {"b", 2}, {"b", 1}, {"a", 2}} {
+		if n, err := c.WriteReport(ctx, report(step.write, 0)); err != nil || n != step.live {
+			t.Errorf("second %d: %d live, %v; want %d", i, n, err, step.live)
+		}
+		if list, err := c.ReadReports(ctx); err != nil || len(list) != step.live {
+			t.Errorf("second %d: %d reports, %v; want %d", i, len(list), err, step.live)
+		}
+		clock = clock.Add(time.Second)
+		redisClock.Set(clock)
+	}
+	s.Expire(reportLife + time.Second)
+	if keys := s.Keys(); len(keys) != 0 {
+		t.Errorf("left: %v", keys)
+	}
+}
+
+func TestReportsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	r := report("a", maxReportKeys+500)
+	if _, err := c.WriteReport(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Keys) != maxReportKeys+500 || r.Keys[0].Allowed != 0 {
+		t.Error("the caller's report was changed")
+	}
+	got, err := c.ReadReports(context.Background())
+	if err != nil || len(got) != 1 || len(got[0].Keys) != maxReportKeys {
+		t.Fatalf("%d reports, %v", len(got), err)
+	}
+	if first := got[0].Keys[0].Allowed; first != maxReportKeys+499 {
+		t.Errorf("the first key has %d decisions; want the busiest", first)
+	}
+	if n := c.Stats().ReportKeysCut; n != 500 {
+		t.Errorf("%d cut", n)
+	}
+	if _, err := c.WriteReport(context.Background(), hottype.LimiterReport{}); err == nil ||
+		!strings.Contains(err.Error(), `instance ""`) {
+		t.Errorf("no instance: %v", err)
+	}
+}
+
+func TestReportersKnowEachOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	reporter := func(name string) *Reporter {
+		r := open(t, s.Addr()).Reporter(func(at time.Time) hottype.LimiterReport {
+			return hottype.LimiterReport{Instance: name, At: at}
+		})
+		if r.Live() != 1 {
+			t.Errorf("%s knows of %d before it runs", name, r.Live())
+		}
+		redistest.Running(t, r.Run)
+		return r
+	}
+	a, b := reporter("a"), reporter("b")
+	redistest.Eventually(t, "both know of two", func() bool { return a.Live() == 2 && b.Live() == 2 })
+	s.Kill()
+	redistest.Eventually(t, "failed reports", func() bool {
+		return a.feed.Stats().ReportErrors > 0 && b.feed.Stats().ReportErrors > 0
+	})
+	if a.Live() != 2 {
+		t.Errorf("without Redis %d are alive; the other one still is", a.Live())
+	}
+}

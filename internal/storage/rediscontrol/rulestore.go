@@ -1,0 +1,151 @@
+package rediscontrol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// rulesLife is that of overrides, for the same reason.
+const rulesLife = overrideLife
+
+// RuleStore is the central store of a namespace's rules. Any number of goroutines may
+// share it.
+type RuleStore struct {
+	feed *Feed
+}
+
+// Rules gives the store of rules.
+func (f *Feed) Rules() *RuleStore { return &RuleStore{feed: f} }
+
+// Read gives what the store holds; nil: nothing. Two round trips.
+func (s *RuleStore) Read(ctx context.Context) (*rules.Stored, error) {
+	version, err := s.version(ctx)
+	if err != nil || version == 0 {
+		return nil, err
+	}
+	// A value that is not ours may be of any size.
+	text, err := s.feed.rdb.GetRange(ctx, s.feed.keys.Rules(), 0, rules.MaxStored).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read the rules: %w", err)
+	}
+	return rules.DecodeStored([]byte(text))
+}
+
+func (s *RuleStore) version(ctx context.Context) (int64, error) {
+	text, err := s.feed.rdb.GetRange(ctx, s.feed.keys.RulesVersion(), 0, 20).Result()
+	if err != nil || text == "" { // a key that is not there reads as ""
+		return 0, wrapped("read the version of the rules", err)
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 1 {
+		return 0,
+			fmt.Errorf(
+				"rediscontrol: %s holds %.20q, which is no version: it is not ours; delete it and push the rules anew",
+				s.feed.keys.RulesVersion(), text)
+	}
+	return version, nil
+}
+
+// Write puts next in the place of the version before, 0 for none, with its last change
+// into the history; rules.ErrConflict where the store holds another version. One round
+// trip.
+func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error {
+	text, err := encode(next)
+	if err != nil {
+		return err
+	}
+	entry, err := encode(change)
+	if err != nil {
+		return err
+	}
+	k := s.feed.keys
+	done, err := writeRules.Run(ctx, s.feed.rdb, []string{k.Rules(), k.RulesVersion(), k.RulesHistory()},
+		before, next.Version, text, entry, rules.MaxRevisions, rulesLife.Milliseconds(), k.RulesNotice(),
+	).Int()
+	if err == nil && done == 0 {
+		return rules.ErrConflict
+	}
+	return wrapped("write the rules", err)
+}
+
+// History gives the last changes, newest first. One round trip.
+func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
+	list, err := s.feed.rdb.LRange(ctx, s.feed.keys.RulesHistory(), 0, rules.MaxRevisions-1).Result()
+	if err != nil {
+		return nil, wrapped("read the history of the rules", err)
+	}
+	var out []rules.Revision
+	for _, text := range list {
+		var r rules.Revision
+		if json.Unmarshal([]byte(text), &r) == nil && r.Version > 0 { // what is not ours is left out
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// Follow calls fn after every look at the store: with what it holds, nil for nothing, or
+// with why that cannot be said. fn is called by one goroutine, at least as often as the
+// poll looks. It returns nil when ctx ends.
+func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
+	h := &rulesFollower{s: s, fn: fn}
+	f := &follower{feed: s.feed, what: "the rules", channel: s.feed.keys.RulesNotice(), state: &s.feed.rules,
+		sync: h.sync}
+	return f.run(ctx)
+}
+
+// rulesFollower is what one Follow knows. One goroutine uses it.
+type rulesFollower struct {
+	s       *RuleStore
+	fn      func(*rules.Stored, error)
+	last    *rules.Stored
+	renewed time.Time
+}
+
+func (h *rulesFollower) sync(ctx context.Context) (changed bool, err error) {
+	version, err := h.s.version(ctx)
+	if err == nil && (h.last == nil || h.last.Version != version) {
+		before := h.last
+		h.last, err = h.s.Read(ctx)
+		changed = before != nil && h.last != nil
+	}
+	if err == nil {
+		h.renew(ctx)
+	}
+	h.fn(h.last, err)
+	return changed, err
+}
+
+// renew is best effort: the keys live for a year, and a follower may have no right to
+// write.
+func (h *rulesFollower) renew(ctx context.Context) {
+	now := h.s.feed.now()
+	if h.last == nil || now.Sub(h.renewed) < renewEvery {
+		return
+	}
+	h.renewed = now
+	k := h.s.feed.keys
+	pipe := h.s.feed.rdb.Pipeline()
+	for _, key := range []string{k.Rules(), k.RulesVersion(), k.RulesHistory()} {
+		pipe.PExpire(ctx, key, rulesLife)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		h.s.feed.log.Debug("rediscontrol: rules not renewed", "err", err)
+	}
+}
+
+// wrapped says what failed; nil where nothing did.
+func wrapped(what string, err error) error {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return fmt.Errorf("rediscontrol: %s: %w", what, err)
+}

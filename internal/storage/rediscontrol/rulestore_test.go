@@ -1,0 +1,187 @@
+package rediscontrol
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+)
+
+// pushed writes rules on top of what the store holds.
+func pushed(t *testing.T, s *RuleStore, text string) *rules.Stored {
+	t.Helper()
+	before, err := s.Read(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, change := changed(t, before, text)
+	if err := s.Write(context.Background(), version(before), next, change); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+func changed(t *testing.T, before *rules.Stored, text string) (*rules.Stored, *rules.Revision) {
+	t.Helper()
+	r := &rules.Revision{Action: rules.RevisionPush, At: now(), Author: "ann", Reason: "<&>", Text: text}
+	next, err := before.With(r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next, r
+}
+
+func version(s *rules.Stored) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}
+
+// ruleLook is one call of a follower of rules.
+type ruleLook struct {
+	stored *rules.Stored
+	err    error
+}
+
+// followRules follows until the test ends.
+func followRules(t *testing.T, s *RuleStore) <-chan ruleLook {
+	t.Helper()
+	looks := make(chan ruleLook, 10_000)
+	redistest.Running(t, func(ctx context.Context) error {
+		return s.Follow(ctx, func(stored *rules.Stored, err error) { looks <- ruleLook{stored, err} })
+	})
+	return looks
+}
+
+// until gives the first look that is wanted.
+func until(t *testing.T, looks <-chan ruleLook, what string, wanted func(ruleLook) bool) ruleLook {
+	t.Helper()
+	for {
+		if l := redistest.Next(t, looks, what); wanted(l) {
+			return l
+		}
+	}
+}
+
+func testRulesAreReadAndFollowed(t *testing.T, s server) {
+	ctx := context.Background()
+	store, other := s.open(t).Rules(), s.open(t).Rules()
+	if got, err := store.Read(ctx); got != nil || err != nil {
+		t.Errorf("at first: %v, %v", got, err)
+	}
+	looks := followRules(t, other)
+	until(t, looks, "look at nothing", func(l ruleLook) bool { return l.stored == nil && l.err == nil })
+	for i := range int64(3) {
+		want := pushed(t, store, strings.Repeat("a", int(i)+1))
+		got := until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Version == i+1 })
+		if !cmp.Equal(got.stored, want) {
+			t.Errorf("followed: %s", cmp.Diff(got.stored, want))
+		}
+	}
+	list, err := store.History(ctx)
+	if err != nil || len(list) != 3 || list[0].Version != 3 || list[0].Text != "aaa" || list[2].Reason != "<&>" {
+		t.Errorf("history %+v, %v", list, err)
+	}
+	if keys := s.immortal(t); keys != nil {
+		t.Errorf("keys without expiry: %v", keys)
+	}
+}
+
+// Of two who write on top of the same version one is refused, and nothing of it stays.
+func testTwoPushersAtOnce(t *testing.T, s server) {
+	ctx := context.Background()
+	store := s.open(t).Rules()
+	before := pushed(t, store, "a")
+	var wg sync.WaitGroup
+	results := make([]error, 8)
+	for i := range results {
+		next, change := changed(t, before, strings.Repeat("b", i+1))
+		wg.Go(func() { results[i] = store.Write(ctx, before.Version, next, change) })
+	}
+	wg.Wait()
+	winner := -1
+	for i, err := range results {
+		switch {
+		case err == nil && winner < 0:
+			winner = i
+		case !errors.Is(err, rules.ErrConflict):
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	got, err := store.Read(ctx)
+	if err != nil || winner < 0 || got.Version != 2 || got.Current.Text != strings.Repeat("b", winner+1) {
+		t.Errorf("writer %d won; stored %+v, %v", winner, got, err)
+	}
+	if list, _ := store.History(ctx); len(list) != 2 {
+		t.Errorf("%d in the history, want 2", len(list))
+	}
+}
+
+// What is not ours is an error, of whatever size, and ends when it is mended.
+func testRulesOfOthers(t *testing.T, s server) {
+	ctx := context.Background()
+	f := s.open(t)
+	store := f.Rules()
+	looks := followRules(t, store)
+	set := func(version, value string) {
+		s.raw.Set(ctx, f.keys.Rules(), value, time.Minute)
+		s.raw.Set(ctx, f.keys.RulesVersion(), version, time.Minute)
+	}
+	for name, c := range map[string]struct{ version, value, want string }{
+		"YAML by hand":       {"1", "rules: []", "not written by"},
+		"another's version":  {"x", "{}", "no version"},
+		"100 MB":             {"2", strings.Repeat("x", 100<<20), "more than"},
+		"a version of 50 MB": {strings.Repeat("9", 50<<20), "{}", "no version"},
+	} {
+		set(c.version, c.value)
+		if _, err := store.Read(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		until(t, looks, name, func(l ruleLook) bool { return l.err != nil && strings.Contains(l.err.Error(), c.want) })
+	}
+	set("3", "")
+	s.raw.Del(ctx, f.keys.Rules())
+	s.raw.RPush(ctx, f.keys.Rules(), "a list")
+	if _, err := store.Read(ctx); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a list: %v", err)
+	}
+	s.raw.Del(ctx, f.keys.Rules(), f.keys.RulesVersion())
+	want := pushed(t, store, "a")
+	until(t, looks, "mended rules", func(l ruleLook) bool { return l.stored != nil && cmp.Equal(l.stored, want) })
+}
+
+func TestRuleHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Start(t).Addr()).Rules()
+	for range rules.MaxRevisions + 5 {
+		pushed(t, store, "a")
+	}
+	list, err := store.History(context.Background())
+	if err != nil || len(list) != rules.MaxRevisions || list[0].Version != rules.MaxRevisions+5 {
+		t.Errorf("%d kept, %v", len(list), err)
+	}
+}
+
+// A follower whose server goes away and comes back empty says both, and goes on.
+func TestRulesOfARestartedServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	store := open(t, s.Addr()).Rules()
+	pushed(t, store, "a")
+	looks := followRules(t, store)
+	until(t, looks, "rules", func(l ruleLook) bool { return l.stored != nil })
+	s.Kill()
+	until(t, looks, "failure", func(l ruleLook) bool { return l.err != nil })
+	s.Relaunch()
+	until(t, looks, "nothing", func(l ruleLook) bool { return l.err == nil && l.stored == nil })
+	pushed(t, store, "b")
+	until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Current.Text == "b" })
+}
