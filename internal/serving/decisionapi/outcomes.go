@@ -19,7 +19,7 @@ const (
 
 // outcomeRecorder is a Gate that adapts limits to what upstreams answer.
 type outcomeRecorder interface {
-	UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
+	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
 }
 
 // outcome is what a gateway says of requests that it sent to an upstream.
@@ -91,6 +91,6 @@ func (d *Decider) recordOutcome(o *outcome) bool {
 	if o.Count != nil {
 		n = *o.Count
 	}
-	return d.upstreams != nil && d.upstreams.UpstreamTold(d.opt.Now(), o.Upstream,
+	return d.upstreams != nil && d.upstreams.RecordOutcomes(d.opt.Now(), o.Upstream,
 		time.Duration(o.MS*float64(time.Millisecond)), o.Status, n)
 }

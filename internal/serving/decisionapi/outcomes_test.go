@@ -17,7 +17,7 @@ type told struct {
 	heard []string
 }
 
-func (g *told) UpstreamTold(_ time.Time, upstream string, took time.Duration, status int, n int64) bool {
+func (g *told) RecordOutcomes(_ time.Time, upstream string, took time.Duration, status int, n int64) bool {
 	g.heard = append(g.heard, fmt.Sprintf("%s %d %v x%d", upstream, status, took, n))
 	return upstream == "default"
 }

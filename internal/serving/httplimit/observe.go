@@ -17,8 +17,8 @@ type OutcomeGate interface {
 	// status 0: the client did not wait for the answer.
 	UpstreamBegins(now time.Time, upstream string)
 	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
-	// AnswerBegins gives back what a request holds only until then.
-	AnswerBegins(now time.Time, l *hottype.Lease)
+	// ResponseStarted gives back what a request holds only until then.
+	ResponseStarted(now time.Time, l *hottype.Lease)
 }
 
 // Observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
@@ -75,7 +75,7 @@ func (o *upstreamTimer) answered(status int) {
 		status = 0 // whatever was written, the client had gone
 	}
 	if o.lease != nil {
-		o.gate.observer.AnswerBegins(now, o.lease)
+		o.gate.observer.ResponseStarted(now, o.lease)
 	}
 	if !o.at.IsZero() { // else it answered before it had the request, which says nothing
 		o.gate.observer.UpstreamEnds(now, o.upstream, now.Sub(o.at), status)

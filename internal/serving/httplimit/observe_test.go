@@ -30,7 +30,9 @@ func (o *observer) UpstreamEnds(_ time.Time, upstream string, took time.Duration
 	o.told = append(o.told, upstream+" "+http.StatusText(status)+" after "+took.String())
 }
 
-func (o *observer) AnswerBegins(time.Time, *hottype.Lease) { o.told = append(o.told, "place is free") }
+func (o *observer) ResponseStarted(time.Time, *hottype.Lease) {
+	o.told = append(o.told, "place is free")
+}
 
 // slowly is a body that takes a second to come.
 type slowly struct{ io.Reader }

@@ -21,7 +21,7 @@ type Gate interface {
 // CachingGate is a Gate that decides in two steps for a response cache. *gate.Gate is one.
 type CachingGate interface {
 	Gate
-	DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (
+	DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (
 		v hottype.Verdict, count func(last *hottype.Verdict))
 	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 }
@@ -103,15 +103,15 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 	return v
 }
 
-// DecideServed is DecideHTTP for a response cache, if the Gate is a CachingGate. The cache may answer requests
+// DecideForCache is DecideHTTP for a response cache, if the Gate is a CachingGate. The cache may answer requests
 // with Verdict.Serve, and calls count with their last verdict; else count is nil.
-func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
+func (g *SafeGate) DecideForCache(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	if g.serving == nil {
 		return g.DecideHTTP(r), nil
 	}
 	defer g.recovered(&v)
 	req := g.describe(r, hottype.Client{}, 0)
-	v, count = g.serving.DecideServed(r.Context(), g.cfg.Now(), req)
+	v, count = g.serving.DecideForCache(r.Context(), g.cfg.Now(), req)
 	g.release(req)
 	g.addJitter(&v)
 	return v, count

@@ -112,7 +112,7 @@ func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.
 			return l.gate.DecideFor(r, c, 0), nil
 		}
 	}
-	return l.gate.DecideServed(r)
+	return l.gate.DecideForCache(r)
 }
 
 // Cache is the response cache of the layer. The caller of Build runs it.

@@ -65,7 +65,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.dropFields(r.Header)
-	v, count := p.gate.DecideServed(r)
+	v, count := p.gate.DecideForCache(r)
 	if v.Lease != nil {
 		defer p.gate.KeepLease(v.Lease)()
 	}

@@ -50,7 +50,7 @@ func (*servingGate) Decide(context.Context, time.Time, *hottype.Request) hottype
 	return hottype.Verdict{Allowed: true}
 }
 
-func (g *servingGate) DecideServed(
+func (g *servingGate) DecideForCache(
 	_ context.Context, _ time.Time, r *hottype.Request,
 ) (v hottype.Verdict, count func(*hottype.Verdict)) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
