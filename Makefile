@@ -24,7 +24,7 @@ STEPS ?= 1000000
 test-long: ## STEPS (default 1000000) random steps for each law of the limits; needs redis-server and hours
 	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
 	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h \
-	    -run 'LimiterLaws|LimiterIsMemory|ClusterLaws' ./internal/storage/redislimits
+	    -run 'LimiterLaws|LimiterMatchesMemoryStore|ClusterLaws' ./internal/storage/redislimits
 	cd test && HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 24h -run Laws ./miniredis
 
 race: ## the same with the race detector, in random order

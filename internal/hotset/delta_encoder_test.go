@@ -122,7 +122,7 @@ func TestKeyOfTwoRulesIsTwoEntries(t *testing.T) {
 	}
 }
 
-func BenchmarkTrail10k(b *testing.B) {
+func BenchmarkDeltaEncoder10k(b *testing.B) {
 	b.ReportAllocs()
 	var trail DeltaEncoder
 	sets := [2]hottype.HotSet{many(0, 10_000, func(i int) float64 { return float64(i) }),

@@ -37,7 +37,7 @@ func found(m *Replica, now time.Time) (list []string) {
 	return list
 }
 
-func TestMirrorTape(t *testing.T) {
+func TestReplicaSequence(t *testing.T) {
 	t.Parallel()
 	m := &Replica{TTLBlind: -1}
 	for i, step := range []struct {
@@ -217,8 +217,8 @@ func TestLocalPublisherGivesVersions(t *testing.T) {
 	}
 }
 
-// TestMirrorIsTheUnionOfTheLatestSets checks against the sets themselves.
-func TestMirrorIsTheUnionOfTheLatestSets(t *testing.T) {
+// TestReplicaIsUnionOfLatestSets checks against the sets themselves.
+func TestReplicaIsUnionOfLatestSets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, latest := &Replica{TTLBlind: -1}, map[string]hottype.HotSet{}

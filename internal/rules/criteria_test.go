@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseHeat(t *testing.T) {
+func TestParseHotCriteria(t *testing.T) {
 	t.Parallel()
 	with := func(change func(h *HotCriteria)) HotCriteria {
 		h := defaultCriteria()
@@ -46,7 +46,7 @@ func TestParseHeat(t *testing.T) {
 	}
 }
 
-func TestHeatErrors(t *testing.T) {
+func TestHotCriteriaErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"window: 5s":               "f.yaml:2: rules[0].hot.rate: is missing; a key is hot by rate, share or surge",

@@ -143,7 +143,7 @@ func TestEmptyFileIsASetWithoutRules(t *testing.T) {
 	}
 }
 
-func TestHeatIsCountedInWholeRequests(t *testing.T) {
+func TestHotCriteriaAreCountedInWholeRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		h         HotCriteria

@@ -64,7 +64,7 @@ func allowed(t *testing.T, decide string, id int) bool {
 // A frozen aggregator: the hot key stays limited for much longer than its
 // publisher vouched for it, also in a limiter that starts meanwhile; everybody
 // says so; and after it wakes all is as ever.
-func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
+func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", blindRules)
@@ -130,7 +130,7 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 
 // The senders of an aggregator are frozen, or gone: it says so, nothing cools, and
 // when they are back it goes on. One that has nothing to count is not gone.
-func TestSilentSendersDisarmNobody(t *testing.T) {
+func TestSilentSendersKeepLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", blindRules)

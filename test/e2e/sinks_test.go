@@ -45,7 +45,7 @@ type out struct {
 // Whatever is wrong with the other side, requests are served, what waits is
 // bounded, and every request is accounted for: it was sent or it was lost, and
 // what was sent is what arrived.
-func TestSickSinksTouchNoRequest(t *testing.T) {
+func TestSinkFaultsDoNotAffectRequests(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(*testing.T) out{
 		"statsd healthy":      func(t *testing.T) out { return statsdOut(t, datagrams(t, 0)) },

@@ -24,7 +24,7 @@ func kept(m *miniredis.Miniredis) time.Duration {
 
 // The script keeps a time at which the next call is due, limit.Memory keeps what
 // is missing from a bucket: they answer the same.
-func TestThrottleIsMemory(t *testing.T) {
+func TestThrottleMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c := client(t, m)
@@ -66,7 +66,7 @@ func TestThrottleIsMemory(t *testing.T) {
 
 // The script and limit.InFlight answer the same, a denied call writes nothing, and
 // the key goes with its last lease.
-func TestInFlightIsMemory(t *testing.T) {
+func TestInFlightMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c, ctx := client(t, m), context.Background()

@@ -115,7 +115,7 @@ func (f fault) plant(root string) (string, error) {
 	}
 	if n := strings.Count(string(text), f.old); n != 1 {
 		return "", fmt.Errorf("fault %s does not fit the code any more: %s has %d times, want once:\n%s\n"+
-			"mend the table in test/mutate/faults so that it plants the same fault in the code of today", f.name,
+			"fix the table in test/mutate/faults so that it plants the same fault in the code of today", f.name,
 			f.file, n, f.old)
 	}
 	return strings.Replace(string(text), f.old, f.new, 1), nil

@@ -30,7 +30,7 @@ func of(n ...int64) *hottype.ClientSketch {
 }
 
 // The vectors of docs/protocol.md: other languages must come to the same sample hashes.
-func TestMarkIsPublished(t *testing.T) {
+func TestHashVectorsOfWireDocument(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		client string

@@ -92,7 +92,7 @@ func (l *logFile) want(lines ...string) {
 	}
 }
 
-func TestALogsLife(t *testing.T) {
+func TestRotationAndTruncation(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "")
 	l.follow(tail.Config{MaxLine: 20})
@@ -143,7 +143,7 @@ func (l *logFile) yield() {
 	<-tick.C
 }
 
-func TestWhereItBegins(t *testing.T) {
+func TestFromStart(t *testing.T) {
 	t.Parallel()
 	for _, fromStart := range []bool{false, true} {
 		l := newLog(t, "old\n")
@@ -180,7 +180,7 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 }
 
 // A file system event is enough; nothing waits for the clock.
-func TestEventsWakeIt(t *testing.T) {
+func TestFileEventsTriggerRead(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "first\n")
 	l.follow(tail.Config{FromStart: true, Poll: time.Hour})
@@ -245,7 +245,7 @@ func TestSilentPipe(t *testing.T) {
 }
 
 // However the input is cut into pieces, its lines are the same.
-func TestPiecesDoNotMatter(t *testing.T) {
+func TestLinesIndependentOfReadSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab\n\r"))).Draw(t, "text")

@@ -142,7 +142,7 @@ func TestSuddenKey(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLookedAt(t *testing.T) {
+func TestClientsNotTracked(t *testing.T) {
 	t.Parallel()
 	for name, clients := range map[string]int{"off": -1, "unknown clients": 0} {
 		sink := mergingSink{}

@@ -104,7 +104,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 
 	// Who sent the request, and what applies to each of its keys.
 	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
-		g.findClass(d, v) // clients.go
+		g.findClass(d, v) // client_override.go
 	}
 	g.findKeys(d, v) // keys.go
 	if d.st.adapts {
@@ -115,7 +115,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	// them or none. Requests that a response cache may answer are not charged to their keys.
 	if !d.overridden(v) {
 		if !d.exempt && !d.keysOnly {
-			d.chargeClient() // clients.go
+			d.chargeClient() // client_override.go
 		}
 		if d.mayCache && !d.exempt {
 			v.Cache = d.cachePolicy() // cache.go

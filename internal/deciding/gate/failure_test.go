@@ -213,7 +213,7 @@ func TestOutagesGrantNoBuckets(t *testing.T) {
 }
 
 // Charging the fallback for what the shared store allowed denies no request, so it begins no block.
-func TestNotingBlocksNobody(t *testing.T) {
+func TestFallbackChargeStartsNoBlock(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
 	b := build(t, `

@@ -220,7 +220,7 @@ ip:
 
 // A request with limits in two parts of which one is out: that one goes by its
 // rule's policy, the other is exact, and all is charged or nothing.
-func TestPartOfARequest(t *testing.T) {
+func TestOneFailedShardOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"at once", "refused"} {
 		store := newSharded()
@@ -304,7 +304,7 @@ func TestPartOfARequestClosed(t *testing.T) {
 }
 
 // An error that does not say which part failed is held against all that were asked.
-func TestVagueErrors(t *testing.T) {
+func TestErrorWithoutShardCountsAgainstAll(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
 	store.vague = true

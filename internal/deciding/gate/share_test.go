@@ -49,7 +49,7 @@ func TestShareOfEveryAlgorithm(t *testing.T) {
 // What goes beside the amounts is shared out too: a wait stays as long, so that a
 // part of the calls may wait; a block stays as long; and what a bucket starts with is
 // never more than the whole.
-func TestShareOfManners(t *testing.T) {
+func TestFallbackSpecKeepsWaitAndBlock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := limit.Spec{

@@ -120,7 +120,7 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 
 // Silence is no outage without heartbeats, and where the senders
 // have said that they live.
-func TestQuietIsNotBlind(t *testing.T) {
+func TestNoTrafficIsNotNoInput(t *testing.T) {
 	t.Parallel()
 	for name, live := range map[string]func(*wire){
 		"senders that promise nothing": func(*wire) {},
@@ -219,7 +219,7 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 
 // A process that stood still has counted nothing meanwhile, and does not take that
 // for cold keys.
-func TestWhoStoodStillCoolsNothingAtOnce(t *testing.T) {
+func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	clock := time.Unix(1_800_000_000, 0)

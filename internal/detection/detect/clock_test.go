@@ -10,7 +10,7 @@ import (
 
 // A clock that jumps ahead and back, or stands a while, makes nothing hot and
 // loses no more than the counts of the wrong time; all shards see it once.
-func TestClockStepsInManyLanes(t *testing.T) {
+func TestClockStepsWithManyShards(t *testing.T) {
 	t.Parallel()
 	for name, jumps := range map[string][]float64{
 		"an hour ahead and back": {0, 3600, 1}, "an hour back": {3600, 0, 1}, "a little back": {5, 4, 3, 6},

@@ -205,7 +205,7 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 
 // Marks are rounded once, whatever the criterion: what is hot from 2.5 on cools
 // below 0.8 of that, which is 2, and not below 0.8 of 3.
-func TestMarksAreRoundedOnce(t *testing.T) {
+func TestThresholdsAreRoundedOnce(t *testing.T) {
 	t.Parallel()
 	const key, other = hottype.Key("topic?id=1"), hottype.Key("topic?id=2")
 	for name, h := range map[string]rules.HotCriteria{

@@ -60,7 +60,7 @@ func TestEverythingAtTheSameTime(t *testing.T) {
 }
 
 // How many shards there are makes no difference to what is found.
-func TestLanesAgree(t *testing.T) {
+func TestResultIndependentOfShards(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, shards := range []int{1, 2, 8, 1000} {

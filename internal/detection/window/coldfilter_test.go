@@ -56,7 +56,7 @@ func TestErrorIsAsPromised(t *testing.T) {
 
 // The filter opens when counters are short, whatever the weights, keeps what
 // comes once out of the table, and closes with the traffic that it was for.
-func TestSieveOpensByNeed(t *testing.T) {
+func TestColdFilterActivatesWhenCountersAreShort(t *testing.T) {
 	t.Parallel()
 	for _, weight := range []int64{1, 1000, hottype.MaxCount / 1000} {
 		b := newBox(Config{Window: 3, Counters: 3000}, 0)

@@ -242,7 +242,7 @@ func TestCounterTape(t *testing.T) {
 	}
 }
 
-func TestRisenByTheTurn(t *testing.T) {
+func TestFutureCountsCrossLimitOnAdvance(t *testing.T) {
 	t.Parallel()
 	b := newBox(Config{Window: 3, Future: 2, Counters: 100}, 0)
 	b.SetLimit(5)

@@ -48,8 +48,8 @@ func TestHotListTellsAll(t *testing.T) {
 	}
 }
 
-// TestHrefLeadsBack: whatever bytes a key has, the link in the list finds it.
-func TestHrefLeadsBack(t *testing.T) {
+// TestHrefRoundTrip: whatever bytes a key has, the link in the list finds it.
+func TestHrefRoundTrip(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%",

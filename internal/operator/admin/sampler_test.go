@@ -23,7 +23,7 @@ func (w *world) kinds(n int) string {
 	return strings.Join(out, ", ")
 }
 
-func TestHeatIsFoundByComparing(t *testing.T) {
+func TestHotSetDiffWithoutPush(t *testing.T) {
 	t.Parallel()
 	a, b := hotKey("a", "topic", 300, t0), hotKey("b", "topic", 300, t0)
 	for pushed, want := range map[bool]string{false: "became_hot a, became_hot b, cooled a", true: ""} {

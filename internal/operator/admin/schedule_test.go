@@ -46,7 +46,7 @@ func TestOverridesWithASchedule(t *testing.T) {
 	s.answer(t, rec, http.StatusBadRequest, "Problem")
 }
 
-func TestTurnsOfASchedule(t *testing.T) {
+func TestScheduleStartAndEndEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	o := rules.Override{ID: "evening", Key: "topic?id=42", Action: rules.ActionBlock,

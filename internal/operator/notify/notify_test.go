@@ -324,7 +324,7 @@ func TestStopSendsWhatWaits(t *testing.T) {
 }
 
 // Of several processes that see the same one tells, and what happened before the start was told before.
-func TestWhoTells(t *testing.T) {
+func TestOnlyLeaderNotifies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool

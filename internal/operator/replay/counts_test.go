@@ -9,7 +9,7 @@ import (
 )
 
 // Sums over trailing windows and peaks are those of counting again each time.
-func TestBookIsRecounting(t *testing.T) {
+func TestTotalsMatchRecount(t *testing.T) {
 	t.Parallel()
 	type hit struct {
 		second int64

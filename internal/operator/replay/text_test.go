@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCleanAndFit(t *testing.T) {
+func TestPrintableAndFit(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		in      string
@@ -30,7 +30,7 @@ func TestCleanAndFit(t *testing.T) {
 	}
 }
 
-func FuzzClean(f *testing.F) {
+func FuzzPrintable(f *testing.F) {
 	f.Add("/\x1b[2J\x9b\u202e中文\xff")
 	f.Fuzz(func(t *testing.T, s string) {
 		got := Printable(s)

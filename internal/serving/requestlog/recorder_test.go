@@ -169,7 +169,7 @@ type stuck struct{ free chan struct{} }
 
 func (s stuck) Write(p []byte) (int, error) { <-s.free; return len(p), nil }
 
-func TestNobodyWaits(t *testing.T) {
+func TestSlowDiskDropsInsteadOfBlocking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk := stuck{make(chan struct{})}

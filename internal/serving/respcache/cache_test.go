@@ -65,7 +65,7 @@ func TestOneFetchForAll(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsTooLongIsRefused(t *testing.T) {
+func TestWaitTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

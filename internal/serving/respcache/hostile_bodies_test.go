@@ -104,7 +104,7 @@ func TestLongAnswersThatNeverEnd(t *testing.T) {
 
 // Who never begins an answer is given up in time. Others wait no longer than they may, and all is
 // well when the origin is.
-func TestSilence(t *testing.T) {
+func TestHandlerThatNeverResponds(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{Timeout: 500 * time.Millisecond}, func(t *testing.T, w *way) {
 		w.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -153,7 +153,7 @@ func TestHeaderWithoutEnd(t *testing.T) {
 }
 
 // A client who leaves ends nothing for others.
-func TestWhoLeavesEndsNothing(t *testing.T) {
+func TestCanceledClientDoesNotCancelFetch(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []bool{false, true} {
 		eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A user whom the handler knows gets an answer of their own, and no other client gets it later.
-func TestWhoIsKnownPassesBy(t *testing.T) {
+func TestAuthenticatedRequestsBypass(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
 		{"Authorization", "Bearer anna"}, {"Proxy-Authorization", "Basic x"}, {"Cookie", "session=anna"},

@@ -140,7 +140,7 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 }
 
 // A program that is killed leaves spans open. They end where its last minute does.
-func TestSpansOfTheDeadEnd(t *testing.T) {
+func TestOpenSpansEndAfterCrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, _ := running(t, Config{Dir: dir})
@@ -165,7 +165,7 @@ func TestSpansOfTheDeadEnd(t *testing.T) {
 	}
 }
 
-func TestOldPartGoes(t *testing.T) {
+func TestRetention(t *testing.T) {
 	t.Parallel()
 	now := noon
 	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})

@@ -102,7 +102,7 @@ func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 }
 
 // A follower says once each way what it sees of the publishers.
-func TestSightIsToldOnce(t *testing.T) {
+func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
 	m := &hotset.Replica{TTLBlind: time.Minute}

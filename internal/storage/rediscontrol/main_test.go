@@ -35,9 +35,9 @@ func (s server) immortal(t *testing.T) []string {
 	return redistest.KeysWithoutTTL(t, s.raw, redisclient.NewKeys(s.namespace).Prefix())
 }
 
-// TestEverywhere runs on a server and on a cluster what must be the same on both. Every test has a namespace of its
+// TestOnServerAndCluster runs on a server and on a cluster what must be the same on both. Every test has a namespace of its
 // own.
-func TestEverywhere(t *testing.T) {
+func TestOnServerAndCluster(t *testing.T) {
 	suite := map[string]func(*testing.T, server){
 		"published-set-is-read-back":           testPublishedSetIsReadBack,
 		"old-process-is-fenced":                testOldProcessIsFenced,

@@ -17,7 +17,7 @@ import (
 // Requests of one call are judged as if each had asked after the one before: the same
 // numbers as limit.Memory, whichever are judged as one. Those whose waiters left before
 // it was sent have not asked.
-func TestBatchIsMemory(t *testing.T) {
+func TestBatchMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	store, l := onServer(t, redistest.Start(t))
 	rapid.Check(t, func(rt *rapid.T) {
@@ -76,7 +76,7 @@ func TestBatchIsMemory(t *testing.T) {
 
 // Equal requests for one bucket go a way of their own in the script, to the answers of
 // limit.Memory, also where the state was written under other terms.
-func TestBatchOfEqualsIsMemory(t *testing.T) {
+func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	store, l := onServer(t, redistest.Start(t))
 	specs := []limit.Spec{

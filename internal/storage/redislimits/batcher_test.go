@@ -119,7 +119,7 @@ func TestBatcherLeave(t *testing.T) {
 
 // Who waits for a call that hangs is back when its context ends, whether that is
 // a deadline or a cancellation, and others go on waiting.
-func TestBatcherAlarm(t *testing.T) {
+func TestBatcherWaiterContextEnds(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	waiters := a.enqueues(t, ctx, "a", 1)

@@ -71,7 +71,7 @@ func TestLimiterLaws(t *testing.T) {
 }
 
 // The Go algorithms are the oracle of the script.
-func TestLimiterIsMemory(t *testing.T) {
+func TestLimiterMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Whatever is asked, granted, spent and put back in whatever order: never more is
 // held than most, and nothing that was granted is forgotten.
-func TestPrefetchKeyHoldsAtMostMost(t *testing.T) {
+func TestPrefetchKeyNeverExceedsMax(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		const most = 500

@@ -205,7 +205,7 @@ func TestPrefetchGoBack(t *testing.T) {
 }
 
 // A process that dies takes at most what it holds with it, and no other gets more.
-func TestPrefetchDieWithTheProcess(t *testing.T) {
+func TestCrashLosesAtMostPrefetchedTokens(t *testing.T) {
 	t.Parallel()
 	all, stop := prefetching(t, 2, 300, redistest.Start(t).Addr())
 	defer stop()

@@ -124,7 +124,7 @@ func (g *onCluster) out(t testing.TB) time.Duration {
 // One of three masters freezes. The limits on the others stay what they are, and
 // are not slower; those on it go by the policies of their rules, also beside one
 // another in a request; the log says so once. When it is back it decides again.
-func TestFrozenMasterTakesNoOthersAlong(t *testing.T) {
+func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	g := newOnCluster(t, cluster, budget, itself)

@@ -13,7 +13,7 @@ import (
 
 // Whatever is answered, in whatever order and how often: a bucket is new at most
 // once, and always when it is not far behind the newest.
-func TestLedgerAgainstASet(t *testing.T) {
+func TestTakenBucketsAgainstASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		step := rapid.SampledFrom([]int64{1, 10, 60}).Draw(t, "step")
@@ -101,7 +101,7 @@ func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 	})
 }
 
-func TestPaceIsATape(t *testing.T) {
+func TestClockOffsetSequence(t *testing.T) {
 	t.Parallel()
 	var p clockOffset
 	for _, tt := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-func TestSeen(t *testing.T) {
+func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	s := newDuplicates(10)
 	o := origin{"a", 1}

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
-// BenchmarkLane writes batches without the pauses between datagrams.
-func BenchmarkLane(b *testing.B) {
+// BenchmarkServerQueue writes batches without the pauses between datagrams.
+func BenchmarkServerQueue(b *testing.B) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -19,7 +19,7 @@ func at(after time.Duration, allowed, hot, key uint64) hottype.LimiterReport {
 		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }
 
-func TestRatesReadLikeATape(t *testing.T) {
+func TestRatesSequence(t *testing.T) {
 	t.Parallel()
 	const s, ms = time.Second, time.Millisecond
 	r := newRates()

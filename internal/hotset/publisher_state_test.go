@@ -117,7 +117,7 @@ func TestOldSetIsFound(t *testing.T) {
 }
 
 // A process that was frozen itself has received nothing, and blames no publisher.
-func TestWhoSleptBlamesNobody(t *testing.T) {
+func TestSuspendedReplicaReportsNoStalePublisher(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
 	m.Replace("a", set(1, 0, hot("k", 1, 5)))

@@ -175,7 +175,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 
 // serve in front of a service: hostile requests, an absent upstream, broken
 // logs and datagrams.
-func TestServeMeetsTheWorld(t *testing.T) {
+func TestServeHostileInput(t *testing.T) {
 	t.Parallel()
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	down := freeport.Addr(t)
