@@ -44,7 +44,8 @@ type Config struct {
 	RetryJitter time.Duration
 	// Instance names this process in reports; default host, process id and start.
 	Instance string
-	// Log hears of trouble when it begins and when it ends; default slog.Default().
+	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written
+	// at growing intervals, with the number of those that were not (suppressed).
 	Log *slog.Logger
 }
 

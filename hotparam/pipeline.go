@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -55,7 +56,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.CacheMemory < 0 {
 		return nil, fmt.Errorf("hotparam: Config.CacheMemory %d: want 0 or more bytes", cfg.CacheMemory)
 	}
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Log = logbound.Logger(cmp.Or(cfg.Log, slog.Default()))
 	for _, w := range set.Warnings {
 		cfg.Log.Warn("hotparam: rules: " + w)
 	}
@@ -132,6 +133,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("hotparam: Run was called before")
 	}
+	defer logbound.Start(p.options.Log)()
 	err := p.parts.Run(ctx, stopTimeout, slog.New(slog.DiscardHandler))
 	if p.close != nil {
 		err = errors.Join(err, p.close())

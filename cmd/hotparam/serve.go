@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
 	"time"
 
@@ -73,7 +72,7 @@ func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 		Duration: c.Duration, Topics: c.Topics, Listen: c.Listen, Admin: c.Admin, JSON: c.JSON, Out: k.Stdout,
 		Color:   !c.Headless && isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == "",
 		Version: config.Version(),
-		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log:     program.Logger(config.Log{Level: "warn", Format: "text"}),
 	}
 	switch {
 	case c.Headless:

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/logbound"
 )
 
 // Stage is when a part stops: sources first, sinks last.
@@ -43,8 +45,9 @@ func (s *Stages) Add(stage Stage, name string, run func(context.Context) error) 
 // Run starts all parts and waits until ctx ends or one of them fails. Then it
 // stops stage by stage, each after the one before has returned, all within
 // timeout. The error is the failure that stopped the program, nil after an
-// ordinary stop.
+// ordinary stop. While it runs, the lines that logbound has suppressed are summed up.
 func (s *Stages) Run(ctx context.Context, timeout time.Duration, log *slog.Logger) error {
+	defer logbound.Start(log)()
 	failed := make(chan error, 1)
 	var stops [stageCount]func(context.Context) error
 	for stage := range s.parts {

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/serving/auth"
@@ -141,9 +142,9 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 	if adm.Access, err = credentials(cfg); err != nil {
 		return nil, err
 	}
-	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Of(func() metrics.ListenerStats {
-		return metrics.ListenerStats{Listeners: l.stats()}
-	}))...)
+	listeners := func() metrics.ListenerStats { return metrics.ListenerStats{Listeners: l.stats()} }
+	parts = append(parts, metrics.Of(listeners), metrics.Of(logbound.Of(l.log).Stats))
+	registry := metrics.New(adm.Namespace, adm.Version, l.log, parts...)
 	adm.Metrics = registry
 	ready := map[string]func(context.Context) error{"running": func(context.Context) error {
 		if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/logbound"
 )
 
 // Main is the whole main function of a program with one command: it reads the
@@ -38,15 +39,15 @@ func Context() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// Logger writes to standard error in the configured form.
+// Logger writes to standard error in the configured form. Repeated lines are bounded.
 func Logger(c config.Log) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // kong checked it against the enum
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutPasswords}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+		return slog.New(logbound.New(slog.NewJSONHandler(os.Stderr, opts)))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+	return slog.New(logbound.New(slog.NewTextHandler(os.Stderr, opts)))
 }
 
 // withoutPasswords takes user and password out of the URLs in an attribute, such as

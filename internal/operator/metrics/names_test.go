@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
@@ -49,6 +50,7 @@ func groups() []group {
 		of[metrics.ReloadStats]("config", "all"),
 		of[metrics.RulesStats]("rules", "collector, aggregator, limiter-sidecar, serve"),
 		of[metrics.ListenerStats]("listener", "all"),
+		of[logbound.Stats]("log", "all"),
 		of[historystore.Stats]("history", "aggregator, serve"),
 		of[notify.Stats]("notify", "aggregator, serve"),
 		of[gate.Stats]("gate", "limiter-sidecar, serve"),

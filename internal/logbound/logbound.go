@@ -1,0 +1,161 @@
+// Package logbound bounds how often a program logs the same line. It is the only bound: packages log each
+// event, and a flood of malformed input or a server that comes and goes cannot fill a disk.
+//
+//   - WARN and above: the first line at once, then one line after 1 s, 10 s, 1 min and every 10 min, with the number of
+//     lines before it that were not written (suppressed). A minute without the line ends the repetition: a last line
+//     says when it ended, and the next one is a first line again.
+//   - INFO: lines are events of their own, such as a key that became hot. The first 20 of a message in 10 s are written,
+//     of the others one, with their number.
+//   - DEBUG is not bounded: it is switched on to see everything.
+//
+// A repetition is a line with the level and the message of one before. Of the attributes only those count that say what
+// the line is about or what is wrong (distinct), because a client chooses the others. Some of these are an error's text,
+// which a client may choose too, so a message has at most 8 repetitions, and what is different after them is one more.
+package logbound
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Stats counts lines.
+type Stats struct {
+	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines not written at once because they repeat another one."`
+}
+
+// maxDistinct is how many bytes of the attributes that distinguish repetitions are compared.
+const maxDistinct = 200
+
+// distinct are the attributes that distinguish repetitions of a message.
+var distinct = []string{"calls", "dialect", "err", "file", "listener", "path", "reason", "server", "store", "upstream",
+	"webhook", "what"}
+
+// Handler bounds what reaches another handler. It is safe for concurrent use, and so are those made by WithAttrs and
+// WithGroup, which share its bounds.
+type Handler struct {
+	next     slog.Handler
+	distinct string // of the attributes of WithAttrs
+	grouped  bool   // the attributes of a record are in a group
+	all      *bounds
+}
+
+// New bounds what reaches next.
+func New(next slog.Handler) *Handler {
+	return &Handler{next: next, all: &bounds{messages: map[message]map[string]*repetition{}}}
+}
+
+// Logger bounds what a logger writes, if it is not bounded yet.
+func Logger(log *slog.Logger) *slog.Logger {
+	if Of(log) != nil {
+		return log
+	}
+	return slog.New(New(log.Handler()))
+}
+
+// Of is the Handler of a logger, nil if the logger is not bounded. Its Stats are zero then.
+func Of(log *slog.Logger) *Handler {
+	h, _ := log.Handler().(*Handler)
+	return h
+}
+
+// Enabled is that of the handler behind it.
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// WithAttrs gives a Handler with the same bounds.
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *h
+	with.next = h.next.WithAttrs(attrs)
+	for _, a := range attrs {
+		with.distinguish(a)
+	}
+	return &with
+}
+
+// WithGroup gives a Handler with the same bounds.
+func (h *Handler) WithGroup(name string) slog.Handler {
+	with := *h
+	with.next, with.grouped = h.next.WithGroup(name), h.grouped || name != ""
+	return &with
+}
+
+// distinguish adds an attribute to what distinguishes the line.
+func (h *Handler) distinguish(a slog.Attr) {
+	if h.grouped || !slices.Contains(distinct, a.Key) {
+		return
+	}
+	if value := a.Value.Resolve().String(); len(h.distinct)+len(value) <= maxDistinct {
+		h.distinct += a.Key + "=" + value + "\n"
+	}
+}
+
+// Handle writes a record, or counts it for a later one.
+func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level < slog.LevelInfo {
+		return h.next.Handle(ctx, r)
+	}
+	id := Handler{distinct: h.distinct, grouped: h.grouped}
+	if r.Level >= slog.LevelWarn {
+		r.Attrs(func(a slog.Attr) bool { id.distinguish(a); return true })
+	}
+	suppressed, written := h.all.take(h.next, r, id.distinct)
+	if !written {
+		return nil
+	}
+	if suppressed > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int("suppressed", suppressed))
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// Start writes the lines that are due while no further one comes, until stop. It does nothing for a logger that is not
+// bounded. The caller calls stop, which writes how many lines are suppressed then, when all else has ended.
+func Start(log *slog.Logger) (stop func()) {
+	h := Of(log)
+	if h == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+		h.write(time.Now(), true)
+	}
+}
+
+func (h *Handler) run(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			h.write(now, false)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Stats gives the counts so far.
+func (h *Handler) Stats() Stats {
+	if h == nil {
+		return Stats{}
+	}
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	return Stats{h.all.suppressed}
+}
+
+// write writes the lines that are due at now, or all. A failure to write a line has nowhere to be written.
+func (h *Handler) write(now time.Time, all bool) {
+	for _, l := range h.all.due(now, all) {
+		_ = l.to.Handle(context.Background(), l.record)
+	}
+}

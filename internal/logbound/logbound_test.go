@@ -1,0 +1,252 @@
+package logbound
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+// recorder is a logger behind a Handler, whose clock the test sets.
+type recorder struct {
+	out bytes.Buffer
+	*Handler
+}
+
+func newRecorder() *recorder {
+	r := &recorder{}
+	r.Handler = New(slog.NewTextHandler(&r.out, nil))
+	return r
+}
+
+// log logs a line so long after start, by h or the Handler itself.
+func (r *recorder) log(after time.Duration, level slog.Level, text string, attrs ...slog.Attr) {
+	logAt(r.Handler, after, level, text, attrs...)
+}
+
+func logAt(h slog.Handler, after time.Duration, level slog.Level, text string, attrs ...slog.Attr) {
+	record := slog.NewRecord(start.Add(after), level, text, 0)
+	record.AddAttrs(attrs...)
+	_ = h.Handle(context.Background(), record)
+}
+
+// lines are those written so far, without their times.
+func (r *recorder) lines() (lines []string) {
+	for line := range strings.Lines(r.out.String()) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (r *recorder) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := r.lines(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestGrowingIntervals logs a problem ten times a second for half an hour.
+func TestGrowingIntervals(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 30 * 60 * 10 {
+		after := time.Duration(i) * time.Second / 10
+		r.log(after, slog.LevelWarn, "lost")
+		if i%10 == 0 {
+			r.write(start.Add(after), false)
+		}
+	}
+	r.expect(t, "level=WARN msg=lost", "level=WARN msg=lost suppressed=9", "level=WARN msg=lost suppressed=99",
+		"level=WARN msg=lost suppressed=599", "level=WARN msg=lost suppressed=5999",
+		"level=WARN msg=lost suppressed=5999")
+	r.write(start.Add(31*time.Minute+time.Second), false)
+	lines := r.lines()
+	if last := lines[len(lines)-1]; len(lines) != 7 ||
+		last != "level=WARN msg=lost suppressed=5288 ended=2026-01-02T03:29:59.900Z" {
+		t.Errorf("%d lines, the last: %s", len(lines), last)
+	}
+	// 7 lines are written, one of them after it was suppressed.
+	if n := r.Stats().Suppressed; n != 18000-6 {
+		t.Errorf("%d suppressed", n)
+	}
+	r.log(32*time.Minute, slog.LevelWarn, "lost")
+	if lines := r.lines(); len(lines) != 8 || lines[7] != "level=WARN msg=lost" {
+		t.Errorf("after its end a repetition does not begin again: %q", lines)
+	}
+}
+
+// TestSumOfLines checks that each record is written or in the number of suppressed ones, once.
+func TestSumOfLines(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 5000 {
+		r.log(time.Duration(i*i)*time.Microsecond, slog.LevelError, "a")
+	}
+	r.write(start.Add(26*time.Second), true)
+	sum := 0
+	for _, line := range r.lines() {
+		n := 0
+		if _, rest, ok := strings.Cut(line, "suppressed="); ok {
+			_, _ = fmt.Sscan(rest, &n)
+		}
+		sum += 1 + n
+	}
+	if sum != 5000 {
+		t.Errorf("%d lines in all:\n%s", sum, r.out.String())
+	}
+}
+
+func TestLineComesWithoutAFurtherOne(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.log(0, slog.LevelWarn, "lost", slog.Int("n", 1))
+	r.log(time.Millisecond, slog.LevelWarn, "lost", slog.Int("n", 2))
+	r.write(start.Add(999*time.Millisecond), false)
+	r.expect(t, "level=WARN msg=lost n=1")
+	r.write(start.Add(time.Second), false)
+	r.expect(t, "level=WARN msg=lost n=1", "level=WARN msg=lost n=2 suppressed=0")
+	r.write(start.Add(2*time.Minute), false)
+	r.write(start.Add(3*time.Minute), false)
+	r.expect(t, "level=WARN msg=lost n=1", "level=WARN msg=lost n=2 suppressed=0",
+		"level=WARN msg=lost n=2 suppressed=0 ended=2026-01-02T03:00:00.001Z")
+}
+
+// TestEndWithoutATimer: a library that nothing runs still begins anew.
+func TestEndWithoutATimer(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for _, after := range []time.Duration{0, 1, 2 * time.Minute, 2*time.Minute + 1} {
+		r.log(after, slog.LevelWarn, "lost")
+	}
+	r.expect(t, "level=WARN msg=lost", "level=WARN msg=lost suppressed=1")
+}
+
+func TestSingleLinesHaveNoEnd(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.log(0, slog.LevelWarn, "a")
+	r.log(0, slog.LevelError, "a")
+	r.log(0, slog.LevelInfo, "a")
+	r.write(start.Add(time.Hour), false)
+	r.expect(t, "level=WARN msg=a", "level=ERROR msg=a", "level=INFO msg=a")
+	if len(r.all.messages) != 0 {
+		t.Errorf("%d messages are kept", len(r.all.messages))
+	}
+}
+
+func TestEventsAreCompleteUpToARate(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 100 {
+		r.log(time.Duration(i)*time.Millisecond, slog.LevelInfo, "hot", slog.Int("key", i))
+	}
+	if n := len(r.lines()); n != events.lines {
+		t.Errorf("%d lines at once", n)
+	}
+	r.write(start.Add(10*time.Second), false)
+	lines := r.lines()
+	if last := lines[len(lines)-1]; len(lines) != 21 || last != "level=INFO msg=hot key=20 suppressed=79" {
+		t.Errorf("%d lines, the last: %s", len(lines), last)
+	}
+	r.write(start.Add(10*time.Minute), false)
+	if n := len(r.lines()); n != 21 {
+		t.Errorf("%d lines at the end", n)
+	}
+}
+
+func TestDebugIsNotBounded(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.Handler = New(slog.NewTextHandler(&r.out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	for range 50 {
+		r.log(0, slog.LevelDebug, "a")
+	}
+	if n := len(r.lines()); n != 50 {
+		t.Errorf("%d lines", n)
+	}
+	if h := New(slog.NewTextHandler(&r.out, nil)); h.Enabled(context.Background(), slog.LevelDebug) {
+		t.Error("a level that is off is enabled")
+	}
+}
+
+func TestDistinctAttributes(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	proxy := r.WithAttrs([]slog.Attr{slog.String("listener", "proxy")})
+	admin := r.WithAttrs([]slog.Attr{slog.String("listener", "admin")})
+	for range 2 {
+		logAt(proxy, 0, slog.LevelWarn, "wrong token", slog.String("from", "a"))
+		logAt(proxy, 0, slog.LevelWarn, "wrong token", slog.String("from", "b"))
+		logAt(admin, 0, slog.LevelWarn, "wrong token")
+		r.log(0, slog.LevelError, "refused", slog.Any("err", errors.New("line 3")))
+		r.log(0, slog.LevelError, "refused", slog.Any("err", errors.New("line 4")))
+		logAt(r.WithGroup("client"), 0, slog.LevelWarn, "lost", slog.String("reason", "1"))
+		logAt(r.WithGroup("client"), 0, slog.LevelWarn, "lost", slog.String("reason", "2"))
+	}
+	r.expect(t, `level=WARN msg="wrong token" listener=proxy from=a`, `level=WARN msg="wrong token" listener=admin`,
+		`level=ERROR msg=refused err="line 3"`, `level=ERROR msg=refused err="line 4"`,
+		`level=WARN msg=lost client.reason=1`)
+	r.out.Reset()
+	r.write(start.Add(time.Second), false)
+	if got := r.out.String(); !strings.Contains(got, "listener=proxy from=b suppressed=2") ||
+		!strings.Contains(got, "listener=admin suppressed=0") || !strings.Contains(got, "client.reason=2 client.suppressed=2") {
+		t.Error(got)
+	}
+}
+
+// TestMemoryIsBounded logs what a client could choose, and more messages than there are.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 1000 {
+		r.log(0, slog.LevelWarn, "bad", slog.Any("err", fmt.Errorf("%d%s", i, strings.Repeat("x", i))))
+	}
+	if n := len(r.lines()); n != maxVariants+1 {
+		t.Errorf("%d lines of one message", n)
+	}
+	for i := range 1000 {
+		r.log(0, slog.LevelWarn, fmt.Sprint("message ", i))
+	}
+	if n := len(r.all.messages); n > maxMessages+1 {
+		t.Errorf("%d messages are kept", n)
+	}
+	if n := len(r.lines()); n != maxVariants+1+maxMessages {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// TestRunningLogger uses the clock and many goroutines.
+func TestRunningLogger(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	log := Logger(slog.New(r.Handler))
+	if Of(log) != r.Handler {
+		t.Error("a bounded logger is bounded again")
+	}
+	stop := Start(log)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 200 {
+				log.With("server", i).Warn("lost")
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	if n := len(r.lines()); n < 16 || n > 40 {
+		t.Errorf("%d lines:\n%s", n, r.out.String())
+	}
+	Start(slog.New(slog.DiscardHandler))()
+	if n := Of(slog.New(slog.DiscardHandler)).Stats().Suppressed; n != 0 {
+		t.Errorf("%d suppressed by a logger that is not bounded", n)
+	}
+}

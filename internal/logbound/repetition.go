@@ -1,0 +1,168 @@
+package logbound
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	endAfter    = time.Minute // without a line: the repetition has ended
+	maxVariants = 8           // repetitions of a message that attributes distinguish
+	maxMessages = 300         // further messages share one bound for each level
+)
+
+// bound is how many lines are written in a window, and how long the windows are; the last length repeats.
+type bound struct {
+	lines   int
+	windows []time.Duration
+}
+
+var (
+	events   = bound{20, []time.Duration{10 * time.Second}}
+	problems = bound{1, []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}}
+)
+
+// bounds are what a Handler and those made of it share.
+type bounds struct {
+	mu         sync.Mutex // guards the rest, and all repetitions
+	messages   map[message]map[string]*repetition
+	suppressed uint64
+}
+
+type message struct {
+	level slog.Level
+	text  string
+}
+
+// repetition is a line that was written and may come again.
+type repetition struct {
+	bound
+	window     int       // how many there were
+	until      time.Time // the end of the window
+	left       int       // lines that may be written before
+	last       time.Time // when a line came last
+	suppressed int       // lines since the last one that was written
+	sample     *line     // the first of them, or of earlier ones; nil: no line was ever suppressed
+}
+
+// line is a record to be written.
+type line struct {
+	to     slog.Handler
+	record slog.Record
+}
+
+// take reports whether a record is written now, and how many before it were not.
+func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppressed int, written bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.repetition(r, distinct)
+	if !r.Time.Before(e.last.Add(endAfter)) {
+		e.window, e.until, e.sample = 0, time.Time{}, nil
+	}
+	e.last = r.Time
+	if !r.Time.Before(e.until) {
+		e.nextWindow(r.Time)
+	}
+	if e.left > 0 {
+		e.left--
+		suppressed, e.suppressed = e.suppressed, 0
+		return suppressed, true
+	}
+	if e.suppressed == 0 {
+		e.sample = &line{to, resolved(r)}
+	}
+	e.suppressed++
+	b.suppressed++
+	return 0, false
+}
+
+// repetition finds that of a record, or begins one.
+func (b *bounds) repetition(r slog.Record, distinct string) *repetition {
+	id := message{r.Level, r.Message}
+	if b.messages[id] == nil {
+		if len(b.messages) >= maxMessages {
+			id.text, distinct = "", ""
+		}
+		if b.messages[id] == nil {
+			b.messages[id] = map[string]*repetition{}
+		}
+	}
+	variants := b.messages[id]
+	if variants[distinct] == nil && len(variants) >= maxVariants {
+		distinct = ""
+	}
+	e := variants[distinct]
+	if e == nil {
+		e = &repetition{bound: events}
+		if r.Level >= slog.LevelWarn {
+			e.bound = problems
+		}
+		variants[distinct] = e
+	}
+	return e
+}
+
+func (e *repetition) nextWindow(now time.Time) {
+	e.until = now.Add(e.windows[min(e.window, len(e.windows)-1)])
+	e.left = e.lines
+	e.window++
+}
+
+// resolved is a record to keep: values that are computed when they are written are computed now.
+func resolved(r slog.Record) slog.Record {
+	kept := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		a.Value = a.Value.Resolve()
+		kept.AddAttrs(a)
+		return true
+	})
+	return kept
+}
+
+// due takes the lines that are due, and forgets repetitions that have ended.
+func (b *bounds) due(now time.Time, all bool) (lines []line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, variants := range b.messages {
+		for distinct, e := range variants {
+			ended := !now.Before(e.last.Add(endAfter))
+			if e.due(now, all, ended) {
+				lines = append(lines, e.summary(now, ended))
+			}
+			if ended {
+				delete(variants, distinct)
+			}
+		}
+		if len(variants) == 0 {
+			delete(b.messages, id)
+		}
+	}
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.record.Message, b.record.Message) })
+	return lines
+}
+
+// due reports whether a line about the repetition is to be written. Where none is suppressed since the last line, that it
+// has ended is news about a problem, and not about events.
+func (e *repetition) due(now time.Time, all, ended bool) bool {
+	if e.suppressed == 0 {
+		return ended && e.sample != nil && e.sample.record.Level >= slog.LevelWarn
+	}
+	return all || ended || !now.Before(e.until)
+}
+
+// summary is a line that was suppressed, with the number of the others.
+func (e *repetition) summary(now time.Time, ended bool) line {
+	l := line{e.sample.to, e.sample.record.Clone()}
+	l.record.Time = now
+	l.record.AddAttrs(slog.Int("suppressed", max(0, e.suppressed-1)))
+	if ended {
+		l.record.AddAttrs(slog.Time("ended", e.last))
+	}
+	e.suppressed = 0
+	e.nextWindow(now)
+	e.left--
+	return l
+}
