@@ -106,8 +106,8 @@ func TestCacheOfMiddleware(t *testing.T) {
 	}
 }
 
-// Whom Client names is known to the handler: no answer is shared between them, and none of
-// theirs with those who are nobody.
+// Responses may depend on the client that Client names: named clients share no cached response with each other, nor
+// with clients without a name.
 func TestNamedClientsShareNoAnswers(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 100)

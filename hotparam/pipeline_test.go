@@ -89,8 +89,8 @@ func (r *recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// A sink gets every count, and is ended after the last one, while requests still come
-// in when the pipeline is told to end. Time is virtual here.
+// A sink gets every count, and ends after the last one, even if requests arrive while
+// the pipeline stops. Time is virtual here.
 func TestASinkIsEndedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestASinkIsEndedLast(t *testing.T) {
 	})
 }
 
-// After Run requests are judged and counted as before, and Stats says that nobody hears
-// of the counts.
+// After Run requests are judged and counted as before, and Stats reports that the counts
+// are not delivered.
 func TestWhatComesAfterRunIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))

@@ -160,7 +160,7 @@ func TestRewritesComeFirst(t *testing.T) {
 	s.want(200, "/other")
 }
 
-// Clients are told apart by what the option says, and else by their address.
+// The client option identifies clients; where it gives nothing their address does.
 func TestClient(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	s.write(

@@ -25,13 +25,13 @@ type Handler struct {
 	// redis://[user:password@]host:port, or rediss:// for TLS. It needs StatsD. Placeholders such as {env.REDIS_URL}
 	// are replaced.
 	Redis string `json:"redis,omitempty"`
-	// StatsD is the address of the aggregator that hears this process's counts, or several with commas between them.
+	// StatsD is the address of the aggregator that receives this process's counts, or several with commas between them.
 	StatsD string `json:"statsd,omitempty"`
 	// Budget is the longest that one decision waits for Redis; default 20 ms.
 	Budget caddy.Duration `json:"budget,omitempty"`
 
-	// Client names who asks in place of the address, by placeholders such as {http.auth.user.id}; where they give
-	// nothing the address does. Name only what the client cannot choose freely.
+	// Client identifies the client by placeholders such as {http.auth.user.id}; where they are empty its address
+	// identifies it. Use only placeholders whose value the client cannot choose freely.
 	Client string `json:"client,omitempty"`
 
 	layer *hotparam.Adapter[*http.Request] // nil before Provision

@@ -36,7 +36,7 @@ type Call struct {
 // returns nil, the usual refusal does.
 type Options struct {
 	hotparam.Options[Call]
-	// Query gives the fields of a request that tell one key from another; nil: none.
+	// Query returns the fields of a request that distinguish keys; nil: none.
 	Query func(Call) url.Values
 	// EachMessage judges each message that comes by a stream, beside its opening.
 	EachMessage bool

@@ -48,7 +48,7 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.Cache.Fetched }},
 }
 
-// instruments are what is told, and observe tells it.
+// instruments are the registered instruments; observe records their values.
 type instruments struct {
 	counters                 []metric.Int64ObservableCounter // as in counters
 	denied                   metric.Int64ObservableCounter

@@ -108,8 +108,8 @@ func (b *bench) run(all []question) error {
 	return b.sheet.Write(os.Stdout)
 }
 
-// add starts a gateway that asks the limiter, the same that asks nobody, and for the rate limit service one that asks
-// the peer.
+// add starts a gateway that calls the limiter, the same gateway without a limiter, and for the rate limit service one
+// that calls the peer.
 func (b *bench) add(q question) error {
 	limiter, err := b.startLimiter(q.limiter)
 	if err == nil {

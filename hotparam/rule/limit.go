@@ -30,7 +30,7 @@ const (
 const (
 	// Bursty is Guava's RateLimiter.create(rate), its SmoothBursty: for calls that cost 1 a token bucket.
 	Bursty limit.Algorithm = "bursty"
-	// AlgorithmInFlight counts requests that run, not those that come.
+	// AlgorithmInFlight bounds the requests in flight, not their rate.
 	AlgorithmInFlight limit.Algorithm = "in_flight"
 )
 
@@ -60,7 +60,7 @@ type Amounts struct {
 	WarmUp time.Duration `name:"warm_up" in:"1ms..24h" step:"1ms"`
 }
 
-// Denial says what becomes of requests over a limit.
+// Denial says how requests over a limit are handled.
 type Denial struct {
 	// A request over the limit is held back if it fits within that time; else it is denied at once. Token bucket, gcra,
 	// leaky bucket, bursty, warming up.

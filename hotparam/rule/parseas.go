@@ -32,7 +32,7 @@ type ParseAs struct {
 	Names string `name:"names" words:"plain,qs,php,rack,spring,nginx,any"`
 	// What a raw `;` in a query is.
 	Semicolon string `name:"semicolon" words:"text,separator,drop,either"`
-	// What becomes of a pair with a `%` without two hex digits.
+	// How a pair with a `%` without two hex digits is handled.
 	BadEscape string `name:"bad_escape" words:"keep,drop,malformed"`
 	// Whether `?` at the beginning of a query is dropped.
 	QuestionMark string `name:"question_mark" words:"keep,drop"`

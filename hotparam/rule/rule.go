@@ -51,11 +51,11 @@ type Rule struct {
 	// How hot keys are answered from the response cache, by the reverse proxy and by the Go middleware; none: they
 	// are not.
 	Cache *hottype.CachePolicy `name:"cache"`
-	// What becomes of requests beyond the `query_bounds`.
+	// How requests beyond the `query_bounds` are handled.
 	Malformed MalformedPolicy `name:"malformed" words:"limit,deny,allow" default:"limit"`
 }
 
-// MalformedPolicy says what becomes of malformed requests, hot or not. Overrides come before it.
+// MalformedPolicy says how malformed requests are handled, hot or not. Overrides come before it.
 type MalformedPolicy string
 
 // The policies for malformed requests.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The defaults of docker-compose.yml; nothing of them may stand in a log.
+// The defaults of docker-compose.yml; none of them may appear in a log.
 const (
 	adminToken    = "compose-dashboard"
 	redisPassword = "compose-redis-password"
@@ -39,7 +39,7 @@ func docker(t *testing.T, args ...string) string {
 func container(service string) string { return "hotparam-" + service }
 
 // ask asks the admin listener of a container by its address on the bridge.
-// Status 0: nobody answered.
+// Status 0: there was no response.
 func ask(t *testing.T, name, port, path string) (int, string) {
 	t.Helper()
 	addr := strings.TrimSpace(docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
@@ -171,8 +171,8 @@ func TestStack(t *testing.T) {
 	t.Run("logs", func(t *testing.T) { judgeLogs(t, quiet, lasted, written(t, breaking)) })
 }
 
-// The viral topic is found, and held to 50/s by both sidecars together; nobody
-// who reads other topics is refused.
+// The viral topic is found, and both sidecars together limit it to 50/s; no
+// request for another topic is denied.
 func judgeViral(t *testing.T) {
 	began := time.Now()
 	await(t, time.Minute, "topic 4242 to be hot", func() bool {

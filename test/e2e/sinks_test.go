@@ -235,8 +235,8 @@ func counted(packet []byte) (sum uint64) {
 	return sum
 }
 
-// nobody is a UDP port without a listener. The kernel takes datagrams for it,
-// and tells afterwards.
+// nobody returns a UDP port without a listener. The kernel accepts datagrams for it,
+// and reports the error afterwards.
 func nobody(t *testing.T) peer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

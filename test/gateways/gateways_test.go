@@ -90,7 +90,7 @@ var kinds = map[string]kind{
 // forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
 var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
 
-// spellings are those of the viral topic that whoever sees the whole request must know.
+// spellings are those of the viral topic that a limiter with the whole request must recognize.
 var spellings = []string{"/topic?id=other&id=viral", "/topic?&id=viral&"}
 
 const absolute = "http://news.example/topic?id=viral"

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// link is the network between a gateway and the limiter. What the limiter says takes as long as it is told to.
+// link is the network between a gateway and the limiter. It delays the limiter's responses by delay.
 type link struct {
 	addr, to string // where the gateway asks, and the socket of the limiter
 	delay    atomic.Int64
@@ -57,7 +57,7 @@ func (l *link) carry(gateway net.Conn) {
 	defer gateway.Close()
 	limiter, err := net.Dial("unix", l.to)
 	if err != nil {
-		return // as if nobody listened
+		return // as if there were no listener
 	}
 	defer limiter.Close()
 	go func() {

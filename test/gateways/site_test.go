@@ -226,7 +226,7 @@ func edited(t *testing.T, path string, edit func(string) string) string {
 	return path
 }
 
-// reachable reports whether somebody listens.
+// reachable reports whether a TCP connection to addr succeeds.
 func reachable(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

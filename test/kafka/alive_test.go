@@ -10,9 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// A producer that has nothing to count is heard in every partition and counts
-// nothing by that; when it is gone nobody is heard; when the brokers are gone the
-// consumer knows why.
+// An idle producer sends heartbeats to every partition, which count nothing; without
+// a producer there are no heartbeats; without brokers the consumer reports why.
 func TestIdleProducerIsHeard(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(4, topic))

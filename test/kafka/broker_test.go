@@ -20,7 +20,7 @@ import (
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t).ListenAddrs())
-	cfg.CreateTopic = true // by whoever comes first
+	cfg.CreateTopic = true // the first of the two creates it
 	in := &inbox{}
 	c, stopC := consumer(t, in, kafka.ConsumerConfig{Config: cfg})
 	p, stopP := producer(t, kafka.ProducerConfig{Config: cfg})
@@ -279,8 +279,8 @@ func TestProducerDrains(t *testing.T) {
 	}
 }
 
-// A broker that accepts and never answers costs nobody more than the drain
-// time, and Send nothing at all.
+// A broker that accepts and never answers delays the stop by the drain time at
+// most, and Send not at all.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(2, topic))
@@ -395,8 +395,8 @@ func TestStaticMembersUnderOneName(t *testing.T) {
 	await(t, "the reason", func() bool { return strings.Contains(log.String(), "runs under the same instance name") })
 }
 
-// A static member that restarts has its partitions again without anybody else
-// noticing.
+// A static member that restarts gets its partitions back without a rebalance of
+// the other members.
 func TestStaticMember(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())

@@ -103,7 +103,7 @@ func (i *instance) decides() (status int) {
 }
 
 // Each program takes what the manifest gives it, answers the probes, with Redis and without, and ends within the grace
-// period. A limiter that is told to stop still answers while endpoints are withdrawn.
+// period. A limiter that is stopping still answers while endpoints are withdrawn.
 func TestPodsStart(t *testing.T) {
 	t.Parallel()
 	soon := `stop={"delaySeconds":1,"timeoutSeconds":10}`

@@ -91,7 +91,7 @@ func TestOverridesAreKept(t *testing.T) {
 	}
 }
 
-// Reports are read back, and whoever wrote one lately is alive.
+// Reports are read back, and a process with a recent report is alive.
 func TestReportsAreRead(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

@@ -2,7 +2,7 @@
 // says which of them no test notices.
 //
 // The faults are in faults/*.txt. Each is a text that occurs once in one file,
-// what is put in its place, and the tests that should fail then. The tree stays
+// its replacement, and the tests that should fail then. The tree stays
 // as it is: "go test -overlay" compiles the changed copy, scripts that are
 // embedded included. An ordinary test of this package checks that every fault
 // still fits the code.

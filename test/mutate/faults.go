@@ -16,7 +16,7 @@ import (
 //	file lua/limit_refund.lua              where, from the root of the repository
 //	test ./internal/storage/redislimits Expire     package and -run pattern of the tests that should notice
 //	- 'SET', key, text, 'KEEPTTL')         what is there, once in the file; maybe several lines
-//	+ 'SET', key, text)                    what is put in its place; none: nothing
+//	+ 'SET', key, text)                    its replacement; none: the text is removed
 //
 //go:embed faults/*.txt
 var tables embed.FS

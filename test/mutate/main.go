@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// measure does what the flags say and returns how many faults nobody noticed.
+// measure does what the flags say and returns how many faults no test noticed.
 func measure(ctx context.Context) (survived int, err error) {
 	only := flag.String("run", "", "try only faults whose name matches this regular expression")
 	at := flag.Int("parallel", 2, "how many faults are tried at a time")

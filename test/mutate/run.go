@@ -83,7 +83,7 @@ func (b *bench) run(ctx context.Context, bin string, what tests, within time.Dur
 	cmd.WaitDelay = time.Second // a server may hold the pipe
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // most often nobody is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // most often none is left
 	}
 	return judge(err, out.Bytes(), within)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What the clients of examples/ get for two requests for a topic that answers once a second, and where nobody answers.
+// What the clients of examples/ get for two requests for a topic with a limit of one a second, and without a limiter.
 const (
 	wantAllowed, wantDenied, wantNobody = "true override", "false override 1", "true no_answer"
 

@@ -31,7 +31,7 @@ func TestWebhooksFromTheFile(t *testing.T) {
 	}
 }
 
-// A mistake is told by line and field, and what may be secret is not repeated.
+// An error names the line and the field, and does not repeat a value that may be secret.
 func TestWebhookMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

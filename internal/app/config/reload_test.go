@@ -86,7 +86,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Each section that rules are made of is one whose loss is told.
+// The removal of a section that the rules depend on is reported.
 func TestRemovedSections(t *testing.T) {
 	t.Parallel()
 	rule := "rules: [{name: a, params: [id], hot: {rate: 5}}]\n"

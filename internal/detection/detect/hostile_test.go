@@ -109,7 +109,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 	})
 }
 
-// An attacker who knows the code and not the seed cannot make keys meet: these have the
+// An attacker who has the code but not the seed cannot make keys collide: these have the
 // same hash by a published function, and cost no more than others.
 func TestCollidingKeysByAPublishedHash(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // maxCost is the greatest cost of a check, within what limits compute exactly.
 const maxCost = 1<<53 - 1
 
-// check is one question as it stands in the body. Its strings are parts of the
+// check is one check as decoded from the body. Its strings are parts of the
 // body's text where they hold no escapes.
 type check struct {
 	method, uri, host, ip string

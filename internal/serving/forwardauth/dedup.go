@@ -22,14 +22,14 @@ const (
 // repeats is charged once.
 //
 // An id is bound to what it was first seen with, method, host, target and client: with another request it is
-// another check. So whoever learns or chooses ids gets at most maxRepeats checks for the price of one, for the same
-// target and its own address only.
+// another check. So a client that learns or chooses ids gets at most maxRepeats checks for the price of one, for the
+// same target and its own address only.
 type dedup struct {
 	seed maphash.Seed
 
 	mu sync.Mutex // guards what follows
-	// recent has the checks since begin, older those of the generation before. What is in neither is charged again,
-	// be it too old or pushed out by many others.
+	// recent has the checks since begin, older those of the generation before. A check in neither, expired or evicted,
+	// is charged again.
 	recent, older map[uint64]*dedupEntry
 	begin         time.Time
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // within is the documented time from the Sentinels' switch until limits are shared and
-// nobody counts on the old master any more.
+// no client counts on the old master any more.
 const within = 2 * time.Second
 
 // Under load the master is killed, frozen, or replaced while it is well. Limits are
@@ -169,8 +169,8 @@ func (l *load) used(t *testing.T) int64 {
 	return perDay - result[0].Remaining
 }
 
-// The majority is believed: one Sentinel that is gone changes nothing, and a wrong name
-// or password is told.
+// The majority decides: one unreachable Sentinel changes nothing, and a wrong name
+// or password is reported.
 func TestSentinelsThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)

@@ -75,9 +75,9 @@ func hammer(t testing.TB, all []*Prefetch, c limit.Charge, requests int64) int64
 	return admitted.Load()
 }
 
-// The bucket does not refill here to speak of: what all processes admit is never
-// more than it held, and what they held in the end is back, on one server and on a
-// cluster.
+// The bucket hardly refills during the test: all processes together allow no more than
+// it held, and the tokens they still hold at the end are refunded, on one server and on
+// a cluster.
 func TestPrefetchAddUp(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {

@@ -182,8 +182,8 @@ func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 	}
 }
 
-// Six nodes, a master freezes for good: its replica takes over, and nobody does
-// anything about it.
+// Six nodes, a master freezes for good: its replica takes over without any
+// intervention.
 func TestFrozenMasterIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
