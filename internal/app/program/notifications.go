@@ -183,7 +183,7 @@ func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
 		w := all[name]
 		line := admin.Status{Name: "webhook " + name, Value: fmt.Sprintf("%d events sent", w.Sent), OK: !w.Failing}
 		if w.Failing {
-			line.Value = "cannot be told: " + w.Err
+			line.Value = "fails: " + w.Err
 		}
 		if lost := w.Failed + w.Dropped; lost > 0 {
 			line.Value += fmt.Sprintf(", %d lost", lost)
@@ -194,7 +194,7 @@ func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
 }
 
 // isLeader reports whether this aggregator notifies: of those that publish, the one whose name comes first.
-// While none is heard, because Redis is away, who told before goes on.
+// While none is known, because Redis does not answer, the last leader keeps sending.
 func isLeader(feed *rediscontrol.Feed, replica *hotset.Replica, name string) func() bool {
 	var did atomic.Bool
 	return func() bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// candidate is a parameter, or a pair, that may decide what is asked for at a path.
+// candidate is a parameter, or a pair, that may decide which page a request of a path is for.
 type candidate struct {
 	at     *place
 	params []*tracked
@@ -79,7 +79,7 @@ func (pl *place) pairOf(i, j int) *candidate {
 }
 
 // measure counts the peaks of all candidates under the keys that rules give them.
-// What none of them counts goes to rest.
+// Requests that no candidate counts go to rest.
 func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
 	// Each candidate is a rule that lets the others count too, up to as many as one
 	// request may have keys.
@@ -122,9 +122,9 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 	return nil
 }
 
-// pick chooses one candidate of a path, nil where none has values that many clients
-// want at a time. A gap between what is viral and what is not decides, then the
-// number of values.
+// pick chooses one candidate of a path, nil if none has values that many clients
+// request at a time. Candidates with a gap between viral values and others come first,
+// then those with more values.
 func pick(all []*candidate, minClients int) *candidate {
 	var best *candidate
 	for _, c := range all {
@@ -135,8 +135,8 @@ func pick(all []*candidate, minClients int) *candidate {
 	return best
 }
 
-// leastClients is how many clients have to have wanted one value within a minute. Where clients are not known, because
-// there is a proxy in between, so many requests are enough.
+// leastClients is how many clients must have requested one value within a minute. If clients are not known, because the
+// log has the addresses of a proxy, as many requests are enough.
 const leastClients = 10
 
 func (c *candidate) wanted(minClients int) bool {
@@ -146,9 +146,9 @@ func (c *candidate) wanted(minClients int) bool {
 	})
 }
 
-// better tells whether a is a better key than b. A pair is better than one of its
-// halves where nearly all that made the half viral wants one pair: a limit on the
-// half would hold other pages too.
+// better reports whether a is a better key than b. A pair is better than one of its
+// halves if nearly all requests that made the half viral are for one pair: a limit on
+// the half would limit other pages too.
 func better(a, b *candidate) bool {
 	if a.found() != b.found() {
 		return a.found()

@@ -15,7 +15,7 @@ import (
 // kind is what a client looks like.
 type kind int
 
-// The kinds of clients. A person is whoever looks like nothing else.
+// The kinds of clients. A client that matches no other kind is a person.
 const (
 	person kind = iota
 	sharedAddress
@@ -54,7 +54,7 @@ type visitor struct {
 	assets, referer bool
 	bot             bool
 
-	// A Misra-Gries summary of its targets: whoever has most of the requests is in it.
+	// A Misra-Gries summary of its targets: a target with most of the requests is in it.
 	targets [4]struct {
 		hash uint64
 		n    uint32
@@ -72,7 +72,7 @@ type visitors struct {
 
 func newVisitors() *visitors { return &visitors{all: make(map[hottype.Client]*visitor)} }
 
-// add notes one request.
+// add records one request.
 func (v *visitors) add(s *replay.Seen, asset bool) {
 	r := s.Request
 	v.requests++
@@ -102,8 +102,8 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	c.target(hash(r.Target))
 }
 
-// time counts the request in its second and in its minute. A minute is told as
-// up to 70 seconds: the peak is never below the true one.
+// time counts the request in its second and in its minute. A minute is up to 70
+// seconds here: the peak is never below the true one.
 func (c *visitor) time(second int64) {
 	if second != c.second {
 		c.second, c.inSecond = second, 0
@@ -125,7 +125,7 @@ func (c *visitor) time(second int64) {
 	c.peak60s = max(c.peak60s, c.inMinute)
 }
 
-// agent notes a user agent, the first time that the client has it.
+// agent records a user agent, the first time that the client has it.
 func (c *visitor) agent(name string) {
 	if name == "" {
 		return
@@ -163,7 +163,7 @@ func (c *visitor) target(h uint64) {
 	}
 }
 
-// kindOf tells what a client looks like, in a log of these visitors.
+// kindOf classifies a client, in a log of these visitors.
 func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
@@ -172,7 +172,7 @@ func (v *visitors) kindOf(c *visitor) kind {
 	for _, t := range c.targets {
 		top = max(top, t.n)
 	}
-	// Where hardly any request has a Referer or is for an asset, having none says nothing.
+	// If hardly any request of the log has a Referer or is for an asset, their absence is no evidence.
 	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
 	switch n := float64(c.requests); {
 	case c.agents[sharedAgents-1] != 0:
@@ -220,7 +220,7 @@ func (v *visitors) busiest(k kind) string {
 	return strings.Join(list, ", ")
 }
 
-// proxied tells why the addresses of the log are not those of clients, "" where they are.
+// proxied returns why the addresses of the log are not those of clients, "" if they are.
 func (v *visitors) proxied() string {
 	shared := int64(0)
 	for _, c := range v.all {
@@ -263,8 +263,8 @@ func one(is bool) int64 {
 func clientHash(c hottype.Client) uint32 { return clientsketch.Hash(c) }
 
 // hash is FNV-1a, finished by MurmurHash3's fmix64. It is the same in every run,
-// so that a log gives the same proposal: who chooses values with equal hashes
-// makes a number in a comment smaller.
+// so that a log gives the same proposal. A client that chooses values with equal
+// hashes only makes a number in a comment smaller.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {

@@ -15,10 +15,11 @@ type Config struct {
 	Format    accesslog.Format
 	Lateness  time.Duration
 	MaxBuffer int64
-	// By is what learned, as the file says; "": hotparam learn. Notes are what it says besides of how that was done.
+	// By is the command that the proposal names as its author; "": hotparam learn. Notes are further sentences of its
+	// header on how it was learned.
 	By    string
 	Notes []string
-	// Progress, unless nil, hears of how far each of the Passes has come.
+	// Progress, unless nil, is called with the progress of each of the Passes.
 	Progress func(pass int, p replay.Progress)
 }
 
@@ -28,7 +29,7 @@ const Passes = 5
 // Logs opens the logs anew for each pass.
 type Logs func() (sources []replay.Source, err error)
 
-// The bounds of memory. What is beyond them is left out and told.
+// The bounds of memory. Requests beyond them are left out, and the proposal reports them.
 const (
 	maxClients    = 500_000
 	maxNodes      = 50_000  // of the tree of paths
@@ -41,10 +42,10 @@ const (
 	maxRules      = 12
 )
 
-// ErrNothing is returned where logs have no request to learn from.
+// ErrNothing is returned if logs have no request to learn from.
 var ErrNothing = errors.New("learn: the logs have no requests")
 
-// readable is an error where no line of the logs could be read.
+// readable returns an error if no line of the logs could be read.
 func readable(r *replay.Report) error {
 	switch {
 	case r.Requests > 0:

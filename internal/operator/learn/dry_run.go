@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Outcome is what a proposal would have done to the logs that it was learned from,
-// were its limits enforced. In shadow mode it denies nothing.
+// Outcome is what a proposal would have done to the logs that it was learned from
+// if its limits were enforced. In shadow mode it denies nothing.
 type Outcome struct {
 	// Replay is the whole report.
 	Replay *replay.Report
@@ -18,8 +18,8 @@ type Outcome struct {
 	// one or a few clients.
 	Hot, Loops int
 	// Ordinary is how many clients are people or addresses that many share. Hurt of
-	// them were denied a request at least once, HurtBy that many by windows of
-	// clients. Harder is Hurt at half the limits.
+	// them were denied a request at least once, HurtByIP of them by windows of
+	// clients. HurtHarder is Hurt at half the limits.
 	Ordinary, Hurt, HurtByIP, HurtHarder int64
 	// Stopped is how many loops and scanners were denied a request.
 	Stopped int64
@@ -49,7 +49,7 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-// deniedClients is which clients were denied something.
+// deniedClients counts the clients that were denied a request, by kind.
 type deniedClients struct{ ordinary, byIP, stopped int64 }
 
 // enforced replays the logs with the limits of the proposal, divided and enforced.

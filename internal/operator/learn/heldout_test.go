@@ -46,7 +46,7 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	return p, h.ordinary, census[person] + census[sharedAddress]
 }
 
-// What was learned from the first half of a real log hurts next to nobody in its second half.
+// Rules learned from the first half of a real log deny hardly any ordinary client of its second half.
 func TestSecondHalfOfRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")

@@ -15,12 +15,12 @@ type ignored struct {
 // maxIgnored is how many names a proposal leaves out, besides the usual ones.
 const maxIgnored = 40
 
-// usual are what links from advertising and the cache-busters of common libraries
-// bring, whether or not the log has them already.
+// usual are parameters of advertising links and the cache-busters of common libraries,
+// whether or not the log has them.
 var usual = []string{"utm_*", "gclid", "fbclid", "msclkid", "_"}
 
-// noise lists the parameters that are noise wherever they were looked at: the ones
-// whose values say so, and the trackers that are too rare for that.
+// noise lists the parameters that are noise at every path where they are tracked: by
+// their values, or for trackers too rare to be tracked by their names.
 func (s *survey) noise(p *paths) []ignored {
 	found, kept := map[string]*ignored{}, map[string]bool{}
 	for _, pl := range s.places {

@@ -119,8 +119,8 @@ func learned(t testing.TB, log []byte) (*learn.Proposal, string, *rules.Set) {
 	return p, text.String(), set
 }
 
-// What was planted is found: the parameter, the noise, what is viral and what is a
-// loop; and next to nobody is hurt.
+// Learn finds the planted parameter, noise, viral values and loops; and hardly any
+// ordinary client is denied a request.
 func TestLearnFindsWhatWasPlanted(t *testing.T) {
 	t.Parallel()
 	small := site{requests: 100_000, ids: 60_000, people: 12_000, seconds: 600}

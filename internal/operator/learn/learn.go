@@ -25,12 +25,12 @@ type Proposal struct {
 	visitors   *visitors
 	clock      clock
 	survey     *survey
-	proxied    string // why addresses are no clients, "" where they are
-	squeezed   string // why times are no times, "" where they are
+	proxied    string // why addresses do not identify clients, "" if they do
+	squeezed   string // why times are not those of the requests, "" if they are
 	minClients int
 	rules      []*proposed
 	ignored    []ignored // parameters that are noise at every path
-	rest       float64   // the most that one key of no rule had, as clients count, in windows[0]
+	rest       float64   // the highest score of a key without a rule, in windows[0]
 	perIP      perIP
 	dropped    int64
 }
@@ -77,8 +77,8 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 // Rules is how many rules are proposed, besides the catch-all.
 func (p *Proposal) Rules() int { return len(p.rules) }
 
-// isInformative tells whether a request says something about parameters: it was answered.
-// Scanners ask for what is not there.
+// isInformative reports whether parameters can be learned from a request. Those with a
+// status of 4xx are left out: scanners request pages that do not exist.
 func isInformative(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
 
 // learner reads logs.
@@ -88,7 +88,7 @@ type learner struct {
 	pass int
 }
 
-// read shows all requests of the logs once more.
+// read reads the logs once more and visits all requests.
 func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.Report, error) {
 	sources, err := l.logs()
 	if err != nil {
@@ -112,9 +112,9 @@ func (l *learner) replayConfig() replay.Config {
 	return cfg
 }
 
-// learnRules finds what the parameters are and how many ask for their values.
+// learnRules finds the roles of the parameters and how many clients request their values.
 func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) error {
-	// What loops and scanners ask for says nothing about what pages there are.
+	// The requests of loops and scanners do not show which pages exist.
 	usual := func(s *replay.Seen) bool {
 		k := p.visitors.kindOf(p.visitors.all[s.Request.Client])
 		return k != scanner && k != loop

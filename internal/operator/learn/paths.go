@@ -11,7 +11,7 @@ import (
 // maxDepth is how many segments a path may have to be learned from.
 const maxDepth = 8
 
-// end stands behind the slash of a path that ends with one, as in a pattern.
+// end is the last segment of a path that ends with a slash, as in a pattern.
 const end = "{$}"
 
 // When the children of a path are too many to be pages of their own.
@@ -39,7 +39,7 @@ type paths struct {
 
 func newPaths() *paths { return &paths{root: &node{}} }
 
-// add notes the path and the query of one request.
+// add records the path and the query of one request.
 func (p *paths) add(r *hottype.Request) {
 	target, query := r.SplitTarget()
 	segments, ok := segmentsOf(target)
@@ -96,8 +96,8 @@ func (p *paths) name(n *node, name string) {
 	n.names[name]++
 }
 
-// fold makes one wildcard of children that are alike and many: pages without a
-// query of their own, and branches.
+// fold merges similar children into one wildcard if there are many: pages without
+// common query parameters, and branches.
 func (n *node) fold() {
 	var leaves, branches []string
 	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
@@ -122,7 +122,7 @@ func (n *node) fold() {
 	}
 }
 
-// hasQuery tells whether most requests that end here have some parameter.
+// hasQuery reports whether at least half of the requests that end here have the same parameter.
 func (n *node) hasQuery() bool {
 	for _, times := range n.names {
 		if 2*times >= n.ends {
@@ -142,7 +142,7 @@ func (n *node) merge(names []string) {
 	}
 }
 
-// take adds all that is known of other.
+// take adds the counts of other.
 func (n *node) take(other *node) {
 	n.requests += other.requests
 	n.ends += other.ends
@@ -180,7 +180,7 @@ func (n *node) foldAll() {
 	}
 }
 
-// find gives the node at which a path ends, nil where nothing ended.
+// find returns the node of a path, nil if the tree has none.
 func (p *paths) find(segments []string) *node {
 	n := p.root
 	for _, s := range segments {

@@ -10,16 +10,16 @@ import (
 // The windows that a rule may have, in seconds. The last is the longest.
 var windows = [...]int64{5, 10, 30, 60}
 
-// measured is how many ask for one key: the highest for each window.
+// measured is how many requests one key had: the highest for each window.
 type measured struct {
 	key   hottype.Key
-	score [len(windows)]float64 // the highest threshold that would call it hot
+	score [len(windows)]float64 // the highest threshold at which it would be hot
 	asked [len(windows)]int64   // requests in that window
 	who   [len(windows)]int64   // different clients in that window
 	total int64
 }
 
-// burst is what one client asked for a key in one second.
+// burst is the requests of one client for a key in one second.
 type burst struct {
 	second int64
 	client uint32
@@ -30,29 +30,29 @@ type burst struct {
 type keyPeaks struct {
 	measured
 	bursts []burst
-	// When each window was looked at last, and how many requests were in it.
+	// When each window was last scored, and how many requests were in it.
 	seen, had [len(windows)]int64
 }
 
 // peaks measures the keys of one candidate.
 //
-// What it measures is what a detector judges by: the highest threshold t such that
-// t requests are left when no client counts for more than t/minClients of them. So
-// a loop with ten thousand requests measures like a few clients, and a value that
-// is asked for by three hundred people once each measures 300.
+// The score is what a detector compares with its threshold: the highest threshold t
+// such that t requests are left when no client counts for more than t/minClients of
+// them. So a loop with ten thousand requests scores like a few clients, and a value
+// that three hundred people request once each scores 300.
 type peaks struct {
 	minClients int
 	keys       map[hottype.Key]*keyPeaks
-	active     []*keyPeaks // asked for in this second
-	least      float64     // keys below are forgotten once nobody asks for them
+	active     []*keyPeaks // requested in this second
+	least      float64     // sweep deletes idle keys whose score is below
 	now        int64
 	counts     int   // bursts that are held
-	dropped    int64 // requests of keys that were not held
+	dropped    int64 // requests for keys that did not fit
 	perClient  map[uint32]int64
 	weights    []int64
 }
 
-// leastScore is what a key must have measured to be remembered.
+// leastScore is the lowest score of a key that done returns.
 const leastScore = 3
 
 func newPeaks(minClients int) *peaks {
@@ -62,7 +62,7 @@ func newPeaks(minClients int) *peaks {
 	}
 }
 
-// add notes one request. Seconds come in order.
+// add records one request. Seconds come in order.
 func (c *peaks) add(key []byte, client uint32, second int64) {
 	if second != c.now {
 		c.advance(second)
@@ -103,7 +103,7 @@ func (c *peaks) advance(second int64) {
 	c.now = second
 }
 
-// sweep forgets keys that nobody asks for any more and that never had many.
+// sweep deletes idle keys with a low score.
 func (c *peaks) sweep(second int64) {
 	for {
 		for key, k := range c.keys {
@@ -134,9 +134,9 @@ func (c *peaks) expire(k *keyPeaks, second int64) {
 	k.bursts = slices.Delete(k.bursts, 0, old)
 }
 
-// measure looks at the windows that end with the second under way. A long window
-// moves slowly, so it is looked at ten times in its length, and whenever it has a
-// twentieth more than then.
+// measure scores the windows that end with the current second. A long window
+// changes slowly, so it is scored ten times in its length, and whenever its requests
+// have grown by a twentieth since.
 func (c *peaks) measure(k *keyPeaks) {
 	c.expire(k, c.now)
 	for i, w := range windows {
@@ -158,7 +158,7 @@ func (c *peaks) measure(k *keyPeaks) {
 
 // score is the highest threshold t such that the requests, each client capped at
 // t/minClients, reach t. With the h heaviest clients over the cap that is t = h
-// t/minClients + all others; the least over h holds.
+// t/minClients + all others; the score is the least of these over h.
 func (c *peaks) score(bursts []burst) float64 {
 	clear(c.perClient)
 	rest := int64(0)
@@ -180,7 +180,7 @@ func (c *peaks) score(bursts []burst) float64 {
 	return best
 }
 
-// done ends the measuring: keys by what they had in the longest window.
+// done ends the last second and returns the keys whose score reaches leastScore.
 func (c *peaks) done() []*measured {
 	c.advance(c.now + 1)
 	var all []*measured

@@ -8,29 +8,29 @@ import (
 // What per-IP windows are learned from.
 const (
 	leastOrdinary  = 200
-	quantileNeeds  = 5000 // clients that 99.9 % of means something of
+	quantileNeeds  = 5000 // clients; with fewer a quantile of 99.9 % is meaningless
 	personFactor   = 1.5
 	least1s        = 10
 	least60s       = 60
 	quantilePeople = 0.999
 )
 
-// perIP is the windows of every client, and why.
+// perIP is the proposed per-IP windows, and their reasons.
 type perIP struct {
-	none     string // why there are none, "" where there are
+	none     string // why there are none, "" if there are
 	ordinary int    // clients that they were learned from
 	of       string // "99.9 % of them are" or "all of them are"
-	top1s    int64  // what these stay within
-	top60s   int64
-	fixed    int64 // requests a second
-	sliding  int64 // requests a minute
-	above    int   // ordinary clients that were above one of them
-	loops    int   // loops and scanners
-	stopped  int   // of them above one of them
+	top1s    int64  // the most requests a second of these clients
+	top60s   int64  // and a minute
+	fixed    int64  // requests a second
+	sliding  int64  // requests a minute
+	above    int    // ordinary clients that were above one of them
+	loops    int    // loops and scanners
+	stopped  int    // of them above one of them
 }
 
-// isOrdinary tells whether a client is one that must not be hurt: a person, or an
-// address that many people share.
+// isOrdinary reports whether limits must not deny a client's requests: a person, or
+// an address that many people share.
 func isOrdinary(k kind) bool { return k == person || k == sharedAddress }
 
 func (v *visitors) perIP(proxied, clock string) perIP {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// maxPairs is how many parameters of a query are looked at.
+// maxPairs is how many parameters of a query are read.
 const maxPairs = 64
 
-// pairs gives the parameters of a query, decoded: the first maxPairs of them.
-// What cannot be decoded stands for itself.
+// pairs yields the parameters of a query, decoded: the first maxPairs of them.
+// A text that cannot be decoded is yielded as it is.
 func pairs(query string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for i := 0; query != "" && i < maxPairs; i++ {

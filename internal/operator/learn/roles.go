@@ -13,8 +13,8 @@ type role int
 
 // The roles of a parameter.
 const (
-	content  role = iota // it may decide what is asked for
-	noise                // it does not: the same page under many names
+	content  role = iota // it may decide which page is requested
+	noise                // it does not: the same page has many values of it
 	constant             // always the same
 	text                 // nearly unique, and typed by people: searches
 	setting              // a few values that all pages have
@@ -49,23 +49,23 @@ func matchesAny(all []canon.Glob, name string) bool {
 	return slices.ContainsFunc(all, func(g canon.Glob) bool { return g.Match(lower) })
 }
 
-// views are the names of what shows a page in another way, or says where the
-// visitor came from. They are no half of a pair.
+// views are the names of parameters that show a page in another way, or name where the
+// visitor came from. They are not part of a pair.
 var views = globs(
 	"ref", "referrer", "referer", "source", "src", "via", "from", "campaign", "medium", "page", "p", "offset",
 	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver",
 	"version",
 )
 
-// leastValues is how many values a parameter has that tells pages apart.
+// leastValues is how many values a parameter must have to distinguish pages.
 const leastValues = 5
 
-// Where most values are of one sort, the parameter is.
+// A parameter is of one sort if at least this share of its requests has values of that sort.
 const majority = 0.8
 
-// classify tells the role of a parameter, and why. Uniqueness alone says little:
+// classify returns the role of a parameter, and why. Uniqueness alone does not decide:
 // searches are as unique as cache-busters, but people share their words. A value of
-// the path is never noise: it says which page.
+// the path is never noise, because it names the page.
 func classify(name string, inPath bool, v *values) (role, string) {
 	n := float64(max(v.requests, 1))
 	unique := v.uniqueness()

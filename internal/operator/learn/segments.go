@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// segmentsOf cuts a path. The last segment of one that ends with a slash is
-// end. It is false for paths that no pattern can write out.
+// segmentsOf splits a path. The last segment of one that ends with a slash is
+// end. It returns false for paths that a pattern cannot express.
 func segmentsOf(target string) ([]string, bool) {
 	if target == "" || target[0] != '/' {
 		return nil, false
@@ -26,8 +26,8 @@ func segmentsOf(target string) ([]string, bool) {
 	return s, true
 }
 
-// isValue tells whether a segment looks like a value: a number, a uuid, a hash, a
-// long text, or anything that a pattern cannot write out as it is.
+// isValue reports whether a segment looks like a value: a number, a uuid, a hash, a
+// long text, or anything with a byte that a pattern cannot contain literally.
 func isValue(s string) bool {
 	digits, hex := 0, 0
 	for i := 0; i < len(s); i++ {
@@ -46,7 +46,7 @@ func isValue(s string) bool {
 	return digits == len(s) || len(s) > 40 || isHash || len(s) >= 6 && 2*digits >= len(s)
 }
 
-// isPlain tells whether a byte stands for itself in a path, a pattern and YAML.
+// isPlain reports whether a byte is literal, without escape, in a path, a pattern and YAML.
 func isPlain(c byte) bool {
 	switch {
 	case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '-', c == '_', c == '.', c == '~':
@@ -55,8 +55,8 @@ func isPlain(c byte) bool {
 	return false
 }
 
-// isName tells whether a decoded name of a parameter can stand in a rule: not one
-// that has a meaning of its own there.
+// isName reports whether a rule can contain a decoded name of a parameter: it is plain,
+// and is not one of the names that are special in rules.
 func isName(name string) bool {
 	if name == "" || len(name) > 64 || strings.HasPrefix(name, "path.") || strings.HasPrefix(name, "header.") {
 		return false

@@ -161,7 +161,7 @@ func one(is bool) int {
 	return 0
 }
 
-// rule is the rule that tells the pages of a shape apart, nil where there is none.
+// rule is the rule whose parameters distinguish the pages of a shape, nil if there is none.
 func (s *shape) rule(set *rules.Set) *rules.Rule {
 	for _, r := range set.Rules {
 		if r.IsCatchAll() {
@@ -193,8 +193,8 @@ func (s *shape) keys(set *rules.Set, pages ...int) (keys []hottype.Key) {
 	return keys
 }
 
-// Whatever a site is like: what goes viral is found, nothing else, by nothing that is noise; and next to nobody is
-// hurt.
+// At sites of many shapes all viral values are found and no others, no rule tracks noise, and hardly any ordinary
+// client is denied a request.
 func TestLearnInManyShapes(t *testing.T) {
 	t.Parallel()
 	all := os.Getenv("HOTPARAM_REQUIRE_SERVERS") != ""

@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// tracked is a parameter of a path whose values are looked at.
+// tracked is a parameter of a path whose values are recorded.
 type tracked struct {
 	name     string // of the query, or path.x
 	segment  int    // of the path, -1 for one of the query
@@ -24,7 +24,7 @@ type place struct {
 	pairs  map[[2]int]*distinct[struct{}]
 }
 
-// survey looks at the values of all parameters that are common enough.
+// survey records the values of all parameters that are common enough.
 type survey struct {
 	paths  *paths
 	places []*place
@@ -32,7 +32,7 @@ type survey struct {
 	hashes []uint64 // of the values of one request, 0 for none
 }
 
-// maxPaired is of how many parameters of a path all pairs are looked at.
+// maxPaired is how many parameters of a path, the commonest, are also counted in pairs.
 const maxPaired = 5
 
 // newSurvey chooses the parameters with at least leastRequests requests, and at
@@ -68,7 +68,7 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 	return s
 }
 
-// add notes the values of one request.
+// add records the values of one request.
 func (s *survey) add(seen *replay.Seen) {
 	target, query := seen.Request.SplitTarget()
 	segments, ok := segmentsOf(target)
@@ -128,9 +128,9 @@ func (s *survey) judgeAll() {
 	}
 }
 
-// follows gives the parameter that decides the value of parameter i, "" for none:
-// with it there are hardly more pairs than values of its own. Of two that decide
-// each other the one with more values stays, then the shorter.
+// follows returns the parameter that decides the value of parameter i, "" for none:
+// the two have hardly more pairs than the deciding one has values. Of two that decide
+// each other the one with more values is kept, then the shorter.
 func (pl *place) follows(i int) string {
 	for j := range min(maxPaired, len(pl.params)) {
 		a, b := pl.params[j], pl.params[i]

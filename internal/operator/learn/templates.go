@@ -11,7 +11,7 @@ type template struct {
 	*node
 	pattern string   // as match.path of a rule
 	wild    []string // its wildcards, by name
-	at      []int    // and which segment each is
+	at      []int    // the segment of each
 }
 
 // templates lists the paths where requests end, the most specific first.

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// quote writes a text as YAML. JSON is YAML, and what comes here has been checked to
-// be plain ASCII (isName, isPlain) or is ours.
+// quote writes a text as YAML. JSON is YAML, and its callers pass only text that has been
+// checked to be plain ASCII (isName, isPlain) or is a constant of this package.
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -44,7 +44,7 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// lines say what a proposal would have done.
+// lines are sentences on what a proposal would have done.
 func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
 	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
@@ -65,7 +65,7 @@ func (o *Outcome) lines(p *Proposal) []string {
 	return append(all, "All limits are in shadow mode: they deny nothing until you change that.")
 }
 
-// Write writes for people what was found and what it would have done.
+// Write writes a summary of the proposal and its outcome for people.
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.census()

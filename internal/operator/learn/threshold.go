@@ -9,35 +9,35 @@ import (
 
 // What a threshold must have.
 const (
-	leastThreshold  = 10  // requests in the window; below, chance decides
+	leastThreshold  = 10  // requests in the window; lower counts are mostly chance
 	usefulThreshold = 30  // from here on a shorter window is better than a higher threshold
-	leastGap        = 1.5 // between what is viral and what is not
+	leastGap        = 1.5 // ratio between the scores of viral values and of others
 	maxViral        = 50
 )
 
-// threshold is from how many requests in a window a value is hot, and why.
+// threshold is the number of requests in a window at which a value is hot, and its reasons.
 type threshold struct {
 	window   int64 // seconds
 	index    int   // of the window
 	requests int64
-	// above and below are what the highest values had, viral or not: the first few.
+	// above and below are the first few scores of viral values, and of the others.
 	above, below []float64
 	viral        int // how many are above
 	ratio        float64
 }
 
-// found tells whether something was above the threshold.
+// found reports whether a value was above the threshold.
 func (t *threshold) found() bool { return t.viral > 0 }
 
-// isSteady tells whether a key had as many requests at its best as it has all the
-// time, give or take chance: no value that goes viral, but one that is always asked for.
+// isSteady reports whether the peak of a key is close to its mean, within chance: a key
+// that is always requested has not gone viral.
 func isSteady(m *measured, index int, span time.Duration) bool {
 	mean := float64(m.total) * float64(windows[index]) / max(span.Seconds(), float64(windows[index]))
 	peak := m.score[index]
 	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)
 }
 
-// choose gives the threshold of a candidate with so many different values: in the
+// choose returns the threshold of a candidate with so many different values: in the
 // shortest window in which the numbers are large enough.
 func choose(keys []*measured, values float64, span time.Duration) threshold {
 	var best threshold
@@ -61,8 +61,8 @@ func choose(keys []*measured, values float64, span time.Duration) threshold {
 	return best
 }
 
-// inWindow looks for the widest gap between the highest keys. What is steady is
-// below it. Without a gap the threshold is well above all that the log has.
+// inWindow finds the widest gap between the scores of the highest keys. Steady keys are
+// below it. Without a gap the threshold is well above all scores of the log.
 func inWindow(keys []*measured, index int, values float64, span time.Duration) threshold {
 	t := threshold{window: windows[index], index: index}
 	slices.SortFunc(keys, func(a, b *measured) int {
@@ -72,7 +72,7 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration) t
 		if i < len(keys) && keys[i].score[index] >= leastScore {
 			return keys[i].score[index]
 		}
-		return leastScore - 1 // what is not held had less
+		return leastScore - 1 // keys that were not kept scored less
 	}
 	t.ratio = leastGap
 	limit := min(maxViral, max(3, int(values/20)), len(keys))
@@ -98,7 +98,7 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration) t
 	return t
 }
 
-// nice rounds to two digits where that stays between the bounds.
+// nice rounds to two digits if the result is between the bounds.
 func nice(x, above, below float64) int64 {
 	step := math.Pow(10, max(0, math.Floor(math.Log10(x))-1))
 	if n := math.Round(x/step) * step; n > above && n < below {
@@ -107,7 +107,7 @@ func nice(x, above, below float64) int64 {
 	return int64(math.Ceil(x))
 }
 
-// roundUp gives a number of at most two digits and zeros that is not below x, the
+// roundUp returns a number of at most two digits and zeros that is not below x, its
 // second digit a 5 or a 0.
 func roundUp(x float64) int64 {
 	step := max(1, math.Pow(10, math.Floor(math.Log10(max(x, 1))))/2)

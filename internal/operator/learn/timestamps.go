@@ -2,8 +2,8 @@ package learn
 
 import "time"
 
-// clock finds logs whose times were rounded or squeezed: they say nothing about
-// rates.
+// clock finds logs whose times were rounded or squeezed: rates cannot be learned from
+// them.
 type clock struct {
 	minutes, seconds [60]int64 // requests by minute of the hour, by second of the minute
 	first, last      time.Time
@@ -23,14 +23,14 @@ func (c *clock) add(at time.Time) {
 // span is the time from the first to the last request.
 func (c *clock) span() time.Duration { return c.last.Sub(c.first) }
 
-// few is how many of the 60 minutes or seconds may have requests for the time to be
-// taken as squeezed: a true clock has all of them.
+// few is how many of the 60 minutes or seconds may have requests in a log whose times are
+// squeezed or rounded: in another log all of them have some.
 const few = 6
 
-// leastForClock is how many requests tell anything about it.
+// leastForClock is how many requests a log must have for this test.
 const leastForClock = 500
 
-// fault tells why the time of the log is not that of the requests, "" where it is.
+// fault returns why the times of the log are not those of the requests, "" if they are.
 func (c *clock) fault() string {
 	used := func(of [60]int64) (n int) {
 		for _, k := range of {

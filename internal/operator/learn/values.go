@@ -17,7 +17,7 @@ type distinct[V any] struct {
 	skip uint64 // hashes with one of these bits are not in the sample
 }
 
-// at gives what is kept of a hash, nil where it is not in the sample.
+// at returns the value kept for a hash, nil if it is not in the sample.
 func (d *distinct[V]) at(h uint64) *V {
 	if h&d.skip != 0 {
 		return nil
@@ -48,13 +48,13 @@ func (d *distinct[V]) at(h uint64) *V {
 // count is about how many different hashes there were.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
-// lastClient is the client that asked last for a value.
+// lastClient is the client that last requested a value.
 type lastClient struct {
 	client uint32
 	known  bool
 }
 
-// values is what the values of one parameter of one path are like.
+// values are statistics of the values of one parameter of one path.
 type values struct {
 	requests int64
 	distinct distinct[lastClient]
@@ -62,7 +62,7 @@ type values struct {
 	top      int64 // requests of the commonest value, at least
 	topValue string
 
-	repeats, others int64 // requests for a value that was asked for before; by another client
+	repeats, others int64 // requests for a value that was requested before; those after another client's
 	clocks          int64 // values near the time of their request
 	fractions       int64 // values such as 0.7316
 	random          int64 // values that no person types or reads
@@ -71,7 +71,7 @@ type values struct {
 
 func newValues() *values { return &values{heavy: heavyhitters.New(1024)} }
 
-// add notes one request with a value.
+// add records one request with a value.
 func (v *values) add(value string, client uint32, at time.Time) {
 	v.requests++
 	v.bytes += int64(len(value))
@@ -96,11 +96,11 @@ func (v *values) add(value string, client uint32, at time.Time) {
 	v.random += one(isRandom(value))
 }
 
-// uniqueness is the part of the requests that brought a value of their own.
+// uniqueness is the number of different values as a share of the requests.
 func (v *values) uniqueness() float64 { return v.distinct.count() / float64(max(v.requests, 1)) }
 
 // sharedness is the chance that the next request for a value comes from another
-// client, 1 where no value came twice.
+// client, 1 if no value was repeated.
 func (v *values) sharedness() float64 {
 	if v.repeats == 0 {
 		return 1
@@ -108,10 +108,10 @@ func (v *values) sharedness() float64 {
 	return float64(v.others) / float64(v.repeats)
 }
 
-// topShare is the part of the requests for the commonest value.
+// topShare is the share of the requests for the commonest value.
 func (v *values) topShare() float64 { return float64(v.top) / float64(max(v.requests, 1)) }
 
-// isClock tells whether a value is the time of its request, give or take a day, in
+// isClock reports whether a value is the time of its request, give or take a day, in
 // seconds or milliseconds.
 func isClock(value string, at time.Time) bool {
 	if len(value) < 9 || len(value) > 14 {
@@ -125,13 +125,13 @@ func isClock(value string, at time.Time) bool {
 	return near(n) || near(n/1000)
 }
 
-// isFraction tells whether a value is like what Math.random gives.
+// isFraction reports whether a value looks like a result of Math.random.
 func isFraction(value string) bool {
 	digits, ok := strings.CutPrefix(value, "0.")
 	return ok && len(digits) >= 6 && strings.Trim(digits, "0123456789") == ""
 }
 
-// isRandom tells whether a value is long, without spaces, and of digits or of
+// isRandom reports whether a value is long, without spaces, and of digits or of
 // digits among letters: not what a person types.
 func isRandom(value string) bool {
 	if len(value) < 8 {

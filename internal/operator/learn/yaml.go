@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// mode is in which mode the limits of a proposal are written.
+// mode is the mode of the limits of a proposal.
 type mode string
 
 const (
@@ -30,15 +30,15 @@ type file struct{ strings.Builder }
 
 func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
 
-// comment writes a comment. Its arguments are what a log says, so the text is made
-// printable, which also keeps it on its line.
+// comment writes a comment. Its arguments may come from a log, so the text is made
+// printable, which also removes line ends.
 func (f *file) comment(indent, format string, args ...any) {
 	for _, line := range wrap(replay.Printable(fmt.Sprintf(format, args...)), 110-len(indent)) {
 		f.line("%s# %s", indent, line)
 	}
 }
 
-// head says what the file was learned from and what it would have done.
+// head is the header of the file: the logs it was learned from and what it would have done.
 func (p *Proposal) head() string {
 	var f file
 	r, o := p.Read, &p.Outcome
@@ -59,7 +59,7 @@ func (p *Proposal) head() string {
 	return f.String()
 }
 
-// caveats are what makes a proposal less certain than it looks.
+// caveats are the reasons why a proposal is less certain than it looks.
 func (p *Proposal) caveats() (all []string) {
 	all = append(all, p.notes...)
 	if p.squeezed != "" {
@@ -70,7 +70,7 @@ func (p *Proposal) caveats() (all []string) {
 			"and there are no windows per client. Log the client's address (ip.trusted_proxies, X-Forwarded-For) and learn again.")
 	}
 	if p.visitors.dropped > 0 {
-		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are told apart.",
+		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are tracked.",
 			replay.Grouped(p.visitors.dropped), replay.Grouped(maxClients)))
 	}
 	if p.dropped > 0 {
@@ -84,7 +84,7 @@ func (p *Proposal) caveats() (all []string) {
 	return all
 }
 
-// text is the configuration. Limits are divided, to see what smaller ones would do.
+// text is the configuration, with the limits divided by divide: a dry run also tries smaller ones.
 func (p *Proposal) text(m mode, divide int64) string {
 	var f file
 	f.line("rules:")
@@ -126,7 +126,7 @@ func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
 	f.line("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
 }
 
-// parameters says why these parameters and no others.
+// parameters writes comments on why these parameters were chosen and others not.
 func (p *Proposal) parameters(f *file, r *proposed) {
 	for _, t := range r.params {
 		v := t.values
@@ -147,8 +147,8 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 	}
 }
 
-// surgeFloor is from how many requests in the window on a surge says something, 0 for
-// none: above what is ordinary, below the threshold.
+// surgeFloor is the fewest requests in the window at which a surge is significant, 0 for
+// none: above the ordinary peaks, below the threshold.
 func (p *Proposal) surgeFloor(t *threshold) int64 {
 	if !t.found() || len(t.below) == 0 {
 		return 0
@@ -204,7 +204,7 @@ func (p *Proposal) windows(f *file, m mode) {
 	f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
 }
 
-// gap writes what the highest values had, with a bar where the threshold is.
+// gap writes the highest scores, with a bar at the threshold.
 func gap(t *threshold) string {
 	list := func(scores []float64) string {
 		var all []string

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// settle is how long a state has to last before it is told, so that what flickers is told once.
+// settle is how long a state has to last before it is reported, so that a flapping state is reported once.
 const settle = 5 * time.Second
 
-// maxConditions bounds the states that are followed at once.
+// maxConditions bounds the states that are tracked at once.
 const maxConditions = 1000
 
-// Conditions makes events of states that are looked at again and again: a store that fails, a limit at its floor. The
-// zero value is ready. Not for concurrent use.
+// Conditions turns polled states into events: a store that fails, a limit at its floor. The zero value is ready. Not
+// for concurrent use.
 type Conditions struct {
 	states map[string]*condition
 }
@@ -21,12 +21,12 @@ type Conditions struct {
 type condition struct {
 	event    Event // of the beginning
 	notified bool
-	changed  time.Time // since when it is not as it was told
+	changed  time.Time // since when it differs from the last notification; if differs
 	differs  bool
 }
 
-// Update takes the states that hold at now, each as the event that tells its beginning, and gives the events to tell:
-// what has begun to hold and what has ceased to, once it was so for five seconds.
+// Update takes the states that hold at now, each as the event of its beginning, and returns the events to send:
+// beginnings and ends that have lasted five seconds.
 func (c *Conditions) Update(now time.Time, hold []Event) (tell []Event) {
 	if c.states == nil {
 		c.states = map[string]*condition{}

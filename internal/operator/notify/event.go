@@ -14,15 +14,15 @@ import (
 // Kind is what an event is about.
 type Kind string
 
-// The kinds of events. A webhook names those that it wants to hear.
+// The kinds of events. A webhook names those that it receives.
 const (
 	Hot           Kind = "hot"            // a key became hot
 	Cold          Kind = "cold"           // a hot key is cold again
 	Loop          Kind = "loop"           // one or a few clients take a key over its threshold; or they ended
-	Override      Kind = "override"       // somebody changed an override, or its schedule began or ended
+	Override      Kind = "override"       // an override changed, or its schedule began or ended
 	StoreFailure  Kind = "store_failure"  // the store of the limits fails, or is back
 	AdaptiveFloor Kind = "adaptive_floor" // an adaptive limit is at its minimum, or above it again
-	Test          Kind = "test"           // somebody asked whether the webhook works; every webhook hears it
+	Test          Kind = "test"           // a test was requested; every webhook receives it
 )
 
 // Kinds are those that a webhook may name.
@@ -30,31 +30,32 @@ var Kinds = []Kind{Hot, Cold, Loop, Override, StoreFailure, AdaptiveFloor}
 
 // Event is something that happened.
 type Event struct {
-	// ID is the same however often an event is delivered, and whichever process tells it. Tell makes it.
+	// ID is the same for each delivery of an event, and in each process that sends it. Notify sets it.
 	ID   string `json:"id"`
 	Kind Kind   `json:"event"`
 	// Ended says that a loop, a failure or the time at the floor is over. Cold is always an end, that of hot.
 	Ended bool      `json:"ended,omitempty"`
 	At    time.Time `json:"at"`
-	// Since is when what has ended began, zero where that is not known.
+	// Since is the beginning of what has ended, zero if it is not known.
 	Since time.Time `json:"since,omitzero"`
 	// Key is what the event is about: a key, or the target of an override ("client 192.0.2.1").
 	Key  string `json:"key,omitempty"`
 	Rule string `json:"rule,omitempty"`
 	// Rate is in requests a second.
 	Rate float64 `json:"rate,omitempty"`
-	// Clients, Client and ClientShare say who asks, where that is known: how many, the heaviest, its part.
+	// Clients is the number of clients of the key, Client the heaviest and ClientShare its share of the requests; zero
+	// if they are not known.
 	Clients     int64   `json:"clients,omitempty"`
 	Client      string  `json:"client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
-	// Author and Change are who changed an override, and what of it.
+	// Author changed an override, and Change is what they did.
 	Author string `json:"author,omitempty"`
 	Change string `json:"change,omitempty"`
-	// Upstream is that of an adaptive limit.
+	// Upstream is the upstream of an adaptive limit.
 	Upstream string `json:"upstream,omitempty"`
-	// Why says more: the error of a store, the reason of an override.
+	// Why is the error of a store, or the reason of an override.
 	Why string `json:"why,omitempty"`
-	// Text says all of it in one line for people. Tell makes it; what cannot be seen is written as its code point.
+	// Text is the event in one line for people. Notify sets it; characters that are not printable are code points.
 	Text string `json:"text"`
 }
 
@@ -79,8 +80,8 @@ func (e *Event) subject() string {
 	return strings.Join([]string{string(kind), e.Key, e.Upstream}, "\x00")
 }
 
-// id is the same in every process that sees the event: of an end it is made of its beginning, where that is known,
-// because each process sees an end at a time of its own.
+// id is the same in every process that sees the event. The ID of an end is made from the time of its beginning, if
+// that is known, because processes see an end at different times.
 func (e *Event) id(namespace string) string {
 	at, end := e.At, ""
 	if e.ends() && !e.Since.IsZero() {
@@ -151,8 +152,8 @@ func number(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) 
 // maxShown bounds a value in a line for people, in bytes.
 const maxShown = 200
 
-// shown is a value of strangers for people: what cannot be seen, or turns the direction of text, as its code point,
-// and not longer than most bytes.
+// shown makes untrusted text fit for display: characters that are not printable, or change the direction of text,
+// become code points, and the result is cut after about most bytes.
 func shown(s string, most int) string {
 	var b strings.Builder
 	for i, r := range s {

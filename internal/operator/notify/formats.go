@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Version is that of our own format. It changes when a receiver would have to; new fields are no change.
+// Version is the version of the json format. It changes when receivers have to change; new fields do not change it.
 const Version = 1
 
-// message is our own format.
+// message is a message in the json format.
 type message struct {
 	Version   int       `json:"version"`
 	Namespace string    `json:"namespace"`
@@ -62,7 +62,7 @@ type alert struct {
 }
 
 const (
-	// alertTTL is how long an alert lasts that is not told again: some refreshes, so that one that is lost ends none.
+	// alertTTL is how long an alert lasts without a refresh: several refreshes, so that a lost one ends no alert.
 	alertTTL = 4 * refresh
 	maxLabel = 1024 // bytes of a key in a label
 )
@@ -82,8 +82,8 @@ func encodeAlerts(n *Notifier, batch []Event, now time.Time) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// alert is the event as an alert. By its labels an Alertmanager knows which end belongs to which beginning, so what
-// changes while it lasts is in the annotations.
+// alert is the event as an alert. An Alertmanager pairs an end with its beginning by their labels, so values that
+// change while the alert lasts are annotations.
 func (e *Event) alert(namespace string, now time.Time) alert {
 	a := alert{
 		Labels:      map[string]string{"alertname": alertNames[e.Kind], "namespace": namespace, "severity": "warning"},

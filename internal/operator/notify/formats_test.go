@@ -97,7 +97,7 @@ func TestSlackSaysHowManyMore(t *testing.T) {
 	}
 }
 
-// An Alertmanager is told again and again what is under way, and knows an end by the labels of its beginning.
+// Active alerts are sent to an Alertmanager repeatedly, and an end has the labels of its beginning.
 func TestAlertsAreToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Config says whom a Notifier tells.
+// Config is the configuration of a Notifier.
 type Config struct {
 	Webhooks []Webhook
-	// Namespace, Instance and Version are told with each event: whose it is, and which process tells it.
+	// Namespace, Instance and Version identify the process that sends an event.
 	Namespace, Instance, Version string
-	// IsLeader reports whether this process is the one that tells, of several that see the same; nil: it is.
+	// IsLeader reports whether this process is the one that sends, of several that see the same events; nil: it is.
 	IsLeader func() bool
 	Log      *slog.Logger // nil discards
 }
 
 const (
-	maxActive = 2000             // things under way that are remembered
-	grace     = 10 * time.Second // what happened so long before the start was told by the process before
+	maxActive = 2000             // events without an end yet that are remembered
+	grace     = 10 * time.Second // older events were sent by the process that ran before this one
 )
 
-// Notifier tells webhooks what happened. Build it with New; Run once. All methods may be called by many goroutines.
+// Notifier sends events to webhooks. Build it with New; Run once. All methods may be called by many goroutines.
 type Notifier struct {
 	cfg     Config
 	began   time.Time
@@ -38,7 +38,8 @@ type Notifier struct {
 	active map[string]Event
 }
 
-// New builds a notifier, or says which webhook is wrong. It starts nothing; it reads the files of the webhooks.
+// New builds a notifier, or returns an error that names the invalid webhook. It starts nothing; it reads the files of
+// the webhooks.
 func New(cfg Config, now time.Time) (*Notifier, error) {
 	if err := CheckWebhooks(cfg.Webhooks); err != nil {
 		return nil, fmt.Errorf("notifications.webhooks%w", err)
@@ -60,8 +61,8 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 	return n, nil
 }
 
-// Notify queues an event for every webhook that wants it. It does not block. What happened before this process began
-// is not sent: the process before did that.
+// Notify queues an event for every webhook that receives its kind. It does not block. Events from before the start of
+// this process are not sent: the process that ran before it sent them.
 func (n *Notifier) Notify(e Event) {
 	e.At = e.At.UTC()
 	n.remember(&e)
@@ -80,7 +81,7 @@ func (n *Notifier) Notify(e Event) {
 	}
 }
 
-// remember notes what is under way, and tells an end when it began.
+// remember records events until they end, and sets Since of an end.
 func (n *Notifier) remember(e *Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,7 +89,7 @@ func (n *Notifier) remember(e *Event) {
 	began, known := n.active[subject]
 	switch {
 	case e.ends():
-		if known { // with the same rule, by which an end is known to belong to its beginning
+		if known { // the rule is a label by which an Alertmanager pairs the end with its beginning
 			e.Since, e.Rule = began.At, began.Rule
 		}
 		delete(n.active, subject)
@@ -97,7 +98,7 @@ func (n *Notifier) remember(e *Event) {
 	}
 }
 
-// underWay is what is under way and a webhook wants to hear of, oldest first.
+// underWay lists the events without an end yet that a webhook receives, oldest first.
 func (n *Notifier) underWay(s *sender) []Event {
 	n.mu.Lock()
 	list := slices.Collect(maps.Values(n.active))
@@ -107,7 +108,7 @@ func (n *Notifier) underWay(s *sender) []Event {
 	return list
 }
 
-// Run sends until ctx ends, then makes one more attempt with what waits. It returns nil: what fails is counted and
+// Run sends until ctx ends, then makes one more attempt for queued events. It returns nil: failures are counted and
 // logged.
 func (n *Notifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -121,13 +122,13 @@ func (n *Notifier) Run(ctx context.Context) error {
 // Result is how the test of one webhook ended.
 type Result struct {
 	Name   string
-	Status int // of HTTP; 0: there was no answer
+	Status int // of HTTP; 0: there was no response
 	Took   time.Duration
-	Err    error // nil: it answered that it has taken the event
+	Err    error // nil: the webhook accepted the event
 }
 
-// Test sends a test event to the webhook of a name, or to all if it is "": at once, past the queue, one attempt. There
-// is no result where no webhook has the name.
+// Test sends a test event to the webhook of a name, or to all if it is "": at once, past the queue, in one attempt. If
+// no webhook has the name there is no result.
 func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time) []Result {
 	e := Event{Kind: Test, At: now, Author: author}
 	e.ID, e.Text = e.id(n.cfg.Namespace), e.line()
@@ -152,7 +153,7 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 
 // Stats are counters since the start, and the webhooks by name.
 type Stats struct {
-	// NotLeading are the events that another process tells.
+	// NotLeading are the events that another process sends.
 	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events left to the aggregator that leads and sends them."`
 	Webhooks   map[string]WebhookStats `label:"webhook"`
 }
@@ -166,7 +167,7 @@ type WebhookStats struct {
 	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full or the program stopped."`
 	Retries uint64 `metric:"hotparam_notify_retries_total" help:"Attempts to send to a webhook after a failed one."`
 	Queued  int    `metric:"hotparam_notify_queue" help:"Events that wait for a webhook."`
-	// Failing says that the last attempt failed, Err why, without a secret.
+	// Failing reports that the last attempt failed; Err is its error, without a secret.
 	Failing bool `metric:"hotparam_notify_failing" help:"1 while the last attempt to send to a webhook failed."`
 	Err     string
 	// At is when the last attempt ended, zero before the first.

@@ -215,7 +215,7 @@ func TestFailuresAreRetried(t *testing.T) {
 				if st := w.one(); st.Sent != 1 || st.Retries != 3 || st.Failed+st.Dropped != 0 || st.Err != "" {
 					t.Errorf("%+v", st)
 				}
-				for _, want := range []string{"cannot be told", "told again"} {
+				for _, want := range []string{"a webhook fails; retrying", "works again"} {
 					if strings.Count(w.log.text(), want) != 1 {
 						t.Errorf("no %q, or twice: %s", want, w.log.text())
 					}

@@ -21,12 +21,12 @@ import (
 // SignatureHeader is the field with the signature: t=UNIX_SECONDS,v1=HEX.
 const SignatureHeader = "Hotparam-Signature"
 
-// maxAnswer is how much of an answer is read, so that the connection can be used again.
+// maxAnswer is how much of a response is read, in bytes, so that the connection can be used again.
 const maxAnswer = 64 << 10
 
-// post makes one attempt, and gives the status of the answer, 0 where there was none. Errors that another attempt would
-// not mend are backoff.PermanentError, those that say when to come back backoff.RetryAfterError. None holds the URL, or
-// what the receiver wrote: it may repeat the URL.
+// post makes one attempt, and returns the status of the response, 0 if there was none. Errors that a retry cannot fix
+// are backoff.PermanentError, those of a response with Retry-After backoff.RetryAfterError. No error contains the URL,
+// or text of the receiver, which may repeat the URL.
 func (s *sender) post(ctx context.Context, batch []Event) (status int, err error) {
 	now := time.Now()
 	body, err := s.encode(s.owner, batch, now)
@@ -46,7 +46,7 @@ func (s *sender) post(ctx context.Context, batch []Event) (status int, err error
 	if err != nil {
 		err = withoutURL(err)
 	} else {
-		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the status has said all
+		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // only the status matters
 		resp.Body.Close()
 		status, err = resp.StatusCode, checkResponse(resp, now)
 	}
@@ -56,8 +56,8 @@ func (s *sender) post(ctx context.Context, batch []Event) (status int, err error
 	return status, err
 }
 
-// Sign is the signature of a body: HMAC-SHA256 of the time, a dot and the body. Who checks it also looks whether the
-// time is recent, so that nobody can send an old message again.
+// Sign is the signature of a body: HMAC-SHA256 of the time, a dot and the body. A receiver that verifies it also checks
+// that the time is recent, which prevents replays.
 func Sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)
@@ -78,7 +78,7 @@ func withoutURL(err error) error {
 	return wrapped.Err
 }
 
-// checkResponse says what a status means.
+// checkResponse returns the error of a response, nil for a status of 2xx.
 func checkResponse(resp *http.Response, now time.Time) error {
 	code := resp.StatusCode
 	switch {
@@ -98,7 +98,7 @@ func checkResponse(resp *http.Response, now time.Time) error {
 	return backoff.Permanent(fmt.Errorf("answered %d", code))
 }
 
-// retryLater is an answer that says when to come back.
+// retryLater is the error of a response with Retry-After.
 type retryLater struct {
 	code  int
 	after *backoff.RetryAfterError

@@ -7,8 +7,8 @@ const (
 	maxBatch = 100  // events of one message
 )
 
-// queue holds events until they are sent. When it is full the oldest gives way: what is newest is closest to how
-// things are.
+// queue holds events until they are sent. When it is full the oldest event is dropped: the newest ones describe the
+// current state best.
 type queue struct {
 	ready chan struct{} // holds one signal: there is something
 
@@ -46,7 +46,7 @@ func (q *queue) take() (batch []Event, more bool) {
 	return batch, len(q.events) > 0
 }
 
-// drop gives up all that waits, and what was taken and not sent.
+// drop drops all queued events, and counts those that were taken and not sent.
 func (q *queue) drop(taken int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

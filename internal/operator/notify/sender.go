@@ -16,13 +16,13 @@ const (
 	pause        = time.Second      // between two messages to one webhook
 	firstRetry   = time.Second      // after a failed attempt; then times 1.5, half of it at random
 	maxRetry     = time.Minute      // the longest
-	refresh      = time.Minute      // how often an Alertmanager is told what is under way
+	refresh      = time.Minute      // how often the active alerts are sent to an Alertmanager
 	logEvery     = time.Minute      // how often lost events are logged
 	finalTimeout = 2 * time.Second  // of the last attempt when the program stops
-	maxAfter     = 10 * time.Minute // the longest Retry-After that is believed
+	maxAfter     = 10 * time.Minute // the longest Retry-After that is honored
 )
 
-// sender tells one webhook.
+// sender sends events to one webhook.
 type sender struct {
 	hook   Webhook
 	owner  *Notifier
@@ -57,7 +57,7 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 				Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls, TLSHandshakeTimeout: w.Timeout,
 				ForceAttemptHTTP2: true, MaxConnsPerHost: 4, IdleConnTimeout: 2 * refresh,
 			},
-			// What is sent may be signed, and is for who was named.
+			// Messages are meant for the configured URL, and may be signed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -72,8 +72,8 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 	return s, nil
 }
 
-// wants reports whether the webhook is to hear of an event. An alert that began has to end, so an Alertmanager hears
-// the end of what it hears the beginning of.
+// wants reports whether the webhook receives an event. An alert that began has to end, so an Alertmanager receives the
+// end of each event whose beginning it receives.
 func (s *sender) wants(e *Event) bool {
 	kind := e.Kind
 	if kind == Cold && s.hook.Format == Alertmanager {
@@ -110,7 +110,7 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// deliver sends a batch, again and again until it is taken, given up or ctx ends.
+// deliver sends a batch, with retries until the webhook accepts it, RetryFor is over or ctx ends.
 func (s *sender) deliver(ctx context.Context, batch []Event) {
 	if len(batch) == 0 {
 		return
@@ -131,8 +131,8 @@ func (s *sender) deliver(ctx context.Context, batch []Event) {
 	}
 }
 
-// refresh tells what is under way, because an Alertmanager forgets what it is not told again. Who does not lead
-// leaves it to who does. There is no retry: the next refresh comes soon.
+// refresh sends the active alerts again, because an Alertmanager expires alerts that are not refreshed. Only the leader
+// does so. There is no retry: the next refresh comes soon.
 func (s *sender) refresh(ctx context.Context) {
 	if !s.owner.cfg.IsLeader() {
 		return
@@ -144,7 +144,7 @@ func (s *sender) refresh(ctx context.Context) {
 	}
 }
 
-// last makes one more attempt with what waits when the program stops.
+// last makes one more attempt for queued events when the program stops.
 func (s *sender) last(ctx context.Context) {
 	batch, _ := s.queue.take()
 	if len(batch) > 0 {
@@ -166,7 +166,7 @@ func (s *sender) attempt(ctx context.Context, batch []Event) {
 	s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
 }
 
-// note keeps how an attempt ended, and logs where failing begins and ends.
+// note records how an attempt ended, and logs when failures begin and end.
 func (s *sender) note(err error, at time.Time) {
 	s.mu.Lock()
 	before := s.count.Failing
@@ -178,16 +178,16 @@ func (s *sender) note(err error, at time.Time) {
 	var permanent *backoff.PermanentError
 	switch log := s.owner.cfg.Log; {
 	case err != nil && !before && errors.As(err, &permanent):
-		log.Error("notify: a webhook refuses what it is told", "webhook", s.hook.Name, "err", err)
+		log.Error("notify: a webhook rejects events", "webhook", s.hook.Name, "err", err)
 	case err != nil && !before:
-		log.Warn("notify: a webhook cannot be told; trying again for a while",
+		log.Warn("notify: a webhook fails; retrying",
 			"webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)
 	case err == nil && before:
-		log.Info("notify: a webhook can be told again", "webhook", s.hook.Name)
+		log.Info("notify: a webhook works again", "webhook", s.hook.Name)
 	}
 }
 
-// logLost says how many events were lost since it last did, at most once a minute.
+// logLost logs how many events were lost since its last message, at most once a minute.
 func (s *sender) logLost(now time.Time) {
 	st := s.stats()
 	if lost := st.Failed + st.Dropped; lost > s.told && now.Sub(s.logged) >= logEvery {

@@ -13,31 +13,32 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// Format is how a webhook wants to be told.
+// Format is the format of a webhook's messages.
 type Format string
 
 // The formats.
 const (
-	JSON         Format = "json"         // ours; docs/admin.md has it
+	JSON         Format = "json"         // documented in docs/admin.md
 	Alertmanager Format = "alertmanager" // POST /api/v2/alerts
-	Slack        Format = "slack"        // incoming webhooks of Slack, and of what is compatible with them
+	Slack        Format = "slack"        // incoming webhooks of Slack, and compatible ones
 )
 
 // Formats are all of them.
 var Formats = []Format{JSON, Alertmanager, Slack}
 
-// Webhook is somebody who wants to be told.
+// Webhook is a receiver of events.
 type Webhook struct {
 	Name string // [a-z][a-z0-9_-]{0,63}, the only thing about it that is logged
-	// URL is where to post to, or URLFile holds it. Of an Alertmanager without a path it gets /api/v2/alerts.
+	// URL is where to post to, or URLFile contains it. The URL of an Alertmanager gets /api/v2/alerts appended unless
+	// it ends so.
 	URL, URLFile string
 	Format       Format // default JSON
 	Events       []Kind // default: all
-	// Secret, or what SecretFile holds, signs what is sent, at least 16 bytes; "": not signed.
+	// Secret, or the content of SecretFile, signs messages: at least 16 bytes; "": they are not signed.
 	Secret, SecretFile string
 	TLS                tlsfiles.Files
 	Timeout            time.Duration // of one attempt; default 5 s, at most a minute
-	RetryFor           time.Duration // how long a failed attempt is made again; default 5 min, at most a day
+	RetryFor           time.Duration // how long failed attempts are retried; default 5 min, at most a day
 }
 
 const (
@@ -50,7 +51,7 @@ const (
 
 var webhookName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
-// CheckWebhooks says what is wrong with a list, nil for nothing. Files are not read. No error holds a URL.
+// CheckWebhooks returns the first error of a list, nil if there is none. It reads no files. No error contains a URL.
 func CheckWebhooks(list []Webhook) error {
 	if len(list) > maxWebhooks {
 		return fmt.Errorf("%d webhooks are more than %d", len(list), maxWebhooks)
@@ -120,12 +121,12 @@ func (w Webhook) check() error {
 	return err
 }
 
-// target is where to post to. The error does not hold the text: it may be a secret.
+// target is where to post to. The error does not contain the text: it may be a secret.
 func (w Webhook) target(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("url: want a URL such as https://example.org/hook; " +
-			"what stands there is not shown, because it may be a secret")
+			"the value is not shown, because it may be a secret")
 	}
 	u.Fragment = ""
 	if w.Format == Alertmanager && !strings.HasSuffix(u.Path, "/api/v2/alerts") {
@@ -134,7 +135,7 @@ func (w Webhook) target(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// read gives the URL and the secret, from their files where they stand there.
+// read returns the URL and the secret, from their files if they are set.
 func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 	text := w.URL
 	if w.URLFile != "" {
