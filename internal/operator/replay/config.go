@@ -12,9 +12,9 @@ import (
 
 // Config says how logs are read and judged. The zero value is ready.
 type Config struct {
-	// Rules judge; nil means rules.Default().
+	// Rules to apply; nil means rules.Default().
 	Rules *rules.Set
-	// Format of all sources; "" finds it out for each source by its first
+	// Format of all sources; "" detects it for each source from its first
 	// lines.
 	Format accesslog.Format
 	// Lateness is how far a line may be behind later ones of its source by
@@ -22,20 +22,20 @@ type Config struct {
 	// behind may be left out, and is counted as late.
 	Lateness time.Duration
 	// MaxKeys bounds the distinct keys, and the distinct clients, that are
-	// told apart; 0 means 1,000,000. Requests beyond it are judged, but have
-	// no line of their own in the report.
+	// tracked; 0 means 1,000,000. Requests for others are judged, but have no
+	// line of their own in the report.
 	MaxKeys int
 	// MaxBuffer bounds the bytes held for putting lines in order; 0 means 256
-	// MiB. When it is full the oldest second is judged before its time, which
-	// the report tells.
+	// MiB. When it is full the oldest second is judged early, which the report
+	// counts.
 	MaxBuffer int64
-	// Speed is how many seconds of the log pass in one; 0 is as fast as
-	// possible. It changes when the report comes, never what it says.
+	// Speed is how many seconds of the log are replayed in a second; 0 is as
+	// fast as possible. It does not change the report.
 	Speed float64
 	// Progress, unless nil, is called from Run's goroutine after about every
 	// 64 KiB of log and after every second that Speed waited for.
 	Progress func(Progress)
-	// Verdict, unless nil, is called with every request and what was decided.
+	// Verdict, unless nil, is called with every request and its verdict.
 	Verdict func(*Seen, *hottype.Verdict)
 }
 

@@ -1,24 +1,24 @@
-// Package replay runs request logs through the pipeline and tells what would
-// have been hot and what would have been limited.
+// Package replay runs request logs through the pipeline and reports which keys
+// would have been hot and which requests would have been denied.
 //
 //	log ──> lines ──> accesslog ─┐
 //	log ──> lines ──> accesslog ─┼─> order ──> one second at a time ──> gate.Gate, with limits in memory
 //	log ──> lines ──> accesslog ─┘   by log time                 └────> detect.Detector ──> hotset.Replica
 //
-// It drives the very gate and detector that run in production, with the log's
-// own time as their clock, in one goroutine. So the report depends on the rules
-// and on which lines the logs hold, and on nothing else: not on the machine, on
-// the speed, on the order of the files, or on the order of lines as far as they
-// are at most Config.Lateness behind those of the same file.
+// It drives the same gate and detector as production, with the log's own time
+// as their clock, in one goroutine. So the report depends only on the rules and
+// on the set of lines in the logs: not on the machine, on the speed, on the
+// order of the files, or on the order of lines as long as they are at most
+// Config.Lateness behind those of the same file.
 //
-// Most logs have whole seconds. Where no request of a second has a finer time,
-// the i-th of its n requests is taken to happen i/n into the second, in an
-// order drawn by a fixed hash of what they are: neither clumped nor favouring
-// what a server happened to write first. Each request is decided first and
-// counted then. Keys are judged and published ten times a second, at whole
-// tenths, as an aggregator does; a tenth at which nothing can have changed is
-// left out, which changes nothing that is said.
+// Most logs have whole seconds. If no request of a second has a finer time, the
+// i-th of its n requests is taken to happen i/n into the second, in the order
+// of a fixed hash of their content: equal requests are spread over the second,
+// and the order in which a server wrote its lines has no influence. Each request
+// is decided first and then counted. Keys are judged and published ten times a
+// second, at whole tenths, as an aggregator does; a tenth at which nothing can
+// have changed is skipped, which does not change the report.
 //
-// Nothing in a log is fatal and nothing is lost in silence: broken lines, late
-// lines, and what is beyond a bound are counted in the report.
+// No error in a log is fatal and no loss is silent: malformed lines, late lines,
+// and requests beyond a bound are counted in the report.
 package replay

@@ -17,11 +17,11 @@ import (
 // publisher is the name under which the one detector publishes.
 const publisher = "replay"
 
-// maxCounters are as many as no log that is read by people fills: its counts are
-// exact, or the report says so (Uncertain). They take memory as they are needed.
+// maxCounters is more counters than an ordinary log fills: its counts are exact, or
+// the report says so (Uncertain). Their memory is allocated as needed.
 const maxCounters = 1 << 23
 
-// peakSeconds is the width of the window of which a key's wide peak is told.
+// peakSeconds is the width of the window of a key's wide peak, Peak5s.
 const peakSeconds = 5
 
 // engine judges one second after the other.
@@ -44,7 +44,7 @@ type engine struct {
 
 	tickState
 
-	counted   []counted            // keys of the request under way
+	counted   []counted            // keys of the current request
 	who       hottype.ClientSketch // its client
 	malformed bool                 // one of them has the reserved parameter
 	records   records
@@ -76,10 +76,10 @@ func newEngine(cfg Config) *engine {
 	return e
 }
 
-// counter is what the gate tells the keys of a request to.
+// counter receives the keys of each request from the gate.
 type counter engine
 
-// AddFrom notes one key of the request under way.
+// AddFrom records one key of the current request.
 func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	id, ok := c.keys.ids[string(key)]
 	if !ok {
@@ -158,8 +158,8 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 
 func (e *engine) reached() int64 { return e.totals.Last }
 
-// client counts who asks. The gate may keep the name of a client, so the
-// request gets one that owns its memory.
+// client finds the row of the request's client. The gate may keep the name of a
+// client, so the request gets a copy that owns its memory.
 func (e *engine) client(req *hottype.Request) (uint32, bool) {
 	id, ok := e.clients.ids[req.Client]
 	if !ok {
@@ -173,7 +173,7 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 	return id, true
 }
 
-// denied counts a denial where it belongs.
+// denied counts a denial in the totals, and for its client or its key.
 func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
 	e.totals.Denied[v.Reason]++
 	if known {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxLine is the longest line that is read. No server takes a request line
-// this long, so what is longer is no request.
+// maxLine is the longest line that is read, in bytes. No server accepts a request
+// line this long, so a longer line is not a request.
 const maxLine = 64 << 10
 
 var (
@@ -21,16 +21,16 @@ var (
 // allocation.
 type lines struct {
 	r     io.Reader
-	buf   []byte // what was read behind the last block
-	block string // what is left of the block
+	buf   []byte // read after the last block
+	block string // the rest of the block
 	long  bool   // inside a line that is too long
 	err   error  // how the stream ended, once it has
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: r, buf: make([]byte, 0, maxLine)} }
 
-// next gives the next line, io.EOF after the last. errLong and errCut stand
-// for one line each; any other error is the end.
+// next returns the next line, io.EOF after the last. errLong and errCut are each
+// returned in place of one line; any other error ends the stream.
 func (l *lines) next() (string, error) {
 	for l.block == "" {
 		if l.err != nil {
@@ -45,7 +45,7 @@ func (l *lines) next() (string, error) {
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-// pending tells whether next has a line without reading.
+// pending reports whether next has a line without reading.
 func (l *lines) pending() bool { return l.block != "" }
 
 // fill reads until there is a block of whole lines or the stream ends.
@@ -80,7 +80,7 @@ func (l *lines) fill() error {
 }
 
 // cut makes a block of the whole lines in buf, whose first from bytes are known
-// to hold no line end. False when there is none.
+// to contain no line end. It returns false if there is none.
 func (l *lines) cut(from int) bool {
 	end := bytes.LastIndexByte(l.buf[from:], '\n')
 	if end < 0 {
@@ -91,10 +91,10 @@ func (l *lines) cut(from int) bool {
 	return true
 }
 
-// drop forgets the first n bytes read.
+// drop removes the first n bytes of buf.
 func (l *lines) drop(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
 
-// last gives what stands behind the last line end, then how the stream ended.
+// last returns the bytes after the last line end, then the error that ended the stream.
 func (l *lines) last() (string, error) {
 	line, long := string(l.buf), l.long
 	l.buf, l.long = l.buf[:0], false

@@ -40,8 +40,8 @@ func modelled(lines []string) []event {
 	return all
 }
 
-// within counts the events that test picks out and that lie in the width
-// seconds that end with second.
+// within counts the events of the width seconds that end with second for which
+// test is true.
 func within(all []event, second, width int64, test func(event) bool) (n int64) {
 	for _, e := range all {
 		if e.second <= second && e.second > second-width && test(e) {
@@ -78,8 +78,8 @@ func modelKeys(all []event) []replay.Key {
 	})
 }
 
-// modelClients knows the fixed window: it admits limit in each second, and
-// nobody is limited by no address.
+// modelClients models the fixed window: it allows limit requests in each second,
+// and does not limit requests without an address.
 func modelClients(all []event, limit int64) (list []replay.Client, denied uint64) {
 	clients := map[string]replay.Client{}
 	for _, e := range all {

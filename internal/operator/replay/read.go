@@ -8,19 +8,19 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// Seen is one request of a log. It is valid only while a visitor looks at it:
-// who keeps a text of it clones it.
+// Seen is one request of a log. It is valid only during the call that it is passed
+// to: a callee that keeps one of its strings has to clone it.
 type Seen struct {
 	At      time.Time
 	Request *hottype.Request
-	// Status is that of the response, 0 where the log does not tell it.
+	// Status is that of the response, 0 if the log does not have it.
 	Status int
 }
 
-// Read shows a visitor all requests of the logs in the order in which Run
-// judges them, with User-Agent and Referer, and judges none. What it reports is
-// how the logs were read: requests, lines, what was malformed. Config.Rules has
-// no meaning here.
+// Read calls visit with all requests of the logs in the order in which Run
+// judges them, with User-Agent and Referer, and judges none. Its report has only
+// the counts of reading: requests, lines, malformed lines. Config.Rules is not
+// used.
 func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*Report, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -31,7 +31,7 @@ func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*
 	return r.run(ctx, logs)
 }
 
-// visitor hands the requests of each second on.
+// visitor passes the requests of each second on.
 type visitor struct {
 	visit   func(*Seen)
 	read    Report
@@ -50,7 +50,7 @@ func (v *visitor) second(_ context.Context, b *bucket) {
 func (v *visitor) reached() int64 { return v.read.Last }
 func (v *visitor) report() Report { return v.read }
 
-// records reads the requests of a second again. Its memory is used for all of them.
+// records decodes the requests of a second. Its memory is reused for all of them.
 type records struct {
 	moments []recordTime
 	seen    Seen

@@ -9,13 +9,13 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// A record is one request as it waits for its second: length (4 bytes),
+// A record is one buffered request: length (4 bytes),
 // nanoseconds (4 bytes), status (2 bytes), then client, method, host, target,
-// user agent and referer, each behind its length. It never leaves the process.
+// user agent and referer, each after its length. It never leaves the process.
 const recordHead = 10
 
-// appendRecord writes the request of e. Headers that no rule looks at are
-// empty by then.
+// appendRecord writes the request of e. Headers that no rule reads are already
+// empty.
 func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	start := len(b)
 	b = append(b, make([]byte, recordHead)...)
@@ -46,7 +46,7 @@ func appendClient(b []byte, c hottype.Client) []byte {
 	return append(b, 0)
 }
 
-// readRecord is the inverse of appendRecord for what follows the head. All
+// readRecord is the inverse of appendRecord for the bytes after the head. All
 // strings are parts of s.
 func readRecord(s string, r *hottype.Request, h *accesslog.Header) {
 	r.Client, s = readClient(s)
@@ -83,7 +83,7 @@ func readString(s string) (value, rest string) {
 }
 
 // mix is a fixed hash: the same on every machine and in every run, unlike
-// hash/maphash. A client gains nothing by choosing names with equal hashes: they are told apart.
+// hash/maphash. Equal hashes of different requests do no harm: see rehashDuplicates.
 func mix(s string) uint64 {
 	const prime = 0x9e3779b97f4a7c15
 	h := uint64(len(s)) * prime

@@ -8,21 +8,21 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// order puts requests in order of time by the second. It holds them as records
-// until no line that is late by no more than the allowed can come before them.
+// order sorts requests by their second. It holds them as records until no line
+// within the allowed lateness can precede them.
 type order struct {
 	seconds map[int64]*bucket
 	heap    secondHeap
-	last    *bucket // where the last record went: the next goes there mostly
+	last    *bucket // where the last record went: usually that of the next one
 	free    [][]byte
 
 	size, maxSize int64
-	horizon       int64 // newest second handed out; what is not after it is late
+	horizon       int64 // newest second returned by next; lines not after it are late
 	late          int64
-	early         int64 // seconds handed out because maxSize was reached
+	early         int64 // seconds returned because maxSize was reached
 }
 
-// bucket is one second. bucketSize stands for its memory beside the records.
+// bucket is one second. bucketSize is its memory beside the records.
 type bucket struct {
 	second  int64
 	n       int
@@ -35,7 +35,7 @@ func newOrder(maxSize int64) *order {
 	return &order{seconds: make(map[int64]*bucket), maxSize: maxSize, horizon: math.MinInt64}
 }
 
-// add takes a request, unless it is late.
+// add adds a request, unless it is late.
 func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
 	if e.Second <= o.horizon {
 		o.late++
@@ -67,9 +67,8 @@ func (o *order) bucket(second int64) *bucket {
 	return b
 }
 
-// next gives the oldest second that is before watermark, or whichever is
-// oldest while too much is held; nil when there is none. The bucket is the
-// caller's until it gives it back with release.
+// next returns the oldest second if it is before watermark, or if more than
+// maxSize is held; otherwise nil. The bucket belongs to the caller until release.
 func (o *order) next(watermark int64) *bucket {
 	if len(o.heap) == 0 {
 		return nil
@@ -90,8 +89,8 @@ func (o *order) next(watermark int64) *bucket {
 	return b
 }
 
-// release takes the memory of a bucket for later ones; a few, so that one busy
-// hour is not kept for ever.
+// release keeps the memory of a few buckets for later ones; only a few, so that
+// the memory of one busy hour is not kept forever.
 func (o *order) release(b *bucket) {
 	if len(o.free) < 16 && cap(b.records) <= 1<<20 {
 		o.free = append(o.free, b.records)
@@ -113,15 +112,14 @@ func (h *secondHeap) Pop() any {
 	return b
 }
 
-// sourceWatermark is how far a source has come by its own time: the 16th latest time
+// sourceWatermark is the progress of a source by its own time: the 16th latest time
 // of all its lines, 0 before there are as many. The 16th and not the latest, so
-// that a few lines of a broken clock in the future do not make late what comes
-// after them.
+// that a few lines with a time in the future do not make all later lines late.
 type sourceWatermark struct {
 	latest [16]int64 // ascending
 }
 
-// add notes the time of a line.
+// add records the time of a line.
 func (p *sourceWatermark) add(second int64) {
 	if second <= p.latest[0] {
 		return

@@ -56,7 +56,7 @@ type Report struct {
 
 	DistinctKeys    int `json:"distinct_keys"`
 	DistinctClients int `json:"distinct_clients"`
-	// Dropped is what bounds left out; all 0 in the usual case.
+	// Dropped counts what bounds left out; usually all 0.
 	Dropped  Dropped        `json:"dropped"`
 	Timeline Timeline       `json:"timeline"`
 	Sources  []SourceReport `json:"sources"`
@@ -64,7 +64,7 @@ type Report struct {
 	Broken []BrokenLine `json:"broken"`
 }
 
-// ThresholdCount is a number of keys that reach a rate over five seconds, whoever asks.
+// ThresholdCount is a number of keys that reach a rate over five seconds, with any number of clients.
 type ThresholdCount struct {
 	Rate int64 `json:"rate"` // requests per second
 	Keys int64 `json:"keys"`
@@ -92,7 +92,7 @@ type Client struct {
 	Peak60s   int64  `json:"peak_60s"`
 	Peak1sAt  int64  `json:"peak_1s_at"`
 	Peak60sAt int64  `json:"peak_60s_at"`
-	// Denied for whatever reason.
+	// Denied for any reason.
 	Denied int64 `json:"denied"`
 }
 
@@ -101,21 +101,21 @@ type Span struct {
 	Key  hottype.Key `json:"key"`
 	Rule string      `json:"rule"`
 	From int64       `json:"from"`
-	// Until is when it had cooled: not hot any more.
+	// Until is when it cooled.
 	Until int64 `json:"until"`
 	// PeakRate is in requests per second over the rule's window.
 	PeakRate float64 `json:"peak_rate"`
-	// Clients is about how many different clients asked for it in all that time,
-	// Client the heaviest of them and ClientShare its part of the requests, 0 to
-	// 1. 0 and "" where the log does not say.
+	// Clients is about how many different clients requested it in all that time,
+	// Client the heaviest of them and ClientShare its share of the requests, 0 to
+	// 1. 0 and "" if the log has no clients.
 	Clients     int64   `json:"clients"`
 	Client      string  `json:"client"`
 	ClientShare float64 `json:"client_share"`
 }
 
-// Dropped is what was left out of the report because of a bound.
+// Dropped counts what was left out of the report because of a bound.
 type Dropped struct {
-	// Keys and Clients are requests by those beyond Config.MaxKeys.
+	// Keys and Clients are requests for keys and by clients beyond Config.MaxKeys.
 	Keys    int64 `json:"keys"`
 	Clients int64 `json:"clients"`
 	// Spans and HotSeconds are entries beyond 1,000,000.
@@ -124,9 +124,9 @@ type Dropped struct {
 	// EarlySeconds were judged before all lines that could have belonged to
 	// them were read, because Config.MaxBuffer was full.
 	EarlySeconds int64 `json:"early_seconds"`
-	// Uncertain is the most requests that the count of a key over its window
-	// was ever short of the truth, because there were more keys than counters.
-	// 0: what was hot is exact.
+	// Uncertain is the largest error of a key's count over its window, in
+	// requests, because there were more keys than counters. 0: the hot keys are
+	// exact.
 	Uncertain int64 `json:"uncertain"`
 }
 
@@ -137,7 +137,7 @@ type SourceReport struct {
 	Lines     int64            `json:"lines"` // with comments
 	Malformed int64            `json:"malformed"`
 	Bytes     int64            `json:"bytes"` // as stored
-	// Error is why it was not read to its end, "" when it was.
+	// Error is why it was not read to its end, "" if it was.
 	Error string `json:"error,omitempty"`
 }
 

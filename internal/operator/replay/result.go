@@ -13,7 +13,7 @@ const (
 	highest = 100
 )
 
-// report is all that was judged by now. It ends the replay: what is hot cools.
+// report is the report of all requests judged so far. It ends the replay: hot keys cool.
 func (e *engine) report() Report {
 	rep := e.totals
 	rep.Hot, rep.Loops = e.finish()
@@ -29,7 +29,7 @@ func (e *engine) report() Report {
 	return rep
 }
 
-// reading adds how the sources were read.
+// reading adds the counts of reading the sources.
 func (r *replayer) reading(rep *Report) {
 	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
 	rep.Dropped.EarlySeconds = r.order.early
@@ -41,7 +41,7 @@ func (r *replayer) reading(rep *Report) {
 	}
 }
 
-// complete makes lists empty instead of nil, which JSON tells apart.
+// complete makes lists empty instead of nil, which differ in JSON.
 func (r *Report) complete() *Report {
 	r.Hot, r.Loops = orEmpty(r.Hot), orEmpty(r.Loops)
 	r.Keys = orEmpty(r.Keys)
@@ -88,7 +88,7 @@ func (e *engine) topKeys() []Key {
 }
 
 // topClients are the busiest, and those with the highest peaks: a crawler that
-// comes once is among few busiest, but it is whom the per-IP windows are for.
+// comes once is rarely among the busiest, but per-IP windows are for such clients.
 func (e *engine) topClients() []Client {
 	texts := make([]string, len(e.clients.names))
 	for i, c := range e.clients.names {

@@ -17,9 +17,9 @@ import (
 // so rotated files may come in any order, and files of several servers are
 // seen as one traffic.
 //
-// A source that cannot be read (further) is an error beside a report of all
-// that could be read. Only when ctx ends or cfg is wrong is there less: the
-// report is then of what had been judged, or nil.
+// If a source cannot be read to its end, Run returns an error and a report of all
+// that could be read. If ctx ends, the report covers the requests judged so far;
+// if cfg is invalid, it is nil.
 func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -68,7 +68,7 @@ type replayer struct {
 	pace     pace
 	lateness int64
 
-	// Which headers the rules look at; the others are not kept.
+	// Which headers the rules read; the others are not kept.
 	keepAgent, keepReferer bool
 
 	lines  int64
@@ -77,7 +77,7 @@ type replayer struct {
 	entry  accesslog.Entry
 }
 
-// headersOf tells whether rules look at User-Agent and Referer.
+// headersOf reports whether rules read User-Agent and Referer.
 func headersOf(set *rules.Set) (agent, referer bool) {
 	note := func(name string) {
 		agent = agent || strings.EqualFold(name, "User-Agent")
@@ -96,7 +96,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 	return agent, referer
 }
 
-// open adds a source. One that cannot be opened is there, but at its end.
+// open adds a source. One that cannot be opened is added as ended.
 func (r *replayer) open(l Source) {
 	src, err := open(l, r.cfg.Format)
 	origin := SourceReport{Name: l.Name}
@@ -109,7 +109,7 @@ func (r *replayer) open(l Source) {
 	r.sources, r.origins = append(r.sources, src), append(r.origins, origin)
 }
 
-// read takes blocks from whichever source is furthest behind, so that all
+// read reads a block from the source that is furthest behind, so that all
 // advance together, and judges the seconds that are complete.
 func (r *replayer) read(ctx context.Context) error {
 	for {
@@ -139,8 +139,8 @@ func (r *replayer) furthestBehind() int {
 	return best
 }
 
-// watermark is the second before which every source has told all that it will
-// tell on time.
+// watermark is the second before which no source has further lines that are not
+// late.
 func (r *replayer) watermark() int64 {
 	i := r.furthestBehind()
 	if i < 0 {
@@ -170,7 +170,7 @@ func (r *replayer) block(i int) {
 	}
 }
 
-// take reads one line into the order.
+// take parses one line and adds it to the order.
 func (r *replayer) take(i int, text string) {
 	e, src := &r.entry, r.sources[i]
 	err := src.format.Parse(text, e)
@@ -203,7 +203,7 @@ func (r *replayer) malformed(i int, reason string) {
 	}
 }
 
-// ended notes how a source ended.
+// ended records how a source ended.
 func (r *replayer) ended(i int, err error) {
 	if errors.Is(err, io.EOF) {
 		return
@@ -240,14 +240,14 @@ func (r *replayer) progress() {
 	r.cfg.Progress(p)
 }
 
-// pace makes the log pass at a speed, counted from its first second.
+// pace replays the log at a speed, counted from its first second.
 type pace struct {
 	speed  float64 // 0: no waiting
 	began  time.Time
 	second int64 // of the log at began
 }
 
-// wait returns when a second of the log has come.
+// wait returns when it is time to replay a second of the log.
 func (p *pace) wait(ctx context.Context, second int64) error {
 	if p.speed == 0 {
 		return ctx.Err()

@@ -162,8 +162,8 @@ func lengths(rep *replay.Report) map[int64]int {
 	return n
 }
 
-// Lines may stand in any order within the lateness, and in any files in any
-// order: the report is the same.
+// Lines may be in any order within the lateness, and in any files in any order:
+// the report is the same.
 func TestOrderOfLinesDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	set := parse(t, small)

@@ -12,13 +12,13 @@ type recordTime struct {
 	nanos    int64
 	status   int
 	hash     uint64
-	from, to int // of the record behind its head
+	from, to int // of the record after its head
 }
 
-// orderSecond gives the records of one second in the order in which they are taken
-// to happen; see the package comment. The order depends on what the records
-// say, never on how they stand: sorting is by a hash, and equal ones, which
-// would clump, get a new hash each.
+// orderSecond returns the records of one second in the order in which they are taken
+// to happen; see the package comment. The order depends on the content of the
+// records, not on their order in the log: they are sorted by a hash, and equal
+// records, which would be adjacent, get a new hash each.
 func orderSecond(records string, moments []recordTime) []recordTime {
 	moments = moments[:0]
 	fine := false
@@ -54,8 +54,8 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 	return moments
 }
 
-// rehashDuplicates gives equal records, which stand side by side, hashes of their
-// own. It reports whether there were any.
+// rehashDuplicates gives equal records, which are adjacent, different hashes. It
+// reports whether there were any.
 func rehashDuplicates(records string, moments []recordTime) bool {
 	any, nth := false, uint64(0)
 	for i := 1; i < len(moments); i++ {

@@ -17,9 +17,9 @@ type source struct {
 	raw    *countingReader
 	lines  *lines
 	format accesslog.Format
-	held   []heldLine // read to find out the format, not yet given out
+	held   []heldLine // read to detect the format, not yet returned
 	pos    sourceWatermark
-	line   int64 // number of the line given out last
+	line   int64 // number of the line returned last
 	done   bool
 }
 
@@ -28,7 +28,7 @@ type heldLine struct {
 	err  error
 }
 
-// open looks what a source is. An error means that it cannot be read at all.
+// open detects what a source is. An error means that it cannot be read at all.
 func open(s Source, format accesslog.Format) (*source, error) {
 	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}, format: format}
 	plain, err := decompress(src.raw)
@@ -40,12 +40,12 @@ func open(s Source, format accesslog.Format) (*source, error) {
 		return src, nil
 	}
 	if !src.detect() {
-		src.format = accesslog.Combined // its errors say why its lines are none
+		src.format = accesslog.Combined // the errors of its lines are the most helpful
 	}
 	return src, nil
 }
 
-// compressions that are known but not read, by how their files begin.
+// compressions that are recognized but not supported, by their first bytes.
 const (
 	magicGzip  = "\x1f\x8b"
 	magicZstd  = "\x28\xb5\x2f\xfd"
@@ -54,7 +54,7 @@ const (
 	byteOrder  = "\xef\xbb\xbf"
 )
 
-// decompress knows gzip by how it begins and skips a byte order mark.
+// decompress recognizes gzip by its first bytes and skips a byte order mark.
 func decompress(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(6)
@@ -78,14 +78,13 @@ func decompress(r io.Reader) (io.Reader, error) {
 	return b, nil
 }
 
-// Detection looks at this many lines that are no comments, within so many
-// bytes.
+// Detection reads this many lines that are not comments, within so many bytes.
 const (
 	detectLines = 100
 	detectBytes = 1 << 20
 )
 
-// detect finds the format and holds what it read. False when nothing parses.
+// detect finds the format and holds the lines it read. It returns false if none parses.
 func (s *source) detect() bool {
 	var sample []string
 	for size := 0; len(sample) < detectLines && size < detectBytes; {
@@ -104,12 +103,12 @@ func (s *source) detect() bool {
 	return ok || len(sample) == 0
 }
 
-// ended tells whether an error of lines.next is the end of the stream.
+// ended reports whether an error of lines.next is the end of the stream.
 func ended(err error) bool {
 	return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut)
 }
 
-// next gives the next line as lines.next does.
+// next returns the next line as lines.next does.
 func (s *source) next() (text string, err error) {
 	if len(s.held) > 0 {
 		text, err = s.held[0].text, s.held[0].err
@@ -125,10 +124,10 @@ func (s *source) next() (text string, err error) {
 	return text, err
 }
 
-// pending tells whether next has a line without reading.
+// pending reports whether next has a line without reading.
 func (s *source) pending() bool { return len(s.held) > 0 || s.lines.pending() }
 
-// countingReader counts what is read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	r io.Reader
 	n int64

@@ -12,8 +12,8 @@ import (
 // maxEntries bounds the spans, and the pairs of second and key.
 const maxEntries = 1_000_000
 
-// spans turns what a detector says of keys into times during which they were
-// hot, or loops.
+// spans turns the changes of a detector into times during which keys were hot, or
+// loops.
 type spans struct {
 	begins, ends detect.Kind
 	open         map[hottype.Key]*openSpan
@@ -21,7 +21,7 @@ type spans struct {
 	dropped      int64
 }
 
-// openSpan is a span whose end is not known yet, and who asked since it began.
+// openSpan is a span whose end is not known yet, and its clients since it began.
 type openSpan struct {
 	Span
 	who hottype.ClientSketch
@@ -47,7 +47,7 @@ func (s *spans) change(c detect.Change) {
 	}
 }
 
-// asked notes who asks for a key whose span is open.
+// asked records the client of a request for a key whose span is open.
 func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
 	if len(s.open) == 0 {
 		return
@@ -57,8 +57,8 @@ func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
 	}
 }
 
-// close keeps a span. Its clients are those of the window in which it began
-// until more have asked since.
+// close keeps a span. Its clients are those of the window in which it began, or
+// those since then if they are more.
 func (s *spans) close(open *openSpan) {
 	span := open.Span
 	if n := clientsketch.Clients(&open.who); n > span.Clients {
@@ -72,7 +72,7 @@ func (s *spans) close(open *openSpan) {
 	s.closed = append(s.closed, span)
 }
 
-// all ends at a second what is open still and gives all spans in order.
+// all closes the open spans at a second and returns all spans in order.
 func (s *spans) all(end int64) []Span {
 	for _, span := range s.open {
 		span.Until = end
@@ -85,7 +85,7 @@ func (s *spans) all(end int64) []Span {
 	return s.closed
 }
 
-// hotSeconds keeps the keys over their threshold, second by second, as numbers
+// hotSeconds keeps the keys over their threshold, second by second, as indexes
 // of names, which take a quarter of the memory of strings.
 type hotSeconds struct {
 	numbers map[hottype.Key]uint32
@@ -96,7 +96,7 @@ type hotSeconds struct {
 	dropped int64
 }
 
-// add notes the keys of one second, which are sorted.
+// add records the keys of one second, which are sorted.
 func (h *hotSeconds) add(second int64, over []hottype.Key) {
 	fit := min(len(over), maxEntries-len(h.keys))
 	h.dropped += int64(len(over) - fit)
@@ -119,7 +119,7 @@ func (h *hotSeconds) number(k hottype.Key) uint32 {
 	return n
 }
 
-// byTime gives the keys of each second.
+// byTime returns the keys of each second.
 func (h *hotSeconds) byTime() map[int64][]hottype.Key {
 	m := make(map[int64][]hottype.Key, len(h.seconds))
 	from := 0

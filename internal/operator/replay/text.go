@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable writes s with printable characters only. What is not printable, and
-// what changes the direction of text, is written as \x1b or \u202e.
+// Printable writes s with printable characters only. Others, and those that change
+// the direction of text, are written as \x1b or \u202e.
 func Printable(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -44,7 +44,7 @@ func Fit(s string, columns int) string {
 	return s
 }
 
-// wide tells, closely enough for a table, whether a terminal draws r in two
+// wide reports, accurately enough for a table, whether a terminal draws r in two
 // columns: East Asian letters, symbols and emoji.
 func wide(r rune) bool {
 	return r >= 0x1100 && r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||

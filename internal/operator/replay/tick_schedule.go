@@ -3,20 +3,20 @@ package replay
 import "time"
 
 // cadence is how often keys are judged: as often as an aggregator ticks, and as
-// a tally hands over what it has counted. It divides a second.
+// a tally flushes its counts. It divides a second.
 const cadence = 100 * time.Millisecond
 
 // maxCooling bounds how long finish waits for keys to cool.
 const maxCooling = 7 * 24 * time.Hour
 
-// tickState is when keys were judged, and whether they have to be again.
+// tickState is when keys were last judged, and whether they have to be judged again.
 type tickState struct {
 	ticked    time.Time // the last tick
 	added     time.Time // the first count since then, or since no key was a candidate; zero: none
 	published int64     // the second of the last publication
 }
 
-// noteCounts notes that something was counted.
+// noteCounts records the time of the first count since the last tick.
 func (e *engine) noteCounts(now time.Time) {
 	if e.added.IsZero() && len(e.counted) > 0 {
 		e.added = now
@@ -45,7 +45,7 @@ func (e *engine) judgeUntil(now time.Time) {
 func (e *engine) nextTick() (at time.Time, ok bool) {
 	due, ok := e.detector.NextChange()
 	if !ok {
-		e.added = time.Time{} // and what it added made no key a candidate
+		e.added = time.Time{} // the counts since then made no key a candidate
 		return due, false
 	}
 	at = tenthAfter(due.Add(-1))
@@ -58,8 +58,8 @@ func (e *engine) nextTick() (at time.Time, ok bool) {
 // tenthAfter is the first whole tenth of a second that is later than t.
 func tenthAfter(t time.Time) time.Time { return t.Truncate(cadence).Add(cadence) }
 
-// tick lets the detector judge and publishes what it says: as an aggregator
-// does, if something has changed and once a second, before the set expires.
+// tick runs the detector and publishes the hot set: as an aggregator does, if it
+// has changed and otherwise once a second, before the set expires.
 func (e *engine) tick(now time.Time) {
 	set, changes := e.detector.Tick(now)
 	e.ticked, e.added = now, time.Time{}
@@ -75,7 +75,7 @@ func (e *engine) tick(now time.Time) {
 	}
 }
 
-// finish lets time pass until nothing is hot, and gives all that was.
+// finish advances time until no key is hot, and returns all spans.
 func (e *engine) finish() (hot, loops []Span) {
 	end := time.Unix(e.last+1, 0)
 	e.judgeUntil(end.Add(maxCooling))

@@ -3,7 +3,7 @@ package replay
 // maxSteps is the length of a timeline at which its step doubles.
 const maxSteps = 2048
 
-// Timeline is the course of a log in steps of equal length, as short as fit.
+// Timeline is the course of a log in at most maxSteps steps of equal length.
 type Timeline struct {
 	// From is the unix second at which the first step begins.
 	From int64 `json:"from"`
@@ -16,7 +16,7 @@ type Timeline struct {
 	Peak []int64 `json:"peak_1s"`
 }
 
-// add notes one second. Seconds come in order.
+// add records one second. Seconds come in order.
 func (t *Timeline) add(second, requests, denied int64) {
 	if t.Step == 0 {
 		t.From, t.Step = second, 1
@@ -33,7 +33,7 @@ func (t *Timeline) add(second, requests, denied int64) {
 	t.Peak[i] = max(t.Peak[i], requests)
 }
 
-// halve makes one step of every two.
+// halve merges every two steps into one.
 func (t *Timeline) halve() {
 	half := (len(t.Requests) + 1) / 2
 	for i := range half {

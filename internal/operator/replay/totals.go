@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// totals holds what the report says of each key or each client, up to a number
-// of them. Names are entered as they come and known by an id.
+// totals holds the figures of each key or each client, up to a number of them.
+// Names are entered in the order of arrival and identified by an id.
 type totals[K comparable] struct {
 	ids     map[K]uint32
 	names   []K
@@ -17,11 +17,11 @@ type totals[K comparable] struct {
 	window  *trailing
 }
 
-// row is what is known of one name. The peaks are of single seconds and of
-// the trailing window; the seconds are the first at which they were reached.
+// row has the figures of one name. The peaks are of single seconds and of the
+// trailing window; the seconds are the first at which they were reached.
 type row struct {
 	requests, denied int64
-	current          uint32 // requests in the second under way
+	current          uint32 // requests in the current second
 	peak, wide       uint32
 	peakAt, wideAt   int64
 }
@@ -31,8 +31,8 @@ func newTotals[K comparable](limit, width int) *totals[K] {
 	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: newTrailing(width)}
 }
 
-// enter gives the id of a name that it may be asked to keep, so the name must
-// own its memory. False when there are too many.
+// enter returns the id of a name. It may keep the name, so the name must own its
+// memory. It returns false if there are too many.
 func (b *totals[K]) enter(name K) (uint32, bool) {
 	if id, ok := b.ids[name]; ok {
 		return id, true
@@ -47,7 +47,7 @@ func (b *totals[K]) enter(name K) (uint32, bool) {
 	return id, true
 }
 
-// count adds one request in the second under way.
+// count adds one request in the current second.
 func (b *totals[K]) count(id uint32) {
 	r := &b.rows[id]
 	if r.current == 0 {
@@ -73,7 +73,7 @@ func (b *totals[K]) close(s int64) {
 	b.now = b.now[:0]
 }
 
-// top gives the ids with the greatest measure, ties by their text.
+// top returns the ids with the greatest measure, ties by their text.
 func (b *totals[K]) top(n int, measure func(*row) int64, texts []string) []uint32 {
 	ids := make([]uint32, len(b.names))
 	for i := range ids {

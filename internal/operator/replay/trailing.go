@@ -1,8 +1,8 @@
 package replay
 
 // trailing keeps, for each id, how often it occurred in the last width
-// seconds. It is exact, and its cost is what occurred in that time: ids that
-// are silent take four bytes.
+// seconds. It is exact, and its memory is proportional to the occurrences in that
+// time: ids without any take four bytes.
 type trailing struct {
 	slots  [][]amount // slot s%width holds second s
 	sums   []uint32   // by id
@@ -15,7 +15,7 @@ func newTrailing(width int) *trailing {
 	return &trailing{slots: make([][]amount, width)}
 }
 
-// advance makes second s the newest and forgets what is width older.
+// advance makes second s the newest and expires the slots that are width older.
 func (t *trailing) advance(s int64) {
 	width := int64(len(t.slots))
 	for i := max(t.newest+1, s-width+1); i <= s; i++ {
@@ -28,7 +28,7 @@ func (t *trailing) advance(s int64) {
 	t.newest = s
 }
 
-// add counts n of id in the newest second and gives its sum. An id is added
+// add counts n of id in the newest second and returns its sum. An id is added
 // at most once in a second.
 func (t *trailing) add(id, n uint32) uint32 {
 	for int(id) >= len(t.sums) {

@@ -19,16 +19,16 @@ type Options struct {
 	// Width is the width of a line in columns; 0 means 100, and less than 60
 	// means 60.
 	Width int
-	// NoRules says that the rule in force is rules.Default(), because nobody has
-	// given any: the report then says what to do about it.
+	// NoRules says that the rules are rules.Default(), because none were
+	// configured: the report then shows how to get rules.
 	NoRules bool
 	// Top is how many rows a table has; 0 means 20.
 	Top int
 }
 
 // Write writes the report for people, in UTF-8. Bytes of the log reach w only
-// as printable characters: nobody can send escape codes to whose terminal it
-// is by asking for them.
+// as printable characters: a client cannot send escape codes to a terminal by
+// requesting them.
 func Write(w io.Writer, r *Report, o Options) error {
 	p := &page{w: bufio.NewWriter(w), Options: o}
 	p.Width = max(cmp.Or(o.Width, 100), 60)
@@ -91,8 +91,8 @@ func (p *page) summary(r *Report) {
 		{r.Late, "lines came too late to be put in order and are left out (a longer lateness takes them in)"},
 		{r.MalformedQueries, "requests have a query beyond the limits; they count under !malformed"},
 		{r.NoRule, "requests match no rule"},
-		{r.Dropped.Keys, "requests are for keys beyond the number that is told apart"},
-		{r.Dropped.Clients, "requests are by clients beyond the number that is told apart"},
+		{r.Dropped.Keys, "requests are for keys beyond the number that is tracked"},
+		{r.Dropped.Clients, "requests are by clients beyond the number that is tracked"},
 		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of what was hot are left out, there are too many"},
 		{r.Dropped.Uncertain,
 			"requests may be missing from the count of a key over its window, there were too many keys"},
@@ -135,8 +135,8 @@ func (p *page) keys(keys []Key) {
 	}
 }
 
-// thresholds says how many keys other thresholds would have found, where nobody has
-// chosen one yet.
+// thresholds shows how many keys each of several thresholds would have found, if no
+// rules are configured.
 func (p *page) thresholds(r *Report) {
 	if !p.NoRules {
 		return
@@ -176,7 +176,7 @@ func (p *page) hot(heading string, spans []Span) {
 	}
 }
 
-// known is a value as text, a dash where there is none.
+// known is a value as text, a dash if it is not known.
 func known(is bool, format string, value any) string {
 	if !is {
 		return "-"
