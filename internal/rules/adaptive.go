@@ -9,21 +9,21 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Adaptive says between what the rate of a hot key follows what its upstream bears.
+// Adaptive makes the rate of a hot key follow the capacity of its upstream, between bounds.
 type Adaptive struct {
 	Min, Max float64 // requests a second
 	// Burst of the rate in force; 0: a tenth of it, at least 1.
 	Burst int64
-	// Upstream is the one that has to bear it.
+	// Upstream is the one whose capacity it follows.
 	Upstream string
 }
 
-// String says it in a few words, for people.
+// String is a short description for people.
 func (a *Adaptive) String() string {
 	return fmt.Sprintf("adapts to what %s bears, %g to %g/s", a.Upstream, a.Min, a.Max)
 }
 
-// Upstream is one that the file names, and UpstreamTarget is what it has to hold.
+// Upstream is one that the file names, and UpstreamTarget the latency and error rate that it has to keep.
 type (
 	Upstream       = rule.Upstream
 	UpstreamTarget = rule.Target
@@ -43,7 +43,7 @@ func (s *Set) AdaptiveUpstreams() []string {
 	return slices.Compact(names)
 }
 
-// TargetOf is what an upstream has to hold.
+// TargetOf is the target of an upstream.
 func (s *Set) TargetOf(upstream string) UpstreamTarget {
 	for i := range s.Upstreams {
 		if s.Upstreams[i].Name == upstream {

@@ -37,7 +37,7 @@ rules:
 	if got := b.Adaptive.String(); got != "adapts to what search bears, 0.5 to 60/s" {
 		t.Error(got)
 	}
-	// Without a rate, what holds while nobody knows better is the maximum.
+	// Without a rate, the maximum applies while the capacity is not known.
 	if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: 2000, Window: time.Second,
 		Burst: 2000}); a.Spec != want {
 		t.Errorf("%+v", a.Spec)

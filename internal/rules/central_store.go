@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxText bounds the rules that a central store takes, in bytes. The revision for all, one that is tried and the
-	// entry of the history are written together, and etcd takes 1.5 MiB at once.
+	// MaxText bounds the rules in a central store, in bytes. The revision for all, the one on trial and the entry of
+	// the history are written together, and etcd accepts 1.5 MiB in one request.
 	MaxText = 384 << 10
 	// MaxStored bounds what is read of a store: both texts with room for escapes.
 	MaxStored = 2 << 20
@@ -19,13 +19,13 @@ const (
 	MaxRevisions = 50
 )
 
-// storedFormat is that of [Stored] as JSON. A reader refuses higher ones.
+// storedFormat is the version of the JSON of [Stored]. A reader rejects higher ones.
 const storedFormat = 1
 
-// ErrConflict says that a store holds another version than the one that a change was made on.
+// ErrConflict means that a store holds another version than the one that a change was based on.
 var ErrConflict = errors.New("the rules in the store were changed meanwhile")
 
-// What a [Revision] did.
+// The actions of a [Revision].
 const (
 	RevisionPush = "push" // for all
 	RevisionTry  = "try"  // for one limiter
@@ -40,7 +40,7 @@ type Revision struct {
 	At      time.Time `json:"at"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Only is the limiter that tries it until Until; empty: it is for all.
+	// Only is the limiter that runs it on trial until Until; empty: it is for all.
 	Only  string    `json:"only,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 	// Text is the YAML, Hash its SHA-256. Lists of revisions leave the text out.
@@ -55,7 +55,7 @@ type Stored struct {
 	Version int64 `json:"version"`
 	// Current is for all.
 	Current Revision `json:"current"`
-	// Trial is tried by one limiter; nil: none.
+	// Trial runs on one limiter; nil: none.
 	Trial *Revision `json:"trial,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func (s *Stored) For(instance string, now time.Time) *Revision {
 }
 
 // With is s after a change, whose version and hash it fills in. known is the highest version that the
-// caller has seen: a store that lost its last changes does not give their numbers again. s may be nil.
+// caller has seen: a store that lost its last changes does not reuse their numbers. s may be nil.
 func (s *Stored) With(r *Revision, known int64) (*Stored, error) {
 	next := &Stored{Format: storedFormat}
 	if s != nil {
@@ -86,13 +86,13 @@ func (s *Stored) With(r *Revision, known int64) (*Stored, error) {
 		next.Trial = r
 	case r.Action == RevisionEnd:
 		next.Trial = nil
-	default: // what was tried beside the rules before is over
+	default: // a trial ends with the rules that it was made for
 		next.Current, next.Trial = *r, nil
 	}
 	return next, next.check()
 }
 
-// Last is the change that made s what it is.
+// Last is the last change of s.
 func (s *Stored) Last() *Revision {
 	if s.Trial != nil && s.Trial.Version == s.Version {
 		return s.Trial
@@ -100,7 +100,7 @@ func (s *Stored) Last() *Revision {
 	return &s.Current
 }
 
-// DecodeStored reads the JSON of a Stored, and refuses everything else.
+// DecodeStored reads the JSON of a Stored, and rejects everything else.
 func DecodeStored(data []byte) (*Stored, error) {
 	if len(data) > MaxStored {
 		return nil, fmt.Errorf("rules: the value in the store has more than %d bytes: it is not ours", MaxStored)

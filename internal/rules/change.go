@@ -9,22 +9,22 @@ import (
 
 // Change is one entry of the audit of live overrides.
 type Change struct {
-	// Revision numbers the changes of a namespace: it grows with each. What was
-	// restored together has one.
+	// Revision numbers the changes of a namespace: it grows with each. Changes
+	// that were restored together share one.
 	Revision int64     `json:"revision,omitempty"`
 	At       time.Time `json:"at"`
 	Author   string    `json:"author"`
-	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
-	// back, or removes, what another change did.
+	// Action is ChangePut or ChangeDelete. An undo is one of them too: it
+	// reverses another change.
 	Action string `json:"action"`
 	ID     string `json:"id"`
-	// Before is nil where there was none, After where there is none any more.
+	// Before is nil if there was no override, After if it was deleted.
 	Before *Override `json:"before,omitempty"`
 	After  *Override `json:"after,omitempty"`
 }
 
-// Numbered is the change with its revision, for one that was written by a program which
-// gave it none: then it is the time.
+// Numbered is the change with its revision. If the program that wrote it set none, the revision is
+// made from the time.
 func (c Change) Numbered() Change {
 	if c.Revision == 0 && !c.At.IsZero() {
 		c.Revision = c.At.UnixMicro()
@@ -41,10 +41,10 @@ const (
 // shadowPrefix begins the action of an override in shadow mode as it is stored.
 const shadowPrefix = "shadow_"
 
-// Stored is the override as stores write it: one that is only tried has the action
+// Stored is the override as stores write it: one in shadow mode has the action
 // "shadow_limit" or "shadow_block" and no mode. A program that does not know the mode
-// then finds an action that it does not know and leaves the override out. By a field
-// of its own it would pass over the field and enforce the override.
+// then finds an unknown action and ignores the override. If the mode were a field, that
+// program would ignore the field and enforce the override.
 func (o Override) Stored() Override {
 	if o.InShadow() {
 		o.Action, o.Mode = shadowPrefix+o.Action, ""

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// checkRules finds what is wrong between fields and between rules.
+// checkRules reports errors that concern several fields or several rules.
 func (p *parser) checkRules() {
 	seen := map[string]conf.Value{}
 	for i, r := range p.set.Rules {
@@ -50,7 +50,7 @@ func (p *parser) checkParams(r *Rule, v conf.Value) {
 	}
 }
 
-// checkReachable finds a rule that an earlier rule leaves nothing to.
+// checkReachable reports a rule whose requests all match an earlier rule.
 func (p *parser) checkReachable(i int) {
 	late := p.set.Rules[i]
 	if late.IsCatchAll() {
@@ -78,7 +78,7 @@ func (a Pattern) covers(b Pattern) bool {
 	return pathCovers(x, y) && containsAll(methods, b.Methods) && containsAll(a.Hosts, b.Hosts)
 }
 
-// containsAll reports whether a list, which stands for everything when it is
+// containsAll reports whether a list, which means everything when it is
 // empty, has every entry of another.
 func containsAll(list, other []string) bool {
 	if len(list) == 0 {
@@ -112,7 +112,7 @@ func pathCovers(a, b []segment) bool {
 	return len(a) == len(b)
 }
 
-// checkValues finds limits for keys that the rule never has.
+// checkValues reports limits for keys that the rule never has.
 func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
 	list := v.At("limit").At("values")
 	values := map[hottype.Key]Limit{}
@@ -140,7 +140,7 @@ func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
 	return values
 }
 
-// untracked gives the first parameter of a key that the rule never writes.
+// untracked returns the first parameter of a key that the rule does not track.
 func (r *Rule) untracked(params string) (string, bool) {
 	if r.AllQuery || params == "" || params == canon.Malformed {
 		return "", false
@@ -155,8 +155,8 @@ func (r *Rule) untracked(params string) (string, bool) {
 	return "", false
 }
 
-// Repeated gives the first parameter that is set twice in canonical parameters
-// though no key of the rule has two values of it.
+// Repeated returns the first parameter that is set twice in canonical parameters
+// although no key of the rule has two values of it.
 func (r *Rule) Repeated(params string) (string, bool) {
 	var last string
 	for i, pair := range strings.Split(params, "&") {
@@ -169,7 +169,7 @@ func (r *Rule) Repeated(params string) (string, bool) {
 	return "", false
 }
 
-// checkOverrides finds overrides that stand twice, or for no rule or class.
+// checkOverrides reports duplicate overrides, and those of a rule or class that does not exist.
 func (p *parser) checkOverrides() {
 	rules, classes := map[string]bool{}, map[string]bool{}
 	for _, r := range p.set.Rules {

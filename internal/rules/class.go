@@ -11,18 +11,18 @@ import (
 const (
 	// classSlots is how many header values each class remembers.
 	classSlots = 512
-	// longestRemembered and longestHeader bound, in bytes, what is kept in
-	// memory and what is looked at.
+	// longestRemembered and longestHeader bound the header values that are
+	// remembered and those that are matched, in bytes.
 	longestRemembered = 512
 	longestHeader     = 4096
 )
 
-// classIndex is a class that remembers what its pattern said of a header.
+// classIndex is a class with a cache of the results of its pattern.
 //
 // A regular expression over a User-Agent takes a microsecond or more, which is
 // several times what all else costs for a request. Most requests carry one of
-// few values. So each class keeps the last answers in a table: a value has one
-// slot, by its hash, and a newcomer takes the slot over. A flood of random
+// few values. So each class keeps the last results in a table: a value has one
+// slot, by its hash, and a new value replaces the old one. A flood of random
 // values costs what it would cost without the table.
 type classIndex struct {
 	class *Class
@@ -53,15 +53,15 @@ func (c *classIndex) matches(value string) bool {
 	if a := slot.Load(); a != nil && a.value == value {
 		return a.in
 	}
-	// The copy lets go of the header block that the value is a part of.
+	// The copy does not keep the header block in memory that the value is a part of.
 	a := &classAnswer{value: strings.Clone(value), in: c.class.Pattern.MatchString(value)}
 	slot.Store(a)
 	return a.in
 }
 
-// ClassOf gives the first class whose pattern matches its header and whose client is
-// verified if it asks for that, nil for everybody. A header that is absent is matched as
-// "". Headers over 4 KiB are in no class. verified nil verifies nobody.
+// ClassOf returns the first class whose pattern matches its header and whose client is
+// verified if the class requires it, nil if there is none. An absent header is matched as
+// "". Headers over 4 KiB are in no class. If verified is nil no client is verified.
 func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
 		value := ""

@@ -16,8 +16,8 @@ import (
 // parser makes a set of a document.
 type parser struct {
 	set *Set
-	// rules and overrides are the places of those of the set, for what can only
-	// be checked when all has been read.
+	// rules and overrides are the positions of those of the set, for checks that
+	// need the whole document.
 	rules, overrides []conf.Value
 }
 
@@ -29,7 +29,7 @@ func noLimit() Limit {
 	return Limit{Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
 }
 
-// take makes the set of a document and reports what is wrong between its fields.
+// take makes the set of a document and reports errors that concern several fields.
 func (p *parser) take(v conf.Value, d *document) {
 	s := p.set
 	s.Namespace, s.QueryBounds, s.Upstreams, s.Overrides = d.Namespace, canon.QueryBounds(d.QueryBounds), d.Upstreams, d.Overrides
@@ -175,7 +175,7 @@ func (h *HotCriteria) check(v conf.Value) {
 	}
 }
 
-// traits are those of the preset, except for what is set beside it, in the field parse_as of v.
+// traits are those of the preset in the field parse_as of v, except for those that are set beside it.
 func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	if !v.Has("parse_as") || v.At("parse_as").Broken() {
 		return parseas.Traits{}
@@ -221,7 +221,7 @@ func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	return t
 }
 
-// setTrait sets a trait to a word, "" for the word that stands for the zero value.
+// setTrait sets a trait to a word; the word of the zero value becomes "".
 func setTrait[T ~string](to *T, word, zero string) {
 	switch word {
 	case "":

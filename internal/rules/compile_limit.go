@@ -19,12 +19,12 @@ import (
 const (
 	// maxAmount is the largest whole number that every store keeps exactly.
 	maxAmount = 1<<53 - 1
-	// defaultBuckets is into how many parts a bucketed window is cut: what is over counts for up to a tenth of the
+	// defaultBuckets is into how many parts a bucketed window is divided: a request counts for up to a tenth of the
 	// window longer.
 	defaultBuckets = 10
-	// maxWait is the longest time that a request is held back.
+	// maxWait is the longest time that a request is delayed.
 	maxWait = time.Minute
-	// smallBurst is from where on light clients get all that they request, also at random moments.
+	// smallBurst is the burst from which on light clients are not denied, even if they send at random moments.
 	smallBurst = 10
 
 	maxInFlight    = 100_000
@@ -35,7 +35,7 @@ const (
 var (
 	limitFields  = conf.Fields(reflect.TypeFor[rule.Limit]())
 	amountFields = conf.Fields(reflect.TypeFor[rule.Amounts]())
-	// algorithms are those that a limit may name, first of all the one it has when it names none.
+	// algorithms are those that a limit may name; the first is the default.
 	algorithms = slices.Insert(slices.Clone(limitcore.Algorithms()), 3, // behind the other buckets
 		limitcore.Traits{Name: rule.Bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
 )
@@ -107,7 +107,7 @@ func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 	return l
 }
 
-// otherLimitField is the error about a field that only other limits have, "" for a field that none has.
+// otherLimitField is the error about a field that only other limits have, "" for an unknown field.
 func otherLimitField(name string) string {
 	if name != "algorithm" && slices.Contains(strings.Split(inFlightFields, ","), name) ||
 		!slices.ContainsFunc(limitFields, func(f conf.Field) bool { return f.Name == name }) {
@@ -116,8 +116,8 @@ func otherLimitField(name string) string {
 	return string(inFlight) + " has limit, lease, scope and on_store_failure, not " + name
 }
 
-// adaptive compiles the adaptive part of a limit, nil for none. A limit without a rate has that of max while nothing is
-// known of the upstream.
+// adaptive compiles the adaptive part of a limit, nil for none. A limit without a rate has the rate max while the
+// upstream's capacity is not known.
 func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
 	if !c.Adaptive {
 		for _, name := range []string{"min", "max", "upstream"} {
@@ -160,7 +160,7 @@ func burstOf(a *rule.Amounts) int64 {
 	return *a.Burst
 }
 
-// defaultBurst is the capacity of a bucket whose burst is not set: what one second gives, and 1 at least.
+// defaultBurst is the capacity of a bucket whose burst is not set: the requests of one second, and at least 1.
 func defaultBurst(r rule.Rate) int64 { return max(1, LeastCount(r.PerSecond())) }
 
 // checkAmounts reports amounts that the algorithm does not have, and those that are missing. The rate of an adaptive
@@ -186,7 +186,7 @@ func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denia
 	}
 	checkAmounts(v, a, algorithm)
 	if v.Has("burst") && algorithm == limit.TokenBucket && s.Burst == 0 && !v.Failed() {
-		v.At("burst").Fail("0 is not a whole number between 1 and %d", maxAmount) // it would admit nothing
+		v.At("burst").Fail("0 is not a whole number between 1 and %d", maxAmount) // it would allow nothing
 	}
 	if v.Failed() {
 		return s
@@ -214,8 +214,8 @@ func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denia
 }
 
 // queue gives a leaky bucket nginx's meaning of delay and nodelay: that many of
-// the burst, or all of it, go on at once. What goes on at once is not a queue but
-// GCRA, and the rest of the burst waits as long as it takes.
+// the burst, or all of it, are allowed without delay. This part is GCRA and not a
+// queue; the rest of the burst is delayed as long as it has to be.
 func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	switch {
 	case a.Delay == nil && !a.NoDelay:
@@ -240,10 +240,9 @@ func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	s.Burst, s.Wait = *a.Delay, (time.Duration(waits)*each + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-// store makes a token bucket of bursty. Guava stores permits that are not used, those of one second (burst), from 0 on.
-// A call takes what is stored and one more that is not due yet: the next call waits for it (resync,
-// reserveEarliestAvailable in SmoothRateLimiter). That one more is the difference between what it stores and the
-// capacity of a bucket.
+// store makes a token bucket of bursty. Guava stores unused permits, up to those of one second (burst), and starts with
+// 0. A call takes the stored permits and one more that is not due yet: the next call waits for it (resync,
+// reserveEarliestAvailable in SmoothRateLimiter). So the capacity of the bucket is one more than the stored permits.
 func store(a *rule.Amounts, s *limit.Spec) {
 	if a.Burst == nil {
 		s.Burst = defaultBurst(a.Rate)
@@ -251,7 +250,7 @@ func store(a *rule.Amounts, s *limit.Spec) {
 	s.Algorithm, s.InitialDeficit, s.Burst = limit.TokenBucket, s.Burst, s.Burst+1
 }
 
-// checkFair reports limits that cannot be divided.
+// checkFair reports limits that cannot be divided among clients.
 func (l *Limit) checkFair(v conf.Value) {
 	fair := v.At("fair")
 	switch s := l.Spec; {
@@ -268,7 +267,7 @@ func (l *Limit) checkFair(v conf.Value) {
 	}
 }
 
-// checkRefund reports limits that cannot give back what a request took a while ago.
+// checkRefund reports limits that cannot refund an earlier charge.
 func (l *Limit) checkRefund(v conf.Value) {
 	at := v.At("refund_status")
 	switch {

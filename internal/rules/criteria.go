@@ -9,9 +9,9 @@ import (
 // LeastCount is the least whole number of requests that reaches a product of
 // rates, seconds, shares and ratios: what a count is compared with. It is the
 // only rounding of thresholds and of release thresholds, and each of them is rounded
-// once: a count reaches 0.7 of half of 5 requests when it reaches 1.75. A
-// product of decimals lands a hair beside the whole number that it means, such
-// as 1.1 x 10; a billionth is forgiven, and what floats cannot tell apart.
+// once: a count reaches 0.7 of half of 5 requests when it reaches 1.75. In floating
+// point a product such as 1.1 x 10 differs slightly from the whole number that it
+// means, so an excess of a billionth or of the rounding error is ignored.
 func LeastCount(product float64) int64 {
 	if product >= math.MaxInt64 {
 		return math.MaxInt64
@@ -32,8 +32,8 @@ func (h HotCriteria) ReleaseBelow() int64 { return LeastCount(h.RateCount() * h.
 func (h HotCriteria) RateCount() float64    { return h.Rate * h.Window.Seconds() }
 func (h HotCriteria) MinRateCount() float64 { return h.MinRate * h.Window.Seconds() }
 
-// MinCount is the least count within Window at which a key can be hot by whatever
-// criterion; 0 where there is none.
+// MinCount is the least count within Window at which a key can be hot by any
+// criterion; 0 if there is none.
 func (h HotCriteria) MinCount() int64 {
 	least := h.Threshold()
 	if h.Share > 0 || h.Surge > 0 {

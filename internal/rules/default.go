@@ -7,9 +7,9 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Default is what holds without a configuration file: every path with its
-// whole query is a key, hot from 500 requests a second over 5 s, and a hot key
-// is held to 100 a second with a burst of 200.
+// Default is the set without a configuration file: every path with its whole
+// query is a key, hot from 500 requests a second over 5 s, and a hot key is
+// limited to 100 a second with a burst of 200.
 func Default() *Set {
 	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Hot: defaultCriteria(), Limit: noLimit(),
 		Malformed: MalformedLimit}
@@ -18,7 +18,7 @@ func Default() *Set {
 	r.Limit.Spec = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}
 	s := &Set{Namespace: DefaultNamespace, Rules: []*Rule{r}, QueryBounds: canon.DefaultQueryBounds()}
 	if err := s.compile(); err != nil {
-		panic(err) // the rule above is not one; nothing of it comes from outside
+		panic(err) // the constant above is invalid: a mistake in this file
 	}
 	return s
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// smoother is the rate limiter of Guava, against which bursty and warming_up are held:
-// it denies nobody, it says how long to
+// smoother is the rate limiter of Guava, with which bursty and warming_up are compared:
+// it denies no call but returns how long to
 // wait, and a call pays for the one before it. The wait of a call depends on
 // earlier calls only, never on its own size (prepay): a large one goes at once
 // and the next one waits for it.
 //
-// Permits that nobody takes are stored up to a bound. newBursty hands stored ones
-// out for nothing, up to one second's worth; newWarmingUp makes them dear, for a
-// server that has been idle is cold: above half of what can be stored, taking one
-// costs more the more there are, up to the cold factor times the usual interval.
+// Unused permits are stored up to a bound. With newBursty stored permits are free, up
+// to those of one second; with newWarmingUp they are expensive, because a server that
+// has been idle is cold: above half of the bound, a permit costs more the more are
+// stored, up to the cold factor times the usual interval.
 //
 // It is one process's and not for concurrent use; time is an argument. Numbers
 // are doubles as in Guava, waits are rounded up to whole nanoseconds.
@@ -148,7 +148,7 @@ func (s *smoother) advance(now time.Time) {
 }
 
 // price is what taking stored permits costs, in seconds: nothing where there is
-// no warm-up; else the area under a line that lies at the interval up to the
+// no warm-up; else the area under a line that is at the interval up to the
 // threshold and then rises to the cold interval.
 func (s *smoother) price(permits float64) float64 {
 	if s.shape.warmUp == 0 {

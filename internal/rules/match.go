@@ -21,7 +21,7 @@ type Match struct {
 	Rule *Rule
 	// Key is in memory of the Scratch: valid until it is used again.
 	Key []byte
-	// Malformed is true where the request is beyond the limits and Key has
+	// Malformed is true if the request exceeds the query bounds; Key then has
 	// the reserved parameter.
 	Malformed bool
 }
@@ -34,15 +34,15 @@ type Scratch struct {
 	key     []byte
 	values  []canon.Value
 	canon   canon.Scratch
-	path    []byte   // paths as upstreams read them, one behind the other
+	path    []byte   // paths as upstreams read them, one after the other
 	paths   []string // those of the matcher's paths; "": not made yet
 }
 
 // matcher finds the rules for a request.
 type matcher struct {
 	byName map[string]*Rule
-	// exact has, for each path that some pattern writes out, every route that
-	// takes this path, in file order. open has the routes of all other paths:
+	// exact has, for each path that is a pattern without wildcards, every route that
+	// matches this path, in file order. open has the routes of all other paths:
 	// those with a wildcard, or without a path.
 	exact map[string][]*route
 	open  []*route
@@ -50,12 +50,12 @@ type matcher struct {
 	// catchAll is tried last.
 	catchAll *route
 	classes  []*classIndex
-	// further is how many keys a request can have beside the first of each rule, so
-	// that further values never push the key of a later rule out of MaxKeys.
+	// further is how many keys a request can have beside the first of each rule: the
+	// keys of further values must not displace the key of a later rule from MaxKeys.
 	further int
 	paths   []parseas.Path // the ways in which paths are read, each once
 	spelled bool           // some rule knows its upstream
-	written redactedForm   // how RedactTarget writes what no rule takes
+	written redactedForm   // how RedactTarget writes targets that no rule matches
 }
 
 // compile builds the index of a set whose rules have been checked.
@@ -99,8 +99,8 @@ func (s *Set) compile() error {
 	return nil
 }
 
-// onlyPath gives the one path without escapes that a route takes, "" where it takes
-// others too, or where the path has to be read first.
+// onlyPath returns the one path without escapes that a route matches, "" if it matches
+// others too, or if its upstream reads paths in its own way.
 func (m *matcher) onlyPath(rt *route) string {
 	var b strings.Builder
 	for _, s := range rt.segs {
@@ -123,8 +123,8 @@ func (m *matcher) onlyPath(rt *route) string {
 	return path
 }
 
-// candidates gives the routes that may take a path, in file order, and whether the
-// path is as every upstream reads it, so that prefixes of it can be compared.
+// candidates returns the routes that may match a path, in file order, and whether all
+// upstreams read the path as it is, so that prefixes of it can be compared.
 func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 	if routes, ok := m.exact[path]; ok {
 		return routes, true
@@ -133,14 +133,14 @@ func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 		return m.open, parseas.Canonical(path)
 	}
 	if strings.IndexByte(path, '%') >= 0 {
-		return m.all, false // it may be one that a pattern writes without escapes
+		return m.all, false // its decoded form may match a pattern
 	}
 	return m.open, true
 }
 
-// Match gives the rules that count a request, with its keys under each: none,
-// one, or several where rules have Continue or parameters several values. The
-// result is valid until sc is used again. Nothing is allocated once sc has grown.
+// Match returns the rules that count a request, with its keys under each: none,
+// one, or several if rules have Continue or parameters several values. The
+// result is valid until sc is used again. It does not allocate once sc has grown.
 func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
 	if hottype.InvalidTargetReason(req.Method, req.Target) != "" {
@@ -170,8 +170,8 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	return sc.matches
 }
 
-// add appends a match for each key. Keys are written one behind the other; where
-// the memory grows, earlier keys stay where they are.
+// add appends a match for each key. Keys are written one after the other; when the
+// memory grows, earlier keys remain valid in the old memory.
 func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
 	rt.readHeaders(req, sc.values)
 	at := len(sc.key)
@@ -195,8 +195,8 @@ func isReservedPath(path string) bool {
 	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
 }
 
-// addForeign appends the match of a path that cannot be a resource: one beyond
-// the limits is cut, and one that forges another key is not repeated.
+// addForeign appends the match of a path that cannot be a resource: one that exceeds
+// the query bounds is cut, and one that forges another key is left out.
 func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	if isReservedPath(path) {
 		path = "/"
@@ -206,8 +206,8 @@ func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
 }
 
-// found appends a match whose key begins at a place in sc.key. It is filled
-// where it stands; to copy one there takes a tenth of the whole request.
+// found appends a match whose key begins at an offset in sc.key. It fills the match
+// in place, because a copy takes a tenth of the time of the whole request.
 func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	sc.key = key
 	n := len(sc.matches)
@@ -216,7 +216,7 @@ func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	m.Rule, m.Key, m.Malformed = r, key[at:len(key):len(key)], malformed
 }
 
-// readHeaders leaves the values of headers behind those of the path. A header
+// readHeaders stores the values of headers after those of the path. A header
 // that is absent or empty gives no pair.
 func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) {
 	if len(rt.headers) == 0 {
@@ -235,8 +235,8 @@ func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) {
 	}
 }
 
-// RuleFor gives the rule that counts under a resource, the catch-all for paths
-// and for names without a rule, nil where there is none.
+// RuleFor returns the rule that counts under a resource, the catch-all for paths
+// and for names without a rule, nil if there is none.
 func (s *Set) RuleFor(resource string) *Rule {
 	if r := s.index.byName[resource]; r != nil {
 		return r
@@ -244,7 +244,7 @@ func (s *Set) RuleFor(resource string) *Rule {
 	return s.index.byName["*"]
 }
 
-// LimitFor gives the limit of a hot key: that of the rule's value list, else
+// LimitFor returns the limit of a hot key: that of the rule's value list, else
 // the rule's own.
 func (r *Rule) LimitFor(key hottype.Key) Limit {
 	if len(r.Values) == 0 {

@@ -14,22 +14,22 @@ import (
 type pathSyntax struct {
 	path int // index of the matcher's paths; rawPath: byte for byte
 	fold bool
-	// loose takes a path without the last slash of a pattern that ends in one.
+	// loose matches a path without the last slash of a pattern that ends in one.
 	loose bool
 }
 
 const rawPath = -1
 
-// faultyTargetTraits is how a faulty target is read for a rule that knows no upstream: the
-// rule whose path any of them could make of it counts it as malformed.
+// faultyTargetTraits is how a faulty target is read for a rule of an unknown upstream: if any
+// upstream could read the target as the rule's path, the rule counts it as malformed.
 func faultyTargetTraits() parseas.Traits {
 	t, _ := parseas.Preset(parseas.Strict)
 	t.Path.Suffix = false
 	return t
 }
 
-// readings compiles how a route reads paths. The catch-all has whole paths for
-// resources: to leave escapes in them would part what is the same.
+// readings compiles how a route reads paths. The resources of the catch-all are whole
+// paths, so it decodes escapes: otherwise spellings of one path would be different keys.
 func (m *matcher) readings(rt *route) {
 	t := rt.rule.ParseAs
 	rt.usual, rt.other = pathSyntax{path: rawPath}, pathSyntax{path: rawPath}
@@ -43,8 +43,8 @@ func (m *matcher) readings(rt *route) {
 	rt.suspect, rt.suspectOther = m.reading(faultyTargetTraits())
 }
 
-// reading gives how traits read a path, and how else they may: in the same way but
-// where two are possible.
+// reading returns how traits read a path, and the other way in which they may read it:
+// the same one, unless the authority may be part of the path.
 func (m *matcher) reading(t parseas.Traits) (usual, other pathSyntax) {
 	usual = pathSyntax{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != parseas.SlashesKeep}
 	other = usual
@@ -66,7 +66,7 @@ func (m *matcher) addPath(p parseas.Path) int {
 }
 
 // spell compiles the literal segments of a route as its reading spells them, and
-// what every canonical path that it takes begins with.
+// the common prefix of all canonical paths that it matches.
 func (rt *route) spell() {
 	for i := range rt.segs {
 		s := &rt.segs[i]
@@ -95,13 +95,13 @@ func (rt *route) spell() {
 	}
 }
 
-// begins reports whether a path begins as all that the route takes do.
+// begins reports whether a path has the common prefix of the paths that the route matches.
 func (rt *route) begins(path string, how *pathSyntax) bool {
 	n := len(rt.prefix)
 	return len(path) >= n && (path[:n] == rt.prefix || how.fold && strings.EqualFold(path[:n], rt.prefix))
 }
 
-// spelledPath gives the path of a request as a reading spells it.
+// spelledPath returns the path of a request as a reading spells it.
 func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	if how.path == rawPath {
 		return path
@@ -118,7 +118,7 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	return sc.paths[how.path]
 }
 
-// matchSpelled is Match for a path that some upstream reads in its own way.
+// matchSpelled is Match for sets with a rule whose upstream reads paths in its own way.
 func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
 	sc.path = sc.path[:0]
 	clear(sc.paths)
@@ -131,9 +131,9 @@ func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch
 	return sc.matches
 }
 
-// matchFaulty is Match for a target that no server should take. It is malformed
-// for every rule that one could make of it, but where the upstream is known to end
-// it at the "#".
+// matchFaulty is Match for a target that no server should accept. It is malformed
+// for every rule that a server could read it as, unless the rule's upstream is known
+// to cut it at the "#".
 func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 	sc.path = sc.path[:0]
 	clear(sc.paths)
@@ -161,7 +161,7 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 	return sc.matches
 }
 
-// matchReading finds the rules that take a path, each in a reading of its own.
+// matchReading finds the rules that match a path, each in its own reading.
 func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch,
 	of func(*route) (how *pathSyntax, malformed bool)) {
 	for _, rt := range s.index.all {
@@ -197,8 +197,8 @@ func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch
 	}
 }
 
-// resource is the path as the catch-all counts it. Two spellings that differ in
-// case only are one resource where the upstream takes them for one.
+// resource is the path as the catch-all counts it. Two spellings that differ only in
+// case are one resource if the upstream ignores case.
 func (sc *Scratch) resource(path string, how *pathSyntax) string {
 	if !how.fold || strings.IndexFunc(path, func(r rune) bool { return 'A' <= r && r <= 'Z' }) < 0 {
 		return path
@@ -217,7 +217,7 @@ func (sc *Scratch) resource(path string, how *pathSyntax) string {
 	return unsafe.String(unsafe.SliceData(text), len(text))
 }
 
-// dropRepeated drops the matches from n on that stand before them, too.
+// dropRepeated drops the matches from n on that are also among those before n.
 func (sc *Scratch) dropRepeated(n int) {
 	kept := sc.matches[:n]
 	for _, m := range sc.matches[n:] {

@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// ErrNoOverride says that no override has the given ID.
+// ErrNoOverride means that no override has the given ID.
 var ErrNoOverride = errors.New("rules: no such override")
 
 // Action is what an override does.
@@ -31,9 +31,9 @@ const (
 	ActionCache  Action = "cache"  // limited as before, and answered from the cache, hot or not
 )
 
-// Override is what a person says about one key, about the keys that a pattern
-// matches, about all of a resource, or about clients. An override with ActionLimit
-// holds whether or not the key is hot.
+// Override is an operator's exception for one key, for the keys that a pattern
+// matches, for all keys of a resource, or for clients. An override with ActionLimit
+// applies whether or not the key is hot.
 type Override struct {
 	// ID is [a-z0-9-]{1,64}; made from the target when empty.
 	ID string `json:"id" name:"id"`
@@ -55,9 +55,9 @@ type Override struct {
 	Rate float64 `json:"rate,omitempty" name:"rate" as:"rate"`
 	// Burst, for ActionLimit; 0 means max(1, Rate).
 	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
-	// Mode is hottype.ModeShadow for one that is only tried: it denies nobody and hides no
-	// other, and what it would deny is counted. Else it is "". It is for ActionLimit and
-	// ActionBlock.
+	// Mode is hottype.ModeShadow for one that is not enforced: it denies no request and hides
+	// no other override, and the requests that it would deny are counted. Else it is "". It is
+	// for ActionLimit and ActionBlock.
 	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`
 	// Until is when the override ends; zero means never.
 	Until time.Time `json:"until,omitzero" name:"until"`
@@ -153,14 +153,14 @@ func (o Override) validateAction() error {
 	return nil
 }
 
-// hasControl reports whether a text cannot stand in one line of a log.
+// hasControl reports whether a text has control characters or is not UTF-8: it does not fit in one line of a log.
 func hasControl(s string) bool {
 	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 // Spec is the limit of an override with ActionLimit, zero for other actions. A
-// rate that no whole numbers say exactly is kept to a millionth, or is 1 per
-// 1/Rate seconds where it is less.
+// rate that whole numbers cannot express exactly is rounded to a millionth, or is
+// 1 per 1/Rate seconds if it is less.
 func (o Override) Spec() limit.Spec {
 	if o.Action != ActionLimit || !(o.Rate > 0) {
 		return limit.Spec{}
@@ -179,20 +179,20 @@ func (o Override) Spec() limit.Spec {
 	return s
 }
 
-// KeepsLimit reports whether what the rule says about a key's limit still holds under the
-// override: it only watches, or it says something else.
+// KeepsLimit reports whether the rule's limit of a key still applies under the override:
+// one with ActionShadow or ActionCache does not replace the limit.
 func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionCache }
 
-// InShadow reports whether the override is only tried.
+// InShadow reports whether the override is in shadow mode.
 func (o Override) InShadow() bool { return o.Mode == hottype.ModeShadow }
 
-// Replaces reports whether two overrides take the place of each other: they are of one
-// target, with one schedule, and both are enforced or both only tried.
+// Replaces reports whether two overrides replace each other: they have the same target,
+// schedule and mode.
 func (o Override) Replaces(p Override) bool {
 	return o.Target() == p.Target() && o.Schedule == p.Schedule && o.Mode == p.Mode
 }
 
-// IsPattern reports whether the key holds a "*" and so stands for many keys.
+// IsPattern reports whether the key contains a "*" and so matches many keys.
 func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
 
 // IsOneKey reports whether the override is of one key alone.
@@ -224,22 +224,22 @@ func (o Override) Window(now time.Time) Window {
 	return w
 }
 
-// Active reports whether the override holds at now: it has not ended, and its
-// schedule, if it has one, says so.
+// Active reports whether the override holds at now: it has not ended, and if it
+// has a schedule, a window of that holds.
 func (o Override) Active(now time.Time) bool {
 	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
 }
 
-// DefaultID is the ID of an override that was given none: made from its target, from
-// its schedule where it has one, and from its mode, so that a key may have several of
-// those beside the one that always holds.
+// DefaultID is the ID of an override without one: made from its target, its schedule
+// and its mode, so that a key may have scheduled and shadow overrides beside the one
+// that always holds.
 func (o Override) DefaultID() string {
 	text := o.Target().String()
 	if !o.Schedule.IsZero() {
 		text += " " + o.Schedule.String()
 	}
 	if o.InShadow() {
-		return overrideID(text, text+" shadow") // it is still called so once it is enforced
+		return overrideID(text, text+" shadow") // it keeps this ID when it is enforced
 	}
 	return OverrideID(text)
 }
@@ -248,7 +248,7 @@ func (o Override) DefaultID() string {
 // the same key, and different for different keys ("topic-id-42-3f2a9c1d").
 func OverrideID(key string) string { return overrideID(key, key) }
 
-// overrideID makes an ID that reads as one text and differs as another one does.
+// overrideID makes an ID: its readable part is made from text, its hash from differs.
 func overrideID(key, differs string) string {
 	sum := sha256.Sum256([]byte(differs))
 	id := make([]byte, 0, 64)

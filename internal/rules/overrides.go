@@ -14,9 +14,9 @@ import (
 )
 
 // Overrides is an immutable index over overrides, shared freely. A nil one is
-// empty. Finding costs one look-up, and one comparison of a prefix for each
-// pattern; that of a client one look-up of its longest prefix. What is only tried is
-// found by Tried alone.
+// empty. Find costs one look-up, and one comparison of a prefix for each pattern;
+// FindClient one look-up of the longest prefix. Only the index of WithShadow has the
+// overrides in shadow mode.
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
@@ -55,7 +55,7 @@ func NewOverrides(static, live []Override) *Overrides {
 }
 
 // WithShadow is the index as it would be if every override in shadow mode were enforced; nil
-// where there is none. An override in shadow mode that is found in it would decide.
+// if there is none. An override in shadow mode that is found in it would decide.
 func (o *Overrides) WithShadow() *Overrides { return o.tried }
 
 func index(static, live []Override, tried bool) *Overrides {
@@ -123,8 +123,8 @@ func (o *Overrides) OfKeys() bool { return len(o.exact)+len(o.patterns)+len(o.re
 // OfClients reports whether there are any of addresses, networks or classes.
 func (o *Overrides) OfClients() bool { return o.networks != nil || len(o.classes) > 0 }
 
-// FindClient gives the override that holds for an address, nil where there is none: that
-// of the longest prefix, of equal ones the live one. Nothing is allocated.
+// FindClient returns the override that holds for an address, nil if there is none: that
+// of the longest prefix, of equal ones the live one. It does not allocate.
 func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	if o == nil || o.networks == nil || !a.IsValid() {
 		return nil
@@ -136,7 +136,7 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	if best := first(list, now); best != nil {
 		return best
 	}
-	for bits := a.BitLen(); bits >= 0; { // what ended, or does not hold now, hides no shorter prefix
+	for bits := a.BitLen(); bits >= 0; { // an override that does not hold now hides no shorter prefix
 		network, list, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
 		if !found {
 			return nil
@@ -149,7 +149,7 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	return nil
 }
 
-// FindClass gives the override that holds for a class, nil where there is none.
+// FindClass returns the override that holds for a class, nil if there is none.
 func (o *Overrides) FindClass(name string, now time.Time) *Override {
 	if o == nil || name == "" {
 		return nil
@@ -157,9 +157,9 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 	return first(o.classes[name], now)
 }
 
-// before orders overrides that hold for the same key: live ones, then the most
-// particular, then those with a schedule, then those in shadow mode, which would take the
-// place of the others, then the newest, then by ID, so that every process agrees.
+// before orders overrides that hold for the same key: live ones first, then the most
+// specific, then those with a schedule, then those in shadow mode, which would replace
+// the others if they were enforced, then the newest, then by ID, so that all processes agree.
 func before(a, b *entry) int {
 	return cmp.Or(
 		trueFirst(a.live, b.live),
@@ -181,14 +181,14 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// Find gives the override that holds for a key, nil where there is none: live
+// Find returns the override that holds for a key, nil if there is none: live
 // exact, file exact, live pattern, file pattern, live resource, file resource; among
-// patterns the one with the most literal bytes. Those that have expired, and those whose schedule does
-// not hold, are passed over. Nothing is allocated, but at the turn of a
-// schedule. The result is shared and not to be changed.
+// patterns the one with the most literal bytes. Overrides that have expired, and those
+// whose schedule does not hold, are skipped. It allocates only when a window of a
+// schedule begins or ends. The result is shared and must not be changed.
 //
-// A malformed request may be for any key of its resource, so what blocks one of
-// them blocks it too, before patterns that hold for the reserved key.
+// A malformed request may be for any key of its resource, so an override that blocks
+// one of them blocks it too, before patterns that match the reserved key.
 func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if o == nil {
 		return nil
@@ -214,7 +214,7 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	return nil
 }
 
-// first gives the first override of a list that holds, nil where none does.
+// first returns the first override of a list that holds, nil if none does.
 func first(list []*entry, now time.Time) *Override {
 	for _, e := range list {
 		if e.holds(now) {
@@ -224,8 +224,8 @@ func first(list []*entry, now time.Time) *Override {
 	return nil
 }
 
-// blocking gives an override that blocks a key of a resource, nil where there is
-// none. One that another override of the same text takes the place of is none.
+// blocking returns an override that blocks a key of a resource, nil if there is none.
+// It skips those that another override of the same text replaces.
 func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 	for _, e := range o.blocks[string(resource)] {
 		if b := &e.override; first(o.exact[b.Key], now) == b {

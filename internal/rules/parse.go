@@ -7,11 +7,11 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Error is what is wrong with one field of the rules.
+// Error is an error in one field of the rules.
 type Error = conf.Error
 
 // ProgramSections are the top-level names of a configuration file that hold
-// settings of the programs. Package config has a test that they are all.
+// settings of the programs. A test of package config checks that the list is complete.
 var ProgramSections = []string{
 	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd",
 	"gate", "graphite", "history", "kafka",
@@ -22,19 +22,18 @@ var ProgramSections = []string{
 // DefaultNamespace is the namespace of a file that names none.
 const DefaultNamespace = "default"
 
-// Parse reads the rules from YAML. Sections are further top-level keys that
-// belong to somebody else and are left alone. What is wrong is reported with
-// file, line and field, up to ten errors together; each is an [*Error]. A
-// document without rules is a set without rules.
+// Parse reads the rules from YAML. Sections are further top-level keys, which
+// Parse ignores. Errors have file, line and field, up to ten are returned
+// together; each is an [*Error]. A document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
 	return ParseWith(file, data, Options{Sections: sections})
 }
 
-// Options are what a file of rules does not say.
+// Options are the inputs of a set that are not in a file of rules.
 type Options struct {
-	Sections []string // top-level keys that belong to somebody else
-	// Secret is the key of the hashes of redacted values, the same wherever counts and
-	// hot keys of a namespace meet. Without it they are masked; see [Set.LacksSecret].
+	Sections []string // top-level keys to ignore
+	// Secret is the key of the hashes of redacted values, the same in all processes of a
+	// namespace. Without it values are masked; see [Set.LacksSecret].
 	Secret []byte
 }
 
@@ -48,8 +47,8 @@ func ParseWith(file string, data []byte, o Options) (*Set, error) {
 	return compile(schema.Decode(file, root, d, o.Sections...), d, file, o)
 }
 
-// FromGo makes a set of Go values. They are checked as the file with the same fields is, and errors name the fields of
-// Go: "Rules[0].Hot.Rate".
+// FromGo makes a set of Go values. They are checked like a file with the same fields, and errors name the Go fields:
+// "Rules[0].Hot.Rate".
 func FromGo(name string, set *rule.Set) (*Set, error) {
 	v, d := conf.FromGo(schema, name, &document{Set: *set})
 	return compile(v, d, name, Options{})

@@ -78,8 +78,8 @@ func TestParseTrial(t *testing.T) {
 	}
 }
 
-// What can be divided among clients, by what they are told apart, and what is said about
-// the rest.
+// Which limits can be divided among clients, how clients are identified, and which errors the
+// others give.
 func TestParseFair(t *testing.T) {
 	t.Parallel()
 	rule := func(text string) string {

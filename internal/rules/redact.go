@@ -13,8 +13,8 @@ import (
 // MinSecret is the least length of the secret of hashes, in bytes.
 const MinSecret = 16
 
-// inheritRedactions gives the parameters of a rule what the file says for all of them. A
-// parameter's own word comes first, also for its name in another case.
+// inheritRedactions applies the file's redactions of all rules to the parameters of a rule. A
+// parameter's own setting comes first, also for its name in another case.
 func (s *Set) inheritRedactions(r *Rule) {
 	for i := range r.Params {
 		q := &r.Params[i]
@@ -37,7 +37,7 @@ func (s *Set) Redacts() bool {
 	return s.someRedact(func(how canon.Redact) bool { return how != canon.RedactNone })
 }
 
-// someRedact reports whether some values are redacted in such a way.
+// someRedact reports whether some parameter has a redaction for which such is true.
 func (s *Set) someRedact(such func(canon.Redact) bool) bool {
 	return slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return such(r.Redact) }) ||
 		slices.ContainsFunc(s.Rules, func(r *Rule) bool {
@@ -45,13 +45,13 @@ func (s *Set) someRedact(such func(canon.Redact) bool) bool {
 		})
 }
 
-// LacksSecret reports whether values are to be hashed and there is no secret: they are
-// masked then.
+// LacksSecret reports whether values are configured to be hashed and there is no secret:
+// they are masked then.
 func (s *Set) LacksSecret() bool {
 	return len(s.secret) == 0 && s.someRedact(func(how canon.Redact) bool { return how == canon.RedactHash })
 }
 
-// redactOwn redacts the keys that the file itself names.
+// redactOwn redacts the keys in the file.
 func (s *Set) redactOwn() error {
 	if !s.Redacts() {
 		return nil
@@ -81,10 +81,10 @@ func (s *Set) redactOwn() error {
 	return nil
 }
 
-// RedactKey gives the key under which a request is counted for a key, in canonical
-// form, or a pattern, as a person writes it: with the value itself, or with what
-// stands in its place. A pattern for part of a value that is redacted would match
-// nothing and tell that part, so it is an error, which does not repeat it.
+// RedactKey returns the key under which requests are counted for a key or a pattern
+// that a person wrote, in canonical form, with plain or redacted values. A pattern with
+// a part of a redacted value would match nothing and reveal that part, so it is an
+// error, which does not repeat it.
 func (s *Set) RedactKey(key string) (string, error) {
 	resource, params, ok := strings.Cut(key, "?")
 	if !ok || params == canon.Malformed || !s.Redacts() {
@@ -121,7 +121,7 @@ func (s *Set) RedactKey(key string) (string, error) {
 	return string(out), nil
 }
 
-// normalOf is how the values of a parameter are written in the keys of a resource. A
+// normalOf is how the values of a parameter are normalized in the keys of a resource. A
 // resource with a star may be that of any rule.
 func (s *Set) normalOf(resource, name string) (n canon.Normalization) {
 	if !strings.Contains(resource, "*") {
@@ -153,8 +153,8 @@ func (r *Rule) normalOf(name string) (n canon.Normalization) {
 	return n
 }
 
-// revealsPart reports whether a piece of a pattern tells part of a value. One whose name
-// has a star may be for any parameter.
+// revealsPart reports whether a pair of a pattern contains a part of a redacted value. A
+// name with a star may match any parameter.
 func (s *Set) revealsPart(resource, pair string, how canon.Redact) bool {
 	name, text, valued := strings.Cut(pair, "=")
 	if strings.Contains(name, "*") {

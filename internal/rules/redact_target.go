@@ -8,15 +8,15 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// redactedForm is how targets are written down that a rule takes.
+// redactedForm is how targets that a rule matches are recorded.
 type redactedForm struct {
 	query canon.Selector // all of the query, redacted
-	path  string         // in place of the path, where a wildcard is redacted; "": the path stands
+	path  string         // replaces the path if a wildcard is redacted; "": the path is kept
 }
 
-// RedactTarget is the target of a request for who writes requests down. What is redacted in keys is redacted in it
-// too: the query is in canonical form, and a path of which a rule redacts a wildcard has no values. A query beyond the
-// limits is left out. Of a set that redacts nothing it is the target as it was sent.
+// RedactTarget is the target of a request for recorders of requests. Values that are redacted in keys are redacted in
+// it too: the query is in canonical form, and a path with a redacted wildcard has no values. A query that exceeds the
+// query bounds is left out. If the set redacts nothing it is the target as it was sent.
 func (s *Set) RedactTarget(req *hottype.Request) string {
 	if !s.Redacts() {
 		return req.Target
@@ -45,7 +45,7 @@ func (s *Set) RedactTarget(req *hottype.Request) string {
 	return path + "?" + query
 }
 
-// newWritten compiles how targets of a rule are written down.
+// newWritten compiles how targets of a rule are recorded.
 func (s *Set) newWritten(r *Rule) redactedForm {
 	sel := canon.Selection{All: true, Spelling: r.ParseAs.Query, Redact: r.redact, Secret: s.secret}
 	hidden := func(wildcard string) bool {

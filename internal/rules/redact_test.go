@@ -61,8 +61,8 @@ func TestKeysAreRedacted(t *testing.T) {
 	}
 }
 
-// What a person writes meets the requests that are meant: the value, or what stands in
-// its place.
+// A key that a person writes matches its requests with the plain value and with the redacted
+// one.
 func TestPeopleWriteTheValueOrItsHash(t *testing.T) {
 	t.Parallel()
 	set := redactedSet(t, "s3cret-of-the-test")
@@ -106,7 +106,7 @@ func TestPeopleWriteTheValueOrItsHash(t *testing.T) {
 	}
 }
 
-// stands is what stands in a key of login for a value.
+// stands returns the redacted form of a value in a key of login.
 func stands(t *testing.T, set *Set, name, text string) string {
 	t.Helper()
 	key, err := set.RedactKey("login?" + name + "=" + text)

@@ -14,20 +14,20 @@ import (
 const (
 	literal = iota
 	one     // {name}: one segment that is not empty
-	rest    // {name...} or a trailing slash: all that follows, also nothing
-	end     // {$}: nothing behind the slash
+	rest    // {name...} or a trailing slash: all that follows, possibly nothing
+	end     // {$}: nothing after the slash
 )
 
-// segment is what a path has to have between two slashes.
+// segment is a pattern for the text between two slashes of a path.
 type segment struct {
 	kind  int
 	text  string // literal: the decoded bytes; one, rest: the name
 	canon string // literal: as a reading spells it
-	slot  int    // where the value goes, -1 where no parameter asks for it
+	slot  int    // index of the value, -1 if no parameter needs it
 }
 
-// parsePath reads a path pattern in the syntax of net/http.ServeMux. "" takes
-// every path and gives nil.
+// parsePath reads a path pattern in the syntax of net/http.ServeMux. "" matches
+// every path; its result is nil.
 func parsePath(pattern string) ([]segment, error) {
 	if pattern == "" {
 		return nil, nil
@@ -100,16 +100,16 @@ func parseWildcard(name string, last bool) (segment, error) {
 type route struct {
 	rule    *Rule
 	secret  []byte
-	prefix  string    // how every path without escapes that it takes begins
-	only    string    // the one such path that it takes; "": there may be others
+	prefix  string    // common prefix of the paths without escapes that it matches
+	only    string    // the one such path that it matches; "": there may be others
 	segs    []segment // nil: every path
 	methods []string
 	hosts   []string // lower case
-	headers []string // headers whose values go to the slots behind those of the path
+	headers []string // headers whose values are in the slots after those of the path
 	slots   int
 
 	usual, other          pathSyntax // how the path of a request is read
-	suspect, suspectOther pathSyntax // and that of a faulty one
+	suspect, suspectOther pathSyntax // how a faulty one is read
 }
 
 // newRoute compiles a rule whose pattern has been checked.
@@ -134,8 +134,8 @@ func newRoute(r *Rule, secret []byte) (*route, error) {
 	return rt, nil
 }
 
-// selection sorts the parameters of the rule by where they come from and gives
-// those of the path and of headers their slots.
+// selection sorts the parameters of the rule by source and assigns slots to those of
+// the path and of headers.
 func (rt *route) selection() (canon.Selection, error) {
 	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.ParseAs.Query}
 	sel.Redact, sel.Secret = rt.rule.redact, rt.secret
@@ -172,7 +172,7 @@ func (rt *route) selection() (canon.Selection, error) {
 	return sel, nil
 }
 
-// matches reports whether the route takes a request, and leaves the values of
+// matches reports whether the route matches a request, and stores the values of
 // its path wildcards in sc. The path is spelled as a reading spells it.
 func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc *Scratch) bool {
 	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
@@ -185,7 +185,7 @@ func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc 
 	return rt.segs == nil || path == rt.only && how == &rt.usual || rt.takesPath(path, how, sc.values)
 }
 
-// takesMethod holds to net/http: no method is GET, and GET takes HEAD too.
+// takesMethod follows net/http: no method means GET, and GET matches HEAD too.
 func (rt *route) takesMethod(method string) bool {
 	for _, m := range rt.methods {
 		if m == method || m == "GET" && (method == "HEAD" || method == "") {
@@ -195,7 +195,7 @@ func (rt *route) takesMethod(method string) bool {
 	return false
 }
 
-// takesHost compares without the port, and without the dot that may end a name.
+// takesHost compares without the port, and without a final dot.
 func (rt *route) takesHost(host string) bool {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		host = host[:i]
@@ -210,11 +210,11 @@ func (rt *route) takesHost(host string) bool {
 }
 
 // takesPath compares segment by segment. In a path as it was sent a literal
-// matches however its bytes are escaped, as it does in net/http: else "/%74opic"
-// would pass by the rule for "/topic" and still reach its handler. An escaped slash
-// splits nothing.
+// matches with any escapes, as in net/http: otherwise "/%74opic" would evade the
+// rule for "/topic" and still reach its handler. An escaped slash does not split a
+// segment.
 func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) bool {
-	at := 1 // behind a slash, or behind the end of the path
+	at := 1 // after a slash, or after the end of the path
 	if path == "" || path[0] != '/' {
 		return false
 	}

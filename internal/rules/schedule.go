@@ -15,28 +15,28 @@ import (
 const (
 	maxFromBytes = 200
 	maxFor       = 31 * 24 * time.Hour
-	// maxJoin is how many windows that touch are told as one.
+	// maxJoin is how many adjacent windows are joined.
 	maxJoin = 1000
 )
 
-// Schedule says when an override holds: from every moment that From names, for
-// a while. The zero Schedule holds always. It is comparable.
+// Schedule says when an override holds: from each time that From names, for a
+// duration. The zero Schedule holds always. It is comparable.
 type Schedule struct {
 	// From is when windows begin, in the five fields of cron ("0 20 * * 1-5":
 	// minute, hour, day of the month, month, day of the week) or as one of
 	// @hourly, @daily, @weekly, @monthly, @yearly.
 	From string `name:"from" required:"true"`
-	// For is how long each lasts, in whole seconds that pass: not less or more
-	// on a day when clocks change.
+	// For is how long each lasts, in whole seconds of elapsed time: the same on a
+	// day when clocks change.
 	For time.Duration `name:"for" in:"1s..744h" step:"1s" required:"true"`
-	// Zone is whose clock From speaks of, such as Europe/Berlin; "" is UTC. A
-	// time that a clock jumps over begins no window on that day; one that it
-	// shows twice begins two, which join.
+	// Zone is the time zone of From, such as Europe/Berlin; "" is UTC. A local
+	// time that is skipped on a day begins no window; one that occurs twice
+	// begins two, which join.
 	Zone string `name:"zone"`
 }
 
-// Window is one stretch of time in which a schedule holds: from From, until just
-// before Until. The zero Window is none.
+// Window is a time in which a schedule holds: from From, until just before
+// Until. The zero Window is none.
 type Window struct{ From, Until time.Time }
 
 // Holds reports whether now is inside.
@@ -67,8 +67,7 @@ func spell(d time.Duration) string {
 	return text
 }
 
-// Validate reports what makes a schedule unusable, one that never begins among
-// it.
+// Validate reports why a schedule is invalid. One that never begins is invalid too.
 func (s Schedule) Validate() error {
 	if s.IsZero() {
 		return nil
@@ -77,10 +76,10 @@ func (s Schedule) Validate() error {
 	return err
 }
 
-// Window gives the window that holds at now, else the next one; the zero Window
-// where none comes within five years or the schedule is not valid. Windows that
-// overlap or touch are one. From of a window that holds is a moment since which
-// it has held, not always the first.
+// Window returns the window that holds at now, else the next one; the zero Window
+// if none begins within five years or the schedule is invalid. Windows that
+// overlap or touch are joined. From of a window that holds is a time since which
+// it has held, not always the earliest.
 func (s Schedule) Window(now time.Time) Window {
 	c, err := s.compile()
 	if err != nil {
@@ -95,8 +94,8 @@ type timetable struct {
 	span time.Duration
 }
 
-// reference is a time from which every valid schedule begins within the five
-// years that cron looks ahead: 2028 has a 29th of February.
+// reference is a time after which every valid schedule begins within the five
+// years that cron searches: 2028 has a 29th of February.
 func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func (s Schedule) compile() (t timetable, err error) {
@@ -133,8 +132,8 @@ func (s Schedule) compile() (t timetable, err error) {
 	return timetable{spec: spec, span: s.For}, nil
 }
 
-// loadZone finds a time zone. Zones are data that is the same everywhere; the
-// zone of the machine is not, so two processes would differ about it.
+// loadZone finds a time zone. It rejects the machine's local zone, about which two
+// processes could differ.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New(`zone "Local" differs from machine to machine; name one, such as Europe/Berlin`)
@@ -146,7 +145,7 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// window finds a beginning in (now-span, now], which holds, else the next one.
+// window finds a beginning in (now-span, now], whose window holds, else the next one.
 func (t timetable) window(now time.Time) Window {
 	from := t.spec.Next(now.Add(-t.span))
 	if from.IsZero() {
@@ -162,7 +161,7 @@ func (t timetable) window(now time.Time) Window {
 	return w
 }
 
-// scheduleJSON is a schedule as it is written.
+// scheduleJSON is the JSON of a schedule.
 type scheduleJSON struct {
 	From string `json:"from"`
 	For  string `json:"for"`

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// scheduleCache answers whether a schedule holds without reading cron each time: it
-// remembers the stretch around the last question in which the answer does not
-// change. Times may come in any order. Safe for concurrent use.
+// scheduleCache caches whether a schedule holds: it remembers the span around the last
+// query in which the result does not change. Times may come in any order. Safe for
+// concurrent use.
 type scheduleCache struct {
 	schedule Schedule
 	last     atomic.Pointer[cachedSpan]
 }
 
-// cachedSpan is [start, end) with one answer. It is immutable. A timetable is
-// compiled by the first question, because indexes are also built for one look.
+// cachedSpan is [start, end) with one result. It is immutable. The first query compiles
+// the timetable, because some indexes are built for a single query.
 type cachedSpan struct {
 	table      timetable
 	start, end time.Time
 	holds      bool
 }
 
-// holds costs two comparisons, and allocates only at the turn of a window.
+// holds costs two comparisons, and allocates only when a window begins or ends.
 func (p *scheduleCache) holds(now time.Time) bool {
 	s := p.last.Load()
 	if s == nil || now.Before(s.start) || !now.Before(s.end) {
@@ -30,7 +30,7 @@ func (p *scheduleCache) holds(now time.Time) bool {
 	return s.holds
 }
 
-// scheduleHorizon ends the stretch of a schedule that does not begin again for years.
+// scheduleHorizon ends the span of a schedule that does not begin again for years.
 const scheduleHorizon = 24 * time.Hour
 
 func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan {
@@ -41,7 +41,7 @@ func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan
 	} else {
 		table, err := p.schedule.compile()
 		if err != nil {
-			return s // stores and files refuse it: it never holds
+			return s // invalid, which stores and files reject: it never holds
 		}
 		s.table = table
 	}

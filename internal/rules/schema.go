@@ -26,7 +26,7 @@ var (
 	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 
-// schema has what the tags of the rules cannot state.
+// schema has the formats and checks that the tags of the rules cannot express.
 var schema = newSchema()
 
 func newSchema() *conf.Schema {
@@ -37,7 +37,7 @@ func newSchema() *conf.Schema {
 			"method":   regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`),
 			"host":     regexp.MustCompile(`^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$`),
 			"header":   headerName,
-			// A domain below a top-level one: "com" would verify everybody.
+			// A domain below a top-level one: "com" would verify almost any client.
 			"domain": regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`),
 		},
 		Words: map[string][]string{
@@ -70,7 +70,7 @@ func parsePerSecond(text string) (any, error) {
 	return r.PerSecond(), err
 }
 
-// checkPerSecond checks a rate of a Go value as if it were written.
+// checkPerSecond checks a rate of a Go value like one in a file.
 func checkPerSecond(perSecond float64) error {
 	_, err := rule.ParseRate(strconv.FormatFloat(perSecond, 'f', -1, 64))
 	return err
@@ -110,7 +110,7 @@ func readTime(v conf.Value, to *time.Time) {
 	*to = t
 }
 
-// readStatus reads a status with which a request gets its tokens back: 304, "4xx".
+// readStatus reads a status whose responses refund the charge: 304, "4xx".
 func readStatus(v conf.Value, r *hottype.StatusRange) {
 	text, ok := v.Scalar("a status such as 304 or 5xx", "!!int", "!!str")
 	class, isClass := strings.CutSuffix(strings.ToLower(text), "xx")
@@ -152,7 +152,7 @@ func checkRedactions(v conf.Value, all *rule.Redactions) {
 	}
 }
 
-// parseBytes gives -1, which no bounds have, for what is no number of bytes.
+// parseBytes returns -1, which is outside all bounds, for a text that is not a number of bytes.
 func parseBytes(s string) (any, error) {
 	unit := int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
@@ -167,7 +167,7 @@ func parseBytes(s string) (any, error) {
 	return n * unit, nil
 }
 
-// private are fields whose answers belong to one client each.
+// private are header fields that identify a client: responses to them are for that client only.
 var private = []string{"Authorization", "Cookie"}
 
 // checkCache brings the names of headers into canonical form.
@@ -189,7 +189,7 @@ func checkCache(v conf.Value, s *hottype.CachePolicy) {
 	s.Vary = names
 }
 
-// DefaultCache is how answers are cached where nothing else is said.
+// DefaultCache is the default policy of the response cache.
 func DefaultCache() *hottype.CachePolicy { return conf.Default[hottype.CachePolicy](schema) }
 
 // defaultCriteria are those of the tags.

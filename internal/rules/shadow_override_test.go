@@ -15,7 +15,7 @@ func tried(o Override) Override {
 	return o
 }
 
-// What is in shadow mode is found by Tried alone, and only where it would decide.
+// Only the index of WithShadow has overrides in shadow mode, and returns them only if they would decide.
 func TestTriedOverrides(t *testing.T) {
 	t.Parallel()
 	file := []Override{

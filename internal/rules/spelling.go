@@ -11,20 +11,20 @@ import (
 
 const (
 	spelledBytes = 160 // of a spelling
-	spelledPairs = 16  // of a query that are looked at
+	spelledPairs = 16  // of a query that are read
 )
 
-// Spelled is how a request writes what makes its keys under a rule: the path, where no wildcard
-// stands in it, and the pairs of the query that the rule tracks, byte for byte but for what is no
-// printable ASCII, which is escaped as in Go. What the rule does not track may be secret and is
-// left out, and where values are redacted it is "". It is for people, and costs a look at each pair.
+// Spelled is the spelling of a request's keys under a rule, for people: the path, if the rule's
+// path has no wildcard, and the pairs of the query that the rule tracks, byte for byte, except that
+// bytes other than printable ASCII are escaped as in Go. Other parts of the request may be secret
+// and are left out, and if values are redacted the result is "". It reads each pair of the query.
 func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 	if s.Redacts() || hottype.InvalidTargetReason(req.Method, req.Target) != "" {
 		return ""
 	}
 	path, query := req.SplitTarget()
 	var sc canon.Scratch
-	bare, _ := r.selector.Append(nil, "", nil, &s.QueryBounds, &sc) // pairs that are no part of the query stay away
+	bare, _ := r.selector.Append(nil, "", nil, &s.QueryBounds, &sc) // without pairs of the path and headers
 	var out []byte
 	if r.IsCatchAll() || r.Match.Path != "" && !strings.Contains(r.Match.Path, "{") &&
 		!strings.HasSuffix(r.Match.Path, "/") {

@@ -52,7 +52,7 @@ func TestSpellingIsWhatMakesTheKey(t *testing.T) {
 	}
 }
 
-// TestSpellingTellsNothingThatIsNotTracked wherever it stands in a query.
+// The spelling contains no parameter that is not tracked, at any position in a query.
 func TestSpellingTellsNothingThatIsNotTracked(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Target is what an override is about: the one of its fields key, resource, client,
+// Target is the target of an override: the one of its fields key, resource, client,
 // cidr and class that is set.
 type Target struct{ Kind, Value string }
 
@@ -32,7 +32,7 @@ func (t Target) String() string {
 	return t.Kind + " " + t.Value
 }
 
-// Target is what the override is about, the zero Target where nothing says so.
+// Target is the target of the override, the zero Target if no field is set.
 func (o Override) Target() Target {
 	for _, t := range o.targets() {
 		if t.Value != "" {
@@ -49,10 +49,10 @@ func (o Override) targets() [5]Target {
 	}
 }
 
-// OfClients reports whether the override is about clients and not about what they ask for.
+// OfClients reports whether the target of the override is clients and not keys.
 func (o Override) OfClients() bool { return o.Client != "" || o.CIDR != "" || o.Class != "" }
 
-// Network is the clients of an override of a client or a CIDR, the zero Prefix for others. A
+// Network is the network of an override of a client or a CIDR, the zero Prefix for others. A
 // client of IPv6 is a /64.
 func (o Override) Network() netip.Prefix {
 	if o.CIDR != "" {
@@ -67,7 +67,7 @@ func (o Override) Network() netip.Prefix {
 	return netip.PrefixFrom(c, min(c.BitLen(), 64))
 }
 
-// ValidateTarget reports what makes a target unusable.
+// ValidateTarget reports why a target is invalid.
 func (o Override) ValidateTarget() error {
 	t := o.Target()
 	if t.Value == "" {
@@ -109,8 +109,8 @@ func (t Target) validateNetwork() error {
 	return err
 }
 
-// Canonical is the one way in which the address of a client or the network of a CIDR is
-// written; other values stand as they are.
+// Canonical is the canonical form of the address of a client or the network of a CIDR;
+// other values are returned as they are.
 func (t Target) Canonical() (string, error) {
 	switch t.Kind {
 	case TargetClient:

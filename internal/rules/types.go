@@ -18,18 +18,18 @@ type Set struct {
 	Namespace string
 	// Rules in file order; the first that matches a request counts it. A rule
 	// with Continue lets the rules after it count the request too. The
-	// catch-all, if there is one, is tried last wherever it stands.
+	// catch-all, if there is one, is tried last, at any position in the file.
 	Rules   []*Rule
 	IP      IPLimits
 	Classes []*Class
-	// Overrides are the ones written in the file; live ones come on top.
+	// Overrides are the ones of the file; live ones have a higher precedence.
 	Overrides   []Override
 	QueryBounds canon.QueryBounds
-	// ParseAs is what the file says of the upstream, for rules that say nothing.
+	// ParseAs is how upstreams read targets, for rules without their own parse_as.
 	ParseAs parseas.Traits
-	// Redact says which parameters of all rules are redacted, unless a rule says it itself.
+	// Redact says which parameters of all rules are redacted; a rule's own setting comes first.
 	Redact []canon.Redaction
-	// Warnings are about numbers that promise little, each with file and line.
+	// Warnings are about valid settings that are probably mistakes, each with file and line.
 	Warnings []string
 	// Upstreams are those that the file names, in its order.
 	Upstreams []Upstream
@@ -55,8 +55,8 @@ func (s *Set) FailsClosed() bool {
 		slices.ContainsFunc(places, func(p *InFlight) bool { return p != nil && p.OnStoreFailure == FailClosed })
 }
 
-// Rule says which requests are counted by which parameters, when a value is
-// hot, and what limits it then.
+// Rule defines which requests are counted by which parameters, when a key is
+// hot, and which limit then applies to it.
 type Rule struct {
 	// Name is the resource; "*" for the catch-all, whose resource is the
 	// request path byte for byte.
@@ -72,18 +72,18 @@ type Rule struct {
 	Limit    Limit
 	// Cache is how hot keys are answered from a cache; nil: they are not.
 	Cache *hottype.CachePolicy
-	// Malformed is what becomes of requests that are malformed for the rule.
+	// Malformed is how requests that are malformed for the rule are handled.
 	Malformed MalformedPolicy
 	// Values are limits for particular keys of this rule.
 	Values []ValueLimit
 
-	redact   []canon.Redaction     // of the parameters that "*" stands for
+	redact   []canon.Redaction     // of the parameters that "*" matches
 	selector canon.Selector        // compiled from Params and Ignore
-	written  redactedForm          // how RedactTarget writes what it takes
+	written  redactedForm          // how RedactTarget writes the targets that it matches
 	values   map[hottype.Key]Limit // Values by key
 }
 
-// IsCatchAll reports whether the rule takes what no other rule matched.
+// IsCatchAll reports whether the rule counts the requests that no other rule matches.
 func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
 
 // MalformedPolicy, Scope, FailurePolicy, Consistency and InFlight are those of the rules as they are written.
@@ -119,8 +119,8 @@ type Param struct {
 	Normal canon.Normalization
 }
 
-// source gives the name of a parameter where it comes from: "path", "header",
-// or "" for the query.
+// source returns the name of a parameter in its source, and the source: "path",
+// "header", or "" for the query.
 func (p Param) source() (name, where string) {
 	where, name, ok := strings.Cut(p.Name, ".")
 	if ok && (where == "path" || where == "header") {
@@ -129,32 +129,32 @@ func (p Param) source() (name, where string) {
 	return p.Name, ""
 }
 
-// HotCriteria is when a key is hot: when any of Rate, Share and Surge says so. One of
-// them is set.
+// HotCriteria is when a key is hot: when it reaches any of Rate, Share and Surge. At least
+// one of them is set.
 type HotCriteria rule.Hot
 
-// Limit is what a hot key is held to.
+// Limit is the limit of a hot key.
 type Limit struct {
-	// Spec; its Limit is 0 and Set false where the rule only detects.
+	// Spec; its Limit is 0 and Set is false if the rule only detects.
 	Spec limit.Spec
 	Set  bool
-	// Candidate, if any, is judged beside Spec, as if it were in its place, and
-	// never acts.
+	// Candidate, if any, is evaluated beside Spec, as if it replaced it, and is
+	// never enforced.
 	Candidate      *limit.Spec
 	Mode           hottype.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy
-	// Fair divides what the limit of a key lets pass among clients: by address, or by
-	// ClientHeader where a request has that.
+	// Fair divides the limit of a key among clients: by address, or by ClientHeader
+	// if a request has that header.
 	Fair         bool
 	ClientHeader string
-	// RefundStatus are the statuses of answers with which a request gets back what it took; nil: none.
+	// RefundStatus are the statuses of responses that refund the charge of their request; nil: none.
 	RefundStatus *hottype.Statuses
-	// InFlight bounds how many requests for a key are in flight; nil: nothing does. A
+	// InFlight bounds how many requests for a key are in flight; nil: unbounded. A
 	// limit has either that, or a Spec.
 	InFlight *InFlight
-	// Adaptive says that the rate follows what the upstream bears; nil: it is fixed. Spec is
-	// then what holds while nobody says what it bears.
+	// Adaptive makes the rate follow the upstream's capacity; nil: it is fixed. Spec then
+	// applies while the capacity is not known.
 	Adaptive *Adaptive
 }
 
@@ -169,16 +169,16 @@ type IPLimits struct {
 	Fixed, Sliding *IPWindow // nil: none
 	TrustedProxies []netip.Prefix
 	// Client is where trusted proxies name the client: "peer", "forwarded", "x-forwarded-for"
-	// (also when empty), or a header that holds one address.
+	// (the default), or a header that contains one address.
 	Client string
-	// IPv6Prefix is how many bits of an IPv6 address make a client: 48 to 64; 0 means 64.
+	// IPv6Prefix is how many bits of an IPv6 address identify a client: 48 to 64; 0 means 64.
 	IPv6Prefix int
 	Exempt     []netip.Prefix
 	InFlight   *InFlight // nil: any number
 }
 
-// ClientOf is the client that a request's client counts as: of IPv6 the network that
-// IPv6Prefix says. Whatever counts or limits clients goes by it, so that all agree.
+// ClientOf is the client that a request's client counts as: of IPv6 the network of
+// IPv6Prefix bits. All code that counts or limits clients uses it, so that all agree.
 func (ip *IPLimits) ClientOf(c hottype.Client) hottype.Client {
 	if ip.IPv6Prefix == 0 || ip.IPv6Prefix == 64 || !c.Addr.Is6() {
 		return c
@@ -196,20 +196,20 @@ type IPWindow struct {
 	OnStoreFailure FailurePolicy
 	// Consistency is how processes share it; "" is exact.
 	Consistency Consistency
-	// Mode is whether it denies or only counts what it would have denied.
+	// Mode is whether it denies requests or only counts those that it would have denied.
 	Mode hottype.Mode
 }
 
-// Class is a group of requests known by a header, such as crawlers.
+// Class is a group of requests identified by a header, such as crawlers.
 type Class struct {
 	Name     string
 	Header   string
 	Pattern  *regexp.Regexp
-	Fixed    *IPWindow // nil: the windows of everybody
+	Fixed    *IPWindow // nil: the default windows
 	Sliding  *IPWindow
-	Upstream string // name of an upstream, "" for the usual one
-	// Verify are the domains, separated by spaces, in one of which the name of a client's
-	// address has to lie; "" for none. A request whose client is not verified is not in the class.
+	Upstream string // name of an upstream, "" for the default one
+	// Verify are the domains, separated by spaces, of which the name of a client's address must
+	// be in one; "" for none. A request whose client is not verified is not in the class.
 	Verify   string
-	InFlight *InFlight // nil: that of everybody
+	InFlight *InFlight // nil: the default one
 }
