@@ -4,12 +4,12 @@ import "time"
 
 // Verdict is the answer to one request.
 type Verdict struct {
-	// Allowed is what to do: true lets the request pass. In shadow mode it is
-	// true even where the limit said no; see Shadowed.
+	// Allowed reports whether the request may proceed. In shadow mode it is
+	// true even if the limit would deny; see WouldDeny.
 	Allowed bool
 	// WouldDeny is true when a rule in shadow mode would have denied.
 	WouldDeny bool
-	// WouldDenyReason is why it would have, 0 where Shadowed is false.
+	// WouldDenyReason is why it would have, 0 if WouldDeny is false.
 	WouldDenyReason Reason
 	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
 	// with a cache of its own can switch it by that.
@@ -36,28 +36,28 @@ type Verdict struct {
 	RetryAfter time.Duration
 	// ResetAfter is when the limit will be whole again.
 	ResetAfter time.Duration
-	// Wait is how long an allowed request has to be held back before it goes
-	// on: it has its place in a limit that lets requests wait.
+	// Wait is how long an allowed request has to be delayed before it proceeds:
+	// its limit delays requests instead of denying them.
 	Wait time.Duration
 	Mode Mode
-	// Lease, if not nil, is what the request holds while it is in flight. A
-	// caller that set Request.WillRelease releases it when the response has ended.
+	// Lease, if not nil, has the slots that the request holds while it is in flight.
+	// A caller that set Request.WillRelease releases it when the response has ended.
 	Lease *Lease
-	// Refund, if not nil, is what the request gets back if its answer has one of some
-	// statuses. A caller that set Request.WillRelease reports which it had.
+	// Refund, if not nil, has the charges that are refunded if the response has one of
+	// their statuses. A caller that set Request.WillRelease reports its status.
 	Refund *Refund
-	// Cache is set where a response cache may answer the request: only its per-IP
-	// windows were charged. nil: the request was decided as a whole.
+	// Cache is set if a response cache may answer the request: only the limits of its
+	// client were charged. nil: the request was decided as a whole.
 	Cache *CachePolicy
-	// Class is the class of the request by its headers ("crawler"), "" for
-	// everybody.
+	// Class is the class of the request by its headers ("crawler"), "" if it has
+	// none.
 	Class string
-	// Upstream names the upstream whose answers adapt limits, "" if there is none. A
+	// Upstream names the upstream whose responses adapt limits, "" if there is none. A
 	// caller that forwards an allowed request reports its outcome to the gate.
 	Upstream string
 }
 
-// Never is the RetryAfter of a request that no waiting makes possible.
+// Never is the RetryAfter of a request that would be denied after any wait.
 const Never time.Duration = -1
 
 // Mode says whether a limit acts or only watches.

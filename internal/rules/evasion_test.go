@@ -129,7 +129,7 @@ func measure(t *testing.T, targets []spelledTarget, preset, name string, say boo
 }
 
 // golden is how many targets are charged for a value that an upstream did not see,
-// by its own preset and by strict, and how many evade the rule without a preset. Many are
+// by its own preset and by strict, and how many evade a rule without a preset. Many are
 // duplicates, of which each value is charged, and names that the upstream ignores.
 var golden = map[string][3]int{
 	"axum":                     {14, 111, 0},

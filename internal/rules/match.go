@@ -100,7 +100,7 @@ func (s *Set) compile() error {
 }
 
 // onlyPath returns the one path without escapes that a route matches, "" if it matches
-// others too, or if its upstream reads paths in its own way.
+// others too, or if upstreams may read the path in different ways.
 func (m *matcher) onlyPath(rt *route) string {
 	var b strings.Builder
 	for _, s := range rt.segs {

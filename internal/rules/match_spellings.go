@@ -44,7 +44,7 @@ func (m *matcher) readings(rt *route) {
 }
 
 // reading returns how traits read a path, and the other way in which they may read it:
-// the same one, unless the authority may be part of the path.
+// the same one, unless they allow both readings of "//host/path".
 func (m *matcher) reading(t parseas.Traits) (usual, other pathSyntax) {
 	usual = pathSyntax{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != parseas.SlashesKeep}
 	other = usual
@@ -118,7 +118,7 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	return sc.paths[how.path]
 }
 
-// matchSpelled is Match for sets with a rule whose upstream reads paths in its own way.
+// matchSpelled is Match for a path that upstreams may read in different ways.
 func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
 	sc.path = sc.path[:0]
 	clear(sc.paths)

@@ -48,7 +48,7 @@ func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 	return text[1 : len(text)-1]
 }
 
-// appendPath leaves out the parameters that a path may hold: a session is often among them.
+// appendPath leaves out path parameters, from the first ";" on: they often contain a session.
 func appendPath(dst []byte, path string) []byte {
 	i := strings.IndexByte(path, ';')
 	if j := strings.Index(strings.ToLower(path), "%3b"); j >= 0 && (i < 0 || j < i) {

@@ -29,7 +29,7 @@ type Set struct {
 	ParseAs parseas.Traits
 	// Redact says which parameters of all rules are redacted; a rule's own setting comes first.
 	Redact []canon.Redaction
-	// Warnings are about valid settings that are probably mistakes, each with file and line.
+	// Warnings are about valid settings with little effect, each with file and line.
 	Warnings []string
 	// Upstreams are those that the file names, in its order.
 	Upstreams []Upstream

@@ -10,16 +10,16 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// upstreamSpace is before the names of upstreams whose hot requests in flight are bounded.
+// upstreamSpace prefixes the names of upstreams whose hot requests in flight are bounded.
 const upstreamSpace = "upstream:"
 
-// upstreamLease is for how long a request counts as in flight whose end is not reported.
+// upstreamLease is how long a request whose end is not reported counts as in flight.
 const upstreamLease = 30 * time.Second
 
 // Upstreams are what adaptive limits follow: measurements of each, and the bounds in force.
 func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
 
-// adaptiveLimit is what makes the limit of a key adaptive. It is immutable.
+// adaptiveLimit is the adaptive part of the limit of a key. It is immutable.
 type adaptiveLimit struct {
 	upstream *adaptive.Upstream
 	bound    *adaptive.LocalLimit // that gives the rate; nil: the configured one applies

@@ -12,10 +12,10 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// spaceLimit is the space of limits that callers bring along.
+// spaceLimit is the space of limits that callers pass to TakeLimit.
 const spaceLimit = "limit"
 
-// Limit is a limit that a caller brings along instead of a rule. It is immutable.
+// Limit is a limit that a caller of TakeLimit defines instead of a rule. It is immutable.
 type Limit struct {
 	spec          limit.Spec
 	local, shared chargePolicy
@@ -31,9 +31,9 @@ func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 	return l
 }
 
-// TakeLimit holds a subject to a limit, whatever rules, overrides and hot keys say: in the shared
-// store if there is one, and while that fails in this process, to its fallback. Nothing is counted
-// under a key, and no per-IP window is charged. cost is at least 1.
+// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
+// shared store if there is one, and while that fails to the fallback in this process. Nothing is
+// counted under a key, and no per-IP window is charged. cost is at least 1.
 func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.cost = g.cur.Load(), now, cost
@@ -52,8 +52,8 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	return v
 }
 
-// refill is Verdict.Window of a limit: the time in which its whole capacity
-// flows back.
+// refill is Verdict.Window of a limit: the time in which its whole capacity is
+// refilled.
 func refill(s limit.Spec) time.Duration {
 	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window

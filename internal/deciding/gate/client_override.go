@@ -35,8 +35,8 @@ type clientOverride struct {
 }
 
 // clientOverride finds the override of the request's client: of its address, else of its
-// class. An address that ip.exempt names more closely than an override, or that no override
-// names, is left to ip.exempt. Nothing is allocated.
+// class. If ip.exempt has a longer prefix of the address than any override, or no override matches
+// it, ip.exempt applies. It does not allocate.
 func (d *decision) clientOverride(of *rules.Overrides, class string) (found clientOverride) {
 	st, addr := d.st, d.req.Client.Addr
 	o := of.FindClient(addr, d.now)

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Names in Verdict.Rule of verdicts that no rule gives.
+// Names in Verdict.Rule of verdicts without a rule.
 const (
 	// RuleExempt is the rule of a request from an exempt address.
 	RuleExempt = "ip_exempt"
@@ -20,8 +20,8 @@ const (
 )
 
 // Decide counts the request under its keys and decides. If ctx has ended the
-// shared store is not asked, and the failure policies decide. A
-// call once made is bounded by Config.Budget and not by ctx.
+// shared store is not called, and the failure policies decide. A call that has
+// begun is bounded by Config.Budget and not by ctx.
 func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	g.count(d)
@@ -31,9 +31,9 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) 
 }
 
 // DecideForCache is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
-// if Verdict.Serve is set, only the limits of the client are charged, and the verdict is not counted yet.
+// if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet.
 // The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
-// request. The client's charges stay if the keys deny. count is nil if Serve is.
+// request. The client's charges stay if the keys deny. count is nil if Verdict.Cache is.
 func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
 	count func(last *hottype.Verdict)) {
 	d := g.begin(now, req)
@@ -102,7 +102,7 @@ func (g *Gate) count(d *decision) {
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
-	// Who sent the request, and what applies to each of its keys.
+	// The client of the request, and what applies to each of its keys.
 	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
 		g.findClass(d, v) // client_override.go
 	}
@@ -206,7 +206,7 @@ func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 }
 
 // takeShared takes charges in the shared store. If a server of it fails, the failure policies
-// decide about the charges on that server, and the store is asked again for the
+// decide about the charges on that server, and the store is called again for the
 // others. The fallback is charged first, because it can be refunded.
 func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	gr := &d.shared

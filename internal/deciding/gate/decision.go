@@ -116,14 +116,14 @@ func (gr *chargeGroup) add(m chargeMeta) *limit.Charge {
 
 func (gr *chargeGroup) empty() bool { return len(gr.charges) == 0 }
 
-// cut keeps the first n charges and lets go of the strings in the others.
+// cut keeps the first n charges and clears the others, so that their strings are not retained.
 func (gr *chargeGroup) cut(n int) {
 	clear(gr.charges[n:])
 	clear(gr.meta[n:])
 	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
 }
 
-// reset makes the decision ready for the pool: it holds on to nothing of a request.
+// reset makes the decision ready for the pool: it retains no memory of a request.
 func (d *decision) reset() {
 	charged := d.charged
 	d.requestState = requestState{}

@@ -16,18 +16,18 @@ const (
 	deniedSlots, maxDeniedName = 1 << 13, 512
 )
 
-// denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits that
-// callers bring along. Until its time is over the store would deny again, so it need not be asked: a
+// denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits of
+// callers (TakeLimit). Until its time is over the store would deny again, so it need not be called: a
 // viral key costs the store one denial for each token, not one for each request. Limits of clients are
 // left out: there are as many as clients.
 //
 // A name has one slot, and of several names that share it the last one denied is remembered. The others cost the
 // store a call.
 //
-// Only denials of cost 1 are remembered, and only requests of cost 1 are
-// denied by them: what is true of one cost is not of another. A refund may
-// make room sooner than the store said; it makes every denial void that was not
-// asked for after it.
+// Only denials of cost 1 are remembered, and only requests of cost 1 are denied
+// by them: a denial of one cost is not valid for another. A refund may make room
+// before the time that the store returned, so it invalidates all denials by calls
+// that began before it.
 type denialCache struct {
 	seed  maphash.Seed
 	slots [deniedSlots]deniedSlot
@@ -44,14 +44,14 @@ type denial struct {
 	spec             limit.Spec
 	at, until, reset int64
 	limit            int64
-	refunds          uint64 // deniedSlot.refunds before the store was asked
+	refunds          uint64 // deniedSlot.refunds before the call of the store
 }
 
 func (ds *denialCache) slot(name string) *deniedSlot {
 	return &ds.slots[maphash.String(ds.seed, name)%deniedSlots]
 }
 
-// refund makes the denials of a name void.
+// refund invalidates the denials of a name.
 func (ds *denialCache) refund(name string) { ds.slot(name).refunds.Add(1) }
 
 // memory is where denials of one charge are remembered, and the refunds before it. The zero value
@@ -76,7 +76,7 @@ func (m *memory) denial(now int64, space, name string, spec *limit.Spec) *denial
 	return last
 }
 
-// deniedBefore denies what a store has just denied, if that still holds.
+// deniedBefore denies a request if a remembered denial of a store still holds for it.
 func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 	now := d.now.UnixNano()
 	for i := range d.slots {

@@ -11,8 +11,8 @@ type fairShare struct {
 	header string // that names the client; "": its address does
 }
 
-// divide divides the limit of a key if its rule does so. A key that had the same limit
-// before keeps the credits of its clients.
+// divide divides the limit of a key among clients if fair is set. A key that had the same
+// limit before keeps the credits of its clients.
 func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	if !fair || !h.limited || h.term.shadow || !fairness.Divisible(h.spec) {
 		return

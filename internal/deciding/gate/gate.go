@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// DefaultBudget is the time within which the shared store has to answer.
+// DefaultBudget is the default of Config.Budget.
 const DefaultBudget = 20 * time.Millisecond
 
 // Counter counts requests by key and client, which may be unknown. AddFrom must not block,
@@ -52,8 +52,8 @@ type Async interface {
 // SharedStore keeps the limits that processes share.
 type SharedStore = guarded.SharedStore
 
-// Verifier knows which addresses belong to which domains, separated by spaces. It does not
-// wait: it returns false for an address that it does not know yet. *reversedns.Verifier is one.
+// Verifier verifies that an address belongs to one of the domains, separated by spaces. It does
+// not wait: it returns false for an address that it has not resolved yet. *reversedns.Verifier is one.
 type Verifier interface {
 	Verified(now time.Time, addr netip.Addr, domains string) bool
 }
@@ -166,7 +166,7 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// SetRules replaces the rules; decisions in progress finish by the old ones.
+// SetRules replaces the rules; decisions in progress finish with the old ones.
 func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

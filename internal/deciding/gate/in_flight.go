@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// inFlightRetry is the longest RetryAfter of a request that finds no slot: a slot is free
-	// when a response ends, and that time is unknown.
+	// inFlightRetry is the longest RetryAfter of a request that gets no slot: a slot becomes
+	// free when a response ends, and that time is unknown.
 	inFlightRetry = time.Second
-	// fullCacheTTL is for how long a key without a free slot is denied in this process: a viral
-	// key costs the store at most 200 denials a second in each process.
+	// fullCacheTTL is how long a key without a free slot is denied without a call of the store: a
+	// viral key costs the store at most 200 denials a second in each process.
 	fullCacheTTL = 5 * time.Millisecond
-	// sweepSlots is after how many new names those are deleted whose leases have expired.
+	// sweepSlots is how many new names are added before names whose leases have expired are deleted.
 	sweepSlots = 1024
 )
 
@@ -49,7 +49,7 @@ type slotRequest struct {
 	memory memory
 }
 
-// name names the slots of a key, client or upstream. A client named like a key has another name.
+// name names the slots of a key, client or upstream. Keys and clients have different name spaces.
 func (p *slotRequest) name(d *decision) string {
 	if p.upstream != nil {
 		return p.space + p.upstream.Name

@@ -13,14 +13,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// spaceHot is the space of all limits by key. An override's limit takes over
-// what its rule's limit has charged, and the other way round.
+// spaceHot is the space of all limits by key. The limits of a key by its rule and by
+// an override share their charges.
 const spaceHot = "hot"
 
 // keyLimit is what applies to one key: the result of precedence. It is immutable, and memoised in the
 // hot entry, or for a cold key in the override's state.
 type keyLimit struct {
-	of     *state       // from which it was resolved; a replica may serve several gates
+	of     *state       // from which it was resolved; several gates may share a replica
 	under  *rules.Rule  // set in the memo of an override
 	action rules.Action // "" if the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
@@ -41,7 +41,7 @@ type keyLimit struct {
 	malformedKey hottype.Key          // of a limit of malformed requests
 }
 
-// findKeys fills in the keys: hot or not, and what limits them.
+// findKeys fills in the keys of the request: whether each is hot, and what limits it.
 func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 	n := min(len(d.matches), rules.MaxKeys)
 	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them

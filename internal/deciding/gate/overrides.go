@@ -18,9 +18,9 @@ type overrideState struct {
 	id  string
 	key hottype.Key // or the text of another target
 	hotset.Decisions
-	// countedTwice are the decisions that are counted elsewhere too: those on keys that are hot,
-	// and those that an override in shadow mode applies to. wouldDeny are those of the
-	// latter that it would deny.
+	// countedTwice are the decisions that are also counted elsewhere: those on hot keys, and
+	// those that an override in shadow mode applies to. wouldDeny are those of the latter that
+	// it would deny.
 	countedTwice, wouldDeny atomic.Uint64
 	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
 }

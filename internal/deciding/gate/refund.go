@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// prefetchedFor is for how long tokens may have been charged before a request used them.
+	// prefetchedFor is how long before a request its prefetched tokens may have been charged.
 	prefetchedFor = 100 * time.Millisecond
-	// maxRefundAge is after what time nothing is refunded any more: most tokens have flowed back.
+	// maxRefundAge is the age of a charge from which on it is not refunded: most of its tokens are refilled.
 	maxRefundAge = time.Hour
 )
 
@@ -51,9 +51,9 @@ func (d *decision) addCharged(r *hottype.Refund, gr *chargeGroup, kept hottype.C
 	}
 }
 
-// Refund refunds the charges that the status of a response refunds. Tokens that have
-// flowed back are not refunded again, nor are charges of another limit. Each
-// refund must be given once.
+// Refund refunds the charges that the status of a response refunds. Tokens that are
+// refilled are not refunded again, nor are charges of another limit. Call it once
+// for each refund.
 func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 	st, age := g.cur.Load(), now.Sub(r.At)
 	if age > maxRefundAge {
@@ -132,9 +132,9 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	return list
 }
 
-// Reset deletes in this process what a key or a client has used: its charges, the denials that are
-// remembered, and the fair shares of the key's clients. Requests in flight keep their slots, and the
-// shared store keeps what it has.
+// Reset deletes the use of limits by a key or a client in this process: its charges, the remembered
+// denials, and the fair shares of the key's clients. Requests in flight keep their slots, and the
+// shared store keeps its charges.
 func (g *Gate) Reset(now time.Time, c hottype.Command) {
 	st := g.cur.Load()
 	for _, charge := range CountedSubjects(st.set, c) {

@@ -15,7 +15,7 @@ import (
 const (
 	sampledKeys = 20   // hot keys whose requests are sampled, the heaviest
 	sampleOneIn = 16   // requests of a pooled decision
-	sampleHalve = 2048 // samples of a key after which older ones count half
+	sampleHalve = 2048 // samples of a key after which its counts are halved
 	sampleNames = 24   // different names that are counted at a time, of each kind
 	sampleBytes = 64   // of the name of a client
 	sampleTop   = 5    // names in a report, of each kind

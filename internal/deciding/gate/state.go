@@ -34,10 +34,10 @@ type state struct {
 	adapts          bool               // some limit is adaptive
 }
 
-// sharing is which stores exist beside the local one.
+// sharing says which stores exist beside the local one.
 type sharing struct{ exact, async bool }
 
-// class is what limits a group of clients.
+// class is the limits of a group of clients.
 type class struct {
 	windows  [2]*clientLimit // fixed and sliding; nil: none
 	inFlight *inFlight       // nil: unbounded
@@ -69,7 +69,7 @@ type chargePolicy struct {
 	owner     *overrideState // an override in shadow mode; nil: it is none
 }
 
-// term is that of an enforced limit.
+// term is the policy of an enforced limit.
 func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
 	policy rules.FailurePolicy) chargePolicy {
 	return chargePolicy{rule: rule, reason: reason, window: refill(s), policy: policy,

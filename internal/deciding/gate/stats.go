@@ -16,7 +16,7 @@ type Stats struct {
 	Denied  hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
 	// WouldDeny are those of Allowed that a limit in shadow mode would deny.
 	WouldDeny uint64 `metric:"hotparam_gate_shadowed_total" help:"Requests allowed that a limit in shadow mode would have denied."`
-	// WouldDenyIP are those of Shadowed that a window of their client would deny.
+	// WouldDenyIP are those of WouldDeny that a window of their client would deny.
 	WouldDenyIP uint64 `metric:"hotparam_gate_shadowed_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
 	// Delayed are those of Allowed that are delayed.
 	Delayed uint64 `metric:"hotparam_gate_held_back_total" help:"Requests allowed that have to wait before they go on."`
@@ -24,11 +24,11 @@ type Stats struct {
 	Candidates Candidates
 
 	// StoreCalls are calls of the shared store, StoreErrors those of them that failed, and
-	// StoreRefused the calls that a breaker kept from it.
+	// StoreRefused the calls that an open breaker prevented.
 	StoreCalls   uint64 `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
 	StoreErrors  uint64 `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
 	StoreRefused uint64 `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
-	// CachedDenials are denials without a store, because it would deny again.
+	// CachedDenials are denials without a call of the store, because it would deny again.
 	CachedDenials uint64 `metric:"hotparam_gate_spared_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
 	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
 	// each server of the store.
@@ -143,8 +143,8 @@ func (s *shard) addTo(out *Stats) {
 	out.Delayed += s.heldBack.Load()
 }
 
-// Report is what the gate has decided so far, one row a key: first the hot
-// ones, heaviest first, then those that only an override decides on, by key.
+// Report counts the decisions so far, one row a key: first the hot ones, heaviest
+// first, then those that only an override decides on, by key.
 // An override with a pattern has one row under its pattern (which contains a "*",
 // as no key does) for all keys that it decided on and that were not hot then.
 func (g *Gate) Report(now time.Time) hottype.LimiterReport {

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// closedRetry is how long a request waits that was denied because the shared
-// store failed: the time in which the store has usually recovered.
+// closedRetry is RetryAfter of a request that was denied because the shared store
+// failed: the store has usually recovered by then.
 const closedRetry = time.Second
 
 // takeInProcess takes the charges of a group from an index on, in a store of this process. If the
@@ -33,7 +33,7 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdic
 }
 
 // takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are
-// not known is held to this process's share of its limit, or to what the failure policy says.
+// not known is limited to this process's share of its limit, or by the failure policy.
 func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	stale := func(c *limit.Charge) bool { return !g.async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
@@ -72,15 +72,14 @@ func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *chargeGroup, from i
 	return true
 }
 
-// chargeFallback charges this process's shares of the keys' limits for what the shared
-// store has allowed, as far as they have room, so that a store which fails does
-// not grant every process a full bucket beside what it has used already: not once
-// and not in each of many outages. Per-IP windows are left out: there are as many
-// as clients.
+// chargeFallback charges this process's shares of the keys' limits for the charges that
+// the shared store has allowed, as far as they have room. Otherwise each outage of the
+// store would grant every process a full bucket beside what it has used already. Per-IP
+// windows are left out: there are as many as clients.
 func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 	one := &d.fallback
 	before, live := len(one.charges), g.processes()
-	for i, m := range d.shared.meta { // one by one: a share without room keeps no other from its charge
+	for i, m := range d.shared.meta { // one by one: a share without room does not prevent the other charges
 		if m.key < 0 || m.policy != rules.FailLocal {
 			continue
 		}

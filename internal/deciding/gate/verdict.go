@@ -12,8 +12,8 @@ func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Dur
 	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
 }
 
-// denyKey makes a verdict a denial by a limit of key i, or of the client (-1), which keeps the request
-// from its keys.
+// denyKey makes a verdict a denial by a limit of key i, or of the client (-1). In the latter case the
+// request does not reach its keys.
 func (d *decision) denyKey(v *hottype.Verdict, t *chargePolicy, i int, retry time.Duration) {
 	deny(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)

@@ -11,8 +11,8 @@ import (
 // A limit that only counts is watched: one in shadow mode, a candidate beside an enforced limit,
 // or an override in shadow mode. It is judged when the verdict is known, so that it changes nothing
 // that is enforced; by itself, as if it were the only one; and in this process, a shared limit by this
-// process's share, so that it never calls the shared store. What it would deny is counted by its
-// owner, and Verdict.Shadowed says so of an allowed request.
+// process's share, so that it never calls the shared store. Its owner counts the requests that it
+// would deny, and Verdict.WouldDeny is set if such a request is allowed.
 
 // The spaces of limits that only count, by their owners. They are apart from those that are enforced,
 // so that a limit begins anew when it is enforced.
@@ -39,9 +39,9 @@ func (d *decision) watch(t *chargePolicy, key int, spec *limit.Spec) *limit.Char
 	return c
 }
 
-// judgeWatched judges the limits that only count. A request that its client kept from its keys does not
-// count for them. A denied request counts only for limits that would replace the one that denied:
-// candidates and overrides.
+// judgeWatched judges the limits that only count. A request that was denied because of its client does not
+// count for limits of its keys. A denied request counts only for limits that would replace the one that
+// denied: candidates and overrides.
 func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict) {
 	gr, nothingEnforced := &d.watched, !d.reported
 	compared, admits := false, true
@@ -75,14 +75,14 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 	}
 }
 
-// wouldDeny says of an allowed request what would deny it first.
+// wouldDeny records in the verdict of an allowed request the reason that would deny it first.
 func wouldDeny(v *hottype.Verdict, reason hottype.Reason) {
 	if v.Allowed && !v.WouldDeny {
 		v.WouldDeny, v.WouldDenyReason = true, reason
 	}
 }
 
-// shadowOverrides are the overrides as they would be if those in shadow mode were enforced.
+// shadowOverrides are indexes of overrides as if those in shadow mode were enforced.
 type shadowOverrides struct {
 	keys, clients *rules.Overrides // nil: none in shadow mode is of them
 }

@@ -34,7 +34,7 @@ func (p *page) picture(t *Timeline) {
 	p.printf("%*s %s\n", margin-1, "", p.paint(dim, from+strings.Repeat(" ", gap)+until))
 }
 
-// columns puts so many steps into one column that all fit, and says how many.
+// columns joins so many steps into one column that all fit, and returns how many.
 func columns(steps []int64, width int, join func(a, b int64) int64) (joined []int64, each int) {
 	each = max((len(steps)+width-1)/width, 1)
 	for i, n := range steps {
