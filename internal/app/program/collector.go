@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
@@ -187,7 +186,6 @@ type accessLog struct {
 	format accesslog.Format // "": not known yet
 
 	malformed, skipped atomic.Uint64
-	lastShown          time.Time // of a malformed line; Run's goroutine only
 }
 
 func newAccessLog(path string, c *collector) (*accessLog, error) {
@@ -251,13 +249,8 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 	return l.format.Parse(line, e)
 }
 
-// show logs a malformed line, at most one every ten seconds.
+// show logs a malformed line.
 func (l *accessLog) show(line []byte, err error) {
-	now := time.Now()
-	if now.Sub(l.lastShown) < 10*time.Second {
-		return
-	}
-	l.lastShown = now
 	if len(line) > 200 {
 		line = line[:200]
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/logbound"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,7 +124,7 @@ func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
-		c.MaxStreams, c.Log = 1, slog.New(slog.NewTextHandler(&log, nil))
+		c.MaxStreams, c.Log = 1, logbound.Logger(slog.New(slog.NewTextHandler(&log, nil)))
 	})
 	w.OpenStreams()
 	srv := httptest.NewServer(w.Handler())

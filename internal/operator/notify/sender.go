@@ -17,7 +17,6 @@ const (
 	firstRetry   = time.Second      // after a failed attempt; then times 1.5, half of it at random
 	maxRetry     = time.Minute      // the longest
 	refresh      = time.Minute      // how often the active alerts are sent to an Alertmanager
-	logEvery     = time.Minute      // how often lost events are logged
 	finalTimeout = 2 * time.Second  // of the last attempt when the program stops
 	maxAfter     = 10 * time.Minute // the longest Retry-After that is honored
 )
@@ -32,8 +31,7 @@ type sender struct {
 	encode func(*Notifier, []Event, time.Time) ([]byte, error)
 	queue  *queue
 
-	logged time.Time // when lost events were last logged; for run alone
-	told   uint64    // how many had been lost then
+	told uint64 // lost events that were logged; for run alone
 
 	mu    sync.Mutex // guards count
 	count WebhookStats
@@ -105,7 +103,7 @@ func (s *sender) run(ctx context.Context) {
 		case <-again:
 			s.refresh(ctx)
 		}
-		s.logLost(time.Now())
+		s.logLost()
 		wait(ctx, pause)
 	}
 }
@@ -151,8 +149,7 @@ func (s *sender) last(ctx context.Context) {
 		s.attempt(ctx, batch)
 	}
 	s.queue.drop(0)
-	s.logged = time.Time{}
-	s.logLost(time.Now())
+	s.logLost()
 }
 
 // attempt is one try after ctx has ended.
@@ -187,12 +184,12 @@ func (s *sender) note(err error, at time.Time) {
 	}
 }
 
-// logLost logs how many events were lost since its last message, at most once a minute.
-func (s *sender) logLost(now time.Time) {
+// logLost logs how many events have been lost, when they become more.
+func (s *sender) logLost() {
 	st := s.stats()
-	if lost := st.Failed + st.Dropped; lost > s.told && now.Sub(s.logged) >= logEvery {
-		s.owner.cfg.Log.Error("notify: events were lost", "webhook", s.hook.Name, "events", lost-s.told, "err", st.Err)
-		s.told, s.logged = lost, now
+	if lost := st.Failed + st.Dropped; lost > s.told {
+		s.owner.cfg.Log.Error("notify: events were lost", "webhook", s.hook.Name, "events", lost, "err", st.Err)
+		s.told = lost
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/logbound"
 )
 
 func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
@@ -108,7 +110,7 @@ func TestGuardKnowsTheToken(t *testing.T) {
 func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	g := NewGuard("decide", token, slog.New(slog.NewTextHandler(&said, nil)))
+	g := NewGuard("decide", token, logbound.Logger(slog.New(slog.NewTextHandler(&said, nil))))
 	now := time.Unix(1e9, 0)
 	for i := range 10 {
 		// Ports and the addresses of one IPv6 network are one client.

@@ -27,8 +27,6 @@ const (
 	// knownFor.
 	knownSlots = 1024
 	knownFor   = 10 * time.Minute
-	// warnEvery is the least time between two log lines about wrong tokens.
-	warnEvery = time.Minute
 )
 
 // Guard lets through who shows a token, or whom the proxy of [SSO] names. After
@@ -52,7 +50,6 @@ type Guard struct {
 	trusted [knownSlots]atomic.Uint64
 
 	wrong, slowed atomic.Uint64
-	warned        atomic.Int64 // unix nanoseconds of the last log line
 }
 
 // GuardStats are counters since the start.
@@ -150,7 +147,7 @@ func (g *Guard) Check(r *http.Request, now time.Time) Result {
 		caller, why := g.sso.caller(r)
 		if why != "" {
 			g.wrong.Add(1)
-			g.warn(r.RemoteAddr, why, now)
+			g.warn(r.RemoteAddr, why)
 			return Result{Status: http.StatusForbidden, why: why}
 		}
 		return Result{Caller: caller}
@@ -178,7 +175,7 @@ func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
 	g.wrong.Add(1)
 	if shown { // who shows nothing, such as a browser's first request, guesses nothing
 		g.charge(client, now, 1)
-		g.warn(r.RemoteAddr, "a caller showed a wrong token", now)
+		g.warn(r.RemoteAddr, "a caller showed a wrong token")
 	}
 	return Result{Status: http.StatusUnauthorized}
 }
@@ -188,7 +185,7 @@ func (g *Guard) unexpired(t Token, r *http.Request, now time.Time) Result {
 		return Result{Caller: Caller{Name: t.Name, Role: t.Role, Until: t.Until}}
 	}
 	g.wrong.Add(1)
-	g.warn(r.RemoteAddr, "the token of "+t.Name+" has expired", now)
+	g.warn(r.RemoteAddr, "the token of "+t.Name+" has expired")
 	return Result{Status: http.StatusUnauthorized, why: "The token has expired."}
 }
 
@@ -264,12 +261,8 @@ func (g *Guard) isKnown(client hottype.Client, now time.Time) bool {
 	return seen>>32 == value>>32 && time.Duration(age)*time.Second < knownFor
 }
 
-// warn tells of callers that are not let in, at most once in warnEvery.
-func (g *Guard) warn(from, why string, now time.Time) {
-	last := g.warned.Load()
-	if now.UnixNano()-last < int64(warnEvery) || !g.warned.CompareAndSwap(last, now.UnixNano()) {
-		return
-	}
+// warn logs a caller that is not let in.
+func (g *Guard) warn(from, why string) {
 	s := g.Stats()
 	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Wrong, "slowed", s.RateLimited)
 }

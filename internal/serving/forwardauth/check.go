@@ -47,7 +47,6 @@ type Handler struct {
 	repeats *dedup // nil: each check is charged
 
 	checks, denied, malformed, repeated atomic.Uint64
-	warned                              atomic.Int64 // unix nanoseconds of the last log line
 }
 
 // Stats are the counters of a handler since it was built.
@@ -61,9 +60,6 @@ type Stats struct {
 	// Panics are requests that were allowed because deciding panicked.
 	Panics uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
-
-// warnEvery is the least time between two log lines about malformed checks.
-const warnEvery = time.Minute
 
 // New builds a handler. Its error says which setting is wrong.
 func New(cfg Config) (*Handler, error) {
@@ -163,15 +159,11 @@ func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict 
 	return v
 }
 
-// reject answers a check that describes no request. The log says why, at most once in warnEvery: its cause is a
-// gateway that is set up wrongly, and then every check is.
+// reject answers a check that describes no request. The log says why: its cause is a gateway that is set up wrongly.
 func (h *Handler) reject(w http.ResponseWriter, err error) {
 	n := h.malformed.Add(1)
-	now, last := h.cfg.Now().UnixNano(), h.warned.Load()
-	if (last == 0 || now-last >= int64(warnEvery)) && h.warned.CompareAndSwap(last, now) {
-		h.cfg.Log.Warn("forwardauth: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err,
-			"count", n)
-	}
+	h.cfg.Log.Warn("forwardauth: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err,
+		"count", n)
 	status := http.StatusBadRequest
 	if errors.Is(err, errNotFound) {
 		status = http.StatusNotFound

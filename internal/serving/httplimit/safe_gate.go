@@ -173,18 +173,15 @@ func (g *SafeGate) Recover(decide func() hottype.Verdict) (v hottype.Verdict) {
 // Panics is how many requests passed because deciding panicked.
 func (g *SafeGate) Panics() uint64 { return g.panics.Load() }
 
-// recovered turns a panic into a verdict that lets pass. The log gets the
-// first, second, fourth, eighth …, so that a flood of them does not drown it.
+// recovered turns a panic into a verdict that lets pass.
 func (g *SafeGate) recovered(v *hottype.Verdict) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
-	if n := g.panics.Add(1); n&(n-1) == 0 {
-		g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", n, "stack",
-			string(debug.Stack()))
-	}
+	g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", g.panics.Add(1),
+		"stack", string(debug.Stack()))
 }
 
 // target is the request target as received. Requests that no server received

@@ -162,10 +162,8 @@ func (c *connection) disconnect(ctx context.Context, err error) {
 	code, why := uint32(0), "normal"
 	if err == errFrame { //nolint:errorlint // nothing wraps it
 		code, why = 4, "invalid frame" // of the specification's list
-		if n := c.agent.broken.Add(1); n&(n-1) == 0 {
-			c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected",
-				"peer", c.conn.RemoteAddr().String(), "count", n)
-		}
+		c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected",
+			"peer", c.conn.RemoteAddr().String(), "count", c.agent.broken.Add(1))
 	}
 	b := appendUint32(appendText(nil, "status-code"), code)
 	b = appendString(appendText(b, "message"), why)

@@ -59,7 +59,6 @@ type Consumer struct {
 
 	records, reread, skipped, jumps, counts, requests atomic.Uint64
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
-	broken, jumped, trouble                           throttle
 
 	heard    atomic.Int64              // when the last record of ours came, unix ns; 0: never
 	promised atomic.Bool               // one of them was by a producer that says that it lives
@@ -213,15 +212,12 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 	return ctx.Err()
 }
 
-// failed counts an error that the client goes on after, and shows one every ten
-// seconds.
+// failed counts and logs an error that the client goes on after.
 func (c *Consumer) failed(err error) {
 	c.errors.Add(1)
 	c.erred.Store(&readError{err, c.cfg.Now()})
-	if c.trouble.ready(c.cfg.Now()) {
-		c.cfg.Log.Warn("kafka: the consumer has trouble and tries again: "+err.Error()+hint(err),
-			"topic", c.cfg.Topic, "group", c.cfg.Group)
-	}
+	c.cfg.Log.Warn("kafka: the consumer has trouble and tries again", "topic", c.cfg.Topic, "group", c.cfg.Group,
+		"err", err.Error()+hint(err))
 }
 
 // readError is an error and when it was.
@@ -255,12 +251,4 @@ func (c *Consumer) LastHeard() (last time.Time, promised bool, err error) {
 		last = now
 	}
 	return last, c.promised.Load(), err
-}
-
-// throttle lets one in ten seconds pass.
-type throttle struct{ last atomic.Int64 }
-
-func (t *throttle) ready(now time.Time) bool {
-	last := t.last.Load()
-	return (last == 0 || now.UnixNano()-last >= int64(10*time.Second)) && t.last.CompareAndSwap(last, now.UnixNano())
 }

@@ -159,11 +159,8 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	switch {
 	case err != nil:
 		c.malformed.Add(1)
-		if c.broken.ready(c.cfg.Now()) {
-			c.cfg.Log.Warn("kafka: a record cannot be read, further ones are only counted for 10 s",
-				"topic", c.cfg.Topic, "partition", r.partition, "offset", msg.Offset, "bytes", len(msg.Value), "err",
-				err)
-		}
+		c.cfg.Log.Warn("kafka: a record cannot be read", "topic", c.cfg.Topic, "partition", r.partition,
+			"offset", msg.Offset, "bytes", len(msg.Value), "err", err)
 	case rec.Namespace != c.cfg.Namespace:
 		c.foreign.Add(1)
 	case !r.seen.first(origin{rec.Source, rec.Epoch}, rec.Sequence):
@@ -192,15 +189,12 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c.cfg.Handle(counts)
 }
 
-// skip counts records that are passed over, and tells it every ten seconds.
+// skip counts and logs records that are passed over.
 func (c *Consumer) skip(partition int32, records int64) {
 	c.skipped.Add(uint64(records))
 	c.jumps.Add(1)
-	if c.jumped.ready(c.cfg.Now()) {
-		c.cfg.Log.Warn("kafka: counts that are older than every window are skipped, not read; "+
-			"further jumps are only counted for 10 s",
-			"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.since().Format(time.RFC3339))
-	}
+	c.cfg.Log.Warn("kafka: counts that are older than every window are skipped, not read",
+		"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.since().Format(time.RFC3339))
 }
 
 // progress is how far a partition is read; for one writer and any readers.

@@ -22,15 +22,14 @@ import (
 // Bounds of what is asked and remembered.
 const (
 	workers     = 4
-	perWorker   = 5                // look-ups a second
-	lookupLimit = 5 * time.Second  // longest look-up, both ways
-	queued      = 256              // addresses that wait to be looked up; more are dropped
-	maxNames    = 4                // names of one address that are looked at
-	maxEntries  = 4096             // of those verified, and again of the others
-	goodFor     = 24 * time.Hour   // then a verified address is looked up again, and stays verified for as long again
-	badFor      = time.Hour        // how long DNS is believed that it is not
-	retryAfter  = time.Minute      // after a failure of DNS
-	warnEvery   = 10 * time.Minute // least time between log lines about failures
+	perWorker   = 5               // look-ups a second
+	lookupLimit = 5 * time.Second // longest look-up, both ways
+	queued      = 256             // addresses that wait to be looked up; more are dropped
+	maxNames    = 4               // names of one address that are looked at
+	maxEntries  = 4096            // of those verified, and again of the others
+	goodFor     = 24 * time.Hour  // then a verified address is looked up again, and stays verified for as long again
+	badFor      = time.Hour       // how long DNS is believed that it is not
+	retryAfter  = time.Minute     // after a failure of DNS
 )
 
 // Resolver asks DNS. *net.Resolver is one.
@@ -50,7 +49,6 @@ type Verifier struct {
 	good  map[subject]answer
 	other map[subject]answer // not verified, not known yet, or out of reach
 	stats Stats
-	warn  time.Time // when the next failure is logged
 }
 
 // subject is what an answer is about: an address, and the domains it may belong to, separated by spaces.
@@ -188,11 +186,8 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 	if err != nil {
 		// What was verified stays so until it is too old, and is asked about again in a minute.
 		v.stats.Failures++
-		if !j.now.Before(v.warn) {
-			v.warn = j.now.Add(warnEvery)
-			v.log.Warn("reversedns: DNS does not answer; crawlers that are not known yet count as ordinary clients",
-				"err", err, "failures", v.stats.Failures)
-		}
+		v.log.Warn("reversedns: DNS does not answer; crawlers that are not known yet count as ordinary clients",
+			"err", err, "failures", v.stats.Failures)
 		return
 	}
 	if good {

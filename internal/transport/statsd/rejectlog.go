@@ -14,7 +14,8 @@ const quiet = 10 * time.Second
 
 // rejectLog says what is wrong with what strangers send: one line in ten
 // seconds with an example, however many are wrong and whichever reader met
-// them. Safe for concurrent use.
+// them. The program's logger bounds lines too, but a line costs more than reading a name, and any
+// sender can make a reader write one. Safe for concurrent use.
 type rejectLog struct {
 	log *slog.Logger
 

@@ -102,10 +102,8 @@ type Status struct {
 
 // Service samples and answers the routes. Build it with New; all methods are safe for concurrent use.
 type Service struct {
-	cfg Config
-	hub *hub
-	// refusedLogged is when refused streams were last logged, in unix nanoseconds.
-	refusedLogged         atomic.Int64
+	cfg                   Config
+	hub                   *hub
 	changes, sampleErrors atomic.Uint64
 
 	reading sync.Mutex // one reading of the overrides at a time, in order

@@ -129,7 +129,8 @@ const retryEvents = "retry: 1000\n\n"
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	st := s.hub.join()
 	if st == nil {
-		s.warnRefused(s.cfg.Now())
+		h := s.hub.stats()
+		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.open, "refused", h.refused)
 		w.Header().Set("Retry-After", "5")
 		web.WriteProblem(w, web.NewProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
 			"close another dashboard, or ask /v1/hot instead"))
@@ -159,16 +160,6 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		}
-	}
-}
-
-// warnRefused logs streams that were refused, at most once a minute: dashboards
-// come back every few seconds. Stats counts all of them.
-func (s *Service) warnRefused(now time.Time) {
-	last := s.refusedLogged.Load()
-	if now.UnixNano()-last >= int64(time.Minute) && s.refusedLogged.CompareAndSwap(last, now.UnixNano()) {
-		h := s.hub.stats()
-		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.open, "refused", h.refused)
 	}
 }
 
