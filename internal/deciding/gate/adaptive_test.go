@@ -100,8 +100,8 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 	if v := b.begin("/topic?id=42", "192.0.2.1"); v.Allowed || v.Reason != hottype.ReasonInFlight {
 		t.Errorf("a fourth: %+v", v)
 	}
-	// Cold requests are never refused, and a caller who does not say when a request ends is held to
-	// the rate alone.
+	// Cold requests are never denied, and for a caller that does not report when a request ends only
+	// the rate is limited.
 	if v := b.begin("/page?id=1", "192.0.2.1"); !v.Allowed || v.Lease != nil || v.Upstream != "default" {
 		t.Errorf("cold: %+v", v)
 	}
@@ -133,7 +133,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The cap is divided by what each limiter is asked for, and evenly before it is asked.
+// The cap is divided among limiters by their demand, and evenly while that is not known.
 func TestCapIsDivided(t *testing.T) {
 	t.Parallel()
 	b := build(t, adaptiveRules, gate.Config{})

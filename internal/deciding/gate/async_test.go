@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// exchanged is a store of windows that has heard of the others or not, of one space
-// maybe.
+// exchanged is a store of windows that has the sums of the other processes or not,
+// possibly for one space only.
 type exchanged struct {
 	*limit.Memory
 	fresh bool
@@ -25,7 +25,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 2}}
 ip: {fixed: {limit: 6, window: 1h, consistency: async, on_store_failure: `
 
-// A cold request asks only the store that exchanges sums; a hot one that the
+// A cold request calls only the store that exchanges sums; a hot one that the
 // shared store denies leaves no charge there.
 func TestAsyncWindowsWaitForNothing(t *testing.T) {
 	t.Parallel()

@@ -70,8 +70,7 @@ func TestDenialIsVoidWithItsLimit(t *testing.T) {
 	}
 }
 
-// between is a shared store that lets something happen while it is asked, and
-// then denies.
+// between is a shared store that runs a function during a call, and then denies.
 type between struct {
 	oneServer
 	do func()
@@ -86,9 +85,9 @@ func (s *between) Take(_ context.Context, _ time.Time, _ []limit.Charge, results
 	return false, nil
 }
 
-// One request holds the last place of a local window while the shared store is
-// asked; another is denied meanwhile. When the first gives its place back, the
-// second's denial no longer holds.
+// One request has the last charge of a local window during its call of the shared
+// store; another is denied meanwhile. When the first is refunded, the denial of the
+// second no longer holds.
 func TestRefundVoidsDenials(t *testing.T) {
 	t.Parallel()
 	store := new(between)

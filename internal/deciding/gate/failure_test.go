@@ -64,7 +64,7 @@ func TestPolicies(t *testing.T) {
 }
 
 // A panic of the store is the caller's to recover. The breaker counts it as a failure:
-// after five the store is not asked.
+// after five the store is not called.
 func TestPanicsOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	b, panics := broken(t, newUnreliable(panicking), nil), 0
@@ -155,9 +155,8 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 	})
 }
 
-// A store that hesitates once fails all calls in progress. That is one
-// failure, and goes by without a breaker that opens; if it does not answer to
-// the next ones either, it opens after five.
+// A store that stalls once fails all calls in progress. They count as one failure,
+// which does not open the breaker; if the next calls fail too, it opens after five.
 func TestOneHesitationIsOneFailure(t *testing.T) {
 	t.Parallel()
 	for hesitations, opened := range map[int]uint64{1: 0, 4: 0, 5: 1} {

@@ -115,7 +115,7 @@ func TestFairDenial(t *testing.T) {
 	}
 }
 
-// A header that names the client tells users behind one address apart; without it the
+// A header that names the client distinguishes users behind one address; without it the
 // address is the client.
 func TestFairByHeader(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func parse(t rapid.TB, yaml string) *rules.Set {
 	return set
 }
 
-// bundle is a gate with a hand on everything it looks at.
+// bundle is a gate whose inputs a test controls.
 type bundle struct {
 	*gate.Gate
 	mirror        *hotset.Replica

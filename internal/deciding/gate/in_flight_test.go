@@ -162,8 +162,8 @@ ip: {in_flight: {limit: 3, lease: 10s}}
 	}
 }
 
-// While the store fails each rule goes by its policy, and only one request in 250 ms waits
-// for it.
+// While the store fails the failure policy of each rule applies, and only one request in
+// 250 ms waits for the store.
 func TestInFlightWithoutStore(t *testing.T) {
 	t.Parallel()
 	for policy, passing := range map[string]int{"local": 5, "open": 50, "closed": 0} {

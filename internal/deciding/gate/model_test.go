@@ -139,7 +139,7 @@ type answer struct {
 	Retry             time.Duration
 }
 
-// ask gives the answer, and tries what is in shadow mode on requests that came as far as their keys.
+// ask returns the answer, and evaluates limits in shadow mode for requests that reach their keys.
 func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
 	spared *answer) answer {
 	a := m.decide(now, req, keys, ruleOf, crawler, spared)

@@ -26,8 +26,8 @@ ip:
   fixed: {limit: 1000, window: 1s}
 `
 
-// TestARandomValueBesideTheHotOne: a key held to 20/s lets 20/s pass, and not one
-// more, to requests that name other values too, in any order and spelling.
+// TestARandomValueBesideTheHotOne: a key with a limit of 20/s allows exactly 20/s for
+// requests with further values, in any order and spelling.
 func TestARandomValueBesideTheHotOne(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})

@@ -25,7 +25,7 @@ func shadowLimit(key string, burst int64) rules.Override {
 		Mode: hottype.ModeShadow}
 }
 
-// hits are what the report says of the override "tried": what it met, and what it would have denied.
+// hits are the counts of the override "tried" in the report: requests it applies to, and those it would deny.
 func (b *bundle) hits(t *testing.T) (met, would uint64) {
 	t.Helper()
 	for _, h := range b.Report(b.now).OverrideHits {

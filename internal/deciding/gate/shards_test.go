@@ -101,8 +101,8 @@ func onShards(t *testing.T, store *sharded, yaml string, log *bytes.Buffer) *bun
 	return b
 }
 
-// A server that is out opens one breaker for all its shards, after as many failures
-// as a whole store, is asked once in a while, and takes no other server along.
+// A failed server opens one breaker for all its shards, after as many failures as a
+// store of one server, is probed at intervals, and does not affect other servers.
 func TestOneServerOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestShardsMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSharded()
 		b := onShards(t, store, failureRules, nil)
-		for range 2 { // a failure of b tells where everything is
+		for range 2 { // a failure of b shows where each shard is
 			store.set("b", true)
 			for range 5 {
 				b.get("/open?id=3", "")
@@ -218,8 +218,8 @@ ip:
   fixed: {limit: 3, window: 1h, scope: cluster, on_store_failure: %s}
 `
 
-// A request with limits in two parts of which one is out: that one goes by its
-// rule's policy, the other is exact, and all is charged or nothing.
+// A request has limits on two servers, and one of them fails: its charge goes by its
+// rule's failure policy, the other is exact, and both are charged or none.
 func TestOneFailedShardOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"at once", "refused"} {
@@ -303,7 +303,7 @@ func TestPartOfARequestClosed(t *testing.T) {
 	}
 }
 
-// An error that does not say which part failed is held against all that were asked.
+// An error that does not name the failed server counts as a failure of all that were called.
 func TestErrorWithoutShardCountsAgainstAll(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
@@ -325,8 +325,8 @@ func TestErrorWithoutShardCountsAgainstAll(t *testing.T) {
 	}
 }
 
-// Shards come and go in all ways while many ask: nothing hangs, and when all is
-// well each breaker that opened has closed.
+// Servers fail and recover in all ways during concurrent requests: nothing hangs, and
+// after recovery each breaker that opened has closed.
 func TestShardsUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestShardsUnderWay(t *testing.T) {
 	})
 }
 
-// halfDenied denies by a hot key, and does not hear from the server of clients.
+// halfDenied denies by a hot key, and gets no response from the server of clients.
 type halfDenied struct{ *sharded }
 
 func (s halfDenied) Take(_ context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {

@@ -18,8 +18,8 @@ func (k known) Verified(_ time.Time, addr netip.Addr, domains string) bool {
 	return k[addr.String()+" "+domains]
 }
 
-// Who only says that it is a crawler is an ordinary client, or in the next class that takes it; DNS is asked about the
-// whole address, whatever part of it makes a client.
+// A client that only claims to be a crawler is an ordinary client, or in the next class that matches it; DNS looks up
+// the whole address, even if only a prefix of it identifies the client.
 func TestUnverifiedCrawlersAreOrdinaryClients(t *testing.T) {
 	t.Parallel()
 	b := build(t, `

@@ -203,7 +203,7 @@ func TestThresholdIsInTheGap(t *testing.T) {
 	}
 }
 
-// What a loop asks for measures like one client, however much it is.
+// The requests of a loop score like those of one client, at any rate.
 func TestPeaksForgetAndTellLoops(t *testing.T) {
 	t.Parallel()
 	c := newPeaks(5)

@@ -36,7 +36,7 @@ type slackMessage struct {
 // maxLines bounds a message to people.
 const maxLines = 20
 
-// slackText escapes the three characters that Slack asks to be escaped, by which mentions and links are made.
+// slackText escapes the three characters that Slack requires to be escaped; they make mentions and links.
 var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func encodeSlack(n *Notifier, batch []Event, _ time.Time) ([]byte, error) {

@@ -130,7 +130,7 @@ func TestAlertsAreToldAgain(t *testing.T) {
 	})
 }
 
-// What another process leads is not told again either, and who takes over tells all of it.
+// Only the leader refreshes alerts, and a new leader sends all active alerts.
 func TestAlertsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

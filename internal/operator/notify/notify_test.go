@@ -225,7 +225,7 @@ func TestFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// An attempt that fails is given up in the end, at once where another one would not help.
+// A failing event is dropped after RetryFor, at once if a retry cannot help.
 func TestFailuresAreGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -323,7 +323,7 @@ func TestStopSendsWhatWaits(t *testing.T) {
 	})
 }
 
-// Of several processes that see the same one tells, and what happened before the start was told before.
+// Of several processes that see the same events only the leader sends, and events from before the start are not sent.
 func TestOnlyLeaderNotifies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestOnlyLeaderNotifies(t *testing.T) {
 	})
 }
 
-// An event has one ID in every process, so a receiver knows one that it was told twice.
+// An event has the same ID in every process, so a receiver recognizes duplicates.
 func TestIDIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)

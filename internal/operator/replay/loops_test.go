@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// One client asks for id 1 alone, thirty ask for id 2 just as often. Both are
-// over the threshold, and one of them is viral.
+// One client alone requests id 1, thirty clients request id 2 at the same rate. Both
+// are over the threshold, and only id 2 is viral.
 func TestReplayTellsALoopFromManyClients(t *testing.T) {
 	t.Parallel()
 	config := `
@@ -106,7 +106,7 @@ func TestReportWithoutRulesSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// A visitor sees what Run judges, in the same order, with what only people look at.
+// Read visits the requests that Run judges, in the same order, with the headers that no rule reads.
 func TestReadShowsAllRequests(t *testing.T) {
 	t.Parallel()
 	log := `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 404 1 "http://r/" "agent"` + "\nbroken\n" +
