@@ -31,7 +31,7 @@ type Aggregator struct {
 	counts  atomic.Uint64
 	alarm   alarm
 	rules   atomic.Pointer[rules.Set]
-	log     *changeLog // of judge, and of Run after it
+	log     changeLog // of judge, and of Run after it
 	sources *sourceMonitor
 
 	detector *detect.Detector // safe for all
@@ -59,7 +59,7 @@ func New(cfg Config) *Aggregator {
 		}),
 	}
 	a.rules.Store(cfg.Rules)
-	a.log = newChangeLog(cfg.Log, a.rules.Load)
+	a.log = changeLog{cfg.Log, a.rules.Load}
 	a.hot.Store(&hottype.HotSet{})
 	return a
 }
@@ -120,7 +120,6 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	set, changes := a.tick()
 	a.out.publishFinal(context.WithoutCancel(ctx), set)
 	a.publishChanges(changes)
-	a.log.logSuppressed()
 	return nil
 }
 
@@ -153,7 +152,7 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
 	}
-	a.log.note(a.cfg.Now(), changes)
+	a.log.note(changes)
 }
 
 // tick judges once.

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"strings"
@@ -11,59 +12,28 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The log has so many lines about keys in an interval at most. Events and
-// history have all changes.
-const (
-	logInterval = 10 * time.Second
-	maxLogged   = 20
-	maxKey      = 200 // bytes of a key
-)
+// maxKey is how many bytes of a key are logged.
+const maxKey = 200
 
-// changeLog says which keys became hot or a loop, and which are so no more: who
-// looks for the reason of a load, or of a refusal, finds it in the log. It is
-// bounded, because any client can make keys hot. Not for concurrent
-// use.
+// changeLog logs which keys became hot or a loop, and which are so no more: the reason of a load, or of a refusal. Any
+// client can make keys hot; the program's logger bounds the lines, and events and history have all changes.
 type changeLog struct {
-	log        *slog.Logger
-	rules      func() *rules.Set // those that are in force
-	began      time.Time         // the interval
-	logged     int               // lines in it
-	suppressed map[detect.Kind]int
+	log   *slog.Logger
+	rules func() *rules.Set // those that are in force
 }
 
-func newChangeLog(log *slog.Logger, set func() *rules.Set) *changeLog {
-	return &changeLog{log: log, rules: set, suppressed: map[detect.Kind]int{}}
-}
-
-// note logs changes, and at the end of an interval how many it has not logged.
-func (l *changeLog) note(now time.Time, changes []detect.Change) {
-	if since := now.Sub(l.began); since < 0 || since >= logInterval {
-		l.logSuppressed()
-		l.began, l.logged = now, 0
+// note logs changes.
+func (l changeLog) note(changes []detect.Change) {
+	if !l.log.Enabled(context.Background(), slog.LevelInfo) {
+		return
 	}
 	for i := range changes {
-		if l.logged >= maxLogged {
-			l.suppressed[changes[i].Kind]++
-			continue
-		}
-		l.logged++
 		l.logChange(&changes[i])
 	}
 }
 
-// logSuppressed says how many changes were not logged one by one.
-func (l *changeLog) logSuppressed() {
-	if len(l.suppressed) == 0 {
-		return
-	}
-	l.log.Info("aggregate: further keys became hot or cold, too many to log each",
-		"hot", l.suppressed[detect.BecameHot], "cold", l.suppressed[detect.Cooled],
-		"loops", l.suppressed[detect.LoopBegan], "loops_ended", l.suppressed[detect.LoopEnded])
-	clear(l.suppressed)
-}
-
 // logChange logs one change.
-func (l *changeLog) logChange(c *detect.Change) {
+func (l changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
 		"key", short(h.Key), "rule", h.Rule,
@@ -89,7 +59,7 @@ func (l *changeLog) logChange(c *detect.Change) {
 }
 
 // threshold says when a key of a rule is hot.
-func (l *changeLog) threshold(rule string) string {
+func (l changeLog) threshold(rule string) string {
 	for _, r := range l.rules().Rules {
 		if r.Name == rule {
 			return r.Hot.String()
