@@ -53,7 +53,7 @@ type Adapter[C any] struct {
 	answers httplimit.Responder
 }
 
-// NewAdapter builds a Layer. It panics on options that mean nothing, such as the status 200.
+// NewAdapter builds a Adapter. It panics on options that mean nothing, such as the status 200.
 func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
 	l := &Adapter[C]{decide: p.leaseGate, options: o, answers: httplimit.Responder{
 		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
@@ -64,7 +64,7 @@ func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
 	return l
 }
 
-// Decision is a request that was judged. An allowed one has to End in any case: it may hold a place of a
+// Decision is a request that was judged. An allowed one must be ended by Done in any case: it may hold a place of a
 // limit of requests in flight. Many goroutines may use it.
 type Decision struct {
 	// Verdict is what was decided; nil: the request was skipped.
@@ -88,7 +88,7 @@ func (j *Decision) ResponseStarted(status int) { j.tracker.ResponseStarted(statu
 func (j *Decision) Done() { j.tracker.Done() }
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
-// error is that of Deny, of Error, or of a request that ended while it was held back; the framework should have it.
+// error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have it.
 // Where limits adapt the body of r is replaced by one that is watched.
 func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	j, err := l.Decide(c, r)
@@ -148,7 +148,7 @@ func (l *Adapter[C]) SetHeader(h http.Header, v *Verdict) {
 	}
 }
 
-// errResponseWritten says that Error was asked and returned nil.
+// errResponseWritten says that OnClientError was called and returned nil.
 var errResponseWritten = errors.New("hotparam: the client of this request is not known")
 
 // maxClientName is the longest name that is kept as it is. A longer one is kept as its hash: names come from clients,

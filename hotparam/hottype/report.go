@@ -109,14 +109,14 @@ type UpstreamLimit struct {
 	MeasuredLatency float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
 	Target          float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
 	Quantile        float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
-	// Errors is the share of failed requests, Flight how many were in flight.
+	// Errors is the share of failed requests, MeasuredInFlight how many were in flight.
 	Errors           float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
 	MeasuredInFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
 	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
 	// by their parts of it, or by Limiters where they have none.
 	Demand   float64 `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, refused ones included."`
 	Limiters int     `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
-	// MinSum and Most are the sums of min and max of the hot keys, by which Rate is divided.
+	// MinSum and MaxSum are the sums of min and max of the hot keys, by which Rate is divided.
 	MinSum float64 `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
 	MaxSum float64 `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
 	// At is when it was judged.

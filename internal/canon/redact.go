@@ -87,7 +87,7 @@ func (n Normalization) Value(secret, value []byte) []byte {
 	return hex.AppendEncode(append(value[:0], valueMark...), sum[:valueDigits/2])
 }
 
-// IsRedacted reports whether a value is what [Normal.Value] makes of one that is redacted. Only what people
+// IsRedacted reports whether a value is what [Normalization.Value] makes of one that is redacted. Only what people
 // write may be taken for that: clients send such values too.
 func IsRedacted(value string) bool {
 	if value == masked {

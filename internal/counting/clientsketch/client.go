@@ -132,7 +132,7 @@ func ascending(marks []uint32) bool {
 
 func byN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
 
-// totalHeavy is the sum of the counters, more than any Seen where one of them is
+// totalHeavy is the sum of the counters, more than any Attributed where one of them is
 // no sound counter.
 func totalHeavy(heavy []hottype.ClientCount) int64 {
 	total := int64(0)

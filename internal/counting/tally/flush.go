@@ -135,7 +135,7 @@ func (t *Tally) swap(j int) []*table {
 	return all
 }
 
-// Stats is what a Tally did. Except for Keys, Pending and Followed the fields only grow
+// Stats is what a Tally did. Except for Keys, Pending and TrackedKeys the fields only grow
 // and count requests, and once all is flushed
 //
 //	Added = Flushed + DroppedFull + DroppedSink

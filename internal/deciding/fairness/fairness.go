@@ -71,7 +71,7 @@ type Divider struct {
 	inflow       float64   // tokens a second that this process takes to be its own
 }
 
-// Result is the result of Ask.
+// Result is the result of Charge.
 type Result struct {
 	// Allowed is whether fairness allows the request. Its limit may still deny it.
 	Allowed bool
@@ -87,7 +87,7 @@ func Divisible(s limit.Spec) bool {
 	return limitcore.Spec(s).Refills() && s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
 }
 
-// NewDivider divides a limit for which Divides is true.
+// NewDivider divides a limit for which Divisible is true.
 func NewDivider(s limit.Spec) *Divider {
 	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), hash: newHasher()}
 	fill := k.burst / k.rate
@@ -97,8 +97,8 @@ func NewDivider(s limit.Spec) *Divider {
 }
 
 // Charge charges a cost of 1 or more to a client's credit, if that is enough. If the limit
-// denies the request, Refused has to follow; if another limit does, Refund. Else
-// Admitted should.
+// denies the request, RecordDenied has to follow; if another limit does, Refund. Else
+// RecordAllowed should.
 func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	if !k.active.Load() {
 		return Result{Allowed: true}
@@ -139,7 +139,7 @@ func (k *Divider) RecordAllowed(now time.Time, l Level) {
 	k.note(now, l)
 }
 
-// RecordDenied records that the limit denied a request, whatever the result of Ask.
+// RecordDenied records that the limit denied a request, whatever the result of Charge.
 func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +152,7 @@ func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost 
 	}
 }
 
-// Refund undoes what Ask charged to a request that did not pass.
+// Refund undoes what Charge charged to a request that did not pass.
 func (k *Divider) Refund(who hottype.Client, cost int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

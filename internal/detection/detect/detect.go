@@ -31,7 +31,7 @@ type Detector struct {
 	clock      atomic.Int64 // the latest time heard of, unix ns
 	incomplete atomic.Int64 // until when counts may be missing, unix ns; 0: none are
 
-	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
+	judging   sync.Mutex // held by Tick, OverThreshold, Forget and SetRules; guards all below
 	hot       int64      // keys in its set
 	loops     int64      // and among its loops
 	displaced uint64

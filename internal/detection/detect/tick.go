@@ -256,7 +256,7 @@ func (d *Detector) NextChange() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// due is Due of one shard.
+// due is NextChange of one shard.
 func (l *shard) due() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

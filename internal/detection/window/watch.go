@@ -75,7 +75,7 @@ func (c *Counter) Unwatch(id int) {
 	c.unused = append(c.unused, int32(id))
 }
 
-// SumOf is the sum of a watch, which is all that Look has to be asked for
+// SumOf is the sum of a watch, which is all that Read has to be asked for
 // mostly.
 func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
 

@@ -54,7 +54,7 @@ type Guard struct {
 
 // GuardStats are counters since the start.
 type GuardStats struct {
-	// Wrong requests had no token or a wrong one. Slowed were refused without a
+	// Wrong requests had no token or a wrong one. RateLimited were refused without a
 	// look at theirs, because their client had shown too many wrong ones.
 	Wrong       uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
 	RateLimited uint64 `metric:"_slowed_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`

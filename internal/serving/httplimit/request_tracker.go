@@ -10,7 +10,7 @@ import (
 )
 
 // RequestTracker tracks an allowed request of another framework than net/http. The framework reports
-// when it begins, is answered and ends. It is safe for concurrent use, and a nil *Underway does nothing.
+// when it begins, is answered and ends. It is safe for concurrent use, and a nil *RequestTracker does nothing.
 type RequestTracker struct {
 	gate    *SafeGate
 	seen    *upstreamTimer  // nil: no limit adapts to its outcome
@@ -21,7 +21,7 @@ type RequestTracker struct {
 	answered bool
 }
 
-// Track gives what has to be told of a request that a verdict lets pass; nil: nothing. End has to follow.
+// Track gives what has to be told of a request that a verdict lets pass; nil: nothing. Done has to follow.
 func (g *SafeGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
 	u := &RequestTracker{gate: g, refund: v.Refund}
 	if v.Upstream != "" && g.observer != nil {
@@ -43,7 +43,7 @@ func (u *RequestTracker) HandlerStarted() {
 	}
 }
 
-// HandlerStartedAfterBody calls Begin when the body of r was read: its Body is replaced. It has none: at once.
+// HandlerStartedAfterBody calls HandlerStarted when the body of r was read: its Body is replaced. It has none: at once.
 func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
 	switch {
 	case u == nil || u.seen == nil:

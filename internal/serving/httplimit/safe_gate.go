@@ -104,7 +104,7 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 }
 
 // DecideForCache is DecideHTTP for a response cache, if the Gate is a CachingGate. The cache may answer requests
-// with Verdict.Serve, and calls count with their last verdict; else count is nil.
+// with Verdict.Cache, and calls count with their last verdict; else count is nil.
 func (g *SafeGate) DecideForCache(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	if g.serving == nil {
 		return g.DecideHTTP(r), nil

@@ -56,7 +56,7 @@ type Stats struct {
 }
 
 // New makes a middleware with a gate. Callers that need its counters use
-// Build. It panics on a nil gate and on a status that is not 4xx or 5xx.
+// NewLayer. It panics on a nil gate and on a status that is not 4xx or 5xx.
 func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
 	return NewLayer(gate, opt).Wrap
 }
@@ -115,7 +115,7 @@ func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.
 	return l.gate.DecideForCache(r)
 }
 
-// Cache is the response cache of the layer. The caller of Build runs it.
+// Cache is the response cache of the layer. The caller of NewLayer runs it.
 func (l *Layer) Cache() *respcache.Cache { return l.cache }
 
 // Stats reads the counters.

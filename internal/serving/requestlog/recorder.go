@@ -53,7 +53,7 @@ func New(cfg Config) *Recorder {
 	return &Recorder{cfg: cfg, lines: make(chan []byte, queue)}
 }
 
-// Written and Missed are how many requests were written down, and how many were left out for want of time.
+// Written and Dropped are how many requests were written down, and how many were left out for want of time.
 func (r *Recorder) Written() int64 { return r.written.Load() }
 
 // Dropped is documented at Written.

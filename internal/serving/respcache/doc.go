@@ -7,7 +7,7 @@
 //	              └─> is being fetched ──────────────> waits for that, at most Serve.Wait
 //	              └─> nothing ───> the keys' limits ─> fetches it, for all who wait
 //
-// The gate says by Verdict.Serve which requests may come here; the cache charges what goes
+// The gate says by Verdict.Cache which requests may come here; the cache charges what goes
 // on to the handler. An answer is stored under what the handler sees of a request: scheme,
 // host, target as received, and the fields that answers of this target name in Vary.
 // Requests that identify a user (Authorization, cookies, a certificate) bypass the cache.

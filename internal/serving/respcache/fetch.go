@@ -202,7 +202,7 @@ func serverFailed(status int) bool {
 
 // PendingRequest is a request that a gate leaves to the cache.
 type PendingRequest struct {
-	// Verdict has Serve set.
+	// Verdict has Cache set.
 	Verdict hottype.Verdict
 	// Count counts the request. The cache calls it with the last verdict, at most once.
 	Count func(last *hottype.Verdict)

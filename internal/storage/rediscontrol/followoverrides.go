@@ -12,7 +12,7 @@ import (
 // which is far longer.
 const renewEvery = time.Hour
 
-// Follow calls fn with all overrides: once at the start (what Recall gave, or else when
+// Follow calls fn with all overrides: once at the start (what LoadCopy gave, or else when
 // Redis answers), then after every change, from one goroutine. It returns nil when ctx ends and never before.
 //
 // When Redis comes back with an older state than fn was given, or with none

@@ -52,7 +52,7 @@ type FollowStats struct {
 	// Syncs counts looks at Redis that succeeded, Errors those that failed.
 	Syncs  uint64 `metric:"_syncs_total" help:"Reads that succeeded ({})."`
 	Errors uint64 `metric:"_errors_total" help:"Reads that failed ({})."`
-	// Notices counts messages received. Healed counts changes that a poll found
+	// Notices counts messages received. MissedNotices counts changes that a poll found
 	// before any notice told of them.
 	Notices       uint64 `metric:"_notices_total" help:"Notices of a change received ({})."`
 	MissedNotices uint64 `metric:"_healed_total" help:"Changes found by polling that no notice announced ({})."`

@@ -247,7 +247,7 @@ type Stats struct {
 	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
 	// Largest is the most decisions that one call carried.
 	Largest uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
-	// Refused counts decisions that were rejected because too many others waited, Left
+	// Refused counts decisions that were rejected because too many others waited, Canceled
 	// those whose context ended before the answer came.
 	Refused  uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
 	Canceled uint64 `metric:"hotparam_redis_limits_left_total" help:"Decisions whose caller left before the answer."`
