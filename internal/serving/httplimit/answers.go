@@ -73,7 +73,7 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 }
 
 // SetDenied sets the fields of a refusal that do not depend on its body: those of limits and Retry-After, and what
-// Refusal says.
+// DenyHeaders has.
 func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) {
 	var own fieldValues
 	a.setDenied(h, v, &own)
