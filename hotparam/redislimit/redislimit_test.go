@@ -39,7 +39,7 @@ func TestLimiter(t *testing.T) {
 }
 
 // slow gives tokens back so rarely that none comes during a test.
-func slow(n int64) limit.Spec { return limit.PerHour(n) }
+func slow(n int64) limit.Spec { return limit.Every(24*time.Hour, n) }
 
 func whatIsTakenIsGone(t *testing.T, rdb redis.UniversalClient) {
 	l, ctx := redislimit.New(rdb), t.Context()
