@@ -178,7 +178,7 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
 	l.ids[1].Store(false) // no requests, and the collector lives
 	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
-	if said := aggregator.Said(); strings.Count(said, "aggregate: blind") != 1 ||
+	if said := aggregator.Said(); strings.Count(said, "aggregate: no counts received") != 1 ||
 		strings.Count(said, "not blind any more") != 1 {
 		t.Error("the aggregator does not say once that it is blind, and once that it sees")
 	}

@@ -99,7 +99,10 @@ func TestDashboardQueriesAreValid(t *testing.T) {
 const measuredRules = `
 namespace: e2e
 upstreams:
-  - {name: default, url: "%s", target: {latency: 250ms}}
+  - {name: default, url: "%[1]s", target: {latency: 250ms}}
+notifications:
+  webhooks:
+    - {name: ops, url: "%[1]s"}
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s}, limit: {adaptive: true, min: 5, max: 1000}}
 `
@@ -172,7 +175,9 @@ func startMeasured(t *testing.T) (programs []string, page string) {
 	tls := []string{"--decide.tls_cert", cert.Cert, "--decide.tls_key", cert.Key}
 	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", freeport.Addr(t), "--kafka.brokers",
 		broker,
-		"--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream.URL, "--gate.budget", budget)...)
+		"--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream.URL,
+		"--check.listen", freeport.Addr(t), "--check.dialect", "nginx",
+		"--envoy.listen", freeport.Addr(t), "--spoe.listen", freeport.Addr(t), "--gate.budget", budget)...)
 	proxy := freeport.Addr(t)
 	start("serve", "--listen", proxy, "--upstream", upstream.URL)
 	for _, admin := range programs {
