@@ -29,8 +29,8 @@ type overrideCmd struct {
 // listedOverride is an override as an admin listener tells it, or as a file of apply says it.
 type listedOverride struct {
 	rules.Override
-	For    string `json:"for,omitempty"` // of a file: in place of until
-	Source string `json:"source,omitempty"`
+	For    time.Duration `json:"-"` // of a file: in place of until
+	Source string        `json:"source,omitempty"`
 	// What one in shadow mode met and would have denied; nil where that is not known.
 	Hits      *uint64  `json:"hits,omitempty"`
 	WouldDeny *uint64  `json:"would_deny,omitempty"`

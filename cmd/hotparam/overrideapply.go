@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
-	"go.yaml.in/yaml/v3"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -45,8 +40,8 @@ func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 // line is an override in one line.
 func (o *listedOverride) line() string {
 	until := ending(&o.Override)
-	if o.For != "" {
-		until = o.For + " from now"
+	if o.For > 0 {
+		until = o.For.String() + " from now"
 	}
 	text := fmt.Sprintf("%s: %s, until %s", o.Target(), effect(&o.Override), until)
 	if !o.Schedule.IsZero() {
@@ -99,8 +94,8 @@ func (o *listedOverride) body(author string) map[string]any {
 	if !o.Until.IsZero() {
 		body["until"] = o.Until
 	}
-	if o.For != "" {
-		body["for"] = o.For
+	if o.For > 0 {
+		body["for"] = o.For.String()
 	}
 	if !o.Schedule.IsZero() {
 		body["schedule"] = o.Schedule
@@ -136,7 +131,7 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 			continue
 		}
 		kept[have[j].ID] = true
-		if w.For != "" || !sameOverride(&have[j].Override, &w.Override) {
+		if w.For > 0 || !sameOverride(&have[j].Override, &w.Override) {
 			w.ID = have[j].ID
 			put = append(put, overrideChange{&have[j], w})
 		}
@@ -153,54 +148,19 @@ func sameOverride(a, b *rules.Override) bool {
 		a.Until.Truncate(time.Millisecond).Equal(b.Until.Truncate(time.Millisecond))
 }
 
-// told is what an export says besides.
-var told = []string{
-	"active", "next", "href", "hits", "hits_per_second", "would_deny", "would_deny_per_second", "warnings",
-}
-
 // readOverrides reads a file of overrides. A field that no override has is an error.
 func readOverrides(path string) ([]listedOverride, error) {
 	text, err := readText(path)
 	if err != nil {
 		return nil, err
 	}
-	var of map[string][]map[string]any
-	const shape = "want a list of overrides, as override ls -o yaml prints it"
-	if err := yaml.Unmarshal([]byte(text), &of); err != nil {
-		return nil, fmt.Errorf("%s: %w; %s", path, err, shape)
-	}
-	if _, there := of["overrides"]; !there || len(of) > 1 {
-		return nil, fmt.Errorf("%s: it holds something else; %s", path, shape)
-	}
-	list := make([]listedOverride, len(of["overrides"]))
-	for i, fields := range of["overrides"] {
-		maps.DeleteFunc(fields, func(name string, _ any) bool { return slices.Contains(told, name) })
-		if list[i], err = overrideOf(fields); err != nil {
-			return nil, fmt.Errorf("%s: override %d: %w", path, i+1, err)
-		}
-	}
-	return slices.DeleteFunc(list, func(o listedOverride) bool { return o.Source == "file" }), nil
-}
-
-func overrideOf(fields map[string]any) (o listedOverride, err error) {
-	text, err := json.Marshal(fields)
+	read, err := rules.ReadOverrides(path, []byte(text))
 	if err != nil {
-		return o, err
+		return nil, fmt.Errorf("%w; want a list of overrides, as override ls -o yaml prints it", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&o); err != nil {
-		return o, err
+	list := make([]listedOverride, len(read))
+	for i, o := range read {
+		list[i] = listedOverride{Override: o.Override, For: o.For}
 	}
-	if o.Action == "" {
-		o.Action = rules.ActionLimit
-	}
-	switch o.Mode {
-	case hottype.ModeEnforce:
-		o.Mode = ""
-	case "", hottype.ModeShadow:
-	default: // before anything is changed
-		return o, fmt.Errorf("mode is %.40q, not enforce or shadow", o.Mode)
-	}
-	return o, o.ValidateTarget()
+	return list, nil
 }

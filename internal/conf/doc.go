@@ -1,9 +1,10 @@
-// Package conf reads a configuration, YAML nodes or a Go value, into structs whose field tags state what is allowed.
+// Package conf reads a configuration, YAML, JSON or a Go value, into structs whose field tags state what is allowed.
 // It reports all that is wrong, each error with line and path of its field.
 //
-//	YAML ── Decode ──┐
-//	                 ├─> Value ── Settle: defaults, tags, checks ──> errors, or a struct that is complete
-//	Go ──── FromGo ──┘
+//	YAML ── Document ──┐
+//	                   ├─ nodes ── Decode ──┐
+//	JSON ── JSON ──────┘                    ├─> Value ── Settle: defaults, tags, checks ──> errors, or a complete struct
+//	Go ─────────────────────────── FromGo ──┘
 //
 // The tags of a field:
 //
@@ -19,7 +20,6 @@
 //	as:"rate"              a form of text: rate, bytes
 //	form:"plain"           the pattern of a text, one of Schema.Forms
 //	true:"decimal"         the word that true stands for; false is the first
-//	secret:"true"          errors do not quote it
 //
 // What holds between fields is checked by functions of a [Schema], by type. Package conf knows no field.
 package conf

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -139,12 +140,28 @@ func (v Value) Word(words ...string) string {
 // MarkSet notes that a field is set by the short form of its struct.
 func (v Value) MarkSet(name string) { v.report.present[v.At(name).path] = v.node }
 
-// Validate reports the error of a check, unless a part of the value is wrong already.
+// Validate reports the error of a check, unless a part of the value is wrong already. That of a [FieldError] is
+// reported at its field.
 func (v Value) Validate(check func() error) {
 	if v.Failed() {
 		return
 	}
-	if err := check(); err != nil {
+	err := check()
+	if wrong, ok := errors.AsType[*FieldError](err); ok {
+		v = v.At(wrong.Field)
+	}
+	if err != nil {
 		v.FailBy(err)
 	}
 }
+
+// FieldError is what a check of a struct says of one of its fields.
+type FieldError struct {
+	Field string // its name in the file
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error.
+func (e *FieldError) Unwrap() error { return e.Err }

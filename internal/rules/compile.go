@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -60,6 +61,7 @@ func (p *parser) take(v conf.Value, d *document) {
 		s.Classes = append(s.Classes, class(at, &d.Classes[i]))
 	}
 	for i := range d.Overrides {
+		d.Overrides[i].ID = cmp.Or(d.Overrides[i].ID, d.Overrides[i].DefaultID())
 		p.overrides = append(p.overrides, v.At("overrides").Entry(i))
 	}
 	p.checkRules()
@@ -230,21 +232,4 @@ func setTrait[T ~string](to *T, word, zero string) {
 	default:
 		*to = T(word)
 	}
-}
-
-// checkOverride completes an override and checks it.
-func checkOverride(v conf.Value, o *Override) {
-	if o.Target().Value == "" && !v.Failed() {
-		v.At("key").Fail("is missing; or write resource, client, cidr or class")
-	}
-	if o.Action == ActionLimit {
-		v.Require("rate")
-	}
-	if o.ID == "" {
-		o.ID = o.DefaultID()
-	}
-	if o.Mode == hottype.ModeEnforce {
-		o.Mode = "" // as it is stored
-	}
-	v.Validate(o.Validate)
 }

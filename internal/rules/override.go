@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // ErrNoOverride means that no override has the given ID.
@@ -52,7 +53,7 @@ type Override struct {
 	Class  string `json:"class,omitempty" name:"class"`
 	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
 	// Rate in requests per second, for ActionLimit.
-	Rate float64 `json:"rate,omitempty" name:"rate" as:"rate"`
+	Rate float64 `json:"rate,omitempty" name:"rate" as:"any rate"`
 	// Burst, for ActionLimit; 0 means max(1, Rate).
 	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
 	// Mode is hottype.ModeShadow for one that is not enforced: it denies no request and hides
@@ -78,77 +79,87 @@ const (
 
 // Validate reports what makes an override unusable. The ID may be empty.
 func (o Override) Validate() error {
-	if err := o.ValidateTarget(); err != nil {
+	if err := o.validateTarget(); err != nil {
 		return err
 	}
 	switch {
 	case o.ID != "" && !isID(o.ID):
-		return fmt.Errorf("rules: override id %.80q is not [a-z0-9-]{1,64}", o.ID)
+		return wrong("id", "override id %.80q is not [a-z0-9-]{1,64}", o.ID)
 	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
-		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters",
+		return wrong("reason", "reason of override %.80q is longer than %d bytes or has control characters",
 			o.Target(), maxReasonBytes)
 	case len(o.Author) > maxAuthorBytes || hasControl(o.Author):
-		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters",
+		return wrong("author", "author of override %.80q is longer than %d bytes or has control characters",
 			o.Target(), maxAuthorBytes)
 	case !o.Until.IsZero() && !o.Created.IsZero() && !o.Until.After(o.Created):
-		return fmt.Errorf("rules: override %.80q ends at %s, not after it was made at %s",
+		return wrong("until", "override %.80q ends at %s, not after it was made at %s",
 			o.Target(), o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
 	}
 	if err := o.Schedule.Validate(); err != nil {
-		return err
+		return &conf.FieldError{Field: "schedule", Err: err}
 	}
 	return o.validateAction()
+}
+
+// wrong is an error of a field of an override.
+func wrong(field, format string, args ...any) error {
+	return &conf.FieldError{Field: field, Err: fmt.Errorf("rules: "+format, args...)}
 }
 
 func (o Override) validateKey() error {
 	switch {
 	case len(o.Key) > maxKeyBytes:
-		return fmt.Errorf("rules: key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
+		return wrong("key", "key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
 	case hasControl(o.Key):
-		return fmt.Errorf("rules: key %.200q of override is not UTF-8 or has control characters; write them %%XX",
-			o.Key)
+		return wrong("key", "key %.200q of override is not UTF-8 or has control characters; write them %%XX", o.Key)
 	case o.IsPattern():
 		return nil
 	}
 	if err := canon.Check(hottype.Key(o.Key)); err != nil {
-		return fmt.Errorf("rules: override: %w", err)
+		return wrong("key", "override: %w", err)
 	}
 	return nil
 }
 
 func (o Override) validateAction() error {
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("rules: override %.80q"+format, append([]any{o.Target()}, args...)...)
+	fail := func(field, format string, args ...any) error {
+		return wrong(field, "override %.80q"+format, append([]any{o.Target()}, args...)...)
 	}
 	switch {
 	case o.Mode != "" && o.Mode != hottype.ModeShadow:
-		return fail(" has mode %.40q, not shadow; leave it out to enforce it", o.Mode)
+		return fail("mode", " has mode %.40q, not shadow; leave it out to enforce it", o.Mode)
 	case o.InShadow() && o.Action != ActionLimit && o.Action != ActionBlock:
-		return fail(" has mode shadow, which is for limit and block, not for action %.40q", o.Action)
+		return fail("mode", " has mode shadow, which is for limit and block, not for action %.40q", o.Action)
 	}
 	switch o.Action {
 	case ActionCache:
 		if o.OfClients() {
-			return fail(" has action %q, which is for what is asked for: a key, a pattern or a resource", o.Action)
+			return fail("action", " has action %q, which is for what is asked for: a key, a pattern or a resource",
+				o.Action)
 		}
 	case ActionLimit:
 		if !(o.Rate > 0 && o.Rate <= rule.MaxRate) {
-			return fail(" limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q",
+			return fail("rate",
+				" limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q",
 				o.Rate, rule.MaxRate, ActionBlock)
 		}
 		if o.Burst < 0 {
-			return fail(" has a burst of %d, below 0", o.Burst)
+			return fail("burst", " has a burst of %d, below 0", o.Burst)
 		}
 		if err := o.Spec().Validate(); err != nil {
-			return fail(": rate %v: %w", o.Rate, err)
+			return fail("rate", ": rate %v: %w", o.Rate, err)
 		}
 		return nil
 	case ActionExempt, ActionBlock, ActionShadow:
 	default:
-		return fail(" has action %.40q, not limit, exempt, block, shadow or cache", o.Action)
+		return fail("action", " has action %.40q, not limit, exempt, block, shadow or cache", o.Action)
 	}
-	if o.Rate != 0 || o.Burst != 0 {
-		return fail(" has a rate or a burst, which action %q does not use", o.Action)
+	const unused = " has a rate or a burst, which action %q does not use"
+	if o.Rate != 0 {
+		return fail("rate", unused, o.Action)
+	}
+	if o.Burst != 0 {
+		return fail("burst", unused, o.Action)
 	}
 	return nil
 }

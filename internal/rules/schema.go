@@ -44,7 +44,8 @@ func newSchema() *conf.Schema {
 			"algorithm": algorithmNames(), "algorithm or in_flight": algorithmNames(string(inFlight)),
 		},
 		Texts: map[string]conf.Text{
-			"rate": {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"rate":     {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"any rate": {What: aRate, Parse: parseAnyRate},
 			"bytes": {What: "a number of bytes such as 65536, 64KiB or 1MiB",
 				Unit: "bytes, such as 65536, 64KiB or 1MiB", Parse: parseBytes},
 		},
@@ -59,6 +60,7 @@ func newSchema() *conf.Schema {
 	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
 	conf.Add(s, conf.Of[hottype.CachePolicy]{Check: checkCache})
 	conf.Add(s, conf.Of[Override]{Check: checkOverride})
+	conf.Add(s, conf.Of[OverrideText]{Check: checkOverrideText})
 	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) { v.Validate(s.Validate) }})
 	return s
 }
@@ -67,6 +69,15 @@ const aRate = "a rate such as 100, 0.5 or 30/m"
 
 func parsePerSecond(text string) (any, error) {
 	r, err := rule.ParseRate(text)
+	return r.PerSecond(), err
+}
+
+// parseAnyRate is parsePerSecond for what need not be a whole number per time: a third, as a program writes it.
+func parseAnyRate(text string) (any, error) {
+	r, err := rule.ParseRate(text)
+	if f, no := strconv.ParseFloat(text, 64); err != nil && no == nil && f > 0 && f <= rule.MaxRate {
+		return f, nil
+	}
 	return r.PerSecond(), err
 }
 
@@ -107,7 +118,7 @@ func readTime(v conf.Value, to *time.Time) {
 	if ok && err != nil {
 		v.Fail("%q is not a time such as 2026-12-01T00:00:00Z", conf.Cut(text))
 	}
-	*to = t
+	*to = t.UTC()
 }
 
 // readStatus reads a status whose responses refund the charge: 304, "4xx".

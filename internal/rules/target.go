@@ -1,13 +1,13 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // Target is the target of an override: the one of its fields key, resource, client,
@@ -67,15 +67,15 @@ func (o Override) Network() netip.Prefix {
 	return netip.PrefixFrom(c, min(c.BitLen(), 64))
 }
 
-// ValidateTarget reports why a target is invalid.
-func (o Override) ValidateTarget() error {
+// validateTarget reports why a target is invalid.
+func (o Override) validateTarget() error {
 	t := o.Target()
 	if t.Value == "" {
-		return errors.New("rules: override has no key, resource, client, cidr or class")
+		return wrong(TargetKey, "override has no key, resource, client, cidr or class")
 	}
 	for _, other := range o.targets() {
 		if other.Value != "" && other.Kind != t.Kind {
-			return fmt.Errorf("rules: override has both %s and %s; make it two, with one of them each", t.Kind,
+			return wrong(t.Kind, "override has both %s and %s; make it two, with one of them each", t.Kind,
 				other.Kind)
 		}
 	}
@@ -83,19 +83,19 @@ func (o Override) ValidateTarget() error {
 	case t.Kind == TargetKey:
 		return o.validateKey()
 	case len(t.Value) > maxKeyBytes:
-		return fmt.Errorf("rules: %s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value),
+		return wrong(t.Kind, "%s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value),
 			maxKeyBytes)
 	case t.Kind == TargetClass && !plainName.MatchString(t.Value):
-		return fmt.Errorf("rules: class %.80q of override is not the name of a class", t.Value)
+		return wrong(t.Kind, "class %.80q of override is not the name of a class", t.Value)
 	case t.Kind == TargetClient || t.Kind == TargetCIDR:
 		return t.validateNetwork()
 	case t.Kind == TargetResource && (strings.Contains(t.Value, "?") || hasControl(t.Value)):
-		return fmt.Errorf(
-			"rules: resource %.80q of override is neither a rule's name nor a path; one of its keys is written as key",
+		return wrong(t.Kind,
+			"resource %.80q of override is neither a rule's name nor a path; one of its keys is written as key",
 			t.Value)
 	case t.Kind == TargetResource:
 		if err := canon.Check(hottype.Key(t.Value)); err != nil {
-			return fmt.Errorf("rules: resource of override: %w", err)
+			return wrong(t.Kind, "resource of override: %w", err)
 		}
 	}
 	return nil
@@ -103,10 +103,13 @@ func (o Override) ValidateTarget() error {
 
 func (t Target) validateNetwork() error {
 	c, err := t.Canonical()
-	if err == nil && c != t.Value {
-		err = fmt.Errorf("rules: %s %q of override: write %q", t.Kind, t.Value, c)
+	switch {
+	case err != nil:
+		return &conf.FieldError{Field: t.Kind, Err: err}
+	case c != t.Value:
+		return wrong(t.Kind, "%s %q of override: write %q", t.Kind, t.Value, c)
 	}
-	return err
+	return nil
 }
 
 // Canonical is the canonical form of the address of a client or the network of a CIDR;

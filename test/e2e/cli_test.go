@@ -86,7 +86,7 @@ func TestCommandLine(t *testing.T) {
 	plain := strings.Replace(export, "mode: shadow", "mode: enforce", 1)
 	run(plain, "+ topic?id=42: block", false, "override", "diff", "-")
 	wrong := strings.Replace(export, "mode: shadow", "mode: shade", 1)
-	run(wrong, "not enforce or shadow", true, "override", "apply", "-")
+	run(wrong, "is not one of enforce, shadow", true, "override", "apply", "-")
 	run("", id+": enforced; topic?id=42, block", false, "override", "enforce", id, "--wait", "10s")
 	status(http.StatusTooManyRequests, "what is enforced is not felt")
 	run("", "enforced already", true, "override", "enforce", id)
@@ -102,15 +102,15 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", "want one of a key", []string{"override", "set"}},
 		{"", "want one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
-		{"", "has no meaning with action",
+		{"", "has mode shadow, which is for limit and block",
 			[]string{"override", "set", "topic?id=1", "--action", "cache", "--mode", "shadow"}},
 		{"", "must be one of", []string{"override", "set", "topic?id=1", "--rate", "5", "--mode", "shade"}},
 		{"", "there is no override", []string{"override", "enforce", "nosuch"}},
 		{"", "rate is missing", []string{"override", "set", "topic?id=1"}},
 		{"", "there is no override", []string{"override", "rm", "nosuch"}},
-		{"overrides: [{key: \"topic?id=1\", rte: 5}]", `override 1: json: unknown field "rte"`,
+		{"overrides: [{key: \"topic?id=1\", rte: 5}]", `overrides[0].rte: unknown field; did you mean "rate"?`,
 			[]string{"override", "apply", "-"}},
-		{"rules: []", "it holds something else", []string{"override", "apply", "-"}},
+		{"rules: []", "rules: unknown field", []string{"override", "apply", "-"}},
 		{"", "does not answer", []string{"hot", "ls", "--admin", "http://127.0.0.1:1"}},
 	} {
 		cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"),

@@ -30,7 +30,7 @@ func TestOverridesWithASchedule(t *testing.T) {
 	}
 	for _, tt := range []struct{ schedule, want string }{
 		{`{"from": "0 0 30 2 *", "for": "2h"}`, "never begins"},
-		{`{"from": "0 20 * * *", "for": "long"}`, "lasts for"},
+		{`{"from": "0 20 * * *", "for": "long"}`, "is not a time such as"},
 		{`{"from": "@every 1h", "for": "1m"}`, "@every"},
 		{`{}`, ""}, {`"evening"`, ""},
 	} {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,11 +54,6 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 	}
 	if err := o.Validate(); err != nil {
 		return rules.Override{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
-	}
-	if !utf8.ValidString(o.Key) {
-		return rules.Override{},
-			fmt.Errorf("rediscontrol: override %q: key %q is not UTF-8; write a pattern with * for those bytes", o.ID,
-				o.Key)
 	}
 	err := s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		o.Created = now
