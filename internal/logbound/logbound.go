@@ -15,8 +15,10 @@ package logbound
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -26,8 +28,8 @@ type Stats struct {
 	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines not written at once because they repeat another one."`
 }
 
-// maxDistinct is how many bytes of the attributes that distinguish repetitions are compared.
-const maxDistinct = 200
+// seed hashes attributes, which may be long: two with one hash count as one.
+var seed = maphash.MakeSeed()
 
 // distinct are the attributes that distinguish repetitions of a message.
 var distinct = []string{"calls", "dialect", "err", "file", "listener", "path", "reason", "server", "store", "upstream",
@@ -88,9 +90,7 @@ func (h *Handler) distinguish(a slog.Attr) {
 	if h.grouped || !slices.Contains(distinct, a.Key) {
 		return
 	}
-	if value := a.Value.Resolve().String(); len(h.distinct)+len(value) <= maxDistinct {
-		h.distinct += a.Key + "=" + value + "\n"
-	}
+	h.distinct += a.Key + strconv.FormatUint(maphash.String(seed, a.Value.Resolve().String()), 16)
 }
 
 // Handle writes a record, or counts it for a later one.
