@@ -73,11 +73,13 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 		return strings.Count(body, `"current":true`) == 2 && !strings.Contains(body, `"current":false`)
 	}
 	program.Await(t, 15*time.Second, "both limiters to have the override", have)
-	if allowed, shadowed := passed(10); allowed != 20 || shadowed != 14 {
-		t.Errorf("%d of 20 passed, want all; %d in shadow mode, want 14", allowed, shadowed)
+	// Each limiter judges by half of the limit once a report of the other one has reached it, by all of it before.
+	allowed, shadowed := passed(10)
+	if allowed != 20 || shadowed < 20-2*6 || shadowed > 20-2*3 {
+		t.Errorf("%d of 20 passed, want all; %d in shadow mode, want 8 to 14", allowed, shadowed)
 	}
-	program.Await(t, 15*time.Second, "the limiters to report 20 requests, 14 of which it would have denied",
-		func() bool { o := listedShadow(t, admin, "try"); return o.Hits == 20 && o.WouldDeny == 14 })
+	program.Await(t, 15*time.Second, "the limiters to report 20 requests, and those that it would have denied",
+		func() bool { o := listedShadow(t, admin, "try"); return o.Hits == 20 && o.WouldDeny == uint64(shadowed) })
 
 	if status, body := do(t, http.MethodPost, "http://"+admin+"/v1/overrides/try/enforce?author=bob", "",
 		nil); status != http.StatusOK {
