@@ -79,7 +79,10 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 		t.Errorf("%d of 20 passed, want all; %d in shadow mode, want 8 to 14", allowed, shadowed)
 	}
 	program.Await(t, 15*time.Second, "the limiters to report 20 requests, and those that it would have denied",
-		func() bool { o := listedShadow(t, admin, "try"); return o.Hits == 20 && o.WouldDeny == uint64(shadowed) })
+		func() bool {
+			o := listedShadow(t, admin, "try")
+			return o.Hits == 20 && o.WouldDeny == uint64(shadowed)
+		})
 
 	if status, body := do(t, http.MethodPost, "http://"+admin+"/v1/overrides/try/enforce?author=bob", "",
 		nil); status != http.StatusOK {
