@@ -20,8 +20,8 @@ type Options[C any] struct {
 	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
 	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
 	Client func(C) (string, error)
-	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
-	// request is judged by its address.
+	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns.
+	// nil: the request is judged by its address.
 	OnClientError func(C, error) error
 	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
 	Cost func(C) int64
@@ -75,21 +75,21 @@ type Decision struct {
 // Proceed reports whether the request goes on.
 func (j *Decision) Proceed() bool { return j.Verdict == nil || j.Allowed }
 
-// HandlerStarted says that the handler has the whole request. Adaptive limits follow how long it takes from there to the answer;
-// what never begins tells them nothing. After Enforce a request has begun when its body was read.
+// HandlerStarted says that the handler has the whole request. Adaptive limits follow how long it takes from there to
+// the answer; what never begins tells them nothing. After Enforce a request has begun when its body was read.
 func (j *Decision) HandlerStarted() { j.tracker.HandlerStarted() }
 
-// ResponseStarted says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the
-// first call means something.
+// ResponseStarted says that the answer begins, and its HTTP status, by which a request may get back what it took. Only
+// the first call means something.
 func (j *Decision) ResponseStarted(status int) { j.tracker.ResponseStarted(status) }
 
-// Done says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first call
-// means something.
+// Done says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first
+// call means something.
 func (j *Decision) Done() { j.tracker.Done() }
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
-// error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have it.
-// Where limits adapt the body of r is replaced by one that is watched.
+// error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have
+// it. Where limits adapt the body of r is replaced by one that is watched.
 func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	j, err := l.Decide(c, r)
 	switch {
@@ -185,8 +185,8 @@ func (l *Adapter[C]) failed(c C, err error) error {
 	return errResponseWritten
 }
 
-// HTTPStatusFromRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did
-// not wait for the answer.
+// HTTPStatusFromRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the
+// client did not wait for the answer.
 func HTTPStatusFromRPC(code uint32) int {
 	switch code { // in the order of both protocols
 	case 0:

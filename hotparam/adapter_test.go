@@ -114,7 +114,10 @@ var long = strings.Repeat("x", 1<<10)
 func TestHeaderOptions(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{RetryJitter: time.Minute}, blocked)
-	l := hotparam.NewAdapter(p, options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true})
+	l := hotparam.NewAdapter(
+		p,
+		options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true},
+	)
 	r := httptest.NewRequest(http.MethodGet, "/topic?id=7", nil)
 	for i := range 3 {
 		w := httptest.NewRecorder()

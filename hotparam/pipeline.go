@@ -75,7 +75,7 @@ func New(cfg Config) (*Pipeline, error) {
 	case cfg.Redis == nil:
 		err = errors.New("StatsD and Sink require Redis, from which the hot set is read")
 	case !counted:
-		err = errors.New("Redis requires StatsD or Sink, by which counts reach an aggregator")
+		err = errors.New("config.Redis requires StatsD or Sink, by which counts reach an aggregator")
 	default:
 		err = p.distribute(cfg, parts)
 	}

@@ -45,7 +45,11 @@ func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 	file := "namespace: shop\nparse_as: strict\nrules:\n"
 	for i := range rapid.IntRange(1, 4).Draw(rt, "rules") {
 		name := fmt.Sprintf("rule_%d", i)
-		r := rule.Rule{Name: name, Match: rule.Match{Path: "/" + name + "/{x}"}, Params: []rule.Param{{Name: "id"}, {Name: "path.x"}}}
+		r := rule.Rule{
+			Name:   name,
+			Match:  rule.Match{Path: "/" + name + "/{x}"},
+			Params: []rule.Param{{Name: "id"}, {Name: "path.x"}},
+		}
 		file += fmt.Sprintf("- name: %s\n  params: [id, path.x]\n  match: {path: '%s'", name, r.Match.Path)
 		if rapid.Bool().Draw(rt, "matches") {
 			r.Match.Methods, r.Match.Hosts = []string{"GET", "HEAD"}, []string{"example.org"}
@@ -62,8 +66,14 @@ func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 			r.Limit.Mode = hottype.ModeShadow
 			held += ", mode: shadow"
 		}
-		if held != "" && r.Limit.Algorithm != limit.SlidingLog && r.Limit.Mode == "" && rapid.Bool().Draw(rt, "refund") {
-			r.Limit.RefundStatus = hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}, {From: 404, To: 404}, {From: 405, To: 405}}
+		if held != "" && r.Limit.Algorithm != limit.SlidingLog && r.Limit.Mode == "" &&
+			rapid.Bool().Draw(rt, "refund") {
+			r.Limit.RefundStatus = hottype.Statuses{
+				{From: 304, To: 304},
+				{From: 500, To: 599},
+				{From: 404, To: 404},
+				{From: 405, To: 405},
+			}
 			held += ", refund_status: [304, 5XX, 404, 405]"
 		}
 		if held != "" && r.Limit.Block == 0 && limitcore.Spec(spec).Refills() && rapid.Bool().Draw(rt, "fair") {
@@ -98,10 +108,18 @@ func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 	if rapid.Bool().Draw(rt, "ip") {
 		set.IP = rule.IP{TrustedProxies: []string{"10.0.0.0/8"},
 			Exempt: []string{"192.0.2.1"}}
-		set.IP.Fixed, set.IP.Sliding = &rule.Window{Limit: 50, Window: time.Second}, &rule.Window{Limit: 1000, Window: time.Minute}
+		set.IP.Fixed, set.IP.Sliding = &rule.Window{
+			Limit:  50,
+			Window: time.Second,
+		}, &rule.Window{
+			Limit:  1000,
+			Window: time.Minute,
+		}
 		set.IP.InFlight = &rule.InFlight{Limit: 7, Lease: time.Minute}
-		set.Upstreams = []rule.Upstream{{Name: "shop", Target: rule.Target{Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05}},
-			{Name: "default"}}
+		set.Upstreams = []rule.Upstream{
+			{Name: "shop", Target: rule.Target{Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05}},
+			{Name: "default"},
+		}
 		file += "upstreams: [{name: shop, target: {latency: 250ms, quantile: 0.95, errors: 0.05}}, {name: default}]\n" +
 			"ip:\n  in_flight: {limit: 7, lease: 1m}\n  fixed: {limit: 50, window: 1s}\n  sliding: {limit: 1000, window: 60s}\n" +
 			"  trusted_proxies: [10.0.0.0/8]\n  exempt: [192.0.2.1]\n"
@@ -121,11 +139,21 @@ func drawOther(rt *rapid.T, r *rule.Rule) (file string) {
 		r.Limit.Limit = 5
 		return "algorithm: in_flight, limit: 5, lease: 2s"
 	case 3:
-		r.Limit = &rule.Limit{Adaptive: true, Min: rule.Rate{N: 1, Per: 2 * time.Second}, Max: rule.Rate{N: 2000, Per: time.Second}}
+		r.Limit = &rule.Limit{
+			Adaptive: true,
+			Min:      rule.Rate{N: 1, Per: 2 * time.Second},
+			Max:      rule.Rate{N: 2000, Per: time.Second},
+		}
 		return "adaptive: true, min: 0.5, max: 2000"
 	case 4:
 		r.Limit = rule.LimitOf(limit.PerSecond(100))
-		r.Limit.Adaptive, r.Limit.Min, r.Limit.Max, r.Limit.Upstream = true, rule.Rate{N: 20, Per: time.Second}, rule.Rate{N: 2000, Per: time.Second}, "default"
+		r.Limit.Adaptive, r.Limit.Min, r.Limit.Max, r.Limit.Upstream = true, rule.Rate{
+			N:   20,
+			Per: time.Second,
+		}, rule.Rate{
+			N:   2000,
+			Per: time.Second,
+		}, "default"
 		return "rate: 100, burst: 100, adaptive: true, min: 20, max: 2000"
 	}
 	return ""
@@ -192,32 +220,52 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 // Errors are those of the file, and name the field in Go.
 func TestErrorsOfGoValues(t *testing.T) {
 	t.Parallel()
-	topic := rule.Rule{Name: "topic", Match: rule.Match{Path: "/topic"}, Params: []rule.Param{{Name: "id"}}, Hot: rule.Hot{Rate: 50}}
+	topic := rule.Rule{
+		Name:   "topic",
+		Match:  rule.Match{Path: "/topic"},
+		Params: []rule.Param{{Name: "id"}},
+		Hot:    rule.Hot{Rate: 50},
+	}
 	per := func(n int64) rule.Rate { return rule.Rate{N: n, Per: time.Second} }
 	for want, change := range map[string]func(*rule.Set){
-		"Rules[0].Name: is missing":                        func(s *rule.Set) { s.Rules[0].Name = "" },
-		"Rules[0].Params: is missing":                      func(s *rule.Set) { s.Rules[0].Params = nil },
-		"Rules[0].Hot: is missing":                         func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
-		"Rules[0].Hot.MinRate: is missing":                 func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },
-		`Rules[0].Hot.Rate: "-1" is no rate`:               func(s *rule.Set) { s.Rules[0].Hot.Rate = -1 },
-		"Rules[0].Hot.Window: 1.5s is not between":         func(s *rule.Set) { s.Rules[0].Hot.Window = 1500 * time.Millisecond },
-		"Rules[0].Match.Path:":                             func(s *rule.Set) { s.Rules[0].Match.Path = "topic" },
-		"Rules[0].Match.Methods[0]:":                       func(s *rule.Set) { s.Rules[0].Match.Methods = []string{"get"} },
-		`Rules[0].Limit.Mode: "shade" is not one of`:       func(s *rule.Set) { s.Rules[0].Limit.Mode = "shade" },
-		`Rules[0].Limit.Rate: "0/1s" is no rate`:           func(s *rule.Set) { s.Rules[0].Limit.Rate = per(0) },
-		"Rules[0].Limit.InitialTokens: -10 is not":         func(s *rule.Set) { n := int64(-10); s.Rules[0].Limit.InitialTokens = &n },
+		"Rules[0].Name: is missing":          func(s *rule.Set) { s.Rules[0].Name = "" },
+		"Rules[0].Params: is missing":        func(s *rule.Set) { s.Rules[0].Params = nil },
+		"Rules[0].Hot: is missing":           func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
+		"Rules[0].Hot.MinRate: is missing":   func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },
+		`Rules[0].Hot.Rate: "-1" is no rate`: func(s *rule.Set) { s.Rules[0].Hot.Rate = -1 },
+		"Rules[0].Hot.Window: 1.5s is not between": func(s *rule.Set) {
+			s.Rules[0].Hot.Window = 1500 * time.Millisecond
+		},
+		"Rules[0].Match.Path:": func(s *rule.Set) { s.Rules[0].Match.Path = "topic" },
+		"Rules[0].Match.Methods[0]:": func(s *rule.Set) {
+			s.Rules[0].Match.Methods = []string{"get"}
+		},
+		`Rules[0].Limit.Mode: "shade" is not one of`: func(s *rule.Set) { s.Rules[0].Limit.Mode = "shade" },
+		`Rules[0].Limit.Rate: "0/1s" is no rate`:     func(s *rule.Set) { s.Rules[0].Limit.Rate = per(0) },
+		"Rules[0].Limit.InitialTokens: -10 is not": func(s *rule.Set) {
+			n := int64(-10)
+			s.Rules[0].Limit.InitialTokens = &n
+		},
 		`Rules[0].Limit.Algorithm: "bucket" is not one of`: func(s *rule.Set) { s.Rules[0].Limit.Algorithm = "bucket" },
 		"IP.Fixed.Window: is missing":                      func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3} },
-		"IP.Fixed.Window: 25h0m0s is not between":          func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3, Window: 25 * time.Hour} },
-		`IP.TrustedProxies[0]: "proxy" is neither`:         func(s *rule.Set) { s.IP.TrustedProxies = []string{"proxy"} },
-		"Rules[0].Cache.TTL: -1s is not between":           func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{TTL: -time.Second} },
-		`Rules[0].Cache.MaxBody: "-1" is not between`:      func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{MaxBody: -1} },
-		"Rules[0].Cache.Vary[0]: answers that differ by":   func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{Vary: []string{"Cookie"}} },
+		"IP.Fixed.Window: 25h0m0s is not between": func(s *rule.Set) {
+			s.IP.Fixed = &rule.Window{Limit: 3, Window: 25 * time.Hour}
+		},
+		`IP.TrustedProxies[0]: "proxy" is neither`: func(s *rule.Set) { s.IP.TrustedProxies = []string{"proxy"} },
+		"Rules[0].Cache.TTL: -1s is not between": func(s *rule.Set) {
+			s.Rules[0].Cache = &hottype.CachePolicy{TTL: -time.Second}
+		},
+		`Rules[0].Cache.MaxBody: "-1" is not between`: func(s *rule.Set) { s.Rules[0].Cache = &hottype.CachePolicy{MaxBody: -1} },
+		"Rules[0].Cache.Vary[0]: answers that differ by": func(s *rule.Set) {
+			s.Rules[0].Cache = &hottype.CachePolicy{Vary: []string{"Cookie"}}
+		},
 		"Rules[0].Limit.Fair: fixed_window has no level": func(s *rule.Set) {
 			s.Rules[0].Limit = rule.LimitOf(limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second})
 			s.Rules[0].Limit.Fair = true
 		},
-		"Rules[0].Limit.Min: is missing": func(s *rule.Set) { s.Rules[0].Limit.Adaptive, s.Rules[0].Limit.Max = true, per(5) },
+		"Rules[0].Limit.Min: is missing": func(s *rule.Set) {
+			s.Rules[0].Limit.Adaptive, s.Rules[0].Limit.Max = true, per(5)
+		},
 		"Rules[0].Limit.Min: 7 is more than max": func(s *rule.Set) {
 			l := s.Rules[0].Limit
 			l.Adaptive, l.Min, l.Max = true, per(7), per(5)
@@ -239,8 +287,13 @@ func TestErrorsOfGoValues(t *testing.T) {
 			s.Upstreams = []rule.Upstream{{Name: "a", Target: rule.Target{Quantile: 0.2}}}
 		},
 		`Rules[0].Limit.RefundStatus[0]: "0-99" is no status`: func(s *rule.Set) { s.Rules[0].Limit.RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
-		"Rules[0].Limit.Rate: in_flight has limit":            func(s *rule.Set) { s.Rules[0].Limit.Algorithm = "in_flight" },
-		"Rules[0].Limit.Limit: -3 is not":                     func(s *rule.Set) { s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight"}; s.Rules[0].Limit.Limit = -3 },
+		"Rules[0].Limit.Rate: in_flight has limit": func(s *rule.Set) {
+			s.Rules[0].Limit.Algorithm = "in_flight"
+		},
+		"Rules[0].Limit.Limit: -3 is not": func(s *rule.Set) {
+			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight"}
+			s.Rules[0].Limit.Limit = -3
+		},
 		"Rules[0].Limit.Lease: 1ms is not between": func(s *rule.Set) {
 			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight", Lease: time.Millisecond}
 		},

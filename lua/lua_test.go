@@ -38,7 +38,8 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 			t.Errorf("%s does not begin with its name and what it does", f.Name())
 		}
 		for i, piece := range joined.Split(string(text), -1) {
-			if piece = strings.TrimSpace(piece); !strings.HasPrefix(piece, "-- limit_") && !strings.Contains(all, piece) {
+			piece = strings.TrimSpace(piece)
+			if !strings.HasPrefix(piece, "-- limit_") && !strings.Contains(all, piece) {
 				t.Errorf("%s: piece %d is in no script: %.60s", f.Name(), i, piece)
 			}
 		}

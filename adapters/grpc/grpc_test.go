@@ -216,7 +216,9 @@ func TestOptions(t *testing.T) {
 		}
 		return "", errors.New("nobody")
 	}
-	o.OnClientError = func(hotparamgrpc.Call, error) error { return status.Error(codes.Unauthenticated, "who are you?") }
+	o.OnClientError = func(hotparamgrpc.Call, error) error {
+		return status.Error(codes.Unauthenticated, "who are you?")
+	}
 	o.Deny = func(_ hotparamgrpc.Call, v *hotparam.Verdict) error {
 		if v.Reason == hottype.ReasonBlocked {
 			return nil // the usual refusal

@@ -55,7 +55,8 @@ type Spec struct {
 	InitialDeficit int64
 	// Wait is how long a call may be delayed until it fits: a call that would be
 	// denied with a RetryAfter of at most Wait is admitted and charged at once, and
-	// proceeds after Charge.Wait. If the wait would be longer it is denied at once. Only for a token bucket, GCRA, a leaky bucket and a warm-up.
+	// proceeds after Charge.Wait. If the wait would be longer it is denied at once. Only for a token bucket, GCRA, a
+	// leaky bucket and a warm-up.
 	Wait time.Duration
 	// WarmUp is the time that calls without a pause take to get from cold, at a third of
 	// the rate, to the rate. Other algorithms ignore it.

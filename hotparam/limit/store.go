@@ -115,10 +115,17 @@ type Store interface {
 	Take(ctx context.Context, now time.Time, charges []Charge, results []Result) (bool, error)
 }
 
-// CheckCharges returns the error of invalid charges of one Take, the same for every store. A Spec is checked by Spec.Validate.
+// CheckCharges returns the error of invalid charges of one Take, the same for every store. A Spec is checked by
+// Spec.Validate.
 func CheckCharges(charges []Charge, results []Result) error {
 	if len(charges) > MaxCharges || len(charges) != len(results) {
-		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrChargeCount, len(charges), MaxCharges, len(results))
+		return fmt.Errorf(
+			"%w: %d charges (at most %d), %d results",
+			ErrChargeCount,
+			len(charges),
+			MaxCharges,
+			len(results),
+		)
 	}
 	for i := range charges {
 		if charges[i].Cost < 0 {

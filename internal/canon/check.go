@@ -32,7 +32,12 @@ func Canonical(key hottype.Key) hottype.Key {
 		return key
 	}
 	all := NewSelector(Selection{All: true})
-	lim := QueryBounds{Pairs: math.MaxInt, NameBytes: math.MaxInt / 4, ValueBytes: math.MaxInt / 4, QueryBytes: math.MaxInt}
+	lim := QueryBounds{
+		Pairs:      math.MaxInt,
+		NameBytes:  math.MaxInt / 4,
+		ValueBytes: math.MaxInt / 4,
+		QueryBytes: math.MaxInt,
+	}
 	out, _ := all.Append([]byte(resource), params, nil, &lim, new(Scratch))
 	return hottype.Key(out)
 }

@@ -127,7 +127,11 @@ func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
 			out = append(out, v)
 		}
 	}
-	first, _ := slices.BinarySearchFunc(rest, turn, func(v rateUpdate, turn int) int { return cmp.Compare(v.place, turn) })
+	first, _ := slices.BinarySearchFunc(
+		rest,
+		turn,
+		func(v rateUpdate, turn int) int { return cmp.Compare(v.place, turn) },
+	)
 	for i := range min(len(rest), n-len(out)) {
 		v := rest[(first+i)%len(rest)]
 		out = append(out, v)

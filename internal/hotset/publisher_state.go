@@ -90,8 +90,8 @@ func (p *published) stateAt(now time.Time) State {
 	return Live
 }
 
-// FirstPublisher is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the same
-// publishers agree on it.
+// FirstPublisher is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the
+// same publishers agree on it.
 func (m *Replica) FirstPublisher(now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

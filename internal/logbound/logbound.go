@@ -4,13 +4,14 @@
 //   - WARN and above: the first line at once, then one line after 1 s, 10 s, 1 min and every 10 min, with the number of
 //     lines before it that were not written (suppressed). A minute without the line ends the repetition: a last line
 //     says when it ended, and the next one is a first line again.
-//   - INFO: lines are events of their own, such as a key that became hot. The first 20 of a message in 10 s are written,
-//     of the others one, with their number.
+//   - INFO: lines are events of their own, such as a key that became hot. The first 20 of a message in 10 s are
+//     written, of the others one, with their number.
 //   - DEBUG is not bounded: it is switched on to see everything.
 //
 // A repetition is a line with the level and the message of one before. Of the attributes only those count that say what
-// the line is about or what is wrong (distinct), because a client chooses the others. Some of these are an error's text,
-// which a client may choose too, so a message has at most 8 repetitions, and what is different after them is one more.
+// the line is about or what is wrong (distinct), because a client chooses the others. Some of these are an error's
+// text, which a client may choose too, so a message has at most 8 repetitions, and what is different after them is
+// one more.
 package logbound
 
 import (

@@ -197,7 +197,10 @@ func TestDistinctAttributes(t *testing.T) {
 	r.out.Reset()
 	r.write(start.Add(time.Second), false)
 	if got := r.out.String(); !strings.Contains(got, "listener=proxy from=b suppressed=2") ||
-		!strings.Contains(got, "listener=admin suppressed=0") || !strings.Contains(got, "client.reason=2 client.suppressed=2") {
+		!strings.Contains(
+			got,
+			"listener=admin suppressed=0",
+		) || !strings.Contains(got, "client.reason=2 client.suppressed=2") {
 		t.Error(got)
 	}
 }

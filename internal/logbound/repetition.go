@@ -144,8 +144,8 @@ func (b *bounds) due(now time.Time, all bool) (lines []line) {
 	return lines
 }
 
-// due reports whether a line about the repetition is to be written. Where none is suppressed since the last line, that it
-// has ended is news about a problem, and not about events.
+// due reports whether a line about the repetition is to be written. Where none is suppressed since the last line, that
+// it has ended is news about a problem, and not about events.
 func (e *repetition) due(now time.Time, all, ended bool) bool {
 	if e.suppressed == 0 {
 		return ended && e.sample != nil && e.sample.record.Level >= slog.LevelWarn

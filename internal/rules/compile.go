@@ -33,7 +33,9 @@ func noLimit() Limit {
 // take makes the set of a document and reports errors that concern several fields.
 func (p *parser) take(v conf.Value, d *document) {
 	s := p.set
-	s.Namespace, s.QueryBounds, s.Upstreams, s.Overrides = d.Namespace, canon.QueryBounds(d.QueryBounds), d.Upstreams, d.Overrides
+	s.Namespace, s.QueryBounds, s.Upstreams, s.Overrides = d.Namespace, canon.QueryBounds(
+		d.QueryBounds,
+	), d.Upstreams, d.Overrides
 	v.At("query_bounds").Validate(s.QueryBounds.Validate)
 	for _, r := range d.Redact {
 		s.Redact = append(s.Redact, canon.Redaction{Name: r.Name, Redact: redactOf(r.Redact)})
@@ -84,7 +86,8 @@ func (p *parser) upstreams(v conf.Value) {
 			at.Fail("there are more than %d upstreams", maxUpstreams)
 		}
 		to, err := url.Parse(u.URL)
-		if u.URL != "" && (err != nil || to.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, to.Scheme)) {
+		if u.URL != "" &&
+			(err != nil || to.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, to.Scheme)) {
 			at.At("url").Fail("%q is not a URL such as http://127.0.0.1:3000", conf.Cut(u.URL))
 		}
 	}
@@ -122,15 +125,15 @@ func (p *parser) rule(v conf.Value, c *rule.Rule) *Rule {
 	return r
 }
 
-func (m *Pattern) check(v conf.Value) {
+func (a *Pattern) check(v conf.Value) {
 	if path := v.At("path"); v.Has("path") && !path.Failed() {
-		if _, err := parsePath(m.Path); err != nil {
+		if _, err := parsePath(a.Path); err != nil {
 			path.Fail("%s", err)
 		}
 	}
-	m.Hosts = slices.Clone(m.Hosts)
-	for i, h := range m.Hosts {
-		m.Hosts[i] = strings.ToLower(h)
+	a.Hosts = slices.Clone(a.Hosts)
+	for i, h := range a.Hosts {
+		a.Hosts[i] = strings.ToLower(h)
 	}
 }
 

@@ -166,7 +166,8 @@ func defaultBurst(r rule.Rate) int64 { return max(1, LeastCount(r.PerSecond())) 
 // checkAmounts reports amounts that the algorithm does not have, and those that are missing. The rate of an adaptive
 // limit, and window and warm-up of a value, may come from elsewhere in the rule.
 func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
-	known := algorithms[max(0, slices.IndexFunc(algorithms, func(t limitcore.Traits) bool { return t.Name == algorithm }))]
+	named := func(t limitcore.Traits) bool { return t.Name == algorithm }
+	known := algorithms[max(0, slices.IndexFunc(algorithms, named))]
 	has := slices.Concat(known.Required, known.Optional)
 	for _, f := range amountFields {
 		switch last := len(has) - 1; {
@@ -275,7 +276,9 @@ func (l *Limit) checkRefund(v conf.Value) {
 	case len(*l.RefundStatus) == 0:
 		at.Fail("is empty; name statuses such as [304, 5xx]")
 	case l.Spec.Algorithm == limit.SlidingLog:
-		at.Fail("sliding_log gives back only what was charged at a known microsecond; bucketed_window does what it does")
+		at.Fail(
+			"sliding_log gives back only what was charged at a known microsecond; bucketed_window does what it does",
+		)
 	case l.Mode == hottype.ModeShadow:
 		at.Fail("has no effect in mode shadow, which admits everything")
 	}

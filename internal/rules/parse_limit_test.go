@@ -120,10 +120,12 @@ ip: {in_flight: {limit: 10, on_store_failure: open}}
 classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_flight: {limit: 2}}}]
 `)
 	l := set.Rules[0].Limit
-	if want := (InFlight{Limit: 20, Lease: time.Minute, Scope: ScopeInstance, OnStoreFailure: FailLocal}); l.Set || *l.InFlight != want {
+	if want := (InFlight{Limit: 20, Lease: time.Minute, Scope: ScopeInstance, OnStoreFailure: FailLocal}); l.Set ||
+		*l.InFlight != want {
 		t.Errorf("%+v, want %+v", l, want)
 	}
-	if want := (InFlight{Limit: 10, Lease: 30 * time.Second, Scope: ScopeCluster, OnStoreFailure: FailOpen}); *set.IP.InFlight != want {
+	want := InFlight{Limit: 10, Lease: 30 * time.Second, Scope: ScopeCluster, OnStoreFailure: FailOpen}
+	if *set.IP.InFlight != want {
 		t.Errorf("%+v, want %+v", set.IP.InFlight, want)
 	}
 	if f := set.Classes[0].InFlight; f.Limit != 2 {

@@ -115,7 +115,8 @@ func TestParse(t *testing.T) {
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
 			"googlebot.com google.com", nil}},
-		{"query_bounds", s.QueryBounds, canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
+		{"query_bounds", s.QueryBounds,
+			canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit,
 			Rate:  500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
@@ -137,7 +138,8 @@ func TestEmptyFileIsASetWithoutRules(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# nothing\n", "---\n", "rules:\nip:\noverrides:\nclasses:\n"} {
 		s, err := Parse("f.yaml", []byte(text))
-		if err != nil || len(s.Rules) != 0 || s.QueryBounds != canon.DefaultQueryBounds() || s.Namespace != DefaultNamespace {
+		if err != nil || len(s.Rules) != 0 || s.QueryBounds != canon.DefaultQueryBounds() ||
+			s.Namespace != DefaultNamespace {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}
@@ -198,13 +200,15 @@ func TestDocumentation(t *testing.T) {
 }
 
 // allFields are the fields that the reference has to describe.
-var allFields = strings.Fields(`namespace rules ip classes overrides query_bounds cache parse_as name match path methods hosts params ignore continue
+var allFields = strings.Fields(
+	`namespace rules ip classes overrides query_bounds cache parse_as name match path methods hosts params ignore continue
 	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair
 	client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope
 	on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt
 	header pattern upstream id action until schedule from for zone reason author
-	pairs name_bytes value_bytes query_bytes`)
+	pairs name_bytes value_bytes query_bytes`,
+)
 
 func FuzzParse(f *testing.F) {
 	f.Add(news)

@@ -173,7 +173,7 @@ func parseBytes(s string) (any, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n > (1<<63-1)/unit {
-		return int64(-1), nil
+		return int64(-1), nil //nolint:nilerr // the bounds of the field reject -1 with their own message
 	}
 	return n * unit, nil
 }

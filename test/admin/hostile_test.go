@@ -57,8 +57,16 @@ func TestHostileValuesAreText(t *testing.T) {
 		h := hotKey(v, "topic", float64(900-i), time.Now())
 		h.Clients, h.Client = 3, v
 		hot = append(hot, h)
-		past.answer.Keys = append(past.answer.Keys,
-			history.KeyMinute{Minute: time.Now().Truncate(time.Minute), Key: h.Key, Rule: v, State: history.Hot, Peak: 1})
+		past.answer.Keys = append(
+			past.answer.Keys,
+			history.KeyMinute{
+				Minute: time.Now().Truncate(time.Minute),
+				Key:    h.Key,
+				Rule:   v,
+				State:  history.Hot,
+				Peak:   1,
+			},
+		)
 	}
 	cfg.Hot, cfg.History = func() []hottype.HotKey { return hot }, past
 	cfg.Loops = func() []hottype.HotKey { return hot }
@@ -81,7 +89,9 @@ func TestHostileValuesAreText(t *testing.T) {
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL),
 		until(
 			fmt.Sprintf(
-				"document.querySelectorAll('#hot-table tbody tr').length == %d && document.querySelectorAll('#loops tbody tr').length == %[1]d", len(hot))),
+				"document.querySelectorAll('#hot-table tbody tr').length == %d && document.querySelectorAll('#loops tbody tr').length == %[1]d",
+				len(hot),
+			)),
 		says("#hot-table", "<script>window.pwned=1</script>"), says("#events", "U+202Egnp.exe"))
 	calm("/")
 	setHostileOverrides(t, ctx, srv.URL)

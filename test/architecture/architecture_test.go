@@ -71,7 +71,8 @@ var layers = []struct {
 		"wire everything, hold no logic of their own"},
 }
 
-// adminImports are the packages of the admin listener, which imports all of them, and what each may import of the others.
+// adminImports are the packages of the admin listener, which imports all of them, and what each may import of the
+// others.
 var adminImports = map[string][]string{
 	"internal/operator/admin/web":     {},
 	"internal/operator/admin/changes": {"web"},
@@ -233,7 +234,8 @@ func TestTestHelpersLiveInTesting(t *testing.T) {
 		}
 	}
 	for _, p := range pkgs {
-		if strings.HasPrefix(p.path(), "internal/") && !strings.HasPrefix(p.path(), testing) && !imported[p.ImportPath] {
+		if strings.HasPrefix(p.path(), "internal/") && !strings.HasPrefix(p.path(), testing) &&
+			!imported[p.ImportPath] {
 			t.Errorf("only tests import %s: move it to %s", p.path(), testing)
 		}
 	}

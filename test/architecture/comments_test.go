@@ -42,7 +42,12 @@ func readSources(t *testing.T) *sources {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(s.fset, filepath.Join(root, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(
+			s.fset,
+			filepath.Join(root, name),
+			nil,
+			parser.ParseComments|parser.SkipObjectResolution,
+		)
 		if err != nil {
 			return err
 		}

@@ -97,7 +97,8 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 
 	aggregator.Signal(syscall.SIGSTOP)
 	held("frozen", 16*time.Second) // three times detect.hot_ttl and more
-	if said := sidecar.Said(); strings.Count(said, "aggregator not seen") != 1 || !strings.Contains(said, "publisher=alone") {
+	if said := sidecar.Said(); strings.Count(said, "aggregator not seen") != 1 ||
+		!strings.Contains(said, "publisher=alone") {
 		t.Error("the limiter does not say once that the aggregator is silent")
 	}
 	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"),

@@ -16,9 +16,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Of two aggregators one notifies. When it is killed the other one does: nothing is sent twice, and nothing that happens
-// once the other one has taken over is lost. It also tells that Redis is away, and back. What was hot by the one that
-// was killed stays hot for redis.hot_ttl_blind.
+// Of two aggregators one notifies. When it is killed the other one does: nothing is sent twice, and nothing that
+// happens once the other one has taken over is lost. It also tells that Redis is away, and back. What was hot by the
+// one that was killed stays hot for redis.hot_ttl_blind.
 func TestAnotherAggregatorTells(t *testing.T) {
 	t.Parallel()
 	redis, hook := redistest.Start(t), newTold(t)
@@ -54,8 +54,13 @@ func TestAnotherAggregatorTells(t *testing.T) {
 	n := 0
 	program.Await(t, 60*time.Second, "b to notify", func() bool { // what is set meanwhile may be sent by neither
 		n++
-		do(t, http.MethodPut, "http://"+admins[1]+"/v1/overrides", fmt.Sprintf(`{"key":"topic?id=9%d","action":"block"}`, n),
-			http.Header{"Content-Type": {"application/json"}})
+		do(
+			t,
+			http.MethodPut,
+			"http://"+admins[1]+"/v1/overrides",
+			fmt.Sprintf(`{"key":"topic?id=9%d","action":"block"}`, n),
+			http.Header{"Content-Type": {"application/json"}},
+		)
 		<-time.After(200 * time.Millisecond)
 		return strings.Contains(strings.Join(hook.all(), "\n"), "override topic?id=9")
 	})

@@ -65,7 +65,8 @@ func TestRemoved(t *testing.T) {
 		{"parts", after, []string{
 			"rules[gone]", "rules[topic].match.methods[HEAD]", "rules[topic].hot.min_clients",
 			"rules[topic].limit.values[topic?id=1]",
-			"ip.fixed", "ip.exempt[192.0.2.1]", "classes[bots].fixed", "overrides[topic?id=8 from 0 8 * * *]", "query_bounds",
+			"ip.fixed", "ip.exempt[192.0.2.1]", "classes[bots].fixed", "overrides[topic?id=8 from 0 8 * * *]",
+			"query_bounds",
 		}},
 		{"sections", before[strings.Index(before, "rules:"):strings.Index(before, "classes:")] + "ip: {fixed:}\n",
 			[]string{

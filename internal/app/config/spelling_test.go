@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A setting has one spelling, with underscores; another one is an unknown setting, and the error suggests the right one.
+// A setting has one spelling, with underscores; another one is an unknown setting, and the error suggests the right
+// one.
 func TestSettingsHaveOneSpelling(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -231,7 +231,11 @@ func (s *show) enter(at time.Duration, phase int) {
 func (s *show) leave(at time.Duration, phase int) {
 	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
 	if phase >= 0 && viral(phase) {
-		s.waves[phase] = Readers{now.Sub(s.phaseStart.Seen), now.Seconds - s.phaseStart.Seconds, now.Site - s.phaseStart.Site}
+		s.waves[phase] = Readers{
+			now.Sub(s.phaseStart.Seen),
+			now.Seconds - s.phaseStart.Seconds,
+			now.Site - s.phaseStart.Site,
+		}
 	}
 	s.phaseStart = now
 }

@@ -43,8 +43,13 @@ type collector struct {
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
 func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
-	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, lifecycle.InstanceName("")},
-		file, nil, c.log)
+	store, file, err := followRules(
+		ctx,
+		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, lifecycle.InstanceName("")},
+		file,
+		nil,
+		c.log,
+	)
 	if err != nil {
 		return err
 	}

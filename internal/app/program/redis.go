@@ -14,7 +14,12 @@ import (
 )
 
 // OpenRedis makes a client; budget is that of decisions, 0 where there are none.
-func OpenRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisclient.Client, error) {
+func OpenRedis(
+	cfg config.Redis,
+	namespace string,
+	budget time.Duration,
+	log *slog.Logger,
+) (*redisclient.Client, error) {
 	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
 		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
 	}

@@ -71,8 +71,9 @@ type LocalOptions struct {
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
 	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
 	var err error
-	opts.store, opts.File, err = followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, cfg.Gate.Instance},
-		opts.File, checkCounters(cfg.Detect), opts.Log)
+	opts.store, opts.File, err = followRules(ctx,
+		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, cfg.Gate.Instance}, opts.File,
+		checkCounters(cfg.Detect), opts.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,8 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if cfg.Proxy.Upstream == "" {
 		return nil,
 			fmt.Errorf(
-				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
+				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000",
+				config.ErrUsage)
 	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
 	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)

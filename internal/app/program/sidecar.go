@@ -266,8 +266,8 @@ func (s *sidecar) checkRedis(ctx context.Context) error {
 	return s.redis.CheckWrites(ctx)
 }
 
-// checkSynced fails until Redis was asked once for the overrides and for what is hot, so that no request comes before the
-// block holds that a person set. A Redis that does not answer keeps no limiter from its work.
+// checkSynced fails until Redis was asked once for the overrides and for what is hot, so that no request comes before
+// the block holds that a person set. A Redis that does not answer keeps no limiter from its work.
 func checkSynced(st rediscontrol.Stats) error {
 	if st.Overrides.Syncs+st.Overrides.Errors == 0 {
 		return errors.New("the overrides have not been read since the start")

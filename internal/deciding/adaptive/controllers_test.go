@@ -51,7 +51,8 @@ func TestControllers(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	b := got[0]
-	if b.Name != "default" || b.Rate != 1000 || b.Saturated || b.Limiters != 2 || b.MeasuredInFlight != 20 || b.Target != 0.25 ||
+	if b.Name != "default" || b.Rate != 1000 || b.Saturated || b.Limiters != 2 || b.MeasuredInFlight != 20 ||
+		b.Target != 0.25 ||
 		math.Abs(b.MeasuredLatency-0.05) > 0.004 {
 		t.Errorf("%+v", b)
 	}

@@ -57,7 +57,8 @@ func TestPolicies(t *testing.T) {
 		}
 		b.now = b.now.Add(time.Millisecond)
 	}
-	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied[hottype.ReasonStore] != 10 ||
+	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen ||
+		s.Denied[hottype.ReasonStore] != 10 ||
 		s.Allowed[hottype.ReasonStore] != 10 {
 		t.Errorf("%+v", s)
 	}

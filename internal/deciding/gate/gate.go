@@ -139,7 +139,8 @@ type Gate struct {
 // New builds a gate.
 func New(cfg Config) *Gate {
 	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Limiters, counter: cfg.Counter,
+		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Limiters,
+		counter:  cfg.Counter,
 		verifier: cfg.Verifier,
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}

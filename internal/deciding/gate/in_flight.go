@@ -39,7 +39,11 @@ func newInFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFligh
 	if reason == hottype.ReasonIPInFlight {
 		space = "ip:"
 	}
-	return &inFlight{InFlight: *f, space: space, term: chargePolicy{rule: rule, reason: reason, policy: f.OnStoreFailure}}
+	return &inFlight{
+		InFlight: *f,
+		space:    space,
+		term:     chargePolicy{rule: rule, reason: reason, policy: f.OnStoreFailure},
+	}
 }
 
 // slotRequest is one slot that a request needs.

@@ -86,8 +86,12 @@ func TestRefundByStatus(t *testing.T) {
 func TestRefundOfAShare(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
-	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Limiters: func() int { return 5 },
-		Budget: time.Hour})
+	b := build(
+		t,
+		refundRules,
+		gate.Config{Shared: store, Refunds: refunds{store.Memory}, Limiters: func() int { return 5 },
+			Budget: time.Hour},
+	)
 	b.hot("shared?id=1")
 	req := request("/shared?id=1", "1.1.1.1")
 	req.WillRelease = true

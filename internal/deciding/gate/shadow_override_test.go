@@ -56,7 +56,8 @@ func TestLimitInShadowMode(t *testing.T) {
 		if met, would := b.hits(t); met != 6 || would != 4 {
 			t.Errorf("%s: met %d, would have denied %d", rule, met, would)
 		}
-		if s := b.Stats(); s.WouldDeny != 2 || s.Denied[hottype.ReasonHot] != 2 || s.Denied[hottype.ReasonOverride] != 0 {
+		if s := b.Stats(); s.WouldDeny != 2 || s.Denied[hottype.ReasonHot] != 2 ||
+			s.Denied[hottype.ReasonOverride] != 0 {
 			t.Errorf("%s: %+v", rule, s)
 		}
 		for _, row := range b.Report(b.now).Keys {

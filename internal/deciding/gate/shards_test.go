@@ -128,7 +128,8 @@ func TestOneServerOut(t *testing.T) {
 		if waited[false] != 0 || waited[true] < 15 || waited[true] > 5+18 {
 			t.Errorf("waited %v", waited)
 		}
-		if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || !s.StoreOpen || int(s.StoreErrors) != waited[true] {
+		if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || !s.StoreOpen ||
+			int(s.StoreErrors) != waited[true] {
 			t.Errorf("%+v", s)
 		}
 		store.set("b", false)

@@ -174,7 +174,8 @@ func (b *breaker) isSameFailure(start time.Time) bool {
 
 // excluded are the errors that are no sign of a failing store.
 func excluded(err error) bool {
-	return errors.Is(err, limit.ErrNegativeCost) || errors.Is(err, limit.ErrChargeCount) || errors.Is(err, errSameFailure)
+	return errors.Is(err, limit.ErrNegativeCost) || errors.Is(err, limit.ErrChargeCount) ||
+		errors.Is(err, errSameFailure)
 }
 
 // onStateChange counts and logs a change. An outage toggles the breaker between open and half open four

@@ -40,7 +40,8 @@ func (l changeLog) logChange(c *detect.Change) {
 		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.Peak),
 	}
 	who := []any{
-		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule), "why", h.Criteria,
+		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule),
+		"why", h.Criteria,
 		"clients", h.Clients, "client", h.Client, "client_share", h.ClientShare,
 	}
 	switch {

@@ -120,7 +120,11 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 	case h.Heartbeats && quiet > blindAfter:
 		st.Text, st.Blind, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
-		st.Text, st.incomplete = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Heartbeats && quiet > incompleteAfter
+		st.Text, st.incomplete = fmt.Sprintf(
+			"heard %.1f s ago",
+			quiet.Seconds(),
+		), h.Heartbeats &&
+			quiet > incompleteAfter
 	}
 	return st
 }
@@ -241,7 +245,13 @@ func (a *alarm) check(now time.Time, errors func() []detect.RuleError) {
 			a.raised.Add(1)
 			a.log.Warn(
 				"aggregate: more keys than there are counters for: hot keys of this rule may be found late; raise detect.counters",
-				"rule", e.Rule, "counting_error", e.Error, "threshold", e.Threshold)
+				"rule",
+				e.Rule,
+				"counting_error",
+				e.Error,
+				"threshold",
+				e.Threshold,
+			)
 		case e.Ratio < detect.AlarmRatio/2 && a.on[e.Rule]:
 			delete(a.on, e.Rule)
 			a.log.Info("aggregate: counts of this rule are good again", "rule", e.Rule, "counting_error", e.Error,

@@ -73,7 +73,8 @@ func TestLoopsInTheFeed(t *testing.T) {
 		for _, c := range w.Init(t0).Changes {
 			got = append(got, c.Kind)
 		}
-		if !slices.Equal(got, want) || w.Init(t0).Changes[0].Client != "192.0.2.77" || w.Init(t0).Changes[0].Clients != 3 {
+		if !slices.Equal(got, want) || w.Init(t0).Changes[0].Client != "192.0.2.77" ||
+			w.Init(t0).Changes[0].Clients != 3 {
 			t.Errorf("%s: %+v", name, w.Init(t0).Changes)
 		}
 	}

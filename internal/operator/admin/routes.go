@@ -12,7 +12,7 @@ import (
 // routes are all routes: those of the packages below, and those of the listener itself.
 func (s *Server) routes() []web.Route {
 	open := func(r web.Route) web.Route { r.Open = true; return r }
-	routes := slices.Concat(s.Service.Routes(), s.changes.Routes(), s.past.Routes(), []web.Route{
+	routes := slices.Concat(s.Routes(), s.changes.Routes(), s.past.Routes(), []web.Route{
 		web.Get("/v1/upstreams", s.getUpstreams),
 		web.Get("/v1/notifications", s.getNotifications),
 		{Path: "/v1/notifications/test", Methods: map[string]web.Handler{

@@ -64,14 +64,31 @@ func TestTrust(t *testing.T) {
 	none := &rules.Set{}
 	check(t, []judged{
 		{"loopback and sockets",
-			CheckSenders(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
-				none, "f.yaml"), OK, ""},
+			CheckSenders(
+				Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
+				none,
+				"f.yaml",
+			), OK, ""},
 		{"every IPv4 address", CheckSenders(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
 			"0.0.0.0:8127 takes lines from every address"},
-		{"every address", CheckSenders(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from every address"},
-		{"a list", CheckSenders(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
-		{"senders do not look", CheckSenders(Senders{NoClientsSetting: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
-			"with tally.track_clients: 0 senders do not name clients"},
+		{
+			"every address",
+			CheckSenders(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"),
+			Warn,
+			"from every address",
+		},
+		{
+			"a list",
+			CheckSenders(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"),
+			OK,
+			"",
+		},
+		{
+			"senders do not look",
+			CheckSenders(Senders{NoClientsSetting: "tally.track_clients: 0"}, loops, "f.yaml"),
+			Fail,
+			"with tally.track_clients: 0 senders do not name clients",
+		},
 		{"Graphite", CheckSenders(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
 	})
 }
@@ -212,8 +229,12 @@ func TestRedis(t *testing.T) {
 		}), Fail, "5 keys were thrown away"},
 		{"nearly full", with(func(in *redisclient.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn,
 			"90 MiB of 100 MiB"},
-		{"overrides on nothing", with(func(in *redisclient.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail,
-			"3 overrides and writes nothing"},
+		{
+			"overrides on nothing",
+			with(func(in *redisclient.Inspection) { in.AppendOnly, in.Overrides = false, 3 }),
+			Fail,
+			"3 overrides and writes nothing",
+		},
 		{"overrides on RDB", with(func(in *redisclient.Inspection) {
 			in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true
 		}), Warn, "at most now and then"},
@@ -233,7 +254,10 @@ func TestRedis(t *testing.T) {
 		}), Warn, "at most now and then"},
 		{"refuses writes", with(func(in *redisclient.Inspection) { in.ReadOnly = true }), Fail, "replica"},
 		{"ACL", with(func(in *redisclient.Inspection) {
-			in.Rights = redisclient.Rights{User: "ann", Limiter: []redisclient.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
+			in.Rights = redisclient.Rights{
+				User:    "ann",
+				Limiter: []redisclient.Denied{{Right: "+evalsha", Err: "NOPERM"}},
+			}
 		}), Fail, "user ann lacks +evalsha"},
 		{"rules in Redis that may not be read",
 			withRules(redisclient.Rights{User: "ann",
@@ -279,7 +303,8 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// The documented users have no failure, a remedy fixes what it is for, and rights that a limiter does not need are findings of level ok.
+// The documented users have no failure, a remedy fixes what it is for, and rights that a limiter does not need are
+// findings of level ok.
 func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

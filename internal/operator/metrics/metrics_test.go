@@ -47,7 +47,11 @@ func TestValues(t *testing.T) {
 	latency.Counts[0], latency.Counts[1], latency.Counts[7] = 1, 2, 3
 	got := scrape(t,
 		metrics.Of(func() gate.Stats {
-			return gate.Stats{Allowed: hottype.Admissions{hottype.ReasonCold: 7}, StoreOpen: true, StoreLatency: latency}
+			return gate.Stats{
+				Allowed:      hottype.Admissions{hottype.ReasonCold: 7},
+				StoreOpen:    true,
+				StoreLatency: latency,
+			}
 		}),
 		metrics.Of(func() respcache.Stats {
 			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, NotStored: map[string]uint64{"vary": 1}}

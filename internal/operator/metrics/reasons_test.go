@@ -51,7 +51,8 @@ func TestEachReasonIsEverywhere(t *testing.T) {
 		}
 		rep, out := replay.Report{Requests: 9, Denied: stats.Denied}, bytes.Buffer{}
 		rep.Timeline = replay.Timeline{Step: 1, Requests: []int64{9}, Denied: []int64{9}, Peak: []int64{9}}
-		if err := replay.Write(&out, &rep, replay.Options{}); err != nil || !strings.Contains(out.String(), info.Replayed) {
+		if err := replay.Write(&out, &rep, replay.Options{}); err != nil ||
+			!strings.Contains(out.String(), info.Replayed) {
 			t.Errorf("%s: a replay does not report it: %v", name, err)
 		}
 		out.Reset()

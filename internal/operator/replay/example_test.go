@@ -29,6 +29,13 @@ rules:
 	if err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(report.Hot[0].Key, "at", report.Hot[0].PeakRate, "a second,", report.Denied[hottype.ReasonHot], "denied")
+	fmt.Println(
+		report.Hot[0].Key,
+		"at",
+		report.Hot[0].PeakRate,
+		"a second,",
+		report.Denied[hottype.ReasonHot],
+		"denied",
+	)
 	// Output: topic?id=42 at 100 a second, 63 denied
 }

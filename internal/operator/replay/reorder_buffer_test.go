@@ -24,7 +24,9 @@ func TestRecordRoundTrip(t *testing.T) {
 			rapid.Just(hottype.Client{}),
 			rapid.Map(text, func(s string) hottype.Client { return hottype.Client{Name: s} }),
 			rapid.Map(rapid.Uint32(), func(n uint32) hottype.Client {
-				return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}))
+				return hottype.ClientFromAddr(
+					netip.AddrFrom4([4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}),
+				)
 			}),
 			rapid.Map(rapid.Byte(), func(n byte) hottype.Client {
 				return hottype.ClientFromAddr(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, n}))

@@ -22,7 +22,8 @@ var etag = func() string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }()
 
-// Handler serves the module at a path, without a query, and lets next serve everything else; the path "" serves it nowhere.
+// Handler serves the module at a path, without a query, and lets next serve everything else; the path "" serves it
+// nowhere.
 func Handler(path string, next http.Handler) http.Handler {
 	if path == "" {
 		return next

@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// ServeWithStatus calls a handler and tells the status of its answer when that begins, once; 500 where it panics before.
+// ServeWithStatus calls a handler and tells the status of its answer when that begins, once; 500 where it panics
+// before.
 func ServeWithStatus(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
 	s := &statusWriter{ResponseWriter: w, onStatus: told}
 	defer s.tell(http.StatusInternalServerError) // it panicked

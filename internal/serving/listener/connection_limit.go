@@ -120,7 +120,8 @@ func unwrapConn(nc net.Conn) *conn {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if until := time.Now().Add(writeWithin); !c.hasDeadline.Load() && until.UnixNano()-c.until.Load() >= int64(writeSlack) {
+	if until := time.Now().Add(writeWithin); !c.hasDeadline.Load() &&
+		until.UnixNano()-c.until.Load() >= int64(writeSlack) {
 		c.until.Store(until.UnixNano())
 		// An error means that the connection is gone, which the write says too.
 		_ = c.Conn.SetWriteDeadline(until)

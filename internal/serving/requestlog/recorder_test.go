@@ -199,7 +199,9 @@ func TestAFullDiskIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recording{}
-		r.Recorder = requestlog.New(requestlog.Config{To: failing{}, MaxBytes: 1 << 30, Rules: rules.Default, Clients: nil})
+		r.Recorder = requestlog.New(
+			requestlog.Config{To: failing{}, MaxBytes: 1 << 30, Rules: rules.Default, Clients: nil},
+		)
 		r.handler = r.Wrap(http.NotFoundHandler())
 		err := r.record(func() {
 			for range 2000 {

@@ -67,8 +67,9 @@ func New(cfg Config) *Agent {
 // Stats reads the counters.
 func (a *Agent) Stats() Stats {
 	return Stats{
-		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(), ProtocolErrors: a.broken.Load(),
-		Panics: a.gate.Panics(),
+		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(),
+		ProtocolErrors: a.broken.Load(),
+		Panics:         a.gate.Panics(),
 	}
 }
 

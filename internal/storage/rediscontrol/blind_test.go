@@ -120,7 +120,8 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(buf.String()) {
-		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again",
+		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen",
+			"sees again",
 			"is blind", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)

@@ -35,8 +35,8 @@ func (s server) immortal(t *testing.T) []string {
 	return redistest.KeysWithoutTTL(t, s.raw, redisclient.NewKeys(s.namespace).Prefix())
 }
 
-// TestOnServerAndCluster runs on a server and on a cluster what must be the same on both. Every test has a namespace of its
-// own.
+// TestOnServerAndCluster runs on a server and on a cluster what must be the same on both. Every test has a namespace of
+// its own.
 func TestOnServerAndCluster(t *testing.T) {
 	suite := map[string]func(*testing.T, server){
 		"published-set-is-read-back":           testPublishedSetIsReadBack,

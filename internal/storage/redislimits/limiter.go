@@ -76,12 +76,11 @@ func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return f
 
 // Take implements limit.Store in at most one round trip, and one more for a server
 // that does not know the script yet; on a cluster one for each shard that the
-// request has subjects in, most often one, and one more for each refund. now is ignored. Mistakes of the caller are limit's errors; everything else
-// is a failure of the store, after which it is not known whether anything was
-// charged. That also goes for a caller whose context ends: Take returns at once with
-// the context's error, and if the call is out already, its charges may still be
-// taken. A request that one node denies is denied, also if another node does not
-// answer: Remaining is -1 in the results that are not known.
+// request has subjects in, most often one, and one more for each refund. now is ignored. Mistakes of the caller are
+// limit's errors; everything else is a failure of the store, after which it is not known whether anything was
+// charged. That also goes for a caller whose context ends: Take returns at once with the context's error, and if the
+// call is out already, its charges may still be taken. A request that one node denies is denied, also if another node
+// does not answer: Remaining is -1 in the results that are not known.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	return l.takeAt(ctx, now, charges, results, nil)

@@ -72,7 +72,9 @@ func threeCharges(caller, call int) []limit.Charge {
 	charges, _ := aRequest()
 	n := (caller*31 + call) % 1000
 	for i := range charges[1:] {
-		charges[i+1].Subject.Client = hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n % 250)}))
+		charges[i+1].Subject.Client = hottype.ClientFromAddr(
+			netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n % 250)}),
+		)
 	}
 	return openWide(charges)
 }

@@ -1,5 +1,6 @@
 // Package reversedns verifies whether an address belongs to the crawler that it claims to be, in the way that the
-// operators of crawlers document: the name of the address (PTR) is in one of their domains, and that name has the address.
+// operators of crawlers document: the name of the address (PTR) is in one of their domains, and that name has the
+// address.
 //
 // No request waits for DNS. [Verifier.Verified] answers from memory: false for an unknown address, which
 // is then looked up for the next request. What is remembered, asked at once and asked in a second is bounded,

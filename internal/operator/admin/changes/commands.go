@@ -47,7 +47,11 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 		c = hottype.Client{Addr: p.Addr()}
 	}
 	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
-		return web.BadField("client", "that is not a client", "ask for /v1/clients/"+url.PathEscape("192.0.2.7")+"/reset")
+		return web.BadField(
+			"client",
+			"that is not a client",
+			"ask for /v1/clients/"+url.PathEscape("192.0.2.7")+"/reset",
+		)
 	}
 	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
 		return err

@@ -196,8 +196,11 @@ func (s *Service) ruleChange(r *http.Request, action string) (rules.Revision, er
 		Reason: q.Get("reason"),
 	}
 	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxReasonBytes {
-		return c, web.BadField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes),
-			"say it shorter")
+		return c, web.BadField(
+			"reason",
+			fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes),
+			"say it shorter",
+		)
 	}
 	return c, nil
 }
@@ -241,8 +244,11 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 			return web.WriteJSON(w, http.StatusOK, list[i])
 		}
 	}
-	return web.NewProblem(http.StatusNotFound, "there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
-		"GET /v1/rules/history lists those that are kept")
+	return web.NewProblem(
+		http.StatusNotFound,
+		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept",
+	)
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {

@@ -101,7 +101,8 @@ func (s *Service) viewLimiters(now time.Time) []Limiter {
 	for id, in := range s.rates.instances {
 		quiet := now.Sub(in.heard)
 		v := Limiter{
-			Instance: id, Revision: in.last.OverridesRevision, Current: in.last.OverridesRevision >= s.overrides.revision,
+			Instance: id, Revision: in.last.OverridesRevision,
+			Current: in.last.OverridesRevision >= s.overrides.revision,
 			HeardMS: max(quiet.Milliseconds(), 0), Silent: quiet > quietAfter,
 		}
 		if !v.Current {

@@ -217,7 +217,8 @@ func (s *Service) emit(c Change) {
 	s.hub.send(event("change", c))
 }
 
-// Purged removes a key from memory once its history was purged, and records who did it. The record does not name the key.
+// Purged removes a key from memory once its history was purged, and records who did it. The record does not name the
+// key.
 func (s *Service) Purged(key hottype.Key, author string) {
 	s.mu.Lock()
 	s.seconds.remove(key)
