@@ -66,7 +66,8 @@ var layers = []struct {
 	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"},
 		"what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
-	{"testing", true, []string{"internal/testing"}, "servers, ports and simulated clients for tests"},
+	{"testing", true, []string{"internal/testing", "hotparam/limit/limittest"},
+		"servers, ports, simulated clients and laws for tests"},
 	{"programs", true, []string{"cmd", "examples", "adapters", "test"},
 		"wire everything, hold no logic of their own"},
 }
@@ -163,7 +164,7 @@ func listModule(t *testing.T, dir string) []pkg {
 }
 
 // find is the listed package that a package belongs to, and its layer, -1 for none.
-// Packages inside a listed one (limit/limittest, cmd/...) belong to it.
+// Packages inside a listed one (admin/web, cmd/...) belong to it.
 func find(path string) (listed string, layer int) {
 	layer = -1
 	for i, l := range layers {

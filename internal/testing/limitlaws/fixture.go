@@ -1,4 +1,4 @@
-// Package limittest states what a limiter must hold as a suite that every
+// Package limitlaws states what a limiter must hold as a suite that every
 // implementation of limit.Store passes: [Run] for one store, [RunEquivalence] for two
 // that have to agree in every number.
 //
@@ -10,7 +10,7 @@
 // Published tables run as they were published; laws run as properties over
 // random traces. HOTPARAM_LIMIT_STEPS is the number of steps per law, 10,000 by
 // default and a million at night.
-package limittest
+package limitlaws
 
 import (
 	"context"

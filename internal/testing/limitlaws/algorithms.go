@@ -1,4 +1,4 @@
-package limittest
+package limitlaws
 
 import (
 	"time"
