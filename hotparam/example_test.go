@@ -18,6 +18,7 @@ import (
 )
 
 var rulesYAML = []byte(`
+parse_as: go
 rules:
   - name: topic
     match: {path: "/topic"}
@@ -40,8 +41,11 @@ func Example() {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 
-	topic := func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "all about topic %s", r.FormValue("id")) }
-	service := httptest.NewServer(p.Middleware(http.HandlerFunc(topic)))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "all about topic %s", r.URL.Query().Get("id")) // FormValue would prefer an id in a body
+	})
+	service := httptest.NewServer(p.Middleware(mux))
 	response, err := http.Get(service.URL + "/topic?id=42")
 	if err != nil {
 		log.Fatal(err)

@@ -228,7 +228,10 @@ func TestErrorsOfGoValues(t *testing.T) {
 	}
 	per := func(n int64) rule.Rate { return rule.Rate{N: n, Per: time.Second} }
 	for want, change := range map[string]func(*rule.Set){
-		"Rules[0].Name: is missing":          func(s *rule.Set) { s.Rules[0].Name = "" },
+		"Rules[0].Name: is missing": func(s *rule.Set) { s.Rules[0].Name = "" },
+		`Rules[0].Params[0]: "cookie.sid": there is no source "cookie"; one of path.NAME, header.NAME`: func(s *rule.Set) {
+			s.Rules[0].Params = rule.Params("cookie.sid")
+		},
 		"Rules[0].Params: is missing":        func(s *rule.Set) { s.Rules[0].Params = nil },
 		"Rules[0].Hot: is missing":           func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
 		"Rules[0].Hot.MinRate: is missing":   func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },

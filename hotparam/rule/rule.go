@@ -79,7 +79,7 @@ type Match struct {
 // Param is one tracked parameter and the normalisation of its values.
 type Param struct {
 	// A name of the query, `path.id` for the wildcard `{id}` of the path pattern, `header.X-Name`, or `"*"` for every
-	// query parameter.
+	// query parameter. A name of the query that has a dot is written with `query.` before it.
 	Name string `name:"name" required:"true"`
 	// `true`: `A-Z` in values become lower case.
 	Fold bool `name:"fold"`

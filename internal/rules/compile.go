@@ -149,7 +149,7 @@ func redactOf(word string) canon.Redact {
 
 // param compiles a parameter; duplicates, if not nil, are those of the upstream.
 func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
-	q := Param{Name: c.Name, Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
+	q := Param{Name: paramName(v, c.Name), Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
 		Integer:    canon.IntegerForm(max(0, slices.Index(integerWords, c.Integer))),
 		Duplicates: canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))}}
 	switch name, where := q.source(); {
@@ -164,6 +164,24 @@ func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
 		q.Normal.Duplicates = canon.DuplicatesEach
 	}
 	return q
+}
+
+// paramName is the name of a parameter in keys. A name whose prefix is no source is refused: a rule that tracked
+// "body.topic" in the query would have one key for all requests.
+func paramName(v conf.Value, name string) string {
+	prefix, rest, dotted := strings.Cut(name, ".")
+	if !dotted || prefix == "path" || prefix == "header" {
+		return name
+	}
+	const known = "path.NAME, header.NAME, query.NAME"
+	switch _, where := (Param{Name: rest}).source(); {
+	case prefix != "query":
+		v.Fail("%q: there is no source %q; one of %s; a parameter of the query with this name is %q", conf.Cut(name),
+			conf.Cut(prefix), known, conf.Cut("query."+name))
+	case where != "" || rest == "" || rest == "*":
+		v.Fail("%q: %q is not the name of a query parameter here; one of %s", conf.Cut(name), conf.Cut(rest), known)
+	}
+	return rest
 }
 
 // check reports criteria that are missing or without effect.

@@ -274,3 +274,12 @@ func BenchmarkClassOf(b *testing.B) {
 		s.ClassOf(h, nil)
 	}
 }
+
+// TestNameWithADot: a prefix of the rule is no part of the key.
+func TestNameWithADot(t *testing.T) {
+	t.Parallel()
+	s := mustParse(t, "rules: [{name: a, params: [query.user.id, {name: query.n, integer: true}], hot: {rate: 1}}]")
+	if got, want := keys(s, hottype.Request{Target: "/a?n=042&user.id=star&id=7"}), "a a?n=42&user.id=star"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

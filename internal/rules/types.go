@@ -112,7 +112,7 @@ const (
 // Pattern selects requests. Empty fields match everything.
 type Pattern rule.Match
 
-// Param is one tracked parameter: a query name, "path.x" for a wildcard of the
+// Param is one tracked parameter, named as in keys: a query name, "path.x" for a wildcard of the
 // path pattern, or "header.X-Name".
 type Param struct {
 	Name   string

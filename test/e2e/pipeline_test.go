@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -199,9 +200,15 @@ func TestViralTopicInAGoService(t *testing.T) {
 		services[i] = launch(t, "distributed", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd,
 			"-budget", budget)
 	}
+	visitors := loopbackVisitors(8) // the rule's min_clients is 5
 	s.visit = func(id int) int {
-		status, _ := get(t, fmt.Sprintf("http://%s/topic?id=%d", s.proxies[s.turn.Add(1)%2], id))
-		return status
+		n := s.turn.Add(1)
+		res, err := visitors[n/2%8].Get(fmt.Sprintf("http://%s/topic?id=%d", s.proxies[n%2], id))
+		if err != nil {
+			return 0
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
 	}
 	ready(t, s.dashboard)
 	for range services {
@@ -213,6 +220,15 @@ func TestViralTopicInAGoService(t *testing.T) {
 			t.Errorf("the service ended with %d after SIGTERM, want 0", code)
 		}
 	}
+}
+
+// loopbackVisitors are clients with different addresses of the loopback.
+func loopbackVisitors(n int) (all []*http.Client) {
+	for i := range n {
+		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
+		all = append(all, &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: from.DialContext}})
+	}
+	return all
 }
 
 // viralTopic lets one topic go viral beside many others, and checks what both

@@ -46,7 +46,7 @@ func openSite(ctx context.Context) (*site, error) {
 func (s *site) setPageTime(page time.Duration) { s.page.Store(int64(page)) }
 
 func (s *site) topic(w http.ResponseWriter, r *http.Request) {
-	id := r.FormValue("id")
+	id := r.URL.Query().Get("id")
 	if id == strconv.Itoa(ViralTopic) {
 		s.viral.Add(1)
 	}

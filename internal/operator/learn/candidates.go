@@ -24,6 +24,10 @@ type candidate struct {
 // names lists the parameters as a rule does.
 func (c *candidate) names() (all []string) {
 	for _, p := range c.params {
+		if p.segment < 0 && strings.Contains(p.name, ".") {
+			all = append(all, "query."+p.name)
+			continue
+		}
 		all = append(all, p.name)
 	}
 	return all

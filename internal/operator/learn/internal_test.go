@@ -66,6 +66,15 @@ func TestDistinctIsExactAndThenClose(t *testing.T) {
 	}
 }
 
+// TestNamesWithDots: a proposal names them as rules do.
+func TestNamesWithDots(t *testing.T) {
+	t.Parallel()
+	c := candidate{params: []*tracked{{name: "user.id", segment: -1}, {name: "id", segment: -1}, {name: "path.lang"}}}
+	if got, want := fmt.Sprint(c.names()), "[query.user.id id path.lang]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A path is found again under a template, also when siblings were folded since, and a
 // rule with the pattern of that template takes it.
 func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
