@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -58,4 +59,14 @@ func (r *Rules) Namespace() string {
 		return rules.DefaultNamespace
 	}
 	return r.set.Namespace
+}
+
+// NewRules makes rules of Go values. They are checked as the file with the same
+// fields is, and errors name the field: "Rules[0].Hot.Rate".
+func NewRules(s rule.Set) (*Rules, error) {
+	set, err := rules.FromGo("Set", &s)
+	if err != nil {
+		return nil, fmt.Errorf("hotparam: rules: %w", err)
+	}
+	return &Rules{set: set}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -101,4 +102,22 @@ func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) e
 			return errors.New("lifecycle: a part did not stop in time; what it held is lost")
 		}
 	}
+}
+
+// InstanceName is the configured name of this process, or one that no other process
+// has and that a person can trace: host, process, start.
+func InstanceName(configured string) string {
+	if configured != "" {
+		return configured
+	}
+	return fmt.Sprintf("%s-%d-%d", HostName(), os.Getpid(), time.Now().Unix())
+}
+
+// HostName is the name of this machine, "unknown-host" where it has none.
+func HostName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "unknown-host"
+	}
+	return host
 }

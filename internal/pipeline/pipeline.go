@@ -17,6 +17,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
@@ -180,3 +181,93 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 		p.Overrides(list)
 	}
 }
+
+// Command carries out a command: in this process, and where processes share a store in
+// all of them, a moment later. It says how many answers were removed here.
+func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
+	if p.Feed == nil {
+		return p.execute(time.Now(), c), nil
+	}
+	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
+		purged = p.execute(time.Now(), c)
+	}
+	return purged, SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+}
+
+// SendCommand has all processes that share a store carry out a command. What the store itself
+// counts is dropped here, once, before it can be read again.
+func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
+	c hottype.Command) error {
+	if c.Action == hottype.CommandReset {
+		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
+			return err
+		}
+	}
+	return feed.SendCommand(ctx, c)
+}
+
+// execute carries out a command in this process.
+func (p *Pipeline) execute(now time.Time, c hottype.Command) (purged int) {
+	switch c.Action {
+	case hottype.CommandReset:
+		if p.Prefetch != nil {
+			for _, charge := range gate.CountedSubjects(p.Gate.Rules(), c) {
+				p.Prefetch.Reset(&charge.Subject)
+			}
+		}
+		p.Gate.Reset(now, c)
+	case hottype.CommandPurge:
+		if p.cache != nil {
+			return p.cache.Purge(c.Key)
+		}
+	}
+	return 0
+}
+
+// adaptEvery is the interval of the controllers.
+const adaptEvery = time.Second
+
+// Adapt runs the controllers of adaptive limits until ctx ends: read returns what limiters report of
+// their upstreams, and apply gets the limits that follow, nil while no rule adapts.
+func Adapt(ctx context.Context, set func() *rules.Set, hot *hotset.Replica,
+	read func(now time.Time) []hottype.LimiterReport, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
+	tick := time.NewTicker(adaptEvery)
+	defer tick.Stop()
+	var controllers adaptive.Controllers
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			var bounds []hottype.UpstreamLimit
+			if set := set(); len(set.AdaptiveUpstreams()) > 0 {
+				bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
+			}
+			apply(now, bounds)
+		}
+	}
+}
+
+// adapt limits by what this process alone sees.
+func (p *Pipeline) adapt(ctx context.Context) error {
+	upstreams := p.Gate.Upstreams()
+	read := func(now time.Time) []hottype.LimiterReport {
+		return []hottype.LimiterReport{{At: now, Upstreams: upstreams.Reports(now)}}
+	}
+	return Adapt(ctx, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
+		if p.adapts() {
+			upstreams.SetBounds(now, bounds)
+		}
+	})
+}
+
+// adapts reports whether a limit follows an upstream.
+func (p *Pipeline) adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
+
+// setBounds applies what the aggregator says.
+func (p *Pipeline) setBounds(list []hottype.UpstreamLimit) {
+	p.Gate.Upstreams().SetBounds(time.Now(), list)
+}
+
+// Bounds are what holds here of what upstreams bear.
+func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(time.Now()) }

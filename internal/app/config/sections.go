@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The doc comment of a field is its text in docs/settings.md, the help tag its
 // text in --help. A field without a doc comment has the help tag in both.
@@ -246,4 +249,30 @@ type StatsDAdmin struct {
 type Carbon struct {
 	// Directory of carbon.conf, storage-schemas.conf and storage-aggregation.conf.
 	Conf string `placeholder:"DIR" help:"Directory of carbon.conf and its like."`
+}
+
+// Targets are Graphite targets. As text they are joined by ",", as the
+// arguments of Graphite's functions are, so only those outside of brackets
+// part two of them.
+type Targets []string
+
+// UnmarshalText splits the text.
+func (t *Targets) UnmarshalText(text []byte) error {
+	*t = nil
+	depth, start := 0, 0
+	for i, c := range text {
+		switch c {
+		case '(', '{', '[':
+			depth++
+		case ')', '}', ']':
+			depth--
+		case ',':
+			if depth == 0 {
+				*t = append(*t, strings.TrimSpace(string(text[start:i])))
+				start = i + 1
+			}
+		}
+	}
+	*t = append(*t, strings.TrimSpace(string(text[start:])))
+	return nil
 }

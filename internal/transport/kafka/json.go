@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,12 +13,27 @@ import (
 // and for a script; senders with more to send write protobuf.
 const maxJSON = 1 << 20
 
-// jsonPair is one element of counts. A key has to be text: one that is not
-// UTF-8 can only be written as protobuf.
-type jsonPair struct {
-	Key    string `json:"key"`
-	N      int64  `json:"n"`
-	Second int64  `json:"second"`
+// jsonCount is one element of counts.
+type jsonCount hottype.Count
+
+// UnmarshalJSON reads and checks an element. Its error ends the reading of the record, so what is allocated is
+// bounded by the length of sound elements.
+func (c *jsonCount) UnmarshalJSON(data []byte) error {
+	var e struct {
+		Key    hottype.Key `json:"key"`
+		N      int64       `json:"n"`
+		Second int64       `json:"second"`
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	*c = jsonCount{Key: e.Key, N: e.N, Second: e.Second}
+	// What JSON cannot say, such as half of a surrogate pair, comes as this character: it would be another key. A key
+	// that is not UTF-8 can only be written as protobuf.
+	if !isSound((*hottype.Count)(c)) || strings.ContainsRune(string(e.Key), utf8.RuneError) {
+		return fmt.Errorf("a count needs a key of 1 to %d bytes and an n of 1 to 2^40", maxKey)
+	}
+	return nil
 }
 
 // parseJSON reads the other form of a record:
@@ -28,96 +42,24 @@ type jsonPair struct {
 //
 // Its fields have the names of counts.proto and the same bounds; all but
 // namespace and counts may be missing, and those that are not known are skipped.
-// It goes from element to element and stops at the first that is wrong, so that
-// what is allocated is bounded by the length of data.
 func parseJSON(data []byte) (Record, error) {
 	if len(data) > maxJSON || !utf8.Valid(data) {
 		return Record{}, fmt.Errorf("%w: JSON over %d bytes or not UTF-8", errRecord, maxJSON)
 	}
-	p := jsonParser{Decoder: json.NewDecoder(bytes.NewReader(data)), version: 1}
-	if err := p.object(p.field); err != nil {
-		return Record{}, err
+	r := struct {
+		Version   uint64      `json:"version"`
+		Namespace string      `json:"namespace"`
+		Source    string      `json:"source"`
+		Epoch     uint64      `json:"epoch"`
+		Sequence  uint64      `json:"sequence"`
+		Counts    []jsonCount `json:"counts"`
+	}{Version: 1}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("%w: JSON: %w", errRecord, err)
 	}
-	if p.More() || strings.TrimSpace(string(data[p.InputOffset():])) != "" {
-		return Record{}, fmt.Errorf("%w: something stands behind the JSON object", errRecord)
+	rec := Record{Namespace: r.Namespace, Source: r.Source, Epoch: r.Epoch, Sequence: r.Sequence}
+	for _, c := range r.Counts {
+		rec.Counts = append(rec.Counts, hottype.Count(c))
 	}
-	return p.Record, check(p.version, &p.Record)
-}
-
-type jsonParser struct {
-	*json.Decoder
-	Record
-	version uint64
-}
-
-// object calls f for each field of an object.
-func (p *jsonParser) object(f func(name string) error) error {
-	if err := p.delim('{'); err != nil {
-		return err
-	}
-	for p.More() {
-		token, err := p.Token()
-		name, ok := token.(string)
-		if err != nil || !ok {
-			return fmt.Errorf("%w: JSON: a field's name is missing", errRecord)
-		}
-		if err := f(name); err != nil {
-			return err
-		}
-	}
-	return p.delim('}')
-}
-
-func (p *jsonParser) delim(want json.Delim) error {
-	if token, err := p.Token(); err != nil || token != want {
-		return fmt.Errorf("%w: JSON: want %q before byte %d", errRecord, want.String(), p.InputOffset())
-	}
-	return nil
-}
-
-func (p *jsonParser) field(name string) error {
-	switch name {
-	case "version":
-		return p.value(name, &p.version)
-	case "namespace":
-		return p.value(name, &p.Namespace)
-	case "source":
-		return p.value(name, &p.Source)
-	case "epoch":
-		return p.value(name, &p.Epoch)
-	case "sequence":
-		return p.value(name, &p.Sequence)
-	case "counts":
-		return p.pairs()
-	}
-	var skipped json.RawMessage
-	return p.value(name, &skipped)
-}
-
-func (p *jsonParser) value(name string, into any) error {
-	if err := p.Decode(into); err != nil {
-		return fmt.Errorf("%w: JSON: %s: %w", errRecord, name, err)
-	}
-	return nil
-}
-
-func (p *jsonParser) pairs() error {
-	if err := p.delim('['); err != nil {
-		return err
-	}
-	for p.More() {
-		var pair jsonPair
-		if err := p.value("counts", &pair); err != nil {
-			return err
-		}
-		c := hottype.Count{Key: hottype.Key(pair.Key), N: pair.N, Second: pair.Second}
-		// What JSON cannot say, such as half of a surrogate pair, comes as this
-		// character: it would be another key.
-		if !isSound(&c) || strings.ContainsRune(pair.Key, utf8.RuneError) {
-			return fmt.Errorf("%w: JSON: counts[%d]: key of 1 to %d bytes and n of 1 to 2^40 are needed", errRecord,
-				len(p.Counts), maxKey)
-		}
-		p.Counts = append(p.Counts, c)
-	}
-	return p.delim(']')
+	return rec, check(r.Version, &rec)
 }
