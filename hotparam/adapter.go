@@ -1,6 +1,7 @@
 package hotparam
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
 // Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C
@@ -213,4 +215,79 @@ func HTTPStatusFromRPC(code uint32) int {
 		return http.StatusUnauthorized
 	}
 	return http.StatusInternalServerError
+}
+
+// Middleware protects a handler: each request is counted and judged before next
+// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
+// fields and a problem+json body. A hot key whose rule has a cache is answered from the
+// cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
+// around it, so flushing and hijacking work as before, except where the cache fetches an
+// response for all clients.
+func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
+
+// MiddlewareWith is Middleware with options. A client whom Options.Client names is known to
+// the handler and never answered from the cache, which has one memory for all middleware of
+// a pipeline. It panics on options that mean nothing, such as the status 200.
+func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
+	own := NewAdapter(p, o)
+	answers := own.answers
+	answers.RetryJitter = p.options.Answers.RetryJitter
+	if o.Deny != nil {
+		// no caller takes the error
+		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
+			_ = o.Deny(Exchange{w, r}, v)
+		}
+	}
+	options := p.options
+	options.Answers, options.SharedCache = answers, p.layer.Cache()
+	asks := o.Client != nil || o.Cost != nil
+	if asks {
+		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }
+		options.Cost = func(r *http.Request) int64 { return requestOptionsOf(r).cost }
+	}
+	layer := middleware.NewLayer(p.parts.Gate, options)
+	p.mu.Lock()
+	p.layers = append(p.layers, layer)
+	p.mu.Unlock()
+	return func(next http.Handler) http.Handler {
+		limited := layer.Wrap(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := Exchange{w, r}
+			if o.Skip != nil && o.Skip(x) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if asks {
+				client, err := own.client(x)
+				if err != nil {
+					return // Error has answered
+				}
+				r = withRequestOptions(x, client, &o)
+			}
+			limited.ServeHTTP(w, r)
+		})
+	}
+}
+
+// requestOptions is what the options say of a request. It is in the context, because the cache asks
+// for it again when it fetches an answer.
+type requestOptions struct {
+	client Client
+	cost   int64
+}
+
+type requestOptionsKey struct{}
+
+func requestOptionsOf(r *http.Request) requestOptions {
+	a, _ := r.Context().Value(requestOptionsKey{}).(requestOptions)
+	return a
+}
+
+// withRequestOptions is the request of an exchange with what the options say of it.
+func withRequestOptions(x Exchange, client Client, o *Options[Exchange]) *http.Request {
+	a := requestOptions{client: client}
+	if o.Cost != nil {
+		a.cost = o.Cost(x)
+	}
+	return x.R.WithContext(context.WithValue(x.R.Context(), requestOptionsKey{}, a))
 }

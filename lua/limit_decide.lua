@@ -25,7 +25,7 @@
 -- remaining and reset of all its charges are those before it. The two exceptions
 -- are configured: a bucket that does not start full is remembered from its first
 -- call on (internal/limitcore/token_bucket.go), and a denial that waiting helps begins
--- a block (hotparam/limit/block.go).
+-- a block (hotparam/limit/take.go).
 --
 -- One round trip: TIME, one GET a charge and one a block, and if admitted one
 -- SET a charge.

@@ -1,7 +1,13 @@
 package program
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -11,9 +17,13 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
@@ -79,4 +89,94 @@ func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
 		parts = append(parts, metrics.Of(p.Prefetch.Stats))
 	}
 	return parts
+}
+
+// machineMemory is how many bytes the machine has, or the container if that may have less. It is
+// math.MaxInt64 if it is unknown. root is the root directory, which has the figures on Linux.
+func machineMemory(root fs.FS) int64 {
+	all := int64(math.MaxInt64)
+	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		_, rest, _ := bytes.Cut(text, []byte("MemTotal:"))
+		if fields := bytes.Fields(rest); len(fields) > 0 {
+			all = atMost(all, fields[0], 1<<10)
+		}
+	}
+	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} { // cgroup 2 and 1; "max" is no number
+		if text, err := fs.ReadFile(root, "sys/fs/cgroup/"+name); err == nil {
+			all = atMost(all, bytes.TrimSpace(text), 1)
+		}
+	}
+	return all
+}
+
+// atMost is the smaller of n and a number of units, or n where that is no number.
+func atMost(n int64, number []byte, unit int64) int64 {
+	m, err := strconv.ParseInt(string(number), 10, 64)
+	if err != nil || m <= 0 || m > math.MaxInt64/unit {
+		return n
+	}
+	return min(n, m*unit)
+}
+
+// checkCacheMemory refuses a cache that the machine cannot hold, and warns of one that takes
+// more than half of it: answers on their way to clients and the collector need room besides.
+func checkCacheMemory(bytes, machine int64, log *slog.Logger) error {
+	switch {
+	case bytes > machine:
+		return fmt.Errorf(
+			"%w: --proxy.cache_memory %d is more than the %d bytes of memory that this machine or container has",
+			config.ErrUsage, bytes, machine)
+	case bytes > machine/2:
+		log.Warn(
+			"proxy.cache_memory is more than half of the memory of this machine or container; the process needs about "+
+				"twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
+	}
+	return nil
+}
+
+// OpenRedis makes a client; budget is that of decisions, 0 where there are none.
+func OpenRedis(
+	cfg config.Redis,
+	namespace string,
+	budget time.Duration,
+	log *slog.Logger,
+) (*redisclient.Client, error) {
+	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
+		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
+	}
+	return redisclient.Open(redisclient.Config{
+		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
+		TLSFiles:       tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
+		SentinelMaster: cfg.SentinelMaster, SentinelUsername: cfg.SentinelUsername,
+		SentinelPassword: cfg.SentinelPassword,
+		Namespace:        namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
+	})
+}
+
+// warnAbsent logs at the start that Redis does not answer. It is no error: the
+// program runs and goes on by itself when Redis comes.
+func warnAbsent(ctx context.Context, c *redisclient.Client, log *slog.Logger) {
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := c.Ping(short); err != nil {
+		log.Warn("Redis does not answer yet; trying again until it does. Is --redis.addr right?", "err", err)
+	}
+}
+
+// redisStatus is the dashboard's line about Redis.
+func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
+	all := feed.Stats()
+	st := all.Hot
+	switch {
+	case c.Stats().ReadOnly:
+		return admin.Status{Name: "redis", Value: "refuses writes: a read-only replica"}
+	case st.Err != "":
+		return admin.Status{Name: "redis", Value: st.Err}
+	case all.OverridesBehind:
+		return admin.Status{Name: "redis",
+			Value: "lost overrides that are in force here, and they may not be written back from here"}
+	case st.AgeSeconds < 0:
+		return admin.Status{Name: "redis", Value: "not heard yet"}
+	}
+	return admin.Status{Name: "redis", Value: fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), OK: st.AgeSeconds < 5}
 }

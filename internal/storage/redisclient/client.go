@@ -10,7 +10,9 @@ package redisclient
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -108,3 +110,137 @@ func (c *Client) Cluster() *redis.ClusterClient { return c.cluster }
 
 // Config is what the client was made with, defaults filled in.
 func (c *Client) Config() Config { return c.cfg }
+
+// sendOnceHook is a hook of every client. It bounds each call by the client's Timeout,
+// including the dial and all redirects, and has scripts sent once: most of them
+// charge or give back, and a script whose answer was lost may have been run. The
+// cluster client of go-redis would send it again after a lost answer, up to three
+// times, whatever MaxRetries says.
+//
+// Redirects (MOVED, ASK) and NOSCRIPT are still followed: a server that answers
+// one of them has run nothing.
+type sendOnceHook struct{ timeout time.Duration }
+
+// DialHook changes nothing.
+func (o sendOnceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook bounds one command.
+func (o sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		ctx, cancel := o.bound(ctx)
+		defer cancel()
+		return next(ctx, sentOnce(cmd))
+	}
+}
+
+// ProcessPipelineHook bounds a pipeline. One script in it is enough for go-redis to
+// send none of it again.
+func (o sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		ctx, cancel := o.bound(ctx)
+		defer cancel()
+		wrapped := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			wrapped[i] = sentOnce(cmd)
+		}
+		return next(ctx, wrapped)
+	}
+}
+
+func (o sendOnceHook) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= o.timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, o.timeout)
+}
+
+// sentOnce wraps a script. Other commands stay what they are: go-redis looks at
+// the types of those that it sends to several nodes.
+func sentOnce(cmd redis.Cmder) redis.Cmder {
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		return noRetry{cmd}
+	}
+	return cmd
+}
+
+// noRetry is a command that go-redis must not send again after a lost answer.
+type noRetry struct{ redis.Cmder }
+
+// NoRetry implements redis.Cmder.
+func (noRetry) NoRetry() bool { return true }
+
+// takeFrom sets in o where Redis is and who we are from the caller's client.
+//
+// The store does not use that client itself. A decision has to come within its
+// budget whatever Redis does, for which connections must honour contexts, be made
+// once, be watched, and send scripts once (see options, dialer, once): as options or
+// hooks of the caller's client these would change the caller's own calls, and
+// without them a Redis that hangs would hold decisions for seconds. So the store
+// has connections of its own, and closes only those.
+func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
+	switch c := client.(type) {
+	case *redis.Client:
+		from := c.Options()
+		o.Addrs, o.DB, o.IsClusterMode = []string{from.Addr}, from.DB, false
+		o.Username, o.Password, o.TLSConfig, o.OnConnect = from.Username, from.Password, from.TLSConfig, from.OnConnect
+		o.CredentialsProvider, o.CredentialsProviderContext = from.CredentialsProvider, from.CredentialsProviderContext
+		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
+		o.Dialer = from.Dialer // that of a Sentinel client finds the master
+	case *redis.ClusterClient:
+		from := c.Options()
+		if from.ClusterSlots != nil {
+			return fmt.Errorf("redisclient: a ClusterClient with ClusterSlots of its own is not supported")
+		}
+		o.Addrs, o.DB, o.IsClusterMode = from.Addrs, 0, true
+		o.Username, o.Password, o.TLSConfig, o.OnConnect = from.Username, from.Password, from.TLSConfig, from.OnConnect
+		o.CredentialsProvider, o.CredentialsProviderContext = from.CredentialsProvider, from.CredentialsProviderContext
+		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
+		o.Dialer = from.Dialer
+	default:
+		return fmt.Errorf(
+			"redisclient: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
+	}
+	if o.Dialer == nil {
+		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
+	}
+	o.Dialer = newWatchdog().dialer(o.Dialer)
+	return nil
+}
+
+// callerClient is a client of the caller's. Its scripts are sent once, as the hook once
+// has it, without a hook that would do so to the caller's own scripts.
+type callerClient struct {
+	redis.UniversalClient
+	once sendOnceHook
+}
+
+// Process bounds one command.
+func (c callerClient) Process(ctx context.Context, cmd redis.Cmder) error {
+	return c.once.ProcessHook(c.UniversalClient.Process)(ctx, cmd)
+}
+
+// EvalSha implements redis.Scripter.
+func (c callerClient) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "evalsha", sha1, keys, args)
+}
+
+// Eval implements redis.Scripter.
+func (c callerClient) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "eval", script, keys, args)
+}
+
+func (c callerClient) eval(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
+	all := append(make([]any, 0, 3+len(keys)+len(args)), name, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	if len(keys) > 0 {
+		cmd.SetFirstKeyPos(3)
+	}
+	_ = c.Process(ctx, cmd) // cmd holds its error
+	return cmd
+}
+
+// Close leaves the caller's connections open.
+func (c callerClient) Close() error { return nil }
