@@ -3,6 +3,7 @@ package gateways
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,16 @@ type kind struct {
 	// such replacements they get it always.
 	closed     []string
 	unanswered []int
+	// silence are the replacements with which the gateway does not ask.
+	silence []string
+	// bounds are the statuses of what the gateway refuses because the check of a request of bound bytes or more may not
+	// fit.
+	bounds []int
+	bound  int
+	// pathOnly says that the gateway sends no host.
+	pathOnly bool
+	// rejects are requests that it answers with 400, because its check cannot carry them.
+	rejects []string
 }
 
 // places are addresses, host:port but for front, the port of the gateway.
@@ -50,32 +61,41 @@ var kinds = map[string]kind{
 	"nginx": {
 		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID"},
 		command: nginx, differences: differences{fields: true, allowed: true, refused: spellings},
-		closed: []string{"error_page 502 504 = @unanswered;", ""}, unanswered: []int{500},
+		closed: []string{"error_page 500 502 503 504 = @unanswered;", ""}, unanswered: []int{500},
+		silence: []string{"auth_request /_check;", ""},
 	},
 	"Caddy": {
 		limiter: forwarded, command: caddy, differences: differences{fields: true, refused: spellings},
 		closed: []string{"@silent {", "@silent {\n\t\t\tpath /none"}, unanswered: []int{502, 504},
+		silence: []string{"forward_auth 127.0.0.1", "@none path /none\n\t\tforward_auth @none 127.0.0.1"},
+		bounds:  []int{431}, bound: 60_000,
 	},
 	"HAProxy with SPOE": {
 		limiter: []string{"--spoe.listen", "{addr}"}, command: haproxySPOE,
 		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
 		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
+		silence: []string{"filter spoe engine hotparam config", "# filter"},
 	},
 	"HAProxy with Lua": {
 		limiter: forwarded, command: haproxyLua,
 		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
 		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
+		silence: []string{"http-request lua.hotparam", ""},
+		bounds:  []int{400}, bound: 15_000,
 	},
 	"Envoy, external authorization": {
 		limiter: []string{"--envoy.listen", "{addr}"}, command: envoy("ext_authz.yaml", "8183"),
 		differences: differences{fields: true, allowed: true, refused: append(spellings, "/topic?id=viral&\xff=1")},
 		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
+		silence: envoySilence,
 	},
 	"Envoy, external authorization by HTTP": {
 		limiter:     []string{"--check.listen", "{addr}", "--check.dialect", "path"},
 		command:     envoy("ext_authz_http.yaml", "8185"),
 		differences: differences{fields: true, allowed: true, refused: spellings},
 		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
+		silence: envoySilence,
+		rejects: []string{`host "u@h"`, `host "u:p@h:80"`},
 	},
 	"Envoy, rate limit service": {
 		limiter: []string{"--envoy.listen", "{addr}"}, command: envoy("ratelimit.yaml", "8183"),
@@ -84,8 +104,13 @@ var kinds = map[string]kind{
 			passed: []string{"/topic?id=%FF", "/topic?id=other&id=viral", "/topic", "/elsewhere?id=viral"},
 		},
 		closed: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, unanswered: []int{500},
+		silence:  []string{"filters.http.ratelimit\n", "filters.http.ratelimit\n            disabled: true\n"},
+		pathOnly: true,
 	},
 }
+
+var envoySilence = []string{"failure_mode_allow: true",
+	"failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
 
 // forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
 var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
@@ -165,10 +190,10 @@ func haproxySPOE(t *testing.T, p places, replace ...string) *exec.Cmd {
 
 func haproxyLua(t *testing.T, p places, replace ...string) *exec.Cmd {
 	path := installed(t, "haproxy")
-	script := deployed(t, "haproxy/hotparam.lua", append(p.wait("timeout = 100 ", "timeout = 5000 "), "127.0.0.1:8185",
-		p.limiter)...)
+	section := []string{"abns@hotparam-check", "abns@hotparam-check-" + p.front}
+	script := deployed(t, "haproxy/hotparam.lua", section...)
 	config := deployed(t, "haproxy/lua.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8185",
-		append(replace, "/etc/haproxy/hotparam.lua", script))...)
+		slices.Concat(replace, section, p.wait("100ms", "5s"), []string{"/etc/haproxy/hotparam.lua", script}))...)
 	return exec.Command(path, "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
 }
 

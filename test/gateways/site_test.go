@@ -35,12 +35,18 @@ rules:
     params: [id]
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
+  - name: hosted
+    match: {path: "/hosted", hosts: [news.example]}
+    params: [id]
+    hot:   {rate: 1000000, window: 2s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 100}
 ip:
   fixed: {limit: %d, window: 24h}
   trusted_proxies: [127.0.0.1]
 overrides:
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
   - {key: 'topic?id=blocked', action: block}
+  - {key: 'hosted?id=blocked', action: block}
 `, perClient)
 
 // app is the application behind the gateway. It remembers what reached it.
@@ -129,6 +135,7 @@ func (l *limiter) launch(t *testing.T) {
 
 // gateway is where clients ask.
 type gateway struct {
+	*program.Process
 	t    *testing.T
 	addr string
 }
@@ -137,8 +144,7 @@ type gateway struct {
 // all is up.
 func startGateway(t *testing.T, cmd *exec.Cmd, addr, target string, status int) *gateway {
 	t.Helper()
-	program.Start(t, cmd)
-	g := &gateway{t: t, addr: addr}
+	g := &gateway{program.Start(t, cmd), t, addr}
 	program.Await(t, 20*time.Second, "the gateway's port", func() bool { return reachable(g.addr) })
 	program.Await(t, 20*time.Second, "the first answer", func() bool { return g.get(target).status == status })
 	return g

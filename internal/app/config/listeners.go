@@ -125,16 +125,18 @@ type StatusCheck struct {
 	// Address of the endpoint /check for gateways that read the status of its response; empty for none. See
 	// gateways.md.
 	Listen string `placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
-	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Real-IP and Host), forwarded
-	// (X-Forwarded-Uri, -Method, -Host and -For: Traefik, Caddy, APISIX) or path (the check's own method, path and
-	// Host: Envoy). Required; a gateway of another dialect needs another sidecar.
-	Dialect string `enum:",nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, forwarded or path."`
-	// Prefix of the request's path in the dialect path, as the gateway's path_prefix.
-	PathPrefix string `name:"path_prefix" default:"/check" help:"What stands before the path in the dialect path."`
+	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Original-Host and X-Real-IP),
+	// ingress-nginx (X-Original-URL, X-Original-Method and X-Real-IP), forwarded (X-Forwarded-Uri, -Method, -Host and
+	// -For: Traefik, Caddy, APISIX) or path (the check's own method, path and Host: Envoy). Required; a gateway of
+	// another dialect needs another sidecar.
+	Dialect string `enum:",nginx,ingress-nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, ingress-nginx, forwarded or path."`
+	// Prefix of the request's path in the dialect path, as the gateway's path_prefix. With "?" at its end the path is
+	// part of the check's query, which may hold what net/http rejects in a path, such as /50%off.
+	PathPrefix string `name:"path_prefix" default:"/check?" help:"What stands before the path in the dialect path."`
 	// Status of what is allowed: 200 or 204.
 	AllowStatus int `name:"allow_status" default:"200" help:"Status of what is allowed: 200 or 204."`
-	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialect nginx, because nginx knows 401 and 403
-	// only and makes 500 of others.
+	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialects nginx and ingress-nginx, because nginx
+	// knows 401 and 403 only and makes 500 of others.
 	DenyStatus int `name:"deny_status" default:"0" help:"Status of what is denied; 0: 429, and 403 for nginx."`
 	// Header in which the gateway gives each request an id of its own, such as X-Request-ID. A check that is repeated
 	// within a second is then charged once. The gateway must overwrite what clients send in it. Default: none.

@@ -25,7 +25,7 @@ type Config struct {
 	PathPrefix string
 	// AllowStatus is 200 or 204; 0 means 200.
 	AllowStatus int
-	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx, which knows 401 and 403 only.
+	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx and ingress-nginx, which know 401 and 403 only.
 	DenyStatus int
 	// Answers configure the responses to verdicts; DenyStatus is their Status.
 	Answers httplimit.Responder
@@ -78,12 +78,14 @@ func New(cfg Config) (*Handler, error) {
 
 // complete fills in defaults and refuses what a gateway would misread.
 func (c *Config) complete() error {
-	if c.Dialect != Nginx && c.Dialect != Forwarded && c.Dialect != Path {
-		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to nginx, forwarded or path", c.Dialect)
+	nginx := c.Dialect == Nginx || c.Dialect == IngressNginx
+	if !nginx && c.Dialect != Forwarded && c.Dialect != Path {
+		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to nginx, ingress-nginx, forwarded or path",
+			c.Dialect)
 	}
 	c.AllowStatus = cmp.Or(c.AllowStatus, http.StatusOK)
 	usual := http.StatusTooManyRequests
-	if c.Dialect == Nginx {
+	if nginx {
 		usual = http.StatusForbidden
 	}
 	c.DenyStatus = cmp.Or(c.DenyStatus, usual)
@@ -93,10 +95,10 @@ func (c *Config) complete() error {
 	case c.DenyStatus < 400 || c.DenyStatus > 499:
 		return fmt.Errorf("forwardauth: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
 			c.DenyStatus)
-	case c.Dialect == Nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
+	case nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
 		return fmt.Errorf(
-			"forwardauth: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
-			c.DenyStatus)
+			"forwardauth: --check.deny_status %d: want 401 or 403 with the dialect %s, because nginx makes 500 of others",
+			c.DenyStatus, c.Dialect)
 	}
 	c.Answers.Status = c.DenyStatus
 	c.RequestID = http.CanonicalHeaderKey(c.RequestID)

@@ -57,7 +57,7 @@ func newHandler(t *testing.T, cfg Config) (*Handler, *gate) {
 // checkOf is a check as a gateway sends it: the lines are fields.
 func checkOf(method, target string, lines ...string) *http.Request {
 	r := httptest.NewRequest(method, target, nil)
-	r.Host, r.RemoteAddr = "news.example", "192.0.2.250:1234" // the gateway's address, which never counts
+	r.Host, r.RemoteAddr = "hotparam", "192.0.2.250:1234" // the gateway's address, which never counts
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Add(name, value)
@@ -70,17 +70,20 @@ func described(d Dialect, target string, more ...string) *http.Request {
 	switch d {
 	case Nginx:
 		return checkOf("GET", "/check", append(more, "X-Original-URI: "+target, "X-Original-Method: PUT",
-			"X-Real-IP: 192.0.2.7")...)
+			"X-Original-Host: news.example", "X-Real-IP: 192.0.2.7")...)
+	case IngressNginx:
+		return checkOf("GET", "/check", append(more, "X-Original-URL: https://news.example"+target,
+			"X-Original-Method: PUT", "X-Real-IP: 192.0.2.7")...)
 	case Forwarded:
 		return checkOf("GET", "/check", append(more, "X-Forwarded-Uri: "+target, "X-Forwarded-Method: PUT",
 			"X-Forwarded-Host: news.example", "X-Forwarded-For: 192.0.2.7")...)
 	}
 	r := checkOf("PUT", "/check", append(more, "X-Forwarded-For: 192.0.2.7, 10.0.0.1")...)
-	r.RequestURI = "/check" + target
+	r.Host, r.RequestURI = "news.example", "/check"+target
 	return r
 }
 
-var dialects = []Dialect{Nginx, Forwarded, Path}
+var dialects = []Dialect{Nginx, IngressNginx, Forwarded, Path}
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -98,7 +101,7 @@ func TestAnswers(t *testing.T) {
 
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=hot"))
-		if want := map[Dialect]int{Nginx: 403, Forwarded: 429, Path: 429}[d]; w.Code != want {
+		if want := map[Dialect]int{Nginx: 403, IngressNginx: 403, Forwarded: 429, Path: 429}[d]; w.Code != want {
 			t.Errorf("%s: %d, want %d", d, w.Code, want)
 		}
 		wantHeader(t, w, "X-Hotparam-Reason: hot", `RateLimit: "topic";r=3;t=2`, `RateLimit-Policy: "topic";q=9;w=1`,
@@ -124,7 +127,10 @@ func wantHeader(t *testing.T, w *httptest.ResponseRecorder, lines ...string) {
 func TestBadChecks(t *testing.T) {
 	t.Parallel()
 	good := map[Dialect][]string{
-		Nginx: {"X-Original-URI: /topic?id=1", "X-Original-Method: GET", "X-Real-IP: 192.0.2.7"},
+		Nginx: {
+			"X-Original-URI: /topic?id=1", "X-Original-Method: GET", "X-Original-Host: news.example", "X-Real-IP: 192.0.2.7",
+		},
+		IngressNginx: {"X-Original-URL: http://news.example/topic?id=1", "X-Original-Method: GET", "X-Real-IP: 192.0.2.7"},
 		Forwarded: {
 			"X-Forwarded-Uri: /topic?id=1", "X-Forwarded-Method: GET", "X-Forwarded-Host: news.example",
 			"X-Forwarded-For: 192.0.2.7",
@@ -134,7 +140,7 @@ func TestBadChecks(t *testing.T) {
 		for i, line := range lines {
 			name, _, _ := strings.Cut(line, ":")
 			for _, put := range [][]string{nil, {name + ": "}, {line, line}} {
-				if name == "X-Forwarded-Host" && len(put) == 1 || name == "X-Forwarded-For" && len(put) == 2 {
+				if strings.HasSuffix(name, "-Host") && len(put) == 1 || name == "X-Forwarded-For" && len(put) == 2 {
 					continue // a request without a host, and a list in two lines
 				}
 				sent := append(append(append([]string{}, lines[:i]...), put...), lines[i+1:]...)
@@ -144,13 +150,48 @@ func TestBadChecks(t *testing.T) {
 		wantBad(t, d, 404, checkOf("GET", "/", lines...))
 		wantBad(t, d, 404, checkOf("GET", "/check/topic?id=1", lines...))
 	}
-	wantBad(t, Nginx, 400, checkOf("GET", "/check", "X-Original-URI: /", "X-Original-Method: GET", "X-Real-IP: me"))
+	wantBad(t, Nginx, 400, checkOf("GET", "/check", "X-Original-URI: /", "X-Original-Method: GET", "X-Original-Host: x",
+		"X-Real-IP: me"))
+	wantBad(t, Nginx, 400, checkOf("GET", "/check", good[IngressNginx]...))
+	wantBad(t, IngressNginx, 400, checkOf("GET", "/check", good[Nginx]...))
+	for _, url := range []string{"/topic?id=1", "http://news.example", "news.example/topic", "://"} {
+		wantBad(t, IngressNginx, 400, checkOf("GET", "/check", "X-Original-URL: "+url, "X-Original-Method: GET",
+			"X-Real-IP: 192.0.2.7"))
+	}
 	wantBad(t, Nginx, 400, checkOf("GET", "/check", good[Forwarded]...))
 	wantBad(t, Forwarded, 400, checkOf("GET", "/check", good[Nginx]...))
 	for _, target := range []string{"/topic?id=1", "/check", "/checked", "/", "*"} {
 		r := checkOf("GET", "/")
 		r.RequestURI = target
 		wantBad(t, Path, 400, r)
+	}
+}
+
+// Hosts that net/http would reject in a check's own Host, and the empty one of HTTP/1.0, are judged as they are.
+func TestAnyHostIsJudged(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a?b", "a#b", "a://b", "[::1]:80", "\xff", strings.Repeat("a", 8000)} {
+		for d, line := range map[Dialect]string{
+			Nginx: "X-Original-Host: " + host, IngressNginx: "X-Original-URL: http://" + host + "/topic?u=http://x/",
+			Forwarded: "X-Forwarded-Host: " + host,
+		} {
+			if d == IngressNginx && strings.Contains(host, "/") {
+				continue // nginx accepts no such host
+			}
+			h, g := newHandler(t, Config{Dialect: d})
+			server := httptest.NewServer(h)
+			r := checkOf("GET", "/check", line, "X-Original-Method: GET", "X-Real-IP: 192.0.2.7", "X-Forwarded-Method: GET",
+				"X-Forwarded-For: 192.0.2.7")
+			r.Header["X-Forwarded-Uri"] = []string{"/topic?u=http://x/"}
+			if d == Nginx {
+				r.Header["X-Original-Uri"] = []string{"/topic?u=http://x/"}
+			}
+			if status := send(t, server.Listener.Addr().String(), r); status != 200 ||
+				g.last() != "GET "+host+" /topic?u=http://x/ 192.0.2.7" {
+				t.Errorf("%s: %d, asked %.100q", d, status, g.last())
+			}
+			server.Close()
+		}
 	}
 }
 
@@ -168,10 +209,11 @@ func wantBad(t *testing.T, d Dialect, status int, r *http.Request) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
-		"nginx, forwarded or path": {Dialect: "envoy"},
+		"ingress-nginx, forwarded": {Dialect: "envoy"},
 		"want 200 or 204":          {Dialect: Path, AllowStatus: 201},
 		"want 400 to 499":          {Dialect: Path, DenyStatus: 503},
 		"want 401 or 403":          {Dialect: Nginx, DenyStatus: 429},
+		"dialect ingress-nginx":    {Dialect: IngressNginx, DenyStatus: 429},
 	} {
 		cfg.Gate = new(gate)
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -43,7 +43,7 @@ func TestRepeats(t *testing.T) {
 		now = start.Add(step.at)
 		before := len(g.asked)
 		r := checkOf("GET", "/check", "X-Original-URI: "+step.target, "X-Original-Method: GET",
-			"X-Real-IP: "+step.client)
+			"X-Original-Host: news.example", "X-Real-IP: "+step.client)
 		if step.id != "" {
 			r.Header.Set("X-Request-ID", step.id)
 		}

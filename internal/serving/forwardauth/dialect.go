@@ -16,8 +16,12 @@ type Dialect string
 
 // The dialects.
 const (
-	// Nginx has X-Original-URI, X-Original-Method, X-Real-IP and Host.
+	// Nginx has X-Original-URI, X-Original-Method, X-Original-Host and X-Real-IP. The host has a field of its own
+	// because net/http rejects a check with a Host such as a"b, which nginx accepts, before the Handler sees it.
 	Nginx Dialect = "nginx"
+	// IngressNginx is what ingress-nginx sends for the annotation auth-url: X-Original-URL, which is scheme, host and
+	// target, X-Original-Method and X-Real-IP. It passes the X-Original-URI of clients on.
+	IngressNginx Dialect = "ingress-nginx"
 	// Forwarded has X-Forwarded-Uri, -Method, -Host and -For. The last element of X-Forwarded-For is the
 	// gateway's own peer.
 	Forwarded Dialect = "forwarded"
@@ -50,10 +54,16 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 	}
 	f := fields{header: r.Header}
 	var peer netip.Addr
-	if h.cfg.Dialect == Nginx {
-		req.Target, req.Method, req.Host = f.text("X-Original-Uri"), f.text("X-Original-Method"), r.Host
+	switch h.cfg.Dialect {
+	case Nginx:
+		req.Target, req.Method = f.text("X-Original-Uri"), f.text("X-Original-Method")
+		req.Host = f.one("X-Original-Host")
 		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
-	} else {
+	case IngressNginx:
+		req.Host, req.Target = f.url("X-Original-Url")
+		req.Method = f.text("X-Original-Method")
+		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
+	default:
 		req.Target, req.Method = f.text("X-Forwarded-Uri"), f.text("X-Forwarded-Method")
 		req.Host = f.one("X-Forwarded-Host")
 		peer = f.address("X-Forwarded-For", f.last("X-Forwarded-For"))
@@ -90,6 +100,19 @@ func (f *fields) text(name string) string {
 		f.fail(fmt.Errorf("%s is empty; the gateway has to set it", name))
 	}
 	return s
+}
+
+// url is host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx accepts no
+// Host with a slash, so the first slash after the scheme begins the target.
+func (f *fields) url(name string) (host, target string) {
+	text := f.text(name)
+	_, rest, ok := strings.Cut(text, "://")
+	at := strings.IndexByte(rest, '/')
+	if !ok || at < 0 {
+		f.fail(fmt.Errorf("%s is no URL with a path; the gateway has to set it", name))
+		return "", ""
+	}
+	return rest[:at], rest[at:]
 }
 
 // last is the last element of a list that may have several lines.

@@ -46,8 +46,8 @@ type Stats struct {
 	// Checks decided, and Denied among them.
 	Checks uint64 `metric:"hotparam_spoe_checks_total" help:"Requests that HAProxy asked about."`
 	Denied uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
-	// Malformed are messages that describe no request. They get no verdict, so the request passes.
-	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; it passes without a verdict."`
+	// Malformed are messages that describe no request. They are denied.
+	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
 	// ProtocolErrors are connections that were ended because their peer did not speak the protocol.
 	ProtocolErrors uint64 `metric:"hotparam_spoe_broken_total" help:"Connections ended because their peer did not speak the protocol."`
 	// Panics are requests that were allowed because deciding panicked.

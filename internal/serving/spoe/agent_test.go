@@ -22,12 +22,12 @@ func (f gateFunc) Decide(_ context.Context, _ time.Time, r *hottype.Request) hot
 
 // notification is a message as deploy/haproxy/hotparam.spoe makes HAProxy send it.
 func notification(method, uri, ip string) []byte {
-	b := append(appendText(nil, "check"), 5)
+	b := append(appendText(nil, "check"), 4)
 	b = appendString(appendText(b, "method"), method)
 	b = appendString(appendText(b, "uri"), uri)
-	b = appendString(appendText(b, "host"), "news.example")
 	b = appendString(appendText(b, "ip"), ip)
 	headers := appendText(appendText(nil, "User-Agent"), "bot")
+	headers = appendText(appendText(headers, "host"), "news.example")
 	headers = append(headers, 0, 0)
 	return appendText(append(appendText(b, "headers"), typeBinary), string(headers))
 }
@@ -148,7 +148,7 @@ func TestAgent(t *testing.T) {
 		uri  string
 		want map[string]string
 	}{
-		1: {"/topic?id=42", allowed}, 300: {"/topic?id=hot", denied}, 70000: {"", map[string]string{}},
+		1: {"/topic?id=42", allowed}, 300: {"/topic?id=hot", denied},
 	} {
 		p.send(frameNotify, stream, 7, notification("PUT", tc.uri, "192.0.2.7"))
 		f := p.receive()
@@ -163,7 +163,47 @@ func TestAgent(t *testing.T) {
 	if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 0 {
 		t.Errorf("%+v", f)
 	}
-	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 1 || st.ProtocolErrors != 0 {
+	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 0 || st.ProtocolErrors != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A message that describes no request is denied; the target of an absolute URI without a path is one.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	var asked string
+	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
+		asked = r.Host + " " + r.Target
+		return hottype.Verdict{Allowed: true}
+	})})
+	p := dial(t, a)
+	p.greet()
+	uri := func(message string, v ...byte) []byte {
+		return append(appendText(append(appendText(nil, message), 1), "uri"), v...)
+	}
+	named := appendString(appendText(append(appendText(nil, "check"), 2), "host"), "other.example")
+	for i, tc := range []struct {
+		message []byte
+		asked   string
+	}{
+		{uri("check", appendString(nil, "/topic?id=1")...), " /topic?id=1"},
+		{uri("check", appendString(nil, "?id=1")...), " /?id=1"},
+		{uri("check", appendString(nil, "")...), " /"},
+		{uri("check", appendString(nil, "*")...), " *"},
+		{append(named, uri("", appendString(nil, "/")...)[2:]...), "other.example /"},
+		{uri("check", typeNull), ""},
+		{uri("other", appendString(nil, "/")...), ""},
+		{append(appendText(nil, "check"), 0), ""},
+	} {
+		asked = ""
+		p.send(frameNotify, uint64(i), 1, tc.message)
+		got := variables(t, p.receive().payload)
+		if asked != tc.asked || got["allowed"] != map[bool]string{true: "1", false: "0"}[tc.asked != ""] ||
+			tc.asked == "" && got["reason"] != "bad_check" {
+			t.Errorf("%q: asked %q, want %q; %v", tc.message, asked, tc.asked, got)
+		}
+	}
+	if st := a.Stats(); st.Checks != 5 || st.Malformed != 3 {
 		t.Errorf("%+v", st)
 	}
 }

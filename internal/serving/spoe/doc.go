@@ -2,7 +2,8 @@
 // protocol (SPOP 2.0) is described in HAProxy's doc/SPOE.txt. HAProxy sends what its
 // configuration names of each request, and gets the verdict as variables:
 //
-//	in:  message "check" with the arguments method, uri, host, ip, and headers (req.hdrs_bin)
+//	in:  message "check" with the arguments method, uri, ip, headers (req.hdrs_bin), and host, if it is not the one of
+//	     the headers
 //	out: allowed (bool), reason, rule, key, retry_after (seconds), ratelimit, ratelimit_policy
 //
 // Frames are bounded, each connection has a bounded number of calls under way, and a peer that does

@@ -27,6 +27,9 @@ func decodeMessages(payload []byte) ([]check, error) {
 		if d.err != nil {
 			return nil, d.err
 		}
+		if c.request.Host == "" {
+			c.request.Host = c.headers.Get("Host")
+		}
 		list = append(list, c)
 	}
 	return list, nil
@@ -37,7 +40,10 @@ func (c *check) argument(name string, v value) {
 	case "method":
 		c.request.Method = v.text
 	case "uri":
-		c.request.Target = v.text
+		// HAProxy sends the empty path of http://host?x=1 as it is; a target that it cannot read is null.
+		if c.request.Target = v.text; v.kind != typeNull && v.text != "*" && !strings.HasPrefix(v.text, "/") {
+			c.request.Target = "/" + v.text
+		}
 	case "host":
 		c.request.Host = v.text
 	case "ip":
@@ -62,12 +68,12 @@ func decodeHeaders(text string) httplimit.Headers {
 	return list
 }
 
-// decide appends the variables of a verdict; none where the message is not
-// for us or describes no request.
+// decide appends the variables of a verdict. A message that is not ours or describes no request is denied, as on the
+// other listeners.
 func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	if !c.known || c.request.Target == "" {
 		a.malformed.Add(1)
-		return b
+		return appendString(appendVariable(appendBool(appendVariable(b, "allowed"), false), "reason"), "bad_check")
 	}
 	c.request.Header = &c.headers
 	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
