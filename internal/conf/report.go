@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,10 +21,13 @@ type Error struct {
 	Message string
 }
 
-// Error formats the error as "news.yaml:7: rules[0].hot.rate: must be above 0".
+// Error formats the error as "news.yaml:7: rules[0].hot.rate: must be above 0", without a line where no file is named.
 func (e *Error) Error() string {
-	s := fmt.Sprintf("%s:%d: ", e.File, e.Line)
-	if e.Line == 0 {
+	s := ""
+	switch {
+	case e.File != "" && e.Line > 0:
+		s = fmt.Sprintf("%s:%d: ", e.File, e.Line)
+	case e.File != "":
 		s = e.File + ": "
 	}
 	if e.Field != "" {
@@ -105,6 +109,14 @@ func (v Value) Failed() bool {
 		below, ok := strings.CutPrefix(e.Field, v.path)
 		return ok && (below == "" || v.path == "" || below[0] == '.' || below[0] == '[')
 	})
+}
+
+// quote is a text of the configuration as messages show it.
+func (v Value) quote(s string) string {
+	if v.report.schema.Secret {
+		return "the value"
+	}
+	return strconv.Quote(Cut(s))
 }
 
 // Cut shortens a text for a message.

@@ -51,7 +51,7 @@ func (v Value) wanted(t reflect.Type, tag reflect.StructTag) (what string, tags 
 // setText reads the text of a scalar, of a file or of a default.
 func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error {
 	if words := v.words(tag); words != nil {
-		return setWord(to, s, words, int(whole(tag.Get("from"))))
+		return v.setWord(to, s, words, int(whole(tag.Get("from"))))
 	}
 	if form, ok := v.report.schema.Texts[tag.Get("as")]; ok {
 		n, err := form.Parse(s)
@@ -64,7 +64,7 @@ func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error 
 	case to.Type() == reflect.TypeFor[time.Duration]():
 		d, err := time.ParseDuration(s)
 		if err != nil && s != tag.Get("also") {
-			return fmt.Errorf("%q is not a time such as 500ms, 5s or 1m", Cut(s))
+			return fmt.Errorf("%s is not a time such as 500ms, 5s or 1m", v.quote(s))
 		}
 		to.SetInt(int64(d))
 	case to.Kind() == reflect.Slice: // only of defaults
@@ -91,11 +91,11 @@ func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error 
 }
 
 // setWord sets a value to one of a few words: a number is the place of the word, from a first number on.
-func setWord(to reflect.Value, s string, words []string, first int) error {
+func (v Value) setWord(to reflect.Value, s string, words []string, first int) error {
 	at := slices.Index(words, s)
 	switch {
 	case at < 0:
-		return errors.New(noWord(s, words))
+		return errors.New(v.noWord(s, words))
 	case to.Kind() == reflect.Bool:
 		to.SetBool(at == 1)
 	case to.CanInt():

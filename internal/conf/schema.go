@@ -39,7 +39,9 @@ type Schema struct {
 	Words map[string][]string
 	// Texts parse forms of numbers, by the name in the tag "as". The error of a value is theirs.
 	Texts map[string]Text
-	types map[reflect.Type]hooks
+	// Secret says that no message may repeat a value.
+	Secret bool
+	types  map[reflect.Type]hooks
 }
 
 // Text is a written form of a number.

@@ -68,6 +68,9 @@ func (v Value) settleFields(of reflect.Value, set bool) {
 
 // written is a value as it is in the file, or as Go formats it.
 func (v Value) written(of reflect.Value) string {
+	if v.report.schema.Secret {
+		return "the value"
+	}
 	if v.node != nil && v.node.Kind == yaml.ScalarNode {
 		return v.node.Value
 	}
@@ -121,12 +124,12 @@ func (v Value) checkText(s string, tag reflect.StructTag) {
 	switch words := v.words(tag); {
 	case words != nil:
 		if !slices.Contains(words, s) {
-			v.Fail("%s", noWord(s, words))
+			v.Fail("%s", v.noWord(s, words))
 		}
 	case s == "" || hasControl(s):
 		v.Fail("is empty or has control characters")
 	case form != nil && !form.MatchString(s):
-		v.Fail("%q is not %s", Cut(s), strings.Trim(form.String(), "^$"))
+		v.Fail("%s is not %s", v.quote(s), strings.Trim(form.String(), "^$"))
 	}
 }
 
@@ -142,8 +145,8 @@ func (v Value) words(tag reflect.StructTag) []string {
 	return strings.Split(words, ",")
 }
 
-func noWord(s string, words []string) string {
-	return fmt.Sprintf("%q is not one of %s%s", Cut(s), strings.Join(words, ", "), Suggest(s, words))
+func (v Value) noWord(s string, words []string) string {
+	return fmt.Sprintf("%s is not one of %s%s", v.quote(s), strings.Join(words, ", "), Suggest(s, words))
 }
 
 func hasControl(s string) bool {

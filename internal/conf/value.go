@@ -111,7 +111,7 @@ func (v Value) Kind() string {
 	if v.isNull() {
 		return "nothing"
 	}
-	return strconv.Quote(Cut(v.node.Value))
+	return v.quote(v.node.Value)
 }
 
 // Scalar gives the text of a scalar whose YAML tag is one of those given, and reports any other node.
@@ -131,7 +131,7 @@ func (v Value) Text() (string, bool) { return v.Scalar("a string (quote it)", "!
 func (v Value) Word(words ...string) string {
 	s, ok := v.Scalar("one of "+strings.Join(words, ", "), "!!str")
 	if ok && !slices.Contains(words, s) {
-		v.Fail("%s", noWord(s, words))
+		v.Fail("%s", v.noWord(s, words))
 		return ""
 	}
 	return s

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -57,12 +58,24 @@ func newSchema() *conf.Schema {
 	conf.Add(s, conf.Of[rule.Param]{Short: func(v conf.Value, q *rule.Param) { readName(v, "name", &q.Name) }})
 	conf.Add(s, conf.Of[rule.ParseAs]{Short: func(v conf.Value, p *rule.ParseAs) { readName(v, "", &p.Preset) }})
 	conf.Add(s, conf.Of[rule.Target]{Short: func(v conf.Value, _ *rule.Target) { v.Word("auto") }})
+	conf.Add(s, conf.Of[rule.Rule]{Unknown: meant(map[string]string{"serve": "cache"})})
+	conf.Add(s, conf.Of[document]{Unknown: meant(map[string]string{"limits": "query_bounds"})})
 	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
 	conf.Add(s, conf.Of[hottype.CachePolicy]{Check: checkCache})
 	conf.Add(s, conf.Of[Override]{Check: checkOverride})
 	conf.Add(s, conf.Of[OverrideText]{Check: checkOverrideText})
 	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) { v.Validate(s.Validate) }})
 	return s
+}
+
+// meant suggests fields for names that mean the same and are not spelt alike.
+func meant(fields map[string]string) func(name string) string {
+	return func(name string) string {
+		if field := fields[name]; field != "" {
+			return fmt.Sprintf("unknown field; did you mean %q?", field)
+		}
+		return ""
+	}
 }
 
 const aRate = "a rate such as 100, 0.5 or 30/m"

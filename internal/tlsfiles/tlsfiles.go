@@ -13,12 +13,13 @@ import (
 // shows no certificate.
 type Files struct {
 	// CA holds the certificates of the authorities to trust; "": those of the system.
-	CA string
+	CA string `name:"tls_ca"`
 	// Cert and Key are the certificate to show and its key; both or none.
-	Cert, Key string
+	Cert string `name:"tls_cert"`
+	Key  string `name:"tls_key"`
 	// ServerName is the name to expect in the server's certificate; "": the host that
 	// is dialled.
-	ServerName string
+	ServerName string `name:"tls_server_name"`
 }
 
 // Client reads the files. Errors begin with setting and "ca" or "cert"; such a

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // Config is the configuration of a Notifier.
@@ -54,8 +56,10 @@ type Notifier struct {
 // New builds a notifier, or returns an error that names the invalid webhook. It starts nothing; it reads the files of
 // the webhooks.
 func New(cfg Config, now time.Time) (*Notifier, error) {
-	if err := CheckWebhooks(cfg.Webhooks); err != nil {
-		return nil, fmt.Errorf("notifications.webhooks%w", err)
+	v, hooks := conf.FromGo(webhooks, "notifications.webhooks", &cfg.Webhooks)
+	v.Settle(hooks)
+	if err := v.Err(); err != nil {
+		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -64,8 +68,8 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 		cfg.IsLeader = func() bool { return true }
 	}
 	n := &Notifier{cfg: cfg, began: now, active: map[string]Event{}}
-	for _, w := range cfg.Webhooks {
-		s, err := newSender(w.withDefaults(), n)
+	for _, w := range *hooks {
+		s, err := newSender(w, n)
 		if err != nil {
 			return nil, fmt.Errorf("notifications.webhooks (%s).%w", w.Name, err)
 		}

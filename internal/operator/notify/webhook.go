@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -23,109 +24,110 @@ const (
 	Slack        Format = "slack"        // incoming webhooks of Slack, and compatible ones
 )
 
-// Formats are all of them.
-var Formats = []Format{JSON, Alertmanager, Slack}
-
-// Webhook is a receiver of events.
+// Webhook is a receiver of events, as it is in the settings.
 type Webhook struct {
-	Name string // [a-z][a-z0-9_-]{0,63}, the only thing about it that is logged
+	// Name is the only thing about a webhook that is logged.
+	Name string `name:"name" required:"true" form:"name"`
 	// URL is where to post to, or URLFile contains it. The URL of an Alertmanager gets /api/v2/alerts appended unless
 	// it ends so.
-	URL, URLFile string
-	Format       Format // default JSON
-	Events       []Kind // default: all
+	URL     string `name:"url"`
+	URLFile string `name:"url_file"`
+	Format  Format `name:"format" words:"json,alertmanager,slack" default:"json"`
+	Events  []Kind `name:"events" words:"kinds"` // default: all
 	// Secret, or the content of SecretFile, signs messages: at least 16 bytes; "": they are not signed.
-	Secret, SecretFile string
-	TLS                tlsfiles.Files
-	Timeout            time.Duration // of one attempt; default 5 s, at most a minute
-	RetryFor           time.Duration // how long failed attempts are retried; default 5 min, at most a day
+	Secret     string         `name:"secret"`
+	SecretFile string         `name:"secret_file"`
+	TLS        tlsfiles.Files `name:",inline"`
+	// Timeout bounds one attempt; failed ones are repeated for RetryFor.
+	Timeout  time.Duration `name:"timeout" in:"100ms..1m" default:"5s"`
+	RetryFor time.Duration `name:"retry_for" in:"1s..24h" default:"5m"`
 }
 
 const (
-	maxWebhooks     = 20
-	minSecret       = 16 // bytes
-	defaultTimeout  = 5 * time.Second
-	defaultRetryFor = 5 * time.Minute
-	maxSecretFile   = 64 << 10
+	maxWebhooks   = 20
+	minSecret     = 16 // bytes
+	maxSecretFile = 64 << 10
 )
 
-var webhookName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+// webhooks is how a list of webhooks is read.
+var webhooks = newSchema()
 
-// CheckWebhooks returns the first error of a list, nil if there is none. It reads no files. No error contains a URL.
-func CheckWebhooks(list []Webhook) error {
-	if len(list) > maxWebhooks {
-		return fmt.Errorf("%d webhooks are more than %d", len(list), maxWebhooks)
+func newSchema() *conf.Schema {
+	kinds := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		kinds[i] = string(k)
 	}
-	names := map[string]bool{}
-	for i, w := range list {
-		w = w.withDefaults()
-		switch {
-		case !webhookName.MatchString(w.Name):
-			return fmt.Errorf("[%d].name: %q is not a name such as ops-slack: small letters, digits, - and _", i,
-				w.Name)
-		case names[w.Name]:
-			return fmt.Errorf("[%d].name: %s is set twice", i, w.Name)
-		}
-		names[w.Name] = true
-		if err := w.check(); err != nil {
-			return fmt.Errorf("[%d] (%s).%w", i, w.Name, err)
-		}
+	s := &conf.Schema{
+		Secret: true,
+		Words:  map[string][]string{"kinds": kinds},
+		Forms:  map[string]*regexp.Regexp{"name": regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)},
 	}
-	return nil
+	conf.Add(s, conf.Of[Webhook]{Check: func(v conf.Value, w *Webhook) { v.Validate(w.check) }})
+	conf.Add(s, conf.Of[[]Webhook]{Check: checkList})
+	return s
 }
 
-func (w Webhook) withDefaults() Webhook {
-	if w.Format == "" {
-		w.Format = JSON
+// ReadWebhooks reads a list in YAML; an empty text is an empty list. It reads no other files. No error repeats a value,
+// because it may be secret.
+func ReadWebhooks(text []byte) (list []Webhook, err error) {
+	node, err := conf.Document("", text)
+	if err != nil {
+		return nil, errors.New("want a list of webhooks, such as [{name: ops, url: https://example.org/hook}]")
+	}
+	v := webhooks.Decode("", node, &list)
+	v.Settle(&list)
+	return list, v.Err()
+}
+
+func checkList(v conf.Value, list *[]Webhook) {
+	if len(*list) > maxWebhooks {
+		v.Fail("%d webhooks are more than %d", len(*list), maxWebhooks)
+	}
+	names := map[string]bool{}
+	for i, w := range *list {
+		if names[w.Name] {
+			v.Entry(i).At("name").Fail("%s is set twice", w.Name)
+		}
+		names[w.Name] = true
+	}
+}
+
+// check checks what is between fields, and completes the events.
+func (w *Webhook) check() error {
+	wrong := func(field, format string, args ...any) error {
+		return &conf.FieldError{Field: field, Err: fmt.Errorf(format, args...)}
+	}
+	switch {
+	case (w.URL == "") == (w.URLFile == ""):
+		return wrong("url", "want one of url and url_file")
+	case w.Secret != "" && w.SecretFile != "":
+		return wrong("secret", "secret and secret_file are both set; keep one")
+	case w.Secret != "" && len(w.Secret) < minSecret:
+		return wrong("secret", "has %d bytes, want at least %d; make one with: openssl rand -hex 24",
+			len(w.Secret), minSecret)
+	}
+	for i, kind := range w.Events {
+		if slices.Contains(w.Events[:i], kind) {
+			return wrong("events", "%s is set twice", kind)
+		}
 	}
 	if len(w.Events) == 0 {
 		w.Events = Kinds
 	}
-	if w.Timeout == 0 {
-		w.Timeout = defaultTimeout
-	}
-	if w.RetryFor == 0 {
-		w.RetryFor = defaultRetryFor
-	}
-	return w
-}
-
-func (w Webhook) check() error {
-	switch {
-	case (w.URL == "") == (w.URLFile == ""):
-		return errors.New("url: want one of url and url_file")
-	case w.Secret != "" && w.SecretFile != "":
-		return errors.New("secret: secret and secret_file are both set; keep one")
-	case w.Secret != "" && len(w.Secret) < minSecret:
-		return fmt.Errorf("secret: has %d bytes, want at least %d; make one with: openssl rand -hex 24",
-			len(w.Secret), minSecret)
-	case !slices.Contains(Formats, w.Format):
-		return fmt.Errorf("format: %q is none of %v", w.Format, Formats)
-	case w.Timeout < 100*time.Millisecond || w.Timeout > time.Minute:
-		return fmt.Errorf("timeout: %v is not between 100ms and 1m", w.Timeout)
-	case w.RetryFor < time.Second || w.RetryFor > 24*time.Hour:
-		return fmt.Errorf("retry_for: %v is not between 1s and 24h", w.RetryFor)
-	}
-	for i, kind := range w.Events {
-		if !slices.Contains(Kinds, kind) {
-			return fmt.Errorf("events: %q is none of %v", kind, Kinds)
-		}
-		if slices.Contains(w.Events[:i], kind) {
-			return fmt.Errorf("events: %s is set twice", kind)
-		}
-	}
 	if w.URL == "" {
 		return nil
 	}
-	_, err := w.target(w.URL)
-	return err
+	if _, err := w.target(w.URL); err != nil {
+		return &conf.FieldError{Field: "url", Err: err}
+	}
+	return nil
 }
 
 // target is where to post to. The error does not contain the text: it may be a secret.
 func (w Webhook) target(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("url: want a URL such as https://example.org/hook; " +
+		return nil, errors.New("want a URL such as https://example.org/hook; " +
 			"the value is not shown, because it may be a secret")
 	}
 	u.Fragment = ""
@@ -144,7 +146,7 @@ func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 		}
 	}
 	if target, err = w.target(text); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("url: %w", err)
 	}
 	text = w.Secret
 	if w.SecretFile != "" {

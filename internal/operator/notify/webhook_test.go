@@ -17,17 +17,17 @@ func TestWebhooksAreChecked(t *testing.T) {
 	good := Webhook{Name: "ops", URL: "https://example.org/x"}
 	for want, change := range map[string]func(*Webhook){
 		"":                            func(*Webhook) {},
-		"name":                        func(w *Webhook) { w.Name = "Ops!" },
+		"[0].Name":                    func(w *Webhook) { w.Name = "Ops!" },
 		"one of url and url_file":     func(w *Webhook) { w.URL = "" },
 		"want a URL such as":          func(w *Webhook) { w.URL = "hooks.slack.com/s3cret" },
-		"url: want a URL":             func(w *Webhook) { w.URL = "https://[s3cret" },
-		`"xml" is none of`:            func(w *Webhook) { w.Format = "xml" },
-		`"hott" is none of`:           func(w *Webhook) { w.Events = []Kind{"hott"} },
+		"[0].URL: want a URL":         func(w *Webhook) { w.URL = "https://[s3cret" },
+		"is not one of json":          func(w *Webhook) { w.Format = "xml" },
+		"is not one of hot":           func(w *Webhook) { w.Events = []Kind{"hott"} },
 		"hot is set twice":            func(w *Webhook) { w.Events = []Kind{Hot, Hot} },
 		"at least 16":                 func(w *Webhook) { w.Secret = "s3cret" },
 		"keep one":                    func(w *Webhook) { w.Secret, w.SecretFile = "x", "y" },
 		"not between 100ms and 1m":    func(w *Webhook) { w.Timeout = time.Hour },
-		"retry_for":                   func(w *Webhook) { w.RetryFor = -1 },
+		"[0].RetryFor":                func(w *Webhook) { w.RetryFor = -1 },
 		"url_file: open /not/there":   func(w *Webhook) { w.URL, w.URLFile = "", "/not/there" },
 		"tls_ca: open /not/there: no": func(w *Webhook) { w.TLS.CA = "/not/there" },
 	} {
@@ -40,7 +40,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	if err := CheckWebhooks([]Webhook{good, good}); err == nil || !strings.Contains(err.Error(), "ops is set twice") {
+	if _, err := New(Config{Webhooks: []Webhook{good, good}}, time.Now()); err == nil || !strings.Contains(err.Error(), "ops is set twice") {
 		t.Error(err)
 	}
 }
