@@ -24,7 +24,8 @@ type windowShard struct {
 	keys         keys
 	stripes      []stripe
 	clock        atomic.Pointer[clock]
-	lastExchange atomic.Int64 // when it was last exchanged, ns since born; negative: never
+	lastAnswer   atomic.Int64 // when a call was last answered, ns since born; negative: never
+	lastExchange atomic.Int64 // and when all its sums were last exchanged
 	round        int64        // of calls; only Run uses it and what follows
 	unsure       int64        // the last round without a reply
 	failed       bool         // the last exchange
@@ -106,25 +107,34 @@ func (l *windowShard) exchange(ctx context.Context) {
 func (l *windowShard) sendSums(ctx context.Context) error {
 	var batch []sum
 	if l.lastExchange.Load() < 0 || l.failed {
-		if err := l.call(ctx, nil); err != nil {
+		if err := l.call(ctx, nil, probeTimeout); err != nil {
 			return err
 		}
 	}
 	us := l.at(l.store.now())
 	l.each(func(sp *stripe) { batch = sp.collect(us, batch) })
 	for len(batch) > exchangeSums {
-		if err := l.call(ctx, batch[:exchangeSums]); err != nil {
+		if err := l.callTwice(ctx, batch[:exchangeSums]); err != nil {
 			return err
 		}
 		batch = batch[exchangeSums:]
 	}
-	return l.call(ctx, batch)
+	return l.callTwice(ctx, batch)
+}
+
+// callTwice is call, repeated once if there was no answer: a sum is absolute, so that
+// does no harm, and to wait for the next exchange would make the sums stale.
+func (l *windowShard) callTwice(ctx context.Context, batch []sum) error {
+	if l.call(ctx, batch, callTimeout) == nil {
+		return nil
+	}
+	return l.call(ctx, batch, callTimeout)
 }
 
 // call writes some sums: one round trip, two if Redis does not know the script.
 // They stay due until it has answered.
-func (l *windowShard) call(ctx context.Context, batch []sum) error {
-	ctx, cancel := context.WithTimeout(ctx, freshFor)
+func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l.round++
 	names, args := make([]string, 0, len(batch)+1), append(make([]any, 0, 3+3*len(batch)), l.id, l.round, l.unsure)
@@ -145,7 +155,9 @@ func (l *windowShard) call(ctx context.Context, batch []sum) error {
 		l.unsure = l.round
 		return fmt.Errorf("redislimits: exchange: %w", err)
 	}
-	l.adjustClock(began, l.store.now(), answer[0])
+	ended := l.store.now()
+	l.lastAnswer.Store(int64(ended.Sub(l.born)))
+	l.adjustClock(began, ended, answer[0])
 	for i, others := range answer[1:] {
 		if l.setOthers(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
 			l.store.log.Warn("redislimits: a window is not shared: its key is something else, or full", "key", names[i])

@@ -18,8 +18,17 @@ import (
 const (
 	// exchangeEvery is how often sums are exchanged.
 	exchangeEvery = 100 * time.Millisecond
-	// freshFor is how long after an exchange the sums of others are believed.
-	freshFor = time.Second
+	// callTimeout bounds one call of an exchange. It is repeated once, so that one answer
+	// that is lost costs less than freshFor.
+	callTimeout = 150 * time.Millisecond
+	// freshFor is how long after an answer of their server the sums of others are believed:
+	// a pause and two calls at their timeout. It bounds what is admitted beyond a limit.
+	freshFor = exchangeEvery + 2*callTimeout
+	// exchangedFor is how long after a whole exchange, of many calls where clients are many.
+	exchangedFor = time.Second
+	// probeTimeout bounds the call that looks whether a server answers, a new connection
+	// included.
+	probeTimeout = time.Second
 	// windowStripes is how many parts the records have, each with its lock: a
 	// multiple of shards.
 	windowStripes = 64
@@ -112,6 +121,7 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 		s := &w.shards[i]
 		s.Windows, s.keys = w, l.shards[i].keys
 		s.clock.Store(&clock{w.born, w.born.UnixMicro()})
+		s.lastAnswer.Store(math.MinInt64 / 2)
 		s.lastExchange.Store(math.MinInt64 / 2)
 		s.stripes = make([]stripe, windowStripes/len(w.shards))
 		for j := range s.stripes {
@@ -121,10 +131,12 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 	return w
 }
 
-// Fresh reports whether the sums of others are known for a subject: an exchange of
-// its shard ended well within the last second.
+// Fresh reports whether the sums of others are known for a subject: its shard answered
+// within the last 400 ms, and an exchange of all its sums ended within the last second.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
-	return now.Sub(w.born)-time.Duration(w.shard(s).lastExchange.Load()) < freshFor
+	shard, at := w.shard(s), now.Sub(w.born)
+	return at-time.Duration(shard.lastAnswer.Load()) < freshFor &&
+		at-time.Duration(shard.lastExchange.Load()) < exchangedFor
 }
 
 // Take implements limit.Store, in memory. It is for fixed and sliding windows;

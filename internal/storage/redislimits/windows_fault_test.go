@@ -3,6 +3,9 @@ package redislimits
 import (
 	"context"
 	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // left is what a process knows to be left, once it has exchanged.
@@ -290,7 +294,7 @@ ip:
 	}
 	ask(30) // at once: nothing was exchanged yet
 	check("after the start", 200)
-	w.shards[0].lastExchange.Add(-2 * int64(freshFor)) // as if no exchange had succeeded for so long
+	w.shards[0].lastAnswer.Add(-2 * int64(freshFor)) // as if no call was answered for so long
 	ask(30)
 	check("after an outage", 200)
 	g.SetRules(set(150))
@@ -334,7 +338,7 @@ func TestWindowsLateCall(t *testing.T) {
 	c.Cost = 1
 	all[0].RefundAt(now, []limit.Charge{c})
 	line.fate = "late"
-	all[0].exchange(ctx) // 2, which does not arrive yet
+	all[0].exchange(ctx) // 2, which does not arrive yet, nor when it is repeated
 	all[0].ask(t, now, c)
 	line.fate = "ok"
 	all[0].exchange(ctx) // 3
@@ -343,7 +347,97 @@ func TestWindowsLateCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := all[1].left(t, c); len(line.late) != 1 || left != 7 {
+	if left := all[1].left(t, c); len(line.late) != 2 || left != 7 {
 		t.Errorf("%d left of 10 after 3, and %d late calls", left, len(line.late))
+	}
+}
+
+// unreliable cuts 5 of 100 answers and loses 2, by a seed.
+type unreliable struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (u *unreliable) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (u *unreliable) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (u *unreliable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		u.mu.Lock()
+		fate := u.rng.IntN(100)
+		u.mu.Unlock()
+		err := next(ctx, cmd)
+		switch {
+		case fate < 5:
+			err = io.ErrUnexpectedEOF
+		case fate < 7:
+			<-ctx.Done()
+			err = ctx.Err()
+		}
+		if err != nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// Three processes behind links that lose answers admit at most 1.5 times a client's limit in a window, and
+// nearly all of it: a call without an answer is repeated at once, and then the shares apply.
+func TestWindowsLoseAnswers(t *testing.T) {
+	t.Parallel()
+	const limit, rate, clients = 100, 100, 20 // a second; the rate is of each process for each client
+	set, err := rules.Parse("t", fmt.Appendf(nil, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100000}, limit: {rate: 100000, burst: 100000}}
+ip:
+  fixed: {limit: %d, window: 1s, consistency: async, on_store_failure: local}
+`, limit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type window struct {
+		second int64
+		client byte
+	}
+	var mu sync.Mutex
+	admitted := map[window]int{} // guarded by mu
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	defer stop()
+	var running sync.WaitGroup
+	for i, w := range processes(t, 3, redistest.Start(t).Addr()) {
+		w.store.rdb.AddHook(&unreliable{rng: rand.New(rand.NewPCG(uint64(i), 7))})
+		g := gate.New(gate.Config{Rules: set, Async: w, Limiters: func() int { return 3 }})
+		running.Go(func() { _ = w.Run(ctx) })
+		running.Go(func() {
+			wait.Every(ctx, time.Second/rate, func() {
+				for n := range byte(clients) {
+					now := time.Now()
+					v := g.Decide(ctx, now, &hottype.Request{Method: http.MethodGet, Host: "news.example",
+						Target: "/topic?id=7", Header: http.Header{}, Client: visitor(n)})
+					if v.Allowed {
+						mu.Lock()
+						admitted[window{now.Unix(), n}]++
+						mu.Unlock()
+					}
+				}
+			})
+		})
+	}
+	running.Wait()
+	first, last, total, most := int64(math.MaxInt64), int64(0), 0, 0
+	for w := range admitted {
+		first, last = min(first, w.second), max(last, w.second)
+	}
+	for second := first + 2; second < last; second++ { // whole ones, after the start
+		for n := range byte(clients) {
+			total += admitted[window{second, n}]
+			most = max(most, admitted[window{second, n}])
+		}
+	}
+	mean := float64(total) / float64(clients*(last-first-2))
+	t.Logf("%d windows: mean %.0f, most %d admitted of %d", clients*(last-first-2), mean, most, limit)
+	if most > limit*3/2 || mean < limit*0.9 {
+		t.Errorf("mean %.0f, most %d admitted of %d", mean, most, limit)
 	}
 }
