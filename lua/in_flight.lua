@@ -1,7 +1,8 @@
 -- in_flight: places of calls that run at the same time, each a lease that expires.
 -- See hotparam/limit/in_flight.go.
 --
--- KEYS[1]  a sorted set, id -> when its lease is over, unix us
+-- KEYS[1]  a sorted set, "+<id>" -> when its lease is over, and "at" -> when a place
+--          was last taken, unix us; time never runs backwards from it (law U11)
 -- ARGV[1]  id of the call
 -- ARGV[2]  how many may run; empty: release the place of the id
 -- ARGV[3]  life of a lease, us, above 0
@@ -13,9 +14,10 @@
 --
 -- One round trip; O(log calls), and what is over is removed.
 
-local key, id, most, life = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local key, id, most, life = KEYS[1], '+' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local over = tonumber(redis.call('ZSCORE', key, id) or '0')
+local scores = redis.call('ZMSCORE', key, id, 'at')
+local over, now = tonumber(scores[1] or '0'), math.max(now, tonumber(scores[2] or '0'))
 if most == '' then
   redis.call('ZREM', key, id)
   return {over > now and 1 or 0}
@@ -38,7 +40,7 @@ if over <= now then
 end
 
 redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', now))
-redis.call('ZADD', key, string.format('%d', now + life), id)
+redis.call('ZADD', key, string.format('%d', now), 'at', string.format('%d', now + life), id)
 local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] - now
 redis.call('PEXPIRE', key, math.floor(last / 1000) + 2)
 return {1, math.max(0, most - count), 0, last}

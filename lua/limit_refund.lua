@@ -6,7 +6,7 @@
 -- and six for each charge, as it was admitted:
 -- ARGV[..] kind, cost, capacity, unit, fill; see limit_decide
 --          when it was admitted, unix us: what "decide" said was now; below 0: so
---          many us before now
+--          many us before now; with "!" before it the request is undone at once
 --
 -- Returns whole numbers, three for each charge: remaining and reset, as after a
 -- cost of 0, and 0 where the state was written under other terms since, so that
@@ -38,8 +38,12 @@ for pass = 1, 2 do
       reply[3 * i - 2], reply[3 * i - 1] = left, left < capacity and over - clock or 0
       reply[3 * i] = known ~= false and 1 or 0
     elseif known and cost > 0 and cost <= capacity then
-      local when = ARGV[a + 5] + 0
+      local undo, when = string.match(ARGV[a + 5], '^(!?)(.+)$')
+      when = when + 0
       when = when < 0 and now + when or when
+      if undo ~= '' and now < at then -- the clock is behind, so the charge counted at `at` (law U11)
+        when = at
+      end
       used, aux, ticks = refund_of(kind)(at, used, aux, ticks, when, cost, capacity, unit, fill)
       local text = string.format('%s%d %d %d %d', kind, at, used, unit, aux)
       redis.call('SET', KEYS[i], ticks and text .. ' ' .. ticks or text, 'KEEPTTL')

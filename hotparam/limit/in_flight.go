@@ -22,7 +22,7 @@ type InFlight struct {
 	life time.Duration
 
 	mu     sync.Mutex
-	at     time.Time                // guarded by mu; never runs backwards (U11)
+	at     time.Time                // guarded by mu: when a place was last taken; time never runs backwards from it (U11)
 	leases *list.List               // of *lease, guarded by mu: first to expire first
 	byID   map[string]*list.Element // guarded by mu
 }
@@ -56,8 +56,8 @@ func (f *InFlight) SetLimits(most int64, life time.Duration) error {
 func (f *InFlight) InUse(now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.clock(now)
-	return f.leases.Len()
+	_, expired := f.clock(now)
+	return f.leases.Len() - expired
 }
 
 // Acquire takes a place, or prolongs the lease of an id that has one. Limit is the
@@ -67,24 +67,28 @@ func (f *InFlight) InUse(now time.Time) int {
 func (f *InFlight) Acquire(now time.Time, id string) Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now = f.clock(now)
+	now, expired := f.clock(now)
+	running := f.leases.Len() - expired
 	held := f.byID[id]
-	switch {
-	case held != nil:
-		f.remove(held)
-		f.add(&lease{id, now.Add(f.life)})
-	case int64(f.leases.Len()) < f.max:
-		f.add(&lease{id, now.Add(f.life)})
-	case f.max == 0:
-		r := f.result(now)
-		r.RetryAfter = hottype.Never
-		return r
-	default:
-		r := f.result(now)
-		r.RetryAfter = f.end(f.leases.Len() - int(f.max)).Sub(now)
+	if held != nil && !held.Value.(*lease).over.After(now) {
+		held = nil
+	}
+	if held == nil && int64(running) >= f.max {
+		r := f.result(now, running)
+		if r.RetryAfter = hottype.Never; f.max > 0 {
+			r.RetryAfter = f.end(expired + running - int(f.max)).Sub(now)
+		}
 		return r
 	}
-	r := f.result(now)
+	for range expired {
+		f.remove(f.leases.Front())
+	}
+	if held != nil {
+		f.remove(held)
+	}
+	f.at = now
+	f.add(&lease{id, now.Add(f.life)})
+	r := f.result(now, f.leases.Len())
 	r.Allowed = true
 	return r
 }
@@ -94,25 +98,25 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 func (f *InFlight) Release(now time.Time, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.clock(now)
+	now, _ = f.clock(now)
 	held := f.byID[id]
 	if held == nil {
 		return false
 	}
 	f.remove(held)
-	return true
+	return held.Value.(*lease).over.After(now)
 }
 
-// clock is the time to judge by, in whole microseconds as in Redis; it removes leases
-// that have expired by then.
-func (f *InFlight) clock(now time.Time) time.Time {
-	if now = now.Truncate(time.Microsecond); now.After(f.at) {
-		f.at = now
+// clock is the time to judge by, in whole microseconds as in Redis, and how many leases
+// have expired by then: the first ones. A denied call removes none, as in Redis.
+func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
+	if now = now.Truncate(time.Microsecond); now.Before(f.at) {
+		now = f.at
 	}
-	for e := f.leases.Front(); e != nil && !e.Value.(*lease).over.After(f.at); e = f.leases.Front() {
-		f.remove(e)
+	for e := f.leases.Front(); e != nil && !e.Value.(*lease).over.After(now); e = e.Next() {
+		expired++
 	}
-	return f.at
+	return now, expired
 }
 
 // end is when the lease at an index is over; the bound may have been lowered, so it need
@@ -143,10 +147,10 @@ func (f *InFlight) remove(e *list.Element) {
 	f.leases.Remove(e)
 }
 
-func (f *InFlight) result(now time.Time) Result {
-	r := Result{Limit: f.max, Remaining: max(0, f.max-int64(f.leases.Len()))}
-	if last := f.leases.Back(); last != nil {
-		r.ResetAfter = last.Value.(*lease).over.Sub(now)
+func (f *InFlight) result(now time.Time, running int) Result {
+	r := Result{Limit: f.max, Remaining: max(0, f.max-int64(running))}
+	if running > 0 {
+		r.ResetAfter = f.leases.Back().Value.(*lease).over.Sub(now)
 	}
 	return r
 }

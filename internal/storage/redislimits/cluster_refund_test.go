@@ -76,3 +76,42 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		t.Errorf("denied: %v, %d and %d left, %d before, %v", ok, n, left(), before, err)
 	}
 }
+
+// After a failover to a server whose clock is behind, a client over its own limit does not drain the bucket of a hot
+// key, and a denial shows blocks and what is left as a peek does.
+func TestDeniedOnClusterWithClockBehind(t *testing.T) {
+	t.Parallel()
+	l, ctx := openCluster(t, redistest.StartCluster(t)), t.Context()
+	start := time.Now()
+	clock := setClock(l.rdb, start)
+	bucket := hotCharge(100, 10)
+	bucket.Spec.Limit, bucket.Spec.Window = 10, time.Second
+	blocked := hotCharge(5, 0)
+	blocked.Subject.Name, blocked.Spec.Block, blocked.Spec.BlockMax = "topic?id=blocked", time.Hour, time.Hour
+	never := windowCharge(visitor(1), limit.FixedWindow, 3, 24*time.Hour, 4)
+	for n := byte(2); l.Shard(&never.Subject) == l.Shard(&bucket.Subject) ||
+		l.Shard(&never.Subject) == l.Shard(&blocked.Subject); n++ {
+		never.Subject.Client = visitor(n)
+	}
+	take := func(charges ...limit.Charge) (bool, []limit.Result) {
+		results := make([]limit.Result, len(charges))
+		ok, err := l.Take(ctx, time.Time{}, charges, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok, results
+	}
+	for _, cost := range []int64{5, 1} { // the second is denied: a block begins
+		over := blocked
+		over.Cost = cost
+		take(over)
+	}
+	take(bucket)
+	clock.Set(start.Add(-5 * time.Second))
+	for range 20 {
+		ok, results := take(bucket, blocked, never)
+		if ok || results[0].Remaining != 90 || results[1].Remaining != 0 || results[1].ResetAfter < 59*time.Minute {
+			t.Fatalf("%v %+v", ok, results)
+		}
+	}
+}

@@ -85,7 +85,8 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 		if err != nil {
 			return false, &shardError{err, p.shard}
 		}
-		l.peekDenied(ctx, now, parts[i+1:])
+		l.peekDenied(ctx, now, parts[i+1:], false)
+		l.peekDenied(ctx, now, parts[:i], true)
 		return false, nil
 	}
 	return true, nil
@@ -97,18 +98,20 @@ func deniedCharge() limit.Charge {
 		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 }
 
-// peekDenied fills in the results of shards that were not charged, since another one
-// denied: a charge that is always denied makes the others a peek. If a shard does not
-// answer, the denial stays; Remaining is -1 there.
-func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part) {
+// peekDenied fills in the results of shards whose charges do not count, since another one
+// denied: a charge that is always denied makes the others a peek. A refund alone does not
+// know of blocks, nor of buckets that do not start full. If a shard does not answer, the
+// denial stays; Remaining is -1 there. Those that were charged stay allowed.
+func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, charged bool) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
 		_, err := l.shards[p.shard].Take(ctx, now, append(p.charges, deniedCharge()), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
-				p.results[i] = limit.Result{Allowed: true, Limit: p.charges[i].Spec.Capacity(), Remaining: -1}
+				p.results[i] = limit.Result{Limit: p.charges[i].Spec.Capacity(), Remaining: -1}
 			}
+			p.results[i].Allowed = p.results[i].Allowed || err != nil || charged
 		}
 	}
 }
@@ -119,11 +122,8 @@ func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part) 
 func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 	l.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
-		if err := l.shards[p.shard].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
+		if err := l.shards[p.shard].refundAll(ctx, undoItems(p.at, p.charges), p.results); err != nil {
 			l.lost.Add(1) // it may have arrived: a second try could refund twice
-		}
-		for i := range p.results {
-			p.results[i].Allowed = true // as it was, whatever became of the refund
 		}
 		return
 	}
@@ -138,7 +138,8 @@ func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 		defer func() { <-l.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
-		if err := l.shards[p.shard].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
+		err := l.shards[p.shard].refundAll(within, undoItems(p.at, charges), make([]limit.Result, len(charges)))
+		if err != nil {
 			l.lost.Add(1)
 		}
 	})

@@ -45,10 +45,24 @@ func TestClusterLaws(t *testing.T) {
 			for i, l := range s.shards {
 				l.keys = shardKeys("test-"+space, i)
 			}
-			return limittest.Fixture{Store: s, ForwardOnly: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
+			return limittest.Fixture{Store: s, OverNodes: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
 				Reset: func() { forget(t, s, space) }}
 		})
 	})
+}
+
+// Requests over several shards are decided as in memory, in every number; docs/limits.md names the one exception,
+// which a single limit for each subject leaves out.
+func TestClusterMatchesMemoryStore(t *testing.T) {
+	t.Parallel()
+	s := openCluster(t, redistest.StartCluster(t))
+	for i, l := range s.shards {
+		l.keys = shardKeys("test-equal", i)
+	}
+	m := &struct{ *limit.Memory }{limit.NewMemory(limit.MemoryConfig{})}
+	memory := limittest.Fixture{Store: m, Reset: func() { m.Memory = limit.NewMemory(limit.MemoryConfig{}) }}
+	limittest.RunEquivalence(t, memory, limittest.Fixture{Store: s, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
+		OverNodes: true, Reset: func() { forget(t, s, "equal") }})
 }
 
 // forget deletes the keys of one namespace on all nodes.

@@ -199,7 +199,7 @@ func (k *prefetchKey) nextSpan() (idle, late bool) {
 func (k *prefetchKey) empty() refundItem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	owed := refundItem{k.charge, k.oldest()}
+	owed := refundItem{charge: k.charge, at: k.oldest()}
 	owed.charge.Cost = k.held.Swap(0) + k.surplus
 	k.surplus = 0
 	return owed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,7 @@ func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 		r.lost.Add(uint64(max(0, c.Cost)))
 		return
 	}
-	r.pending = append(r.pending, refundItem{c, at})
+	r.pending = append(r.pending, refundItem{charge: c, at: at})
 }
 
 // Run refunds until ctx ends and nothing is left. It returns nil.
@@ -93,6 +94,16 @@ func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), 
 type refundItem struct {
 	charge limit.Charge
 	at     time.Time
+	undo   bool // of a request that was denied elsewhere: it was charged within the last round trips
+}
+
+// undoItems are the charges of a request that are undone at once.
+func undoItems(at time.Time, charges []limit.Charge) []refundItem {
+	items := make([]refundItem, len(charges))
+	for i := range charges {
+		items[i] = refundItem{charges[i], at, true}
+	}
+	return items
 }
 
 // refundNumbers is how many numbers the script "refund" returns for each charge.
@@ -108,7 +119,11 @@ func (l *shardLimiter) refundArgs(owed []refundItem) (names []string, args []any
 			return nil, nil, err
 		}
 		names = append(names, string(r.key(0)))
-		args = append(r.charges[0].encode(args, owed[i].charge.Cost), owed[i].at.UnixMicro())
+		when := strconv.FormatInt(owed[i].at.UnixMicro(), 10)
+		if owed[i].undo {
+			when = "!" + when
+		}
+		args = append(r.charges[0].encode(args, owed[i].charge.Cost), when)
 	}
 	return names, args, nil
 }
@@ -199,7 +214,7 @@ func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []lim
 	}
 	owed := make([]refundItem, len(charges))
 	for i := range charges {
-		owed[i] = refundItem{charges[i], at}
+		owed[i] = refundItem{charge: charges[i], at: at}
 	}
 	return l.refundAll(ctx, owed, results)
 }
@@ -234,7 +249,7 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 	for _, p := range split(charges, l.Shard) {
 		owed := make([]refundItem, len(p.charges))
 		for i, k := range p.index {
-			owed[i] = refundItem{charges[k], at[k]}
+			owed[i] = refundItem{charges[k], at[k], true}
 		}
 		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
 		if err != nil && first == nil {

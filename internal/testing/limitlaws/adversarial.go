@@ -56,7 +56,7 @@ func testHostile(t *testing.T, f Fixture) {
 		}
 		few := rapid.SliceOfNDistinct(rapid.SampledFrom(subjects), 4, 4, rapid.ID).Draw(rt, "subjects")
 		for range steps {
-			at := now.jump(rt, f.ForwardOnly)
+			at := now.jump(rt, f.OverNodes)
 			var charges []limit.Charge
 			bad := false
 			for range rapid.IntRange(1, 3).Draw(rt, "charges") {

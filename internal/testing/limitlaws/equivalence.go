@@ -2,6 +2,7 @@ package limitlaws
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func RunEquivalence(t *testing.T, one, other Fixture) {
 		one.Reset()
 		other.Reset()
 		a, b, now, last := store{one, rt}, store{other, rt}, newClock(rt), limit.Result{}
-		now.back = true
+		now.back = !other.OverNodes
 		specs := drawSpecs(rt, drawSpec)
 		for _, s := range specs[:2] {
 			specs = append(specs, drawExtras(rt, s))
@@ -37,6 +38,9 @@ func RunEquivalence(t *testing.T, one, other Fixture) {
 			for range rapid.IntRange(1, 4).Draw(rt, "charges") {
 				spec := rapid.SampledFrom(specs).Draw(rt, "spec")
 				name := rapid.SampledFrom(names).Draw(rt, "name")
+				if other.OverNodes {
+					spec = specs[slices.Index(names, name)%len(specs)]
+				}
 				charges = append(charges, charge(name, spec, drawCost(rt, spec, last)))
 			}
 			admitted, results := a.take(at, charges...)

@@ -43,10 +43,10 @@ type Fixture struct {
 	// less for one that is kept for ever. nil: the store has no expiry that can
 	// be seen, and law U9 is skipped.
 	TTLs func() []time.Duration
-	// ForwardOnly says that random traces must not turn the clock back: a store that
-	// takes back a part of a request (because it lies on several nodes) does so
-	// exactly only while time runs forward, else it gives back too little.
-	ForwardOnly bool
+	// OverNodes says that a store charges on several nodes and undoes that when one of them
+	// denies, which docs/limits.md describes: exactly only while time runs forward and a
+	// subject keeps its spec. So random traces neither turn the clock back nor change specs.
+	OverNodes bool
 	// Refund takes back, now, what a request that was admitted at a time has
 	// charged; nil: RunEquivalence tries none.
 	Refund func(now, at time.Time, charges []limit.Charge)

@@ -14,7 +14,7 @@ import (
 )
 
 // InFlightLimiter bounds calls in flight, as limit.InFlight does, by bounds that may change with
-// every call. now never runs backwards.
+// every call. now may run backwards: a call counts at the last one that took a place.
 type InFlightLimiter interface {
 	Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result
 	Release(now time.Time, id string) (held bool)
@@ -24,11 +24,14 @@ type InFlightLimiter interface {
 // returns places of which none is taken.
 func RunInFlight(t *testing.T, open func() InFlightLimiter) {
 	check(t, 1, func(rt *rapid.T, steps int) {
-		places, want := open(), leases{}
-		now := time.UnixMicro(rapid.Int64Range(0, 1_700_000_000_000_000).Draw(rt, "start"))
+		places, want := open(), &leases{ends: map[string]time.Time{}}
+		now := time.UnixMicro(rapid.Int64Range(2_000_000_000*100, 1_700_000_000_000_000).Draw(rt, "start"))
 		most, life := int64(2), time.Hour
 		for range steps {
 			now = now.Add(want.step(rt, now))
+			if rapid.IntRange(0, 9).Draw(rt, "back") == 0 {
+				now = now.Add(-time.Duration(rapid.Int64Range(0, 2_000_000_000).Draw(rt, "us back")) * time.Microsecond)
+			}
 			if rapid.IntRange(0, 9).Draw(rt, "change") == 0 {
 				most = rapid.Int64Range(0, 5).Draw(rt, "most")
 				// Redis expires keys by a clock of its own: no life ends while the test runs.
@@ -50,40 +53,56 @@ func RunInFlight(t *testing.T, open func() InFlightLimiter) {
 	})
 }
 
-// leases are the ends of all that run, by id.
-type leases map[string]time.Time
+// leases are the ends of all that were taken, by id, and when the last one was.
+type leases struct {
+	ends map[string]time.Time
+	at   time.Time
+}
 
-func (l leases) acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
-	maps.DeleteFunc(l, func(_ string, end time.Time) bool { return !end.After(now) })
-	_, held := l[id]
-	r := limit.Result{Allowed: held || int64(len(l)) < most, Limit: most}
-	switch ends := l.ends(); {
+func (l *leases) clock(now time.Time) time.Time {
+	if now.Before(l.at) {
+		return l.at
+	}
+	return now
+}
+
+func (l *leases) acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
+	now = l.clock(now)
+	live := l.live(now)
+	held := l.ends[id].After(now)
+	r := limit.Result{Allowed: held || int64(len(live)) < most, Limit: most}
+	switch {
 	case r.Allowed:
-		l[id] = now.Add(life)
+		maps.DeleteFunc(l.ends, func(_ string, end time.Time) bool { return !end.After(now) })
+		l.ends[id], l.at = now.Add(life), now
+		live = l.live(now)
 	case most == 0:
 		r.RetryAfter = hottype.Never
 	default:
-		r.RetryAfter = ends[len(ends)-int(most)].Sub(now)
+		r.RetryAfter = live[len(live)-int(most)].Sub(now)
 	}
-	r.Remaining = max(0, most-int64(len(l)))
-	if ends := l.ends(); len(ends) > 0 {
-		r.ResetAfter = ends[len(ends)-1].Sub(now)
+	r.Remaining = max(0, most-int64(len(live)))
+	if len(live) > 0 {
+		r.ResetAfter = live[len(live)-1].Sub(now)
 	}
 	return r
 }
 
-func (l leases) release(now time.Time, id string) bool {
-	end, held := l[id]
-	delete(l, id)
-	return held && end.After(now)
+func (l *leases) release(now time.Time, id string) bool {
+	end, held := l.ends[id]
+	delete(l.ends, id)
+	return held && end.After(l.clock(now))
 }
 
-// ends are in order.
-func (l leases) ends() []time.Time { return slices.SortedFunc(maps.Values(l), time.Time.Compare) }
+// live are the ends after now, in order.
+func (l *leases) live(now time.Time) []time.Time {
+	ends := slices.SortedFunc(maps.Values(l.ends), time.Time.Compare)
+	return slices.DeleteFunc(ends, func(end time.Time) bool { return !end.After(now) })
+}
 
 // step draws a time that often meets the end of a lease, or the microsecond before.
-func (l leases) step(rt *rapid.T, now time.Time) time.Duration {
-	ends := slices.DeleteFunc(l.ends(), func(end time.Time) bool { return !end.After(now) })
+func (l *leases) step(rt *rapid.T, now time.Time) time.Duration {
+	ends := l.live(now)
 	if len(ends) == 0 || rapid.Bool().Draw(rt, "soon") {
 		return time.Duration(rapid.Int64Range(0, 1_000_000_000).Draw(rt, "us")) * time.Microsecond
 	}

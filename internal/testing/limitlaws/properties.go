@@ -19,7 +19,7 @@ func testOracle(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now := store{f, rt}, newClock(rt)
-		now.back = !f.ForwardOnly
+		now.back = !f.OverNodes
 		oracles := map[limit.Subject]*oracle{}
 		for _, n := range names {
 			oracles[subject(n)] = &oracle{spec: drawSpec(rt)}
@@ -73,7 +73,7 @@ func testFree(t *testing.T, f Fixture) {
 	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
-		now.back = !f.ForwardOnly
+		now.back = !f.OverNodes
 		spec := drawSpec(rt)
 		s.ask(now.now, "a", spec, 0)
 		if d, fresh := s.dump(), func() string { f.Reset(); return s.dump() }(); d != fresh {
