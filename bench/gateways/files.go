@@ -35,7 +35,7 @@ func questions(envoy string) []question {
 		{"HAProxy, SPOE", "haproxy", haproxy, []string{"haproxy/haproxy.cfg", "haproxy/hotparam.spoe"},
 			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
 		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",
-			[]string{"if { nbsrv(hotparam) gt 0 }", "if FALSE"}},
+			[]string{"http-request lua.hotparam", ""}},
 		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"},
 			[]string{"--envoy.listen", "{addr}"},
 			"8183", envoySilence},

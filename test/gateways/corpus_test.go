@@ -49,7 +49,8 @@ func corpus() (list []sent) {
 	}
 	for _, target := range []string{
 		topic + "&x=%zz", topic + "&x=%", topic + "&x=|^\"<>`{}\\[]", topic + "&x=\xff\xe4", topic + "&x=%ff%00%0a",
-		topic + "#f", topic + "&&", "http://news.example" + topic, "http://other.example" + topic, "//topic", "/%zz", "/%",
+		topic + "#f", topic + "&&", "http://news.example" + topic, "http://other.example" + topic, "//topic",
+		"/?id={id}", "http://news.example/?id={id}", "http://news.example?id={id}", "http://news.example?id={id}&x=/", "/%zz", "/%",
 		"/a|b", "/\xe4", "/%00", "/a%0ab", "/a;b=c", "/..", "/../..", "/.", "//", "/a//b/", "http://news.example", "?x=1",
 		"http://news.example?x=1", "topic", "/\x01", "/\x7f", "/a b", "*", "/" + strings.Repeat("a/", 500),
 	} {

@@ -64,11 +64,24 @@ var kinds = map[string]kind{
 		closed: []string{"error_page 500 502 503 504 = @unanswered;", ""}, unanswered: []int{500},
 		silence: []string{"auth_request /_check;", ""},
 	},
+	"ingress-nginx": {
+		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "ingress-nginx", "--check.token", "0123456789abcdef"},
+		command: ingressNginx, differences: differences{fields: true, allowed: true, refused: spellings},
+		closed: []string{"error_page 500 502 503 504 = @hotparam_unanswered;", ""}, unanswered: []int{500},
+		silence: []string{"/auth-url", "/none"},
+		rejects: []string{`host "a?b"`, `target "http://news.example?x=1"`, `target "http://news.example?id={id}"`,
+			`target "http://news.example?id={id}&x=/"`},
+	},
 	"Caddy": {
 		limiter: forwarded, command: caddy, differences: differences{fields: true, refused: spellings},
 		closed: []string{"@silent {", "@silent {\n\t\t\tpath /none"}, unanswered: []int{502, 504},
 		silence: []string{"forward_auth 127.0.0.1", "@none path /none\n\t\tforward_auth @none 127.0.0.1"},
 		bounds:  []int{431}, bound: 60_000,
+	},
+	"Traefik": {
+		limiter: forwarded, command: traefik, differences: differences{fields: true, refused: spellings},
+		silence: []string{"      middlewares: [hotparam]\n", ""}, bounds: []int{431}, bound: 60_000,
+		closed: []string{"      middlewares: [unanswered]\n", ""}, unanswered: []int{502, 504},
 	},
 	"HAProxy with SPOE": {
 		limiter: []string{"--spoe.listen", "{addr}"}, command: haproxySPOE,

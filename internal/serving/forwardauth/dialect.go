@@ -57,6 +57,9 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 	switch h.cfg.Dialect {
 	case Nginx:
 		req.Target, req.Method = f.text("X-Original-Uri"), f.text("X-Original-Method")
+		if strings.HasPrefix(req.Target, "?") { // nginx' $request_uri of http://host?x=1
+			req.Target = "/" + req.Target
+		}
 		req.Host = f.one("X-Original-Host")
 		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
 	case IngressNginx:
@@ -103,13 +106,14 @@ func (f *fields) text(name string) string {
 }
 
 // url is host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx accepts no
-// Host with a slash, so the first slash after the scheme begins the target.
+// Host with a slash, so the first slash after the scheme begins the target. With a question mark before it, which may
+// be of the Host a?b or of the target of http://host?x=1, the request is not known.
 func (f *fields) url(name string) (host, target string) {
 	text := f.text(name)
 	_, rest, ok := strings.Cut(text, "://")
 	at := strings.IndexByte(rest, '/')
-	if !ok || at < 0 {
-		f.fail(fmt.Errorf("%s is no URL with a path; the gateway has to set it", name))
+	if !ok || at < 0 || strings.Contains(rest[:at], "?") {
+		f.fail(fmt.Errorf("%s is no URL with host and path; the gateway has to set it", name))
 		return "", ""
 	}
 	return rest[:at], rest[at:]
