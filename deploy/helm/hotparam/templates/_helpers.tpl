@@ -118,7 +118,7 @@ args:
   - --envoy.listen={{ with .Values.limiter.ports.envoy }}:{{ . }}{{ end }}
   {{- with .Values.limiter.ports.check }}
   - --check.listen=:{{ . }}
-  - --check.dialect={{ required "limiter.checkDialect: nginx, ingress-nginx, forwarded or path" $.Values.limiter.checkDialect }}
+  - --check.dialect={{ required "limiter.checkDialect is missing (values.yaml)" $.Values.limiter.checkDialect }}
   {{- end }}
   {{- end }}
   {{- if and .Values.aggregator.enabled (not .Values.kafka.brokers) }}
