@@ -12,6 +12,7 @@ import (
 // RequestTracker tracks an allowed request of another framework than net/http. The framework reports
 // when it begins, is answered and ends. It is safe for concurrent use, and a nil *RequestTracker does nothing.
 type RequestTracker struct {
+	ctx     context.Context // of the request: over when the client left
 	gate    *SafeGate
 	seen    *upstreamTimer  // nil: no limit adapts to its outcome
 	refund  *hottype.Refund // nil: it gets nothing back
@@ -23,7 +24,7 @@ type RequestTracker struct {
 
 // Track gives what has to be told of a request that a verdict lets pass; nil: nothing. Done has to follow.
 func (g *SafeGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
-	u := &RequestTracker{gate: g, refund: v.Refund}
+	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund}
 	if v.Upstream != "" && g.observer != nil {
 		u.seen = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
@@ -62,7 +63,7 @@ func (u *RequestTracker) ResponseStarted(status int) {
 	if u.seen != nil {
 		u.seen.answered(status)
 	}
-	if u.refund != nil {
+	if u.refund != nil && u.ctx.Err() == nil { // a client that leaves gets nothing back
 		u.gate.Refund(u.refund, status)
 	}
 }
@@ -142,14 +143,18 @@ type Refunder interface {
 }
 
 // WithRefund gives the handler to which an admitted request goes. Where the request may get
-// back what it took, it reports the status of the response to the gate, once.
+// back what it took, it reports the status of the response to the gate, once, unless the client has left.
 func (g *SafeGate) WithRefund(v *hottype.Verdict, next http.Handler) http.Handler {
 	refund := v.Refund
 	if refund == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ServeWithStatus(w, r, next, func(status int) { g.Refund(refund, status) })
+		ServeWithStatus(w, r, next, func(status int) {
+			if r.Context().Err() == nil { // else a client that leaves would pay nothing where failures are refunded
+				g.Refund(refund, status)
+			}
+		})
 	})
 }
 

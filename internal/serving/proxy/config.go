@@ -36,7 +36,8 @@ type Config struct {
 	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
 	DialTimeout time.Duration
 	// HeaderTimeout bounds the wait for the header of the answer; 0 means 30 s,
-	// negative means no bound.
+	// negative means no bound. A request that holds a slot goes on for that long (without a bound:
+	// 30 s) after its client has left.
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long unused connections to upstreams are kept; 0 means
 	// 90 s. At most MaxIdle (0: 256) are kept for each upstream.
@@ -77,6 +78,14 @@ func (c *Config) check() error {
 	return nil
 }
 
+// abandonedFor is how long a request that holds a slot goes on after its client has left.
+func (c *Config) abandonedFor() time.Duration {
+	return cmp.Or(max(c.HeaderTimeout, 0), defaultHeaderTimeout)
+}
+
+// defaultHeaderTimeout is the default of Config.HeaderTimeout.
+const defaultHeaderTimeout = 30 * time.Second
+
 // schemeH2C is that of upstreams which speak HTTP/2 without TLS.
 const schemeH2C = "h2c"
 
@@ -87,9 +96,9 @@ func (c *Config) transport(h2c bool) http.RoundTripper {
 		return c.Transport
 	}
 	t := &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}).DialContext,
+		DialContext:           dial(&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}),
 		TLSHandshakeTimeout:   cmp.Or(c.DialTimeout, 3*time.Second),
-		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
+		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, defaultHeaderTimeout),
 		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),
 		MaxIdleConnsPerHost:   cmp.Or(c.MaxIdle, 256),
 		TLSClientConfig:       c.TLS,

@@ -3,7 +3,6 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -20,6 +19,7 @@ type Proxy struct {
 	denied    atomic.Uint64
 	unrouted  atomic.Uint64
 	refused   atomic.Uint64
+	connects  atomic.Uint64
 	dropped   atomic.Uint64
 	cache     *respcache.Cache
 }
@@ -56,15 +56,12 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// ServeHTTP implements http.Handler. A target that upstreams may read in another way
-// than it was judged is refused.
+// ServeHTTP implements http.Handler. A request that upstreams may read in another way than it
+// was judged is refused.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if fault := hottype.InvalidTargetReason(r.Method, r.RequestURI); fault != "" {
-		p.refused.Add(1)
-		httplimit.WriteProblem(w, http.StatusBadRequest, "The request target has "+fault+".")
+	if !p.accept(w, r) {
 		return
 	}
-	p.dropFields(r.Header)
 	v, count := p.gate.DecideForCache(r)
 	if v.Lease != nil {
 		defer p.gate.KeepLease(v.Lease)()
@@ -74,23 +71,26 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.Cache != nil {
 		left := &respcache.PendingRequest{Verdict: v, Count: count}
-		p.cache.Serve(w, r, left, p.gate.Observe(&v, p.route(&v)), "")
+		p.cache.Serve(w, r, left, p.forward(&v), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.gate.WithRefund(&v, p.gate.Observe(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		p.gate.WithRefund(&v, p.forward(&v)).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 
-// dropFields drops fields whose names have a "_". Gateways of the CGI family cannot
-// tell them from those with a "-", and gunicorn takes SCRIPT_NAME off the path.
-func (p *Proxy) dropFields(h http.Header) {
-	for name := range h {
-		if strings.IndexByte(name, '_') >= 0 {
-			delete(h, name)
-			p.dropped.Add(1)
-		}
+// forward is the handler that sends an allowed request to its upstream. One that holds a slot
+// keeps it until the upstream has ended its work, also if the client leaves before.
+func (p *Proxy) forward(v *hottype.Verdict) http.Handler {
+	next := p.gate.Observe(v, p.route(v))
+	if v.Lease == nil {
+		return next
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := httplimit.Outlive(r.Context(), p.cfg.abandonedFor())
+		defer end()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // Cache is the response cache of the proxy. The caller runs it.
@@ -116,9 +116,12 @@ type Stats struct {
 	Panics uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 	// Unrouted went to the usual upstream because theirs does not exist.
 	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
-	// Refused are requests whose target no server should take: a raw "#", space,
-	// control character or backslash, or a scheme without "//".
-	Refused uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target."`
+	// Refused are requests whose target or host no server should take, or that could not be
+	// sent on byte for byte: a raw "#", space, control character or backslash, a scheme
+	// without "//", an invalid host.
+	Refused uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target or host."`
+	// Connects are CONNECT requests, which are refused.
+	Connects uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are refused with 405."`
 	// DroppedFields are header fields with "_" in their names, which went no further.
 	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
 	// by name
@@ -130,15 +133,15 @@ type UpstreamStats struct {
 	// Requests forwarded, and Failures among them that it did not answer.
 	Requests uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
 	Failures uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
-	// Abandoned are requests whose client left before the answer.
-	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered."`
+	// Abandoned are requests whose client left before the answer, or did not send a whole body.
+	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered, or did not send a whole body."`
 }
 
 // Stats reads the counters.
 func (p *Proxy) Stats() Stats {
 	s := Stats{
 		Denied: p.denied.Load(), Panics: p.gate.Panics(), Unrouted: p.unrouted.Load(),
-		Refused: p.refused.Load(), DroppedFields: p.dropped.Load(),
+		Refused: p.refused.Load(), Connects: p.connects.Load(), DroppedFields: p.dropped.Load(),
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}
 	for name, u := range p.upstreams {

@@ -48,7 +48,7 @@ func TestUpgradePasses(t *testing.T) {
 	_, at := serve(t,
 		proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Connection", "Upgrade")
-			w.Header().Set("Upgrade", "echo")
+			w.Header().Set("Upgrade", "websocket")
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -64,7 +64,7 @@ func TestUpgradePasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	br := bufio.NewReader(conn)
 	res, err := http.ReadResponse(br, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
 
@@ -84,5 +87,79 @@ func TestFieldsWithUnderscoresGoNoFurther(t *testing.T) {
 	}
 	if n := p.Stats().DroppedFields; n != 2 {
 		t.Errorf("%d fields dropped, want both names", n)
+	}
+}
+
+// A byte that net/url would encode arrives as it was judged, or not at all.
+func TestBadlyEncodedPathsArriveAsJudged(t *testing.T) {
+	t.Parallel()
+	up := upstream(t, "up", nil)
+	base := *up
+	base.Path = "/b%2f/"
+	for name, c := range map[string]struct {
+		to     *url.URL
+		before string
+	}{"": {up, ""}, "with a path": {&base, "/b%252f"}} {
+		_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": c.to}})
+		for _, target := range []string{
+			"/%61rticles/star/x^", "/^%2f../topic?id=star", "/a|b", "/a\"b", "/<a>", "/{a}`", "/\x80%80", "/ä/%C3?ä^",
+		} {
+			if code, body := raw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); body != "up "+c.before+target {
+				t.Errorf("%s%s arrived as %d %s", name, target, code, body)
+			}
+		}
+		if code, _ := raw(t, at, "GET //x^ HTTP/1.1\r\nHost: x"); code != http.StatusBadRequest {
+			t.Errorf("two slashes and a byte to encode: %d", code)
+		}
+	}
+}
+
+// CONNECT asks for a tunnel; Upgrade to another protocol than WebSocket would be one past the gate.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	tell := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s%s%s", r.Header["Connection"], r.Header["Upgrade"], r.Header["Http2-Settings"])
+	}
+	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", tell)}})
+	for _, target := range []string{"evil:443", "/topic", "evil:443/topic?id=1"} {
+		if code, _ := raw(t, at, "CONNECT "+target+" HTTP/1.1\r\nHost: x"); code != http.StatusMethodNotAllowed {
+			t.Errorf("CONNECT %s: %d", target, code)
+		}
+	}
+	if s := p.Stats(); s.Connects != 3 || s.Upstreams[""].Requests != 0 {
+		t.Errorf("%+v", s)
+	}
+	for upgrade, want := range map[string]string{
+		"h2c": "[][][]", "websocket, h2c": "[][][]", "TLS/1.0": "[][][]", "WebSocket": "[Upgrade][websocket][]",
+	} {
+		head := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAM\r\nUpgrade: "
+		if code, body := raw(t, at, head+upgrade); code != http.StatusOK || body != want {
+			t.Errorf("%s: %d %s, want %s", upgrade, code, body, want)
+		}
+	}
+}
+
+// The fields that Connection names reach neither the upstream nor the key of the cache.
+func TestNamedFieldsAreNotKeyed(t *testing.T) {
+	t.Parallel()
+	g := &recorder{policy: policy{&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second,
+		Vary: []string{"Accept-Language"}}}}
+	p, err := proxy.New(g, proxy.Config{Upstreams: map[string]*url.URL{
+		"": upstream(t, "", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept-Language")
+			w.Header().Set("Cache-Control", "max-age=60")
+			fmt.Fprintf(w, "%q", r.Header.Get("Accept-Language"))
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close)
+	const french = "GET /topic?id=42 HTTP/1.1\r\nHost: x\r\nAccept-Language: fr\r\n"
+	if _, body := raw(t, srv.URL, french+"Connection: Accept-Language"); body != `""` {
+		t.Errorf("the named field arrived: %s", body)
+	}
+	if _, body := raw(t, srv.URL, french+"X-A: a"); body != `"fr"` {
+		t.Errorf("the variant of another: %s", body)
 	}
 }

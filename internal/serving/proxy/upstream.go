@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 type upstream struct {
 	name  string
 	url   *url.URL
+	base  string // before the paths of requests, encoded, without a slash at its end
 	cfg   *Config
 	proxy *httputil.ReverseProxy
 
@@ -46,13 +48,14 @@ func (p *bufferPool) Get() []byte { return p.Pool.Get().(*[bufferSize]byte)[:] }
 func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
 
 func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
-	up := &upstream{name: name, url: u, cfg: cfg}
+	up := &upstream{name: name, url: u, base: strings.TrimSuffix(u.EscapedPath(), "/"), cfg: cfg}
 	up.proxy = &httputil.ReverseProxy{
-		Rewrite:      up.rewrite,
-		Transport:    via,
-		BufferPool:   newBufferPool(),
-		ErrorHandler: up.failed,
-		ErrorLog:     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		Rewrite:        up.rewrite,
+		Transport:      via,
+		ModifyResponse: up.answered,
+		BufferPool:     newBufferPool(),
+		ErrorHandler:   up.failed,
+		ErrorLog:       slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
 	return up
 }
@@ -60,34 +63,42 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 // ServeHTTP implements http.Handler.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
+	if r.Body != nil && r.ContentLength != 0 {
+		b := &clientBody{ReadCloser: r.Body}
+		r = r.WithContext(context.WithValue(r.Context(), clientBodyKey{}, b))
+		r.Body = b
+	}
 	u.proxy.ServeHTTP(w, r)
 }
 
-// Fields by which proxies tell who they forward for.
+// Fields in which proxies name who they forward for.
 const (
+	forwarded      = "Forwarded"
 	forwardedFor   = "X-Forwarded-For"
 	forwardedHost  = "X-Forwarded-Host"
 	forwardedProto = "X-Forwarded-Proto"
 	realIP         = "X-Real-Ip"
 )
 
-// rewrite makes the outgoing request. ReverseProxy has dropped Forwarded and
-// X-Forwarded-* already, and drops query parameters that net/url cannot parse;
-// the upstream is to see the query that was judged, so it is put back whole.
+// rewrite makes the outgoing request: the target and the fields that were judged, and who the
+// proxy forwards for. dropFields has dropped what an untrusted peer says of that.
 func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
-	pr.SetURL(u.url)
-	pr.Out.URL.RawQuery, pr.Out.URL.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
+	out, target := pr.Out.URL, originForm(pr.In)
+	if target != "*" {
+		target = u.base + target
+	}
+	out.Scheme, out.Host, pr.Out.Host = u.url.Scheme, u.url.Host, ""
+	if strings.HasPrefix(target, "//") { // of an opaque URL this would be the authority
+		out.RawQuery, out.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
+	} else {
+		out.Opaque, out.RawQuery, out.ForceQuery = target, "", false
+	}
 	if u.cfg.PreserveHost {
 		pr.Out.Host = pr.In.Host
 	}
-	if !u.cfg.Clients.FromProxy(pr.In) {
-		pr.Out.Header.Del(realIP)
-		pr.Out.Header.Del(u.cfg.Clients.Header())
-		pr.SetXForwarded()
-		return
-	}
 	pr.Out.Header[forwardedFor] = pr.In.Header[forwardedFor]
 	pr.SetXForwarded() // appends who is connected
+	keep(pr, forwarded)
 	keep(pr, forwardedHost)
 	keep(pr, forwardedProto)
 	if _, _, err := net.SplitHostPort(pr.In.RemoteAddr); err != nil {
@@ -102,29 +113,59 @@ func keep(pr *httputil.ProxyRequest, name string) {
 	}
 }
 
-// failed answers a request that the upstream did not: 504 when it took too
-// long, 502 otherwise. The client learns the kind of failure, and not where the
-// upstream is; the log has that and the error itself.
-func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r) {
-		u.abandoned.Add(1)
-		w.Header().Set("Connection", "close") // the rest of the body would be read for a request
-		httplimit.WriteProblem(w, http.StatusRequestTimeout, "The request body came too slowly.")
-		return
+// answered is called when the upstream answers.
+func (u *upstream) answered(res *http.Response) error {
+	if body := bodyOf(res.Request); body != nil {
+		body.answerEarly(res)
 	}
-	if r.Context().Err() != nil {
+	client := httplimit.OutlivedClient(res.Request.Context())
+	if client == nil {
+		return nil
+	}
+	if client.Err() != nil {
+		u.abandoned.Add(1)
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols && !isEventStream(res) {
+		res.Body = &drainedBody{res.Body, client}
+	}
+	return nil
+}
+
+// isEventStream reports whether an answer may have no end.
+func isEventStream(res *http.Response) bool {
+	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+}
+
+// failed answers a request that the upstream did not: 504 when it took too
+// long, 502 otherwise, and faults of the client as such. The client learns the kind of failure,
+// and not where the upstream is; the log has that and the error itself.
+func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r):
+		u.refuse(w, http.StatusRequestTimeout, "The request body came too slowly.")
+	case errors.As(err, &tooLarge):
+		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
+	case bodyOf(r).failed(r.Context()):
+		u.refuse(w, http.StatusBadRequest, "The request body could not be read.")
+	case r.Context().Err() != nil:
 		u.abandoned.Add(1)
 		w.WriteHeader(http.StatusBadGateway) // the client has gone
-		return
+	default:
+		u.failures.Add(1)
+		u.cfg.Log.Warn("proxy: upstream failed", "upstream", cmp.Or(u.name, "default"), "host", u.url.Host, "err", err)
+		status, why := kind(err)
+		httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")
 	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
-		return
-	}
-	u.failures.Add(1)
-	u.cfg.Log.Warn("proxy: upstream failed", "upstream", cmp.Or(u.name, "default"), "host", u.url.Host, "err", err)
-	status, why := kind(err)
-	httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")
+}
+
+// refuse answers a request whose body is the client's fault. The connection ends: the rest of
+// the body would be read for a request.
+func (u *upstream) refuse(w http.ResponseWriter, status int, why string) {
+	u.abandoned.Add(1)
+	w.Header().Set("Connection", "close")
+	httplimit.WriteProblem(w, status, why)
 }
 
 // kind describes a failure without the names and addresses of what is behind the proxy.

@@ -1,0 +1,350 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+)
+
+// request is what a gate judged, or what arrived at an upstream.
+type request struct {
+	method, target, host string
+	header               http.Header
+}
+
+// recorder is a gate that records what it judges. It leaves requests to the cache.
+type recorder struct {
+	mu   sync.Mutex
+	seen []request
+	policy
+}
+
+// policy is the cache policy of all requests; nil: none.
+type policy struct{ *hottype.CachePolicy }
+
+func (g *recorder) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = append(g.seen, request{r.Method, r.Target, r.Host, r.Header.(http.Header).Clone()})
+	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+}
+
+func (g *recorder) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
+	hottype.Verdict, func(*hottype.Verdict)) {
+	v := g.Decide(ctx, now, r)
+	if g.CachePolicy == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return v, nil
+	}
+	v.Cache, v.Hot, v.Key = g.CachePolicy, true, "topic?id=1"
+	return v, func(*hottype.Verdict) {}
+}
+
+func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+}
+
+func (g *recorder) take() []request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.seen
+	g.seen = nil
+	return taken
+}
+
+// rawUpstream is a TCP server that records the heads of requests byte by byte.
+type rawUpstream struct {
+	*url.URL
+	mu    sync.Mutex
+	heads []string
+}
+
+func newRawUpstream(t *testing.T) *rawUpstream {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	u := &rawUpstream{URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}}
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go u.serve(conn)
+		}
+	}()
+	return u
+}
+
+// serve answers one request. An answer ends the connection, so that bodies need not be read.
+func (u *rawUpstream) serve(conn net.Conn) {
+	defer conn.Close()
+	var head []byte
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		var b [1]byte
+		if _, err := io.ReadFull(conn, b[:]); err != nil {
+			return
+		}
+		head = append(head, b[0])
+	}
+	u.mu.Lock()
+	u.heads = append(u.heads, string(head))
+	u.mu.Unlock()
+	fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nVary: X-A\r\nConnection: close\r\n\r\n")
+}
+
+// fataler is a test, of this kind or another.
+type fataler interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func (u *rawUpstream) take(t fataler) []request {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var list []request
+	for _, head := range u.heads {
+		line, rest, _ := strings.Cut(head, "\r\n")
+		method, line, _ := strings.Cut(line, " ")
+		target, found := strings.CutSuffix(line, " HTTP/1.1")
+		if !found {
+			t.Fatalf("the upstream got %q", head)
+		}
+		r := request{method, target, "", http.Header{}}
+		for field := range strings.SplitSeq(strings.TrimSuffix(rest, "\r\n\r\n"), "\r\n") {
+			name, value, _ := strings.Cut(field, ": ")
+			if name == "Host" {
+				r.host = value
+			} else {
+				r.header.Add(name, value)
+			}
+		}
+		list = append(list, r)
+	}
+	u.heads = nil
+	return list
+}
+
+// field is a field of a request as a client sends it.
+type field struct{ name, value string }
+
+var (
+	genTarget = rapid.Custom(func(t *rapid.T) string {
+		form := rapid.SampledFrom([]string{"/", "/", "/", "//", "http://h/", "http://h", "http:////", "*", "h"}).
+			Draw(t, "form")
+		part := rapid.SampledFrom([]string{"a", "topic", "id=1", "/", "//", ".", "..", "?", "&", "=", ";", "%61", "%2f",
+			"%2F", "%", "%zz", "%C3%28", "^", "|", "\"", "<", ">", "{", "}", "`", "\x80", "\xff", "ä", "[", "]", "@",
+			":", "://", "+", "*", "!", "'", "(", "\\", "#", "~", "$", ","})
+		return form + strings.Join(rapid.SliceOfN(part, 0, 8).Draw(t, "parts"), "")
+	})
+	genMethod = rapid.SampledFrom([]string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "OPTIONS", "TRACE", "CONNECT",
+		"PURGE", "get", "M-SEARCH"})
+	genHost = rapid.SampledFrom([]string{"h", "h", "h", "h:80", "H", "", "127.0.0.1", "[::1]:80", "[fe80::1%25e]", "a/b",
+		"u@h", "ä.de", "xn--4ca.de", "a\"b", "a b", "%41"})
+	genField = rapid.Custom(func(t *rapid.T) field {
+		name := rapid.SampledFrom([]string{"Connection", "Connection", "connection", "X-A", "x-a", "X-B", "X_A", "Upgrade",
+			"HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "TE", "Trailer", "User-Agent",
+			"Accept-Language", "Cookie", "Authorization", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+			"X-Real-IP", "Forwarded", "Expect", "Content-Type"}).Draw(t, "name")
+		value := rapid.SampledFrom([]string{"a", "b", "", " a ", "close", "keep-alive", "X-A", "X-A, close", "x-b,X-A",
+			"upgrade", "Upgrade, HTTP2-Settings", "websocket", "h2c", "websocket, h2c", "trailers", "1.2.3.4", "\x80",
+			"X-Forwarded-For", "TE, Cookie", "a, b"})
+		return field{name, value.Draw(t, "value")}
+	})
+)
+
+// What is judged is what is sent: target, authority and each field are the same at the gate and at the
+// upstream, through the proxy and its cache, of clients with HTTP/1.1 and HTTP/2.
+func TestWhatIsJudgedIsSent(t *testing.T) {
+	t.Parallel()
+	up, g := newRawUpstream(t), new(recorder)
+	p, err := proxy.New(g, proxy.Config{Upstreams: map[string]*url.URL{"": up.URL}, PreserveHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewUnstartedServer(p)
+	front.Config.Protocols = h2c()
+	front.Config.Protocols.SetHTTP1(true)
+	front.Start()
+	t.Cleanup(front.Close)
+	at := front.Listener.Addr().String()
+	sent := 0
+	rapid.Check(t, func(t *rapid.T) {
+		g.policy = policy{}
+		if rapid.Bool().Draw(t, "cached") {
+			g.policy = policy{&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second, Vary: []string{"X-A"}}}
+		}
+		method, target, host := genMethod.Draw(t, "method"), genTarget.Draw(t, "target"), genHost.Draw(t, "host")
+		fields := rapid.SliceOfN(genField, 0, 5).Draw(t, "fields")
+		if rapid.Bool().Draw(t, "h2") {
+			sendHTTP2(t, at, method, target, host, fields)
+		} else {
+			sendHTTP1(t, at, method, target, host, fields)
+		}
+		judged, arrived := g.take(), up.take(t)
+		if len(arrived) > len(judged) || len(arrived) > 1 {
+			t.Fatalf("judged %+v, arrived %+v", judged, arrived)
+		}
+		for i := range arrived {
+			sent++
+			compare(t, &judged[i], &arrived[i])
+		}
+	})
+	t.Logf("%d requests reached the upstream", sent)
+	if !t.Failed() && sent == 0 {
+		t.Error("nothing reached the upstream")
+	}
+}
+
+// A host that the transport would send in another form is refused; spaces around a value are not judged.
+func TestOddHostsAndSpaces(t *testing.T) {
+	t.Parallel()
+	up, g := newRawUpstream(t), new(recorder)
+	p, err := proxy.New(g, proxy.Config{Upstreams: map[string]*url.URL{"": up.URL}, PreserveHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewUnstartedServer(p)
+	front.Config.Protocols = h2c()
+	front.Start()
+	t.Cleanup(front.Close)
+	at := front.Listener.Addr().String()
+	for _, host := range []string{"a/b", "u@h", "ä.de", "[fe80::1%25e]"} {
+		if sendHTTP2(t, at, "GET", "/", host, nil); len(g.take()) > 0 || len(up.take(t)) > 0 {
+			t.Errorf("%s is judged or sent", host)
+		}
+	}
+	fields := []field{{"x-a", " a\t"}, {"user-agent", "a"}, {"user-agent", "b"}}
+	sendHTTP2(t, at, "GET", "/", "h", fields)
+	want := []request{{"GET", "/", "h", http.Header{"X-A": {"a"}, "User-Agent": {"a"}}}}
+	if diff := cmp.Diff(want, g.take(), cmp.AllowUnexported(request{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// compare compares what was judged with what arrived.
+func compare(t *rapid.T, judged, arrived *request) {
+	path, _ := (&hottype.Request{Target: judged.target}).SplitTarget()
+	want := path
+	if i := strings.IndexByte(judged.target, '?'); i >= 0 {
+		want += judged.target[i:]
+	}
+	if arrived.target != want {
+		t.Fatalf("judged target %q, sent %q", judged.target, arrived.target)
+	}
+	if arrived.host != judged.host {
+		t.Fatalf("judged host %q, sent %q", judged.host, arrived.host)
+	}
+	if arrived.method != judged.method && (judged.method != "HEAD" || arrived.method != "GET") {
+		t.Fatalf("judged %s, sent %s", judged.method, arrived.method)
+	}
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if judged.header[name] != nil {
+			t.Fatalf("%s of a stranger was judged: %q", name, judged.header[name])
+		}
+		delete(arrived.header, name) // the proxy's own
+	}
+	for name, values := range judged.header {
+		got := arrived.header[name]
+		if name == "User-Agent" && strings.Join(values, "") == "" || name == "Content-Length" {
+			continue // an empty one is none; the length is of the message
+		}
+		if !slices.Equal(values, got) {
+			t.Fatalf("judged %s: %q, sent %q", name, values, got)
+		}
+	}
+	for name, values := range arrived.header {
+		if judged.header[name] == nil && name != "Transfer-Encoding" && name != "Content-Length" {
+			t.Fatalf("sent %s: %q, which was not judged", name, values)
+		}
+		upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}[name]
+		if (name == "Connection" || name == "Upgrade" || name == "Http2-Settings") && !slices.Equal(values, upgrade) {
+			t.Fatalf("sent %s: %q", name, values)
+		}
+	}
+}
+
+// sendHTTP1 sends a request byte for byte and waits for the head of the answer.
+func sendHTTP1(t fataler, at, method, target, host string, fields []field) {
+	conn := dial(t, at)
+	defer conn.Close()
+	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, host)
+	for _, f := range fields {
+		b = fmt.Appendf(b, "%s: %s\r\n", f.name, f.value)
+	}
+	if _, err := conn.Write(append(b, "\r\n"...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatalf("%q: %v", b, err)
+	}
+}
+
+// sendHTTP2 does the same by HTTP/2 frames.
+func sendHTTP2(t fataler, at, method, target, host string, fields []field) {
+	conn := dial(t, at)
+	defer conn.Close()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	add := func(name, value string) { _ = enc.WriteField(hpack.HeaderField{Name: name, Value: value}) }
+	add(":method", method)
+	add(":scheme", "http")
+	add(":authority", host)
+	add(":path", target)
+	for _, f := range fields {
+		add(strings.ToLower(f.name), f.value)
+	}
+	var out bytes.Buffer
+	out.WriteString(http2.ClientPreface)
+	fr := http2.NewFramer(&out, conn)
+	_ = fr.WriteSettings()
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	if _, err := conn.Write(out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			t.Fatalf("%s %q %q %v: %v", method, target, host, fields, err)
+		}
+		switch f := f.(type) {
+		case *http2.HeadersFrame, *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			return
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
+				_, _ = conn.Write(out.Bytes()[out.Len():])
+			}
+		}
+	}
+}
+
+func dial(t fataler, at string) net.Conn {
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return conn
+}

@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// accept makes a request what its upstream will get, before anything decides by it. It answers
+// requests that cannot be sent on as they would be judged, and returns false.
+func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodConnect { // judged by one target, and sent with another
+		p.connects.Add(1)
+		httplimit.WriteProblem(w, http.StatusMethodNotAllowed, "This server is no tunnel.")
+		return false
+	}
+	fault := hottype.InvalidTargetReason(r.Method, r.RequestURI)
+	switch {
+	case fault != "":
+		fault = "target has " + fault
+	case !sendablePath(r):
+		fault = "target has two slashes in front and bytes that must be encoded"
+	case !sendableHost(r.Host):
+		fault = "host is not valid"
+	default:
+		if r.Host == "" && p.cfg.PreserveHost {
+			r.Host = p.upstreams[""].url.Host // as the transport would send it
+		}
+		p.dropFields(r)
+		return true
+	}
+	p.refused.Add(1)
+	httplimit.WriteProblem(w, http.StatusBadRequest, "The request "+fault+".")
+	return false
+}
+
+// sendablePath reports whether rewrite can send the path of a request byte for byte. An opaque URL
+// cannot begin with "//", and another one is encoded anew unless it is valid.
+func sendablePath(r *http.Request) bool {
+	target := originForm(r)
+	if !strings.HasPrefix(target, "//") {
+		return true
+	}
+	path, _, _ := strings.Cut(target, "?")
+	return r.URL.EscapedPath() == path
+}
+
+// sendableHost reports whether the transport sends a host as it is. It sends invalid ones empty,
+// and without an IPv6 zone.
+func sendableHost(host string) bool {
+	return httpguts.ValidHostHeader(host) && !(strings.HasPrefix(host, "[") && strings.IndexByte(host, '%') >= 0)
+}
+
+// originForm is the target of a request without scheme and authority, byte for byte.
+func originForm(r *http.Request) string {
+	target := httplimit.Target(r)
+	if strings.HasPrefix(target, "/") || target == "*" {
+		return target
+	}
+	path, _ := (&hottype.Request{Target: target}).SplitTarget()
+	if i := strings.IndexByte(target, '?'); i >= 0 {
+		return path + target[i:]
+	}
+	return path
+}
+
+// dropFields drops the fields that upstreams do not get: hop-by-hop ones, those in which only
+// trusted proxies may write, and fields whose names have a "_": gateways of the CGI family
+// cannot tell them from those with a "-", and gunicorn takes SCRIPT_NAME off the path.
+func (p *Proxy) dropFields(r *http.Request) {
+	h := r.Header
+	for name, values := range h {
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(h, name)
+			p.dropped.Add(1)
+		}
+		for i, v := range values {
+			if trimmed := textproto.TrimString(v); len(trimmed) < len(v) {
+				values[i] = trimmed // HTTP/2 clients may send " a", which the transport trims
+			}
+		}
+	}
+	p.cfg.Clients.DropHopByHop(h)
+	if len(h["User-Agent"]) > 1 {
+		h["User-Agent"] = h["User-Agent"][:1] // more are not sent
+	}
+	if p.cfg.Clients.FromProxy(r) {
+		return
+	}
+	for _, name := range [...]string{forwarded, forwardedFor, forwardedHost, forwardedProto, realIP} {
+		delete(h, name)
+	}
+	delete(h, p.cfg.Clients.Header())
+}
