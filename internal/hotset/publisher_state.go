@@ -144,14 +144,9 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 // Stats counts what a Replica was told. Keys, Publishers and Version are of
 // this moment; Keys still has the ones that expired since the last Replace.
 type Stats struct {
-	Keys  int64 `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
-	Loops int64 `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
-	// KeysKept are the keys that are hot only because their publisher fell
-	// silent and has not said that they are cold.
-	KeysKept int64 `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent."`
-	// Publishers are those that are heard; of them, BlindPublishers say that they
-	// get no counts. SilentPublishers are those that are not heard any more, and
-	// whose keys are kept.
+	Keys             int64  `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
+	Loops            int64  `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
+	KeysKept         int64  `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent."`
 	Publishers       int64  `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
 	BlindPublishers  int64  `metric:"hotparam_hotset_blind_publishers" help:"Aggregators that publish and receive no counts."`
 	SilentPublishers int64  `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that stopped publishing and whose keys stay hot."`

@@ -155,7 +155,7 @@ type Stats struct {
 	// TrackedKeys are the keys whose clients are looked at, and DroppedClients the
 	// requests of such keys whose client found no room: they are counted, and
 	// not seen.
-	TrackedKeys    int64  `metric:"hotparam_tally_followed" help:"Keys whose clients are counted too."`
+	TrackedKeys    int64  `metric:"hotparam_tally_tracked_keys" help:"Keys whose clients are counted too."`
 	DroppedClients uint64 `metric:"hotparam_tally_dropped_clients_total" help:"Requests counted without their client, because too many clients asked for the key."`
 }
 

@@ -111,7 +111,7 @@ func (d *decision) denyAgain(v *hottype.Verdict, t *chargePolicy, key int, last 
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
 	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)
-	d.counters.spared.Add(1)
+	d.counters.cachedDenials.Add(1)
 	return true
 }
 

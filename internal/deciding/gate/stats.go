@@ -11,40 +11,17 @@ import (
 // Stats are the gate's counters since it was built. They only grow, but for
 // the states StoreOpen, Breakers and BreakersOpen.
 type Stats struct {
-	// Allowed and Denied are the requests by reason.
-	Allowed hottype.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
-	Denied  hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
-	// WouldDeny are those of Allowed that a limit in shadow mode would deny.
-	WouldDeny uint64 `metric:"hotparam_gate_shadowed_total" help:"Requests allowed that a limit in shadow mode would have denied."`
-	// WouldDenyIP are those of WouldDeny that a window of their client would deny.
-	WouldDenyIP uint64 `metric:"hotparam_gate_shadowed_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
-	// Delayed are those of Allowed that are delayed.
-	Delayed uint64 `metric:"hotparam_gate_held_back_total" help:"Requests allowed that have to wait before they go on."`
+	Allowed     hottype.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
+	Denied      hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
+	WouldDeny   uint64             `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
+	WouldDenyIP uint64             `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
+	Delayed     uint64             `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
 	// Candidates are requests for keys whose limit has a candidate, by how the two agree.
 	Candidates Candidates
 
-	// StoreCalls are calls of the shared store, StoreErrors those of them that failed, and
-	// StoreRefused the calls that an open breaker prevented.
-	StoreCalls   uint64 `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
-	StoreErrors  uint64 `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
-	StoreRefused uint64 `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
-	// CachedDenials are denials without a call of the store, because it would deny again.
-	CachedDenials uint64 `metric:"hotparam_gate_spared_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
-	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
-	// each server of the store.
-	StoreOpened uint64 `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
-	StoreClosed uint64 `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
-	// StoreOpen is whether a breaker is open or probing now.
-	StoreOpen bool `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
-	// Breakers is how many breakers there are, and BreakersOpen how many of them are
-	// open: one, or on a cluster as many as there are masters, as far as the last
-	// failure showed.
-	Breakers     int64 `metric:"hotparam_gate_store_parts" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
-	BreakersOpen int64 `metric:"hotparam_gate_store_out" help:"Circuit breakers that are open."`
-	// StoreLatency counts the calls by duration.
-	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
-	// LocalErrors are failures of the local store. limit.Memory has none.
-	LocalErrors uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
+	guarded.Stats
+	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
+	LocalErrors   uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
 	// Refunded is the cost that was refunded because of the status of the response. The shared
 	// store counts its refunds too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
@@ -56,9 +33,6 @@ type Candidates struct {
 	Stricter uint64 `metric:"hotparam_gate_candidates_stricter_total" help:"Requests that only the candidate limit would have denied."`
 	Looser   uint64 `metric:"hotparam_gate_candidates_looser_total" help:"Requests that only the live limit denied."`
 }
-
-// Latency is a histogram of calls to the shared store.
-type Latency = guarded.Latency
 
 // shards is how many sets of counters there are. Each pooled decision is bound to
 // one. The pool keeps decisions by processor, so that processors rarely write to the
@@ -77,8 +51,8 @@ type stats struct {
 type shard struct {
 	allowed                [hottype.NumReasons]atomic.Uint64
 	denied                 [hottype.NumReasons]atomic.Uint64
-	shadowed, shadowedIP   atomic.Uint64
-	spared, heldBack       atomic.Uint64
+	wouldDeny, wouldDenyIP atomic.Uint64
+	cachedDenials, delayed atomic.Uint64
 	same, stricter, looser atomic.Uint64 // candidates
 	_                      [48]byte
 }
@@ -92,12 +66,12 @@ func (s *shard) verdict(v *hottype.Verdict) {
 	}
 	s.allowed[v.Reason].Add(1)
 	if v.Wait > 0 {
-		s.heldBack.Add(1)
+		s.delayed.Add(1)
 	}
 	if v.WouldDeny {
-		s.shadowed.Add(1)
+		s.wouldDeny.Add(1)
 		if v.WouldDenyReason.Info().OfClient {
-			s.shadowedIP.Add(1)
+			s.wouldDenyIP.Add(1)
 		}
 	}
 }
@@ -121,10 +95,7 @@ func (g *Gate) Stats() Stats {
 		g.stats.shards[i].addTo(&out)
 	}
 	if g.shared != nil {
-		s := g.shared.Stats()
-		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.Calls, s.Errors, s.Refused
-		out.StoreOpened, out.StoreClosed, out.Breakers, out.BreakersOpen = s.Opened, s.Closed, s.Breakers, s.Open
-		out.StoreOpen, out.StoreLatency = s.Open > 0, s.Latency
+		out.Stats = g.shared.Stats()
 	}
 	return out
 }
@@ -134,13 +105,13 @@ func (s *shard) addTo(out *Stats) {
 		out.Allowed[r] += s.allowed[r].Load()
 		out.Denied[r] += s.denied[r].Load()
 	}
-	out.WouldDeny += s.shadowed.Load()
-	out.WouldDenyIP += s.shadowedIP.Load()
+	out.WouldDeny += s.wouldDeny.Load()
+	out.WouldDenyIP += s.wouldDenyIP.Load()
 	out.Candidates.Same += s.same.Load()
 	out.Candidates.Stricter += s.stricter.Load()
 	out.Candidates.Looser += s.looser.Load()
-	out.CachedDenials += s.spared.Load()
-	out.Delayed += s.heldBack.Load()
+	out.CachedDenials += s.cachedDenials.Load()
+	out.Delayed += s.delayed.Load()
 }
 
 // Report counts the decisions so far, one row a key: first the hot ones, heaviest

@@ -149,7 +149,7 @@ func (bs *breakers) failedShard(err error) (shard int, known bool) {
 	return shard, shard >= 0 && shard < len(bs.of)
 }
 
-// open reports whether calls are being refused, or are about to be tried again.
+// open reports whether calls are prevented, or are about to be tried again.
 func (b *breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
 
 // isSameFailure reports whether a failed call began before the end of another one that failed.

@@ -126,7 +126,7 @@ type permit struct {
 	done    func(error) // nil: it has been called
 }
 
-// acquire asks the breakers of all servers that the charges are on. If one refuses, its server
+// acquire asks the breakers of all servers that the charges are on. If one is open, its server
 // is the one that failed.
 func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 	for i := range charges {
@@ -232,23 +232,25 @@ func (t *timeouts) next(now time.Time) *timeout {
 
 // Stats are the counters of a Store. They only grow, but for Breakers and Open.
 type Stats struct {
-	// Calls of the store, Errors among them, and Refused that a breaker kept from it.
-	Calls, Errors, Refused uint64
-	// Opened and Closed count the beginnings and ends of outages of servers.
-	Opened, Closed uint64
-	// Breakers is how many there are now, Open how many of them are open.
-	Breakers, Open int64
-	// Latency counts the calls by duration.
-	Latency Latency
+	StoreCalls   uint64  `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
+	StoreErrors  uint64  `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
+	StoreRefused uint64  `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
+	StoreOpened  uint64  `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
+	StoreClosed  uint64  `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
+	StoreOpen    bool    `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
+	Breakers     int64   `metric:"hotparam_gate_store_breakers" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
+	BreakersOpen int64   `metric:"hotparam_gate_store_breakers_open" help:"Circuit breakers that are open."`
+	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
 }
 
 // Stats reads the counters.
 func (s *Store) Stats() Stats {
 	out := Stats{
-		Calls: s.calls.Load(), Errors: s.errors.Load(), Refused: s.refused.Load(),
-		Opened: s.breakers.opened.Load(), Closed: s.breakers.closed.Load(), Latency: s.latency.read(),
+		StoreCalls: s.calls.Load(), StoreErrors: s.errors.Load(), StoreRefused: s.refused.Load(),
+		StoreOpened: s.breakers.opened.Load(), StoreClosed: s.breakers.closed.Load(), StoreLatency: s.latency.read(),
 	}
-	out.Breakers, out.Open = s.breakers.count()
+	out.Breakers, out.BreakersOpen = s.breakers.count()
+	out.StoreOpen = out.BreakersOpen > 0
 	return out
 }
 

@@ -45,7 +45,7 @@ type Stats struct {
 	ErrorRatio float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
 
 	Adds          uint64 `metric:"hotparam_aggregate_detect_adds_total" help:"Counts accepted."`
-	Evicted       uint64 `metric:"hotparam_aggregate_detect_given_total" help:"Counters of rarely requested keys reused for other keys."`
+	Evicted       uint64 `metric:"hotparam_aggregate_detect_evicted_total" help:"Counters of rarely requested keys reused for other keys."`
 	DroppedLate   uint64 `metric:"hotparam_aggregate_detect_dropped_late_total" help:"Counts of a second too long ago."`
 	DroppedFuture uint64 `metric:"hotparam_aggregate_detect_dropped_future_total" help:"Counts of a second too far ahead."`
 	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key too long for the memory that there is."`

@@ -112,7 +112,7 @@ type Stats struct {
 	live.Stats
 	Requests     uint64 `metric:"hotparam_admin_requests_total" help:"Requests to the admin server."`
 	Unauthorized uint64 `metric:"hotparam_admin_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
-	Slowed       uint64 `metric:"hotparam_admin_slowed_total" help:"Requests refused unseen because their client had shown too many wrong tokens."`
+	Slowed       uint64 `metric:"hotparam_admin_rate_limited_total" help:"Requests refused unseen because their client had shown too many wrong tokens."`
 	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests refused because of the name in their Host header."`
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -42,15 +43,14 @@ func has(t *testing.T, got string, lines ...string) {
 
 func TestValues(t *testing.T) {
 	t.Parallel()
-	latency := gate.Latency{Sum: time.Minute}
+	latency := guarded.Latency{Sum: time.Minute}
 	latency.Bounds[0], latency.Bounds[1] = time.Millisecond, time.Second
 	latency.Counts[0], latency.Counts[1], latency.Counts[7] = 1, 2, 3
 	got := scrape(t,
 		metrics.Of(func() gate.Stats {
 			return gate.Stats{
-				Allowed:      hottype.Admissions{hottype.ReasonCold: 7},
-				StoreOpen:    true,
-				StoreLatency: latency,
+				Allowed: hottype.Admissions{hottype.ReasonCold: 7},
+				Stats:   guarded.Stats{StoreOpen: true, StoreLatency: latency},
 			}
 		}),
 		metrics.Of(func() respcache.Stats {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 )
 
 // Of gives the metrics that the tags of S declare, after a prefix if one is given. It panics if a
@@ -141,8 +141,8 @@ func (r reader) metric(t reflect.Type, name, help string) sender {
 				one(to.with(reason.String()), reflect.ValueOf(n))
 			}
 		}
-	case t == reflect.TypeFor[gate.Latency]():
-		return func(to scrape, v reflect.Value) { histogram(to, desc, v.Interface().(gate.Latency)) }
+	case t == reflect.TypeFor[guarded.Latency]():
+		return func(to scrape, v reflect.Value) { histogram(to, desc, v.Interface().(guarded.Latency)) }
 	case t.Kind() == reflect.Map:
 		return eachKey(one)
 	case t.Kind() == reflect.String:
@@ -174,7 +174,7 @@ func eachKey(inner sender) sender {
 	}
 }
 
-func histogram(to scrape, desc *prometheus.Desc, l gate.Latency) {
+func histogram(to scrape, desc *prometheus.Desc, l guarded.Latency) {
 	cumulative, count := make(map[float64]uint64, len(l.Bounds)), uint64(0)
 	for i, n := range l.Counts {
 		count += n

@@ -170,7 +170,6 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 
 // Stats are counters since the start, and the webhooks by name.
 type Stats struct {
-	// NotLeading are the events that another process sends.
 	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events left to the aggregator that leads and sends them."`
 	Webhooks   map[string]WebhookStats `label:"webhook"`
 }

@@ -54,15 +54,13 @@ type Guard struct {
 	// right token. Only right tokens write here.
 	trusted [knownSlots]atomic.Uint64
 
-	wrong, slowed atomic.Uint64
+	wrong, rateLimited atomic.Uint64
 }
 
 // GuardStats are counters since the start.
 type GuardStats struct {
-	// Wrong requests had no token or a wrong one. RateLimited were refused without a
-	// look at theirs, because their client had shown too many wrong ones.
 	Wrong       uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
-	RateLimited uint64 `metric:"_slowed_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`
+	RateLimited uint64 `metric:"_rate_limited_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`
 }
 
 // Credentials are who may call a listener.
@@ -121,7 +119,7 @@ func (g *Guard) Replace(named []Token) bool {
 
 // Stats reads the counters.
 func (g *Guard) Stats() GuardStats {
-	return GuardStats{Wrong: g.wrong.Load(), RateLimited: g.slowed.Load()}
+	return GuardStats{Wrong: g.wrong.Load(), RateLimited: g.rateLimited.Load()}
 }
 
 // Caller is the authenticated sender of a request. An open listener's callers have no name and every right.
@@ -165,7 +163,7 @@ func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
 	known := g.isKnown(client, now)
 	if !known {
 		if wait := g.charge(client, now, 0); wait > 0 {
-			g.slowed.Add(1)
+			g.rateLimited.Add(1)
 			return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
 		}
 	}

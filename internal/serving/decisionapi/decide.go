@@ -66,13 +66,10 @@ type Decider struct {
 
 // Stats are the counters of a decider since it was built.
 type Stats struct {
-	// Checks decided, and Denied among them.
-	Checks uint64 `metric:"hotparam_decision_api_checks_total" help:"Requests decided for other servers."`
-	Denied uint64 `metric:"hotparam_decision_api_denied_total" help:"Requests denied for other servers."`
-	// Rejected are questions that were not understood.
+	Checks   uint64 `metric:"hotparam_decision_api_checks_total" help:"Requests decided for other servers."`
+	Denied   uint64 `metric:"hotparam_decision_api_denied_total" help:"Requests denied for other servers."`
 	Rejected uint64 `metric:"hotparam_decision_api_rejected_total" help:"Questions of other servers that cannot be read."`
-	// Panics are checks that were allowed because deciding panicked.
-	Panics uint64 `metric:"hotparam_decision_api_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+	Panics   uint64 `metric:"hotparam_decision_api_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // Decide builds the handler. It looks at no path; mount it at /v1/decide. It

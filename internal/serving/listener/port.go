@@ -84,17 +84,11 @@ func (p *port) TLSConfig() *tls.Config {
 
 // Stats are counters since the start, and Open as it is now.
 type Stats struct {
-	Open int64 `metric:"hotparam_listener_open" help:"Connections that are open."`
-	// Refused connections came when all were taken by requests under way. Evicted ones
-	// were idle and made room for new ones.
-	Refused uint64 `metric:"hotparam_listener_refused_total" help:"Connections refused because all were taken by requests under way."`
-	Evicted uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
-	// Slow are requests whose body came too slowly. Prefaces are those of HTTP/2 where
-	// none belongs.
+	Open     int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
+	Refused  uint64 `metric:"hotparam_listener_refused_total" help:"Connections refused because all were taken by requests under way."`
+	Evicted  uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
 	Slow     uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
 	Prefaces uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
-	// NoHeader are connections of trusted proxies that began without a header of the PROXY
-	// protocol and were ended.
 	NoHeader uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats
@@ -104,7 +98,7 @@ type Stats struct {
 type CertificateStats struct {
 	// Valid is whether the files hold the certificate in use; false: they changed and
 	// cannot be used.
-	Valid   bool      `metric:"hotparam_listener_certificate_right" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
+	Valid   bool      `metric:"hotparam_listener_certificate_valid" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
 	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
 }
 

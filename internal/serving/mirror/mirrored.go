@@ -42,8 +42,6 @@ type Options struct {
 
 // Stats are counters since the start.
 type Stats struct {
-	// Requests were taken; Unmatched of them are counted by no rule, and
-	// Malformed under the reserved parameter.
 	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
 	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
 	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`

@@ -27,7 +27,7 @@ type Stats struct {
 	// did not answer well. FetchDenied are those that the limits of their keys denied.
 	Fetched     uint64 `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
 	Failed      uint64 `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
-	FetchDenied uint64 `metric:"hotparam_cache_refused_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
+	FetchDenied uint64 `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
 	// Collapsed are waits for the answer to another request, and TimedOut the requests
 	// refused because that took too long and nothing stale was left.
 	Collapsed uint64 `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
@@ -35,7 +35,7 @@ type Stats struct {
 	// Bypassed are requests that passed by the cache, NotStored responses that were not stored, by
 	// why.
 	Bypassed  map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
-	NotStored map[string]uint64 `metric:"hotparam_cache_unkept_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
+	NotStored map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
 	// Evicted are entries that others took the place of, Purged those that a person did away
 	// with.
 	Evicted uint64 `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`

@@ -49,7 +49,7 @@ type Stats struct {
 	// Malformed are messages that describe no request. They are denied.
 	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
 	// ProtocolErrors are connections that were ended because their peer did not speak the protocol.
-	ProtocolErrors uint64 `metric:"hotparam_spoe_broken_total" help:"Connections ended because their peer did not speak the protocol."`
+	ProtocolErrors uint64 `metric:"hotparam_spoe_protocol_errors_total" help:"Connections ended because their peer did not speak the protocol."`
 	// Panics are requests that were allowed because deciding panicked.
 	Panics uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }

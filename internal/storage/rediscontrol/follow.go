@@ -85,7 +85,7 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 		f.feed.log.Info("rediscontrol: reading " + f.what + " again")
 	}
 	if changed && !noticed && f.state.syncs.Load() > 1 {
-		f.state.healed.Add(1)
+		f.state.missed.Add(1)
 	}
 }
 

@@ -14,60 +14,38 @@ type Stats struct {
 	Overrides FollowStats `prefix:"hotparam_redis_overrides" help:"overrides"`
 	Commands  FollowStats `prefix:"hotparam_redis_commands" help:"commands"`
 
-	// Published counts hot sets that Redis took, PublishedWhole those of them
-	// that were written whole, PublishedBytes what was sent of all of them.
 	Published      uint64 `metric:"hotparam_redis_published_total" help:"Hot sets written to Redis."`
 	PublishedWhole uint64 `metric:"hotparam_redis_published_whole_total" help:"Hot sets written whole and not as changes."`
 	PublishedBytes uint64 `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
-	// Publishing says that this process is the one that publishes under its id;
-	// another one with the same id stands by. Takeovers counts how often it
-	// took the id, Fenced how often it was refused because another process has
-	// it or a later set stands.
-	Publishing bool   `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
-	Takeovers  uint64 `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
-	Fenced     uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis refused because another aggregator is active or a newer set is there."`
+	Publishing     bool   `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
+	Takeovers      uint64 `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
+	Fenced         uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis refused because another aggregator is active or a newer set is there."`
 	// PublishErrors counts publications whose fate is unknown.
-	PublishErrors uint64 `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
-	// ReportErrors counts reports that could not be written.
-	ReportErrors uint64 `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
-	// ReportKeysCut counts keys left out of reports that had too many.
-	ReportKeysCut uint64 `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
-	// OverridesLost counts how often Redis was found with an older state of the
-	// overrides than this process enforces, OverridesRestored how often this
-	// process wrote its own back. OverridesBehind says that Redis has an older
-	// state now: this process may not write, and no other one has.
-	OverridesLost     uint64 `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
-	OverridesRestored uint64 `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
-	OverridesBehind   bool   `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
-	// CopyFailing says that the last copy of the overrides could not be saved.
-	CopyFailing bool `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
-	// OverridesMalformed and ReportsMalformed count stored entries that could
-	// not be read, each time they are met.
+	PublishErrors      uint64 `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
+	ReportErrors       uint64 `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
+	ReportKeysCut      uint64 `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
+	OverridesLost      uint64 `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
+	OverridesRestored  uint64 `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
+	OverridesBehind    bool   `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
+	CopyFailing        bool   `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
 	OverridesMalformed uint64 `metric:"hotparam_redis_override_entries_malformed_total" help:"Stored overrides that cannot be read, each time one is met."`
 	ReportsMalformed   uint64 `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
 }
 
 // FollowStats tells how well a follower keeps up with Redis.
 type FollowStats struct {
-	// Syncs counts looks at Redis that succeeded, Errors those that failed.
-	Syncs  uint64 `metric:"_syncs_total" help:"Reads that succeeded ({})."`
-	Errors uint64 `metric:"_errors_total" help:"Reads that failed ({})."`
-	// Notices counts messages received. MissedNotices counts changes that a poll found
-	// before any notice told of them.
+	Syncs         uint64 `metric:"_syncs_total" help:"Reads that succeeded ({})."`
+	Errors        uint64 `metric:"_errors_total" help:"Reads that failed ({})."`
 	Notices       uint64 `metric:"_notices_total" help:"Notices of a change received ({})."`
-	MissedNotices uint64 `metric:"_healed_total" help:"Changes found by polling that no notice announced ({})."`
-	// Reconnects counts subscriptions after the first.
-	Reconnects uint64 `metric:"_reconnects_total" help:"Times that the subscription to notices was renewed ({})."`
-	// Malformed counts stored sets that could not be read.
-	Malformed uint64 `metric:"_malformed_total" help:"Stored sets that cannot be read ({})."`
+	MissedNotices uint64 `metric:"_missed_notices_total" help:"Changes found by polling that no notice announced ({})."`
+	Reconnects    uint64 `metric:"_reconnects_total" help:"Times that the subscription to notices was renewed ({})."`
+	Malformed     uint64 `metric:"_malformed_total" help:"Stored sets that cannot be read ({})."`
 	// Bytes are those of the hot sets and changes that were read. Whole counts
 	// the sets among them that were read whole, Gaps those for which changes
 	// were missing. Overrides have none of these.
-	Bytes uint64 `metric:"_bytes_total" help:"Bytes of sets and changes read ({})."`
-	Whole uint64 `metric:"_whole_total" help:"Sets read whole and not as changes ({})."`
-	Gaps  uint64 `metric:"_gaps_total" help:"Sets for which changes were missing ({})."`
-	// AgeSeconds is the time since the last look that succeeded, -1 before the
-	// first.
+	Bytes      uint64  `metric:"_bytes_total" help:"Bytes of sets and changes read ({})."`
+	Whole      uint64  `metric:"_whole_total" help:"Sets read whole and not as changes ({})."`
+	Gaps       uint64  `metric:"_gaps_total" help:"Sets for which changes were missing ({})."`
 	AgeSeconds float64 `metric:"_age_seconds" help:"Time since the last read that succeeded; -1 before the first ({})."`
 	// Err is the last look's error, "" when it succeeded.
 	Err string
@@ -111,7 +89,7 @@ func (f *Feed) Stats() Stats {
 
 // followState is what followers of one kind write and Stats reads.
 type followState struct {
-	syncs, errors, notices, healed atomic.Uint64
+	syncs, errors, notices, missed atomic.Uint64
 	subscriptions, malformed       atomic.Uint64
 	bytes, whole, gaps             atomic.Uint64
 
@@ -141,7 +119,7 @@ func (s *followState) stats(now time.Time) FollowStats {
 	s.mu.Unlock()
 	out := FollowStats{
 		Syncs: s.syncs.Load(), Errors: s.errors.Load(),
-		Notices: s.notices.Load(), MissedNotices: s.healed.Load(),
+		Notices: s.notices.Load(), MissedNotices: s.missed.Load(),
 		Malformed: s.malformed.Load(), AgeSeconds: -1,
 		Bytes: s.bytes.Load(), Whole: s.whole.Load(), Gaps: s.gaps.Load(),
 	}

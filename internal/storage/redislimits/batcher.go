@@ -257,7 +257,7 @@ func (b *batcher) wait(ctx context.Context, w waiter) error {
 		return w.batch.err
 	case <-ctx.Done():
 	}
-	b.stats.left.Add(1)
+	b.stats.canceled.Add(1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !w.batch.sent {

@@ -244,12 +244,9 @@ type Stats struct {
 	Calls     uint64 `metric:"hotparam_redis_limits_calls_total" help:"Calls to Redis with decisions."`
 	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
 	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
-	// Largest is the most decisions that one call carried.
-	Largest uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
-	// Refused counts decisions that were rejected because too many others waited, Canceled
-	// those whose context ended before the answer came.
-	Refused  uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
-	Canceled uint64 `metric:"hotparam_redis_limits_left_total" help:"Decisions whose caller left before the answer."`
+	Largest   uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
+	Refused   uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
+	Canceled  uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the answer."`
 	// Refunds counts refunds because another node denied the request, RefundsLost
 	// those of them whose result is unknown. Both are 0 on one server, where a
 	// request is one call.
@@ -259,7 +256,7 @@ type Stats struct {
 
 // counters are the figures of Stats.
 type counters struct {
-	calls, decisions, merged, largest, refused, left atomic.Uint64
+	calls, decisions, merged, largest, refused, canceled atomic.Uint64
 }
 
 // sent counts a call.
@@ -280,7 +277,7 @@ func (l *counters) addTo(all *Stats) {
 	all.Merged += l.merged.Load()
 	all.Largest = max(all.Largest, l.largest.Load())
 	all.Refused += l.refused.Load()
-	all.Canceled += l.left.Load()
+	all.Canceled += l.canceled.Load()
 }
 
 // Stats reads the figures of all shards.

@@ -65,7 +65,6 @@ type sharding interface {
 
 // PrefetchStats counts prefetched tokens. Held and Keys are of this moment.
 type PrefetchStats struct {
-	// Grants counts fetches that were granted, Local the requests decided in memory.
 	Grants uint64 `metric:"hotparam_prefetch_grants_total" help:"Times that Redis granted tokens ahead."`
 	Local  uint64 `metric:"hotparam_prefetch_local_total" help:"Requests decided in memory with tokens taken ahead."`
 	// Returned is the cost that was refunded unused, Lost what stays charged because
@@ -73,9 +72,8 @@ type PrefetchStats struct {
 	// by a fetch without a reply.
 	Returned uint64 `metric:"hotparam_prefetch_returned_total" help:"Tokens given back unused."`
 	Lost     uint64 `metric:"hotparam_prefetch_lost_total" help:"Tokens neither used nor given back; their limit allows that much less."`
-	// Held is the cost held now, Keys the keys that are watched.
-	Held int64 `metric:"hotparam_prefetch_held" help:"Tokens held now."`
-	Keys int64 `metric:"hotparam_prefetch_keys" help:"Keys for which tokens may be taken ahead."`
+	Held     int64  `metric:"hotparam_prefetch_held" help:"Tokens held now."`
+	Keys     int64  `metric:"hotparam_prefetch_keys" help:"Keys for which tokens may be taken ahead."`
 }
 
 type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }

@@ -39,8 +39,7 @@ type Refunds struct {
 // RefundsStats counts charges to refund, by their cost.
 type RefundsStats struct {
 	Refunded uint64 `metric:"hotparam_redis_limits_refunded_total" help:"Cost given back to limits in Redis because of the status of an answer."`
-	// Lost stays charged: Redis did not answer in time, the limit has changed, or too many came at once.
-	Lost uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed."`
+	Lost     uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed."`
 }
 
 // Refunds returns a part that refunds what others charged to this limiter.

@@ -90,23 +90,16 @@ type WindowsConfig struct {
 
 // WindowsStats counts exchanges of sums. Subjects and Stale are of this moment.
 type WindowsStats struct {
-	// Exchanges that reached Redis, and Errors of those that did not, for each shard
-	// of a cluster.
 	Exchanges uint64 `metric:"hotparam_windows_exchanges_total" help:"Exchanges of sums with Redis, for each shard."`
 	Errors    uint64 `metric:"hotparam_windows_errors_total" help:"Exchanges of sums that failed; clients are held to local counts."`
-	// Sums are those written, of one subject's window each, and Refused those that Redis
-	// did not keep: their key is something else, or has too many processes already.
-	Sums    uint64 `metric:"hotparam_windows_sums_total" help:"Sums sent, each of one client and window."`
-	Refused uint64 `metric:"hotparam_windows_refused_total" help:"Sums that Redis did not take: their key holds something else or is full."`
-	// Untracked is the admitted cost of clients beyond MaxSubjects, which is not written to Redis.
+	Sums      uint64 `metric:"hotparam_windows_sums_total" help:"Sums sent, each of one client and window."`
+	Refused   uint64 `metric:"hotparam_windows_refused_total" help:"Sums that Redis did not take: their key holds something else or is full."`
 	Untracked uint64 `metric:"hotparam_windows_untracked_total" help:"Requests allowed whose client had no place in memory; other limiters do not count them."`
-	// Subjects are those with a record.
-	Subjects int64 `metric:"hotparam_windows_subjects" help:"Clients whose sums are kept."`
+	Subjects  int64  `metric:"hotparam_windows_subjects" help:"Clients whose sums are kept."`
 	// Stale is how many shards were not exchanged the last time; one server has one
 	// shard.
-	Stale int64 `metric:"hotparam_windows_stale" help:"Shards whose last exchange failed."`
-	// Last is how long the last exchange of a shard took.
-	Last time.Duration `metric:"hotparam_windows_last_seconds" help:"Duration of the last exchange."`
+	Stale int64         `metric:"hotparam_windows_stale" help:"Shards whose last exchange failed."`
+	Last  time.Duration `metric:"hotparam_windows_last_seconds" help:"Duration of the last exchange."`
 }
 
 // Windows gives windows that are shared by sums. They exchange while Run runs.

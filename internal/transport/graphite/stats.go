@@ -5,10 +5,8 @@ import "time"
 // Stats is what a Poller did and how it is right now. Unsigned fields only
 // grow.
 type Stats struct {
-	Polls  uint64 `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
-	Failed uint64 `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
-	// Series is how many the last poll was answered; Tracked how many are
-	// remembered, so that no bucket is counted twice.
+	Polls    uint64 `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
+	Failed   uint64 `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
 	Series   int64  `metric:"hotparam_graphite_series" help:"Series in the answer to the last poll."`
 	Tracked  int64  `metric:"hotparam_graphite_tracked" help:"Series remembered, so that none is counted twice."`
 	Buckets  uint64 `metric:"hotparam_graphite_buckets_total" help:"New values read, one for each series and flush."`
@@ -16,25 +14,17 @@ type Stats struct {
 	// DroppedForeign are series that are not ours, DroppedName those whose
 	// name is broken, DroppedFull those beyond the most that are remembered,
 	// at each poll that was answered them.
-	DroppedForeign uint64 `metric:"hotparam_graphite_dropped_foreign_total" help:"Series of other programs in the answers."`
-	DroppedName    uint64 `metric:"hotparam_graphite_dropped_name_total" help:"Series in the answers whose name cannot be read."`
-	DroppedFull    uint64 `metric:"hotparam_graphite_dropped_full_total" help:"Series in the answers beyond the most that are remembered."`
-	// DroppedValue are points with a value or a time that none can have.
-	DroppedValue uint64 `metric:"hotparam_graphite_dropped_value_total" help:"Points with an impossible value or time."`
-	// DroppedOld are requests that no window reaches back to, DroppedShift
-	// those in seconds that were left out when the delay shrank.
-	DroppedOld   uint64 `metric:"hotparam_graphite_dropped_old_total" help:"Requests that are older than every window; not counted."`
-	DroppedShift uint64 `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter."`
-	// ClockDifference is Graphite's clock less ours, as the last answer said.
+	DroppedForeign  uint64        `metric:"hotparam_graphite_dropped_foreign_total" help:"Series of other programs in the answers."`
+	DroppedName     uint64        `metric:"hotparam_graphite_dropped_name_total" help:"Series in the answers whose name cannot be read."`
+	DroppedFull     uint64        `metric:"hotparam_graphite_dropped_full_total" help:"Series in the answers beyond the most that are remembered."`
+	DroppedValue    uint64        `metric:"hotparam_graphite_dropped_value_total" help:"Points with an impossible value or time."`
+	DroppedOld      uint64        `metric:"hotparam_graphite_dropped_old_total" help:"Requests that are older than every window; not counted."`
+	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter."`
 	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock less ours."`
 	// Delay is by how much counts are moved towards the present: the longest
 	// lag lately seen between requests and the poll that brought their count.
-	Delay time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
-	// Step is the length of a bucket in Graphite; 0 as long as it is not known. Longer
-	// than the flush interval, it means that counts are lost.
-	Step time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
-	// Took is how long the last poll took, LastSuccess when the last one ended
-	// that was answered in full.
+	Delay       time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
+	Step        time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
 	Took        time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`
 	LastSuccess time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"When a poll last succeeded, in unix seconds."`
 	// Err is what is wrong with the last poll, "" where nothing is.

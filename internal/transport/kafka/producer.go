@@ -275,12 +275,10 @@ type ProducerStats struct {
 	// 65536 bytes, or n outside of 1 to 2^40.
 	Invalid uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
 	Records uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
-	// Errors are attempts to write a record that failed.
-	Errors uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
+	Errors  uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
 	// Queued are pairs of key and second that wait, sent and unconfirmed ones
 	// with them.
-	Queued int64 `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
-	// Connected is 1 while the brokers take what is sent.
+	Queued    int64 `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
 	Connected int64 `metric:"hotparam_kafka_connected" help:"1 while the brokers take what is sent."`
 }
 

@@ -14,35 +14,23 @@ type ConsumerStats struct {
 	// Reread are records below the offset that the group had committed: the
 	// backlog of partitions that moved. The rest of Records was read once by the
 	// group, if its members committed before they went.
-	Reread uint64 `metric:"hotparam_kafka_in_reread_total" help:"Records that a former owner of the partition had read already."`
-	// Skipped are records older than the backlog that were not read, Jumps how
-	// often that was.
-	Skipped uint64 `metric:"hotparam_kafka_in_skipped_total" help:"Records skipped because they were too old when reading began."`
-	Jumps   uint64 `metric:"hotparam_kafka_in_jumps_total" help:"Times that records were skipped."`
-	// Counts are the pairs of key and second that Handle got, Requests what
-	// they add up to.
-	Counts   uint64 `metric:"hotparam_kafka_in_counts_total" help:"Pairs of key and second read."`
-	Requests uint64 `metric:"hotparam_kafka_in_requests_total" help:"Requests counted by the records read from Kafka."`
-	// Malformed records cannot be read, Foreign ones are of another
-	// namespace, Duplicates were read before. Misplaced ones were read, but lie
-	// in another partition than their first key belongs to.
-	Malformed  uint64 `metric:"hotparam_kafka_in_malformed_total" help:"Records that cannot be read."`
-	Foreign    uint64 `metric:"hotparam_kafka_in_foreign_total" help:"Records of other namespaces; not counted."`
-	Duplicates uint64 `metric:"hotparam_kafka_in_duplicates_total" help:"Records that were read before; not counted again."`
-	Misplaced  uint64 `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition: their producer does not follow docs/protocol.md, or partitions were added."`
-	// Errors are what the client reported beside the records.
-	Errors uint64 `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
-	// Partitions are those that this member reads now.
-	Partitions int64 `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
-	// Lag is the greatest of Partition.
-	Lag       time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
-	Partition map[string]PartitionStats `label:"partition"`
+	Reread     uint64                    `metric:"hotparam_kafka_in_reread_total" help:"Records that a former owner of the partition had read already."`
+	Skipped    uint64                    `metric:"hotparam_kafka_in_skipped_total" help:"Records skipped because they were too old when reading began."`
+	Jumps      uint64                    `metric:"hotparam_kafka_in_jumps_total" help:"Times that records were skipped."`
+	Counts     uint64                    `metric:"hotparam_kafka_in_counts_total" help:"Pairs of key and second read."`
+	Requests   uint64                    `metric:"hotparam_kafka_in_requests_total" help:"Requests counted by the records read from Kafka."`
+	Malformed  uint64                    `metric:"hotparam_kafka_in_malformed_total" help:"Records that cannot be read."`
+	Foreign    uint64                    `metric:"hotparam_kafka_in_foreign_total" help:"Records of other namespaces; not counted."`
+	Duplicates uint64                    `metric:"hotparam_kafka_in_duplicates_total" help:"Records that were read before; not counted again."`
+	Misplaced  uint64                    `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition: their producer does not follow docs/protocol.md, or partitions were added."`
+	Errors     uint64                    `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
+	Partitions int64                     `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
+	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
+	Partition  map[string]PartitionStats `label:"partition"`
 }
 
 // PartitionStats is about one partition that is read now.
 type PartitionStats struct {
-	// Lag is how long ago the last record that was read had been written, if
-	// there are others after it; 0 at the end.
 	Lag time.Duration `metric:"hotparam_kafka_in_partition_lag_seconds" help:"How long this partition's oldest unread record has been waiting, at most."`
 }
 

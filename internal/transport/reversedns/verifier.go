@@ -72,14 +72,11 @@ type job struct {
 
 // Stats are counters since the start, and Known and Unverified as they are now.
 type Stats struct {
-	// Known are verified addresses in memory, Unverified the others.
-	Known      int `metric:"hotparam_crawlers_verified" help:"Addresses in memory that DNS has verified."`
-	Unverified int `metric:"hotparam_crawlers_unverified" help:"Addresses in memory that are not verified."`
-	// Lookups were made, Failures among them got no answer from DNS.
-	Lookups  uint64 `metric:"hotparam_crawlers_lookups_total" help:"Addresses looked up in DNS, both ways."`
-	Failures uint64 `metric:"hotparam_crawlers_failures_total" help:"Look-ups of addresses that DNS did not answer."`
-	// Dropped addresses found no room among those that wait; they are looked up when they come again.
-	Dropped uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting; they are tried when the address comes again."`
+	Known      int    `metric:"hotparam_crawlers_verified" help:"Addresses in memory that DNS has verified."`
+	Unverified int    `metric:"hotparam_crawlers_unverified" help:"Addresses in memory that are not verified."`
+	Lookups    uint64 `metric:"hotparam_crawlers_lookups_total" help:"Addresses looked up in DNS, both ways."`
+	Failures   uint64 `metric:"hotparam_crawlers_failures_total" help:"Look-ups of addresses that DNS did not answer."`
+	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting; they are tried when the address comes again."`
 }
 
 // New builds a verifier. A nil resolver is the system's.

@@ -9,18 +9,12 @@ type ListenerStats struct {
 	Bytes   uint64 `metric:"hotparam_statsd_in_bytes_total" help:"Bytes received."`
 	// Lines is the sum of Counted, Untimely, Members, Alive, Foreign, OtherTypes
 	// and Malformed.
-	Lines uint64 `metric:"hotparam_statsd_in_lines_total" help:"Lines received."`
-	// Counted are the lines that were counters of ours; Requests the whole
-	// number that they counted and that Handle got.
+	Lines    uint64 `metric:"hotparam_statsd_in_lines_total" help:"Lines received."`
 	Counted  uint64 `metric:"hotparam_statsd_in_counted_total" help:"Lines that count requests for a key."`
 	Requests uint64 `metric:"hotparam_statsd_in_requests_total" help:"Requests counted by the lines received."`
-	// Untimely lines are counters of ours that say a time more than an hour
-	// ago or two seconds ahead.
 	Untimely uint64 `metric:"hotparam_statsd_in_untimely_total" help:"Lines that count requests of more than an hour ago or of the future; not counted."`
-	// Members are the lines that said who stands behind a count of ours.
-	Members uint64 `metric:"hotparam_statsd_in_members_total" help:"Lines that name clients of a key."`
-	// Alive are the lines by which senders said that they live.
-	Alive uint64 `metric:"hotparam_statsd_in_alive_total" help:"Heartbeats of senders received."`
+	Members  uint64 `metric:"hotparam_statsd_in_members_total" help:"Lines that name clients of a key."`
+	Alive    uint64 `metric:"hotparam_statsd_in_alive_total" help:"Heartbeats of senders received."`
 	// Foreign lines have other names, OtherTypes our names and are neither
 	// counters nor sets; or are events and service checks. All are normal.
 	Foreign    uint64 `metric:"hotparam_statsd_in_foreign_total" help:"Lines with metrics of other programs; normal."`
@@ -35,20 +29,15 @@ type ListenerStats struct {
 	NamesFull uint64 `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
 	// KernelDrops are the datagrams that found the receive buffer full; 0
 	// where the system does not tell.
-	KernelDrops uint64 `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
-	// ReceiveBuffer is the size in bytes that the kernel granted, of the socket
-	// with the smallest; 0 where the system does not tell.
-	ReceiveBuffer int64 `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
+	KernelDrops   uint64 `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
+	ReceiveBuffer int64  `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
 	// Sockets tells the same for each datagram socket, by its address; those
 	// that share one have a number.
-	Sockets map[string]SocketStats `label:"socket"`
-	// Connections is how many are open, ConnectionsAccepted how many there
-	// were; Refused ones found MaxConnections open, Idle ones were closed
-	// because they were silent.
-	Connections         int64  `metric:"hotparam_statsd_in_connections" help:"TCP connections that are open."`
-	ConnectionsAccepted uint64 `metric:"hotparam_statsd_in_connections_accepted_total" help:"TCP connections accepted."`
-	ConnectionsRefused  uint64 `metric:"hotparam_statsd_in_connections_refused_total" help:"TCP connections closed at once because too many were open."`
-	ConnectionsIdle     uint64 `metric:"hotparam_statsd_in_connections_idle_total" help:"TCP connections closed because they were silent."`
+	Sockets             map[string]SocketStats `label:"socket"`
+	Connections         int64                  `metric:"hotparam_statsd_in_connections" help:"TCP connections that are open."`
+	ConnectionsAccepted uint64                 `metric:"hotparam_statsd_in_connections_accepted_total" help:"TCP connections accepted."`
+	ConnectionsRefused  uint64                 `metric:"hotparam_statsd_in_connections_refused_total" help:"TCP connections closed at once because too many were open."`
+	ConnectionsIdle     uint64                 `metric:"hotparam_statsd_in_connections_idle_total" help:"TCP connections closed because they were silent."`
 	// SendersRefused are the datagrams and connections from addresses that are
 	// not in Allow. Nothing of them is read.
 	SendersRefused uint64 `metric:"hotparam_statsd_in_senders_refused_total" help:"Datagrams and connections from addresses that are not in statsd.allow."`
@@ -68,13 +57,9 @@ type ForwardStats struct {
 	// arrived.
 	Lines     uint64 `metric:"hotparam_statsd_in_forward_lines_total" help:"Lines passed on to the next StatsD server."`
 	Datagrams uint64 `metric:"hotparam_statsd_in_forward_datagrams_total" help:"Datagrams passed on to the next StatsD server."`
-	// Dropped lines were waiting when the queue was full or when the program
-	// stopped, or could not be sent.
-	Dropped uint64 `metric:"hotparam_statsd_in_forward_dropped_total" help:"Lines that could not be passed on in time."`
-	// Errors are datagrams that could not be sent; Refused those that the
-	// other host rejected, because no server listens.
-	Errors  uint64 `metric:"hotparam_statsd_in_forward_errors_total" help:"Datagrams that could not be passed on."`
-	Refused uint64 `metric:"hotparam_statsd_in_forward_refused_total" help:"Datagrams that the next server's host refused: nothing listens there."`
+	Dropped   uint64 `metric:"hotparam_statsd_in_forward_dropped_total" help:"Lines that could not be passed on in time."`
+	Errors    uint64 `metric:"hotparam_statsd_in_forward_errors_total" help:"Datagrams that could not be passed on."`
+	Refused   uint64 `metric:"hotparam_statsd_in_forward_refused_total" help:"Datagrams that the next server's host refused: nothing listens there."`
 }
 
 // readerStats are added to once a datagram or chunk, by one goroutine.
