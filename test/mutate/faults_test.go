@@ -21,6 +21,9 @@ func TestFaultsFitTheCode(t *testing.T) {
 	if len(faults) < 60 {
 		t.Errorf("%d faults, want 60 at least", len(faults))
 	}
+	if _, err := readsScripts(root); err != nil {
+		t.Error(err)
+	}
 	for _, f := range faults {
 		if _, err := f.plant(root); err != nil {
 			t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
@@ -19,48 +18,60 @@ const scriptsEnv = "MUTATE_SCRIPTS"
 
 const readScripts = `package lua
 
-import "os"
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
 
-func read(name string) string {
-	text, err := os.ReadFile(os.Getenv("` + scriptsEnv + `") + "/" + name)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
+type directory struct{ fs.FS }
+
+var files = directory{os.DirFS(os.Getenv("` + scriptsEnv + `"))}
+
+func (d directory) ReadFile(name string) ([]byte, error) { return fs.ReadFile(d.FS, name) }
+
+func (d directory) ReadDir(name string) ([]fs.DirEntry, error) {
+	all, err := fs.ReadDir(d.FS, name)
+	return slices.DeleteFunc(all, func(e fs.DirEntry) bool { return !strings.HasSuffix(e.Name(), ".lua") }), err
 }
 `
 
-var embedded = regexp.MustCompile(`//go:embed (\S+)\n\t(\w+) string`)
+// embedScripts is how package lua embeds its files.
+const embedScripts = "\n//go:embed *.lua\nvar files embed.FS\n"
 
 // inScript is whether a fault is in a script.
 func (f fault) inScript() bool { return filepath.Ext(f.file) == ".lua" }
 
 // compileScripts builds the tests of a package so that they read the scripts.
 func (b *bench) compileScripts(ctx context.Context, pkg string) (bin string, err error) {
-	files, err := filepath.Glob(filepath.Join(b.root, "lua", "embed*.go"))
+	replace, err := readsScripts(b.root)
 	if err != nil {
 		return "", err
 	}
-	replace, found := map[string]string{}, 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "", err
-		}
-		found += len(embedded.FindAll(text, -1))
-		replace[file] = embedded.ReplaceAllString(string(text), `$2 = read("$1")`)
-	}
-	if scripts, err := filepath.Glob(filepath.Join(b.root, "lua", "*.lua")); err != nil || found != len(scripts) {
-		return "", fmt.Errorf("package lua embeds %d of %d scripts in the form that is known here: %w", found,
-			len(scripts), err)
-	}
-	replace[filepath.Join(b.root, "lua", "read.go")] = readScripts
 	name := binName(pkg) + "-scripts"
 	overlay, err := b.overlay(name, replace)
 	if err != nil {
 		return "", err
 	}
 	return b.compile(ctx, pkg, name, overlay)
+}
+
+// readsScripts are the files of package lua that read the scripts when the program starts.
+func readsScripts(root string) (map[string]string, error) {
+	file := filepath.Join(root, "lua", "embed.go")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	code := string(text)
+	for _, part := range []string{embedScripts, "\t\"embed\"\n"} {
+		if strings.Count(code, part) != 1 {
+			return nil, fmt.Errorf("%s does not embed its scripts in the form that is known here: want %q once", file, part)
+		}
+		code = strings.Replace(code, part, "", 1)
+	}
+	return map[string]string{file: code, filepath.Join(root, "lua", "read.go"): readScripts}, nil
 }
 
 // plantScript writes all scripts to a directory, one of them with the fault.

@@ -180,3 +180,18 @@ func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A report that is older than a few seconds says nothing of the upstream of now.
+func TestOldReportsAreNotJudged(t *testing.T) {
+	t.Parallel()
+	c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 10, 1000)
+	var m Measurement
+	m.At, m.OK, m.Cold = begin, 1000, 1000
+	m.Latency.addN(time.Second, 1000)
+	if b := c.Tick(begin.Add(stale+time.Millisecond), []Measurement{m}); b.Judged {
+		t.Errorf("after %v: %+v", stale, b)
+	}
+	if b := c.Tick(begin.Add(stale), []Measurement{m}); !b.Judged {
+		t.Errorf("within %v: %+v", stale, b)
+	}
+}

@@ -273,3 +273,22 @@ func BenchmarkAsk(b *testing.B) {
 		}
 	})
 }
+
+// A refund for a client whose credit another one took over changes nothing of the other's.
+func TestRefundAfterTheCreditIsAnothers(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	var c credits
+	c.advance(10, most)
+	gone := uint64(7) << 40
+	c.charge(c.find(gone), gone, 1, most)
+	for i := range uint64(ways) { // all of its set
+		other := (100+i)<<40 | gone%sets
+		c.charge(c.find(other), other, 3, most)
+	}
+	before := c.of
+	c.giveBack(gone, 1)
+	if c.of != before {
+		t.Error("the refund changed another client's credit")
+	}
+}

@@ -308,3 +308,18 @@ func TestBoundsChangeWhileDeciding(t *testing.T) {
 	}
 	deciding.Wait()
 }
+
+// A bucket that starts with few tokens starts with one at least when the limit in force has a smaller burst.
+func TestInitialTokensUnderASmallerBurst(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 10, max: 1000, rate: 500, initial_tokens: 1}}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().SetBounds(b.now, bound(100, 50))
+	if first, second := b.get("/topic?id=42", "192.0.2.1"), b.get("/topic?id=42", "192.0.2.1"); !first.Allowed ||
+		second.Allowed || second.Reason != hottype.ReasonHot || b.Stats().LocalErrors != 0 {
+		t.Errorf("%+v, %+v; %+v", first, second, b.Stats())
+	}
+}

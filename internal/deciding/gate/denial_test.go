@@ -111,3 +111,18 @@ rules:
 		t.Errorf("%+v: the place was given back", v)
 	}
 }
+
+// A clock that is set back does not make a remembered denial longer than the limit's own.
+func TestDenialWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	b := build(t, failureRules, gate.Config{})
+	b.hot("local?id=1")
+	var last hottype.Verdict
+	for range 10 {
+		last = b.get("/local?id=1", "1.1.1.1")
+	}
+	b.now = b.now.Add(-time.Hour)
+	if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed || v.RetryAfter != last.RetryAfter {
+		t.Errorf("retry after %v, an hour later by the clock after %v", v.RetryAfter, last.RetryAfter)
+	}
+}

@@ -314,3 +314,22 @@ func BenchmarkSend(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(counts)), "ns/count")
 }
+
+// Counts that are about as wrong as the alarm allows do not raise it again and again.
+func TestAlarmHasHysteresis(t *testing.T) {
+	t.Parallel()
+	a := alarm{log: slog.New(slog.DiscardHandler), on: map[string]bool{}}
+	now := time.Unix(1_700_000_000, 0)
+	for i := range 20 {
+		ratio := detect.AlarmRatio * 1.1
+		if i%2 == 1 {
+			ratio = detect.AlarmRatio * 0.9
+		}
+		a.check(now.Add(time.Duration(i)*time.Second), func() []detect.RuleError {
+			return []detect.RuleError{{Rule: "topic", Ratio: ratio}}
+		})
+	}
+	if n := a.raised.Load(); n != 1 {
+		t.Errorf("raised %d times", n)
+	}
+}

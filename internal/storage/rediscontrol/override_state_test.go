@@ -366,3 +366,15 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 		t.Errorf("restored %+v, %v; what has ended stays away", end, err)
 	}
 }
+
+// Of several followers of one client a late one does not bring an older state back.
+func TestKnownOverridesNeverGetOlder(t *testing.T) {
+	t.Parallel()
+	f := open(t, redistest.Start(t).Addr())
+	newer := &overrideCopy{version: 2}
+	f.setKnown(newer)
+	f.setKnown(&overrideCopy{version: 1})
+	if f.known() != newer {
+		t.Errorf("version %d after 2", f.known().version)
+	}
+}

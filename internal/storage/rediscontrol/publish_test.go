@@ -236,3 +236,32 @@ func BenchmarkPublish(b *testing.B) {
 		})
 	}
 }
+
+// The index of publishers lives as long as the set of the one that lives longest.
+func TestIndexLivesAsLongAsTheLongestSet(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	start := time.Unix(1_800_000_000, 0)
+	setClock(c, start)
+	long, short := c.NewPublisher(PublisherConfig{ID: "long", Keep: time.Hour}),
+		c.NewPublisher(PublisherConfig{ID: "short", Keep: time.Second})
+	publish(t, long, hot(start, 1))
+	before := c.rdb.PTTL(t.Context(), c.keys.HotIndex()).Val()
+	publish(t, short, hot(start, 1))
+	if after := c.rdb.PTTL(t.Context(), c.keys.HotIndex()).Val(); after < before-time.Minute {
+		t.Errorf("the index lives for %v, before for %v", after, before)
+	}
+}
+
+// An owner takes an epoch above the highest that it knows of, also when Redis lost it and its clock is behind.
+func TestEpochIsAboveWhatTheOwnerKnows(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	setClock(c, time.Unix(1_800_000_000, 0))
+	known := time.Unix(1_900_000_000, 0).UnixMilli()
+	claim, err := claimHot.Run(t.Context(), c.rdb, []string{c.keys.HotEpoch("a")}, "token", known, 60_000, 60_000).
+		Int64Slice()
+	if err != nil || claim[0] != 1 || claim[1] != known+1 {
+		t.Errorf("%v, %v; want epoch %d", claim, err, known+1)
+	}
+}

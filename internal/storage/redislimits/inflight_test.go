@@ -114,3 +114,25 @@ func TestInFlightLaws(t *testing.T) {
 		return places{t, c, clock, fmt.Sprint("traces ", n)}
 	})
 }
+
+// Leases that have ended are removed when a place is taken, so that the key does not grow.
+func TestInFlightRemovesEndedLeases(t *testing.T) {
+	t.Parallel()
+	c, start := open(t, redistest.Start(t).Addr()), time.Now()
+	clock := setClock(c.rdb, start)
+	f, err := c.InFlight("export", 1000, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		clock.Set(start.Add(time.Duration(i) * time.Minute))
+		if r, err := f.Acquire(t.Context(), fmt.Sprint(i)); err != nil || !r.Allowed {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	for _, key := range c.rdb.Keys(t.Context(), "*").Val() {
+		if n := c.rdb.ZCard(t.Context(), key).Val(); n != 2 { // the last lease, and its time
+			t.Errorf("%s has %d members", key, n)
+		}
+	}
+}

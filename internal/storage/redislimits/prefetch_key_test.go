@@ -275,3 +275,14 @@ func TestPrefetchKeyThatIsFullHoldsNoMore(t *testing.T) {
 		t.Errorf("%d given back, want 800", back)
 	}
 }
+
+// What a denial must change in Redis, or what does not start full, is not prefetched.
+func TestBlocksAreNotPrefetched(t *testing.T) {
+	t.Parallel()
+	plain, block, lacks, peek := hotCharge(10, 1), hotCharge(10, 1), hotCharge(10, 1), hotCharge(10, 0)
+	block.Spec.Block, block.Spec.BlockMax = time.Second, time.Second
+	lacks.Spec.InitialDeficit = 5
+	if !prefetchable(&plain) || prefetchable(&block) || prefetchable(&lacks) || prefetchable(&peek) {
+		t.Error("only the plain bucket may be prefetched")
+	}
+}

@@ -53,3 +53,35 @@ func TestWindowsRollOverWithTheirSums(t *testing.T) {
 	knows(15, 19)
 	knows(20, 20)
 }
+
+// A process that is not asked for a while still has its sum of the window before.
+func TestWindowsKeepTheSumOfTheWindowBefore(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	now := start.Add(9 * time.Second)
+	all := processes(t, 2, redistest.Start(t).Addr())
+	one, other, clock := all[0], all[1], newClock(now)
+	for _, w := range all {
+		w.store.rdb.AddHook(clock)
+		w.store.now = func() time.Time { return now }
+		w.exchange(context.Background())
+	}
+	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 10, 10*time.Second, 8),
+		windowCharge(visitor(1), limit.SlidingWindow, 10, 10*time.Second, 0)
+	one.ask(t, now, c)
+	for _, second := range []int{9, 11, 12} {
+		now = start.Add(time.Duration(second) * time.Second)
+		clock.Set(now)
+		if second == 12 {
+			one.ask(t, now, peek)
+		}
+		one.exchange(context.Background())
+	}
+	for range 2 {
+		other.ask(t, now, peek)
+		other.exchange(context.Background())
+	}
+	if left := other.ask(t, now, peek).Remaining; left != 3 { // 8, of which eight tenths count
+		t.Errorf("%d left of 10, want 3", left)
+	}
+}
