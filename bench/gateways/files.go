@@ -31,7 +31,7 @@ func questions(envoy string) []question {
 			[]string{"auth_request /_check;", ""}},
 		{"Caddy, forward_auth", "caddy", []string{"run", "--config", "{file}", "--adapter", "caddyfile"},
 			[]string{"caddy/Caddyfile"}, forwarded, "8185",
-			[]string{"forward_auth 127.0.0.1", "@none path /none\n\t\tforward_auth @none 127.0.0.1"}},
+			[]string{"reverse_proxy 127.0.0.1:8185", "@none path /none\n\t\treverse_proxy @none 127.0.0.1:8185"}},
 		{"HAProxy, SPOE", "haproxy", haproxy, []string{"haproxy/haproxy.cfg", "haproxy/hotparam.spoe"},
 			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
 		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",

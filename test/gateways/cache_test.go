@@ -1,8 +1,10 @@
 package gateways
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -30,15 +32,8 @@ func TestNginxServesHotKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	path, dir := installed(t, "nginx"), t.TempDir()
 	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
-	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
-		append(p.wait("100ms", "5s"), "/var/cache/nginx/hot", filepath.Join(dir, "hot"), "/run/nginx-refusals.sock",
-			l.dir+"/refusals",
-			"404 1s;", "404 1h;"))...)
-	g := startGateway(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g",
-		"user root; daemon off; pid "+dir+"/pid;"),
-		"127.0.0.1:"+p.front, blocked, 429)
+	g := startGateway(t, nginxCache(t, p), "127.0.0.1:"+p.front, blocked, 429)
 	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
 	})
@@ -72,4 +67,17 @@ func TestNginxServesHotKeys(t *testing.T) {
 	if got := g.get("/topic?id=hot&other=1"); got.status == 200 && got.header.Get("X-Cache") == "HIT" {
 		t.Error("another target was answered from the cache")
 	}
+}
+
+func nginxCache(t *testing.T, p places, replace ...string) *exec.Cmd {
+	path, dir := installed(t, "nginx"), t.TempDir()
+	sockets, err := os.MkdirTemp("", "nginx") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(sockets) })
+	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
+		slices.Concat(replace, p.wait("100ms", "5s"), []string{"/var/cache/nginx/hot", filepath.Join(dir, "hot"),
+			"/run/nginx-refusals.sock", sockets + "/refusals", "404 1s;", "404 1h;"}))...)
+	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "user root; daemon off; pid "+dir+"/pid;")
 }

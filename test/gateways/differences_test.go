@@ -40,6 +40,11 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 		!strings.Contains(got.body, `"reason":"blocked"`) {
 		t.Errorf("blocked: %+v", got)
 	}
+	for name := range got.header {
+		if strings.HasPrefix(name, "X-Hotparam") {
+			t.Errorf("a client gets %s", name)
+		}
+	}
 	for i := range 5 {
 		if got := g.get("/topic?id=viral"); got.status != 200 || d.allowed && got.header.Get("Ratelimit-Policy") == "" {
 			t.Errorf("viral %d: %+v", i, got)

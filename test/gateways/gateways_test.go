@@ -73,15 +73,15 @@ var kinds = map[string]kind{
 			`target "http://news.example?id={id}&x=/"`},
 	},
 	"Caddy": {
-		limiter: forwarded, command: caddy, differences: differences{fields: true, refused: spellings},
+		limiter: forwarded, command: caddy, differences: differences{fields: true, allowed: true, refused: spellings},
 		closed: []string{"@silent {", "@silent {\n\t\t\tpath /none"}, unanswered: []int{502, 504},
-		silence: []string{"forward_auth 127.0.0.1", "@none path /none\n\t\tforward_auth @none 127.0.0.1"},
+		silence: []string{"reverse_proxy 127.0.0.1:8185", "@none path /none\n\t\treverse_proxy @none 127.0.0.1:8185"},
 		bounds:  []int{431}, bound: 60_000,
 	},
 	"Traefik": {
 		limiter: forwarded, command: traefik, differences: differences{fields: true, refused: spellings},
 		silence: []string{"      middlewares: [hotparam]\n", ""}, bounds: []int{431}, bound: 60_000,
-		closed: []string{"      middlewares: [unanswered]\n", ""}, unanswered: []int{502, 504},
+		closed: []string{"[unanswered, internals]", "[internals]"}, unanswered: []int{502, 504},
 	},
 	"HAProxy with SPOE": {
 		limiter: []string{"--spoe.listen", "{addr}"}, command: haproxySPOE,

@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // Whatever a client sends, its gateway does with it what it does without a limiter, if the limiter allows it, and
@@ -21,7 +27,14 @@ import (
 // is 500 because of the check. The gateway whose file does not ask is the oracle.
 func TestEveryRequestIsJudged(t *testing.T) {
 	t.Parallel()
-	for name, k := range kinds {
+	all := maps.Clone(kinds)
+	maps.Copy(all, map[string]kind{
+		"nginx with its cache": {limiter: kinds["nginx"].limiter, command: nginxCache, silence: kinds["nginx"].silence},
+		"the built-in proxy": {
+			limiter: []string{"--decide.listen", "{addr}"}, command: proxy, silence: []string{"overrides"},
+		},
+	})
+	for name, k := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, l := startTolerantApp(t), startLimiter(t, k.limiter...)
@@ -35,6 +48,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 			}
 			t.Logf("%v", counts)
 			knowsHosts(t, k, asking)
+			judgesEachOfOneConnection(t, asking)
 			if counts["judged"] < 100 {
 				t.Errorf("only %d requests that the gateway passes name the topic", counts["judged"])
 			}
@@ -76,6 +90,50 @@ func judgedAsSent(t *testing.T, k kind, asking, silent *gateway, a *tolerantApp,
 		return "bounded"
 	}
 	return "judged"
+}
+
+// judgesEachOfOneConnection holds that a connection that is kept is judged request by request.
+func judgesEachOfOneConnection(t *testing.T, g *gateway) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	r := bufio.NewReader(conn)
+	for i, want := range []int{200, 429, 200, 429} {
+		target := map[int]string{200: "/topic?id=cold", 429: blocked}[want]
+		_, _ = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: news.example\r\n\r\n")
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Errorf("request %d of a connection: %v", i, err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("request %d of a connection: %d, want %d", i, res.StatusCode, want)
+		}
+		if res.Close {
+			return
+		}
+	}
+}
+
+// proxy starts a sidecar of its own as reverse proxy, because limiters here listen on sockets.
+func proxy(t *testing.T, p places, replace ...string) *exec.Cmd {
+	config := filepath.Join(t.TempDir(), "hotparam.yaml")
+	text := rules
+	if len(replace) > 0 {
+		text, _, _ = strings.Cut(rules, "overrides:")
+	}
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(program.Ours(t), "limiter-sidecar"), "--config", config, "--redis.addr",
+		redistest.Start(t).Addr(), "--sidecar.count", "none", "--decide.listen=", "--admin.listen=", "--gate.budget", "1s",
+		"--proxy.listen", "127.0.0.1:"+p.front, "--proxy.upstream", "http://"+p.app)
 }
 
 // knowsHosts holds that a rule for one host is applied to requests for that host and to no others.
