@@ -41,32 +41,35 @@ func corpus() (list []sent) {
 	add("two Hosts", "GET "+topic+" HTTP/1.1\r\nHost: news.example\r\nHost: b.example\r\nConnection: close\r\n\r\n")
 	add("line feeds", "GET "+topic+" HTTP/1.1\nHost: news.example\nConnection: close\n\n")
 	for _, host := range []string{
-		"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a_b", "a,b", "a b", "a|b", "a\\b", "a<b>", "a{b}", "a`b", "a'b", "a%b", "a%00b",
-		"[::1]", "[::1]:8080", "::1", "news.example:8080", "news.example:x", "NEWS.EXAMPLE", "news.example.", ".", "..",
-		"a/b", "a?b", "a#b", "a;b", "a=b", "a$b", "\xff", "a\x01b", "a\x7fb", "a\tb", "127.0.0.1", "-", "*", "http://x",
+		"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a_b", "a,b", "a b", "a|b", "a\\b", "a<b>", "a{b}", "a`b", "a'b", "a%b",
+		"a%00b", "[::1]", "[::1]:8080", "::1", "news.example:8080", "news.example:x", "NEWS.EXAMPLE", "news.example.",
+		".", "..", "a/b", "a?b", "a#b", "a;b", "a=b", "a$b", "\xff", "a\x01b", "a\x7fb", "a\tb", "127.0.0.1", "-",
+		"*", "http://x",
 	} {
 		add(fmt.Sprintf("host %q", host), get(topic, host, ""))
 	}
 	for _, target := range []string{
 		topic + "&x=%zz", topic + "&x=%", topic + "&x=|^\"<>`{}\\[]", topic + "&x=\xff\xe4", topic + "&x=%ff%00%0a",
 		topic + "#f", topic + "&&", "http://news.example" + topic, "http://other.example" + topic, "//topic",
-		"/?id={id}", "http://news.example/?id={id}", "http://news.example?id={id}", "http://news.example?id={id}&x=/", "/%zz", "/%",
-		"/a|b", "/\xe4", "/%00", "/a%0ab", "/a;b=c", "/..", "/../..", "/.", "//", "/a//b/", "http://news.example", "?x=1",
-		"http://news.example?x=1", "topic", "/\x01", "/\x7f", "/a b", "*", "/" + strings.Repeat("a/", 500),
+		"/?id={id}", "http://news.example/?id={id}", "http://news.example?id={id}", "http://news.example?id={id}&x=/",
+		"/%zz", "/%", "/a|b", "/\xe4", "/%00", "/a%0ab", "/a;b=c", "/..", "/../..", "/.", "//", "/a//b/",
+		"http://news.example", "?x=1", "http://news.example?x=1", "topic", "/\x01", "/\x7f", "/a b", "*",
+		"/" + strings.Repeat("a/", 500),
 	} {
 		add(fmt.Sprintf("target %.40q", target), get(target, "news.example", ""))
 	}
 	add("OPTIONS *", strings.Replace(get("*", "news.example", ""), "GET", "OPTIONS", 1))
 	for _, line := range []string{
-		"X-A: a\x01b", "X-A: a\x7fb", "X-A: a\x00b", "X-A: a\tb", "X-A: a\xffb", "X-A: ä", "X-A:", "X-A: a\rb", "X-A: a\r\n b",
-		"X A: b", "X@A: b", "X_A: b", ": b", "X-A : b", "noColon", "Ä: b", "X(A): b", "X-A/B: c",
-		"User-Agent: a\x01b", "User-Agent: \xff", "Cookie: a=\x01", "Accept: \x02", "Accept: text/html", "Accept: */*\x7f",
-		"Authorization: \x01", "Content-Type: \x01", "Referer: http://ä/", "X-Request-ID: \x01", "X-Forwarded-For: \x01",
-		"X-Original-Host: other", "X-Original-Host: \x01", "X-Original-URL: http://x/free", "Range: bytes=0-1",
-		"If-None-Match: \"x\"", "TE: trailers", "Trailer: X-A", "Upgrade: websocket", "Content-Length: x", "Content-Length: -1",
-		"Content-Length: 0\r\nContent-Length: 0", "Transfer-Encoding: gzip", "Transfer-Encoding: identity", "Expect: nothing",
-		"Keep-Alive: timeout=5", "Proxy-Connection: keep-alive", "Proxy-Authorization: Bearer x", "Via: 1.1 x",
-		"Max-Forwards: 0", "HTTP2-Settings: AAMAAABkAAQ",
+		"X-A: a\x01b", "X-A: a\x7fb", "X-A: a\x00b", "X-A: a\tb", "X-A: a\xffb", "X-A: ä", "X-A:", "X-A: a\rb",
+		"X-A: a\r\n b", "X A: b", "X@A: b", "X_A: b", ": b", "X-A : b", "noColon", "Ä: b", "X(A): b", "X-A/B: c",
+		"User-Agent: a\x01b", "User-Agent: \xff", "Cookie: a=\x01", "Accept: \x02", "Accept: text/html",
+		"Accept: */*\x7f", "Authorization: \x01", "Content-Type: \x01", "Referer: http://ä/", "X-Request-ID: \x01",
+		"X-Forwarded-For: \x01", "X-Original-Host: other", "X-Original-Host: \x01", "X-Original-URL: http://x/free",
+		"Range: bytes=0-1", "If-None-Match: \"x\"", "TE: trailers", "Trailer: X-A", "Upgrade: websocket",
+		"Content-Length: x", "Content-Length: -1", "Content-Length: 0\r\nContent-Length: 0",
+		"Transfer-Encoding: gzip", "Transfer-Encoding: identity", "Expect: nothing", "Keep-Alive: timeout=5",
+		"Proxy-Connection: keep-alive", "Proxy-Authorization: Bearer x", "Via: 1.1 x", "Max-Forwards: 0",
+		"HTTP2-Settings: AAMAAABkAAQ",
 	} {
 		add(fmt.Sprintf("field %q", line), get(topic, "news.example", line+"\r\n"))
 	}
@@ -76,9 +79,9 @@ func corpus() (list []sent) {
 // sizes are requests of 1 to 64 KiB: in one field, in many, in the host, in the target, and in two places.
 func sizes() (list []sent) {
 	for _, n := range []int{
-		1 << 10, 2000, 4 << 10, 7900, 8 << 10, 10_000, 12 << 10, 13_000, 14_000, 14_500, 14_800, 15_000, 15_200, 15_300, 15_500,
-		16_000, 16 << 10, 20_000, 24 << 10, 30_000, 32_000, 33_000, 40 << 10, 48 << 10, 56 << 10, 60_000, 61_000, 62 << 10,
-		64_000, 65_000,
+		1 << 10, 2000, 4 << 10, 7900, 8 << 10, 10_000, 12 << 10, 13_000, 14_000, 14_500, 14_800, 15_000, 15_200,
+		15_300, 15_500, 16_000, 16 << 10, 20_000, 24 << 10, 30_000, 32_000, 33_000, 40 << 10, 48 << 10, 56 << 10,
+		60_000, 61_000, 62 << 10, 64_000, 65_000,
 	} {
 		pad := func(n int) string { return strings.Repeat("p", max(n, 1)) }
 		many := strings.Builder{}
@@ -102,7 +105,8 @@ func sizes() (list []sent) {
 			{"target", get(topic+"&x="+pad(n), "news.example", "")},
 			{"path", get("/"+pad(n), "news.example", "")},
 			{"target of half and a host of half", get(topic+"&x="+pad(n/2), pad(n/2), "")},
-			{"target of half and a field of half", get(topic+"&x="+pad(n/2), "news.example", "X-Pad: "+pad(n/2)+"\r\n")},
+			{"target of half and a field of half", get(topic+"&x="+pad(n/2), "news.example",
+				"X-Pad: "+pad(n/2)+"\r\n")},
 		} {
 			list = append(list, sent{fmt.Sprintf("%d bytes, %s", n, s.name), s.text})
 		}

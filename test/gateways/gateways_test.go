@@ -65,7 +65,8 @@ var kinds = map[string]kind{
 		silence: []string{"auth_request /_check;", ""},
 	},
 	"ingress-nginx": {
-		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "ingress-nginx", "--check.token", "0123456789abcdef"},
+		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "ingress-nginx", "--check.token",
+			"0123456789abcdef"},
 		command: ingressNginx, differences: differences{fields: true, allowed: true, refused: spellings},
 		closed: []string{"error_page 500 502 503 504 = @hotparam_unanswered;", ""}, unanswered: []int{500},
 		silence: []string{"/auth-url", "/none"},

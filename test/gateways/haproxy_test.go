@@ -43,7 +43,7 @@ func TestHAProxyShowsWhatIsNotJudged(t *testing.T) {
 	program.Await(t, 10*time.Second, "two lines with st=1", func() (ok bool) {
 		found := 0
 		for line := range strings.Lines(g.Said()) {
-			if strings.Contains(line, "SPOE: [hotparam] <EVENT:on-frontend-http-request>") && strings.Contains(line, "st=1 ") {
+			if strings.HasPrefix(line, "SPOE: [hotparam] <EVENT:") && strings.Contains(line, " st=1 ") {
 				found++
 			}
 		}

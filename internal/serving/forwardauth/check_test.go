@@ -128,9 +128,12 @@ func TestBadChecks(t *testing.T) {
 	t.Parallel()
 	good := map[Dialect][]string{
 		Nginx: {
-			"X-Original-URI: /topic?id=1", "X-Original-Method: GET", "X-Original-Host: news.example", "X-Real-IP: 192.0.2.7",
+			"X-Original-URI: /topic?id=1", "X-Original-Method: GET", "X-Original-Host: news.example",
+			"X-Real-IP: 192.0.2.7",
 		},
-		IngressNginx: {"X-Original-URL: http://news.example/topic?id=1", "X-Original-Method: GET", "X-Real-IP: 192.0.2.7"},
+		IngressNginx: {
+			"X-Original-URL: http://news.example/topic?id=1", "X-Original-Method: GET", "X-Real-IP: 192.0.2.7",
+		},
 		Forwarded: {
 			"X-Forwarded-Uri: /topic?id=1", "X-Forwarded-Method: GET", "X-Forwarded-Host: news.example",
 			"X-Forwarded-For: 192.0.2.7",
@@ -177,7 +180,9 @@ func TestBadChecks(t *testing.T) {
 // Hosts that net/http would reject in a check's own Host, and the empty one of HTTP/1.0, are judged as they are.
 func TestAnyHostIsJudged(t *testing.T) {
 	t.Parallel()
-	for _, host := range []string{"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a?b", "a#b", "a://b", "[::1]:80", "\xff", strings.Repeat("a", 8000)} {
+	for _, host := range []string{
+		"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a?b", "a#b", "a://b", "[::1]:80", "\xff", strings.Repeat("a", 8000),
+	} {
 		for d, line := range map[Dialect]string{
 			Nginx: "X-Original-Host: " + host, IngressNginx: "X-Original-URL: http://" + host + "/topic?u=http://x/",
 			Forwarded: "X-Forwarded-Host: " + host,
@@ -187,8 +192,8 @@ func TestAnyHostIsJudged(t *testing.T) {
 			}
 			h, g := newHandler(t, Config{Dialect: d})
 			server := httptest.NewServer(h)
-			r := checkOf("GET", "/check", line, "X-Original-Method: GET", "X-Real-IP: 192.0.2.7", "X-Forwarded-Method: GET",
-				"X-Forwarded-For: 192.0.2.7")
+			r := checkOf("GET", "/check", line, "X-Original-Method: GET", "X-Real-IP: 192.0.2.7",
+				"X-Forwarded-Method: GET", "X-Forwarded-For: 192.0.2.7")
 			r.Header["X-Forwarded-Uri"] = []string{"/topic?u=http://x/"}
 			if d == Nginx {
 				r.Header["X-Original-Uri"] = []string{"/topic?u=http://x/"}
