@@ -182,6 +182,8 @@ type ParseAs struct {
 	FinalNewline string `name:"final_newline" words:"keep,drop"`
 	// Whether `//host` is dropped from `//host/topic`; `either`: both readings count.
 	Authority string `name:"authority" words:"keep,drop,either"`
+	// Whether an empty segment is a value of a path wildcard, so that `/a/star/` is an `/a/{id}/{slug}`.
+	EmptyWildcard string `name:"empty_wildcard" words:"refuse,match"`
 	// What a raw `#` in a target does: the target ends there, or is malformed.
 	Fragment string `name:"fragment" words:"malformed,cut"`
 	// Which spellings of a parameter's name are taken for it.

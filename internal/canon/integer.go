@@ -37,13 +37,13 @@ func (f IntegerForm) apply(value []byte) []byte {
 	case IntegerNone:
 		return value
 	case IntegerJS:
-		return leading(value, trimLeft(value), numeral{hex: "0x", prefix: true})
+		return leading(value, bytes.TrimLeftFunc(value, isSpaceJS), numeral{hex: "0x", prefix: true})
 	case IntegerNumber:
-		return whole(value, trim(value), true)
+		return whole(value, bytes.TrimFunc(value, isSpaceJS), true)
 	case IntegerPHP:
 		return orZero(whole(value, bytes.TrimLeft(value, asciiSpace), false))
 	case IntegerPython:
-		return leading(value, trim(value), numeral{scripts: true, underscores: true})
+		return leading(value, bytes.TrimSpace(value), numeral{scripts: true, underscores: true})
 	case IntegerRuby:
 		return orZero(leading(value, bytes.TrimLeft(value, asciiSpace), numeral{underscores: true, prefix: true}))
 	case IntegerJava:
@@ -58,17 +58,27 @@ const asciiSpace = " \t\n\v\f\r"
 
 // isSpace is what some language trims: white space, the byte order mark, and the
 // separators U+001C to U+001F.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || r == 0xFEFF || 0x1c <= r && r <= 0x1f }
+func isSpace(r rune) bool { return unicode.IsSpace(r) || isSeparator(r) || r == 0xFEFF }
 
-func trim(value []byte) []byte     { return bytes.TrimFunc(value, isSpace) }
-func trimLeft(value []byte) []byte { return bytes.TrimLeftFunc(value, isSpace) }
+func isSeparator(r rune) bool { return 0x1c <= r && r <= 0x1f }
+
+// What JavaScript trims. A number behind a space that the language refuses would charge
+// a value that the application never looks up.
+func isSpaceJS(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xFEFF }
+
+// isSpaceJava is Character.isWhitespace, which has no non-breaking space.
+func isSpaceJava(r rune) bool {
+	return isSeparator(r) || unicode.IsSpace(r) && r != 0x85 && r != 0xA0 && r != 0x2007 && r != 0x202F
+}
+
+func trim(value []byte) []byte { return bytes.TrimFunc(value, isSpace) }
 
 // dropSpaces also drops those inside.
 func dropSpaces(value []byte) []byte {
-	if bytes.IndexFunc(value, isSpace) < 0 {
+	if bytes.IndexFunc(value, isSpaceJava) < 0 {
 		return value
 	}
-	return bytes.Join(bytes.FieldsFunc(value, isSpace), nil)
+	return bytes.Join(bytes.FieldsFunc(value, isSpaceJava), nil)
 }
 
 // numeral says what a number may be written with, beside a sign and 0-9.

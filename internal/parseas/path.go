@@ -3,7 +3,6 @@ package parseas
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"github.com/hotparam/pipeline/internal/canon"
 )
@@ -48,6 +47,29 @@ var untouched = func() (t [256]bool) {
 	return t
 }()
 
+// Simple reports whether a path is read alike by all traits but TrailingSlash and Suffix. Most paths
+// of ordinary requests are; it gives false for some that would be, too.
+func Simple(path string) bool {
+	before := byte('a')
+	for i := 0; i < len(path); {
+		c, n := canon.DecodedByte(path[i:])
+		switch {
+		case n > 1 && (raw[c] || c == '/' || c == '\\' || c == '\n'), c == ';' && n == 1, c == '\\':
+			return false
+		case before == '/' && n == 1 && (c == '/' || c == '.'):
+			return false
+		}
+		before = c
+		i += n
+	}
+	return true
+}
+
+// Simply reports whether two Paths append the same for every path that is [Simple].
+func (p Path) Simply(q Path) bool {
+	return p.Suffix == q.Suffix && (p.TrailingSlash == SlashesKeep) == (q.TrailingSlash == SlashesKeep)
+}
+
 // Append appends the canonical spelling of a path: all paths that the upstream
 // takes for the same have the same one, but for the case of letters, which Fold
 // leaves to the comparison, so that values keep theirs. Bytes that need no escape
@@ -74,13 +96,16 @@ func (p *Path) Append(dst []byte, path string) []byte {
 	return p.end(dst, base)
 }
 
-// cutAuthority drops "//host".
+// cutAuthority drops "//host", and "///host" as WHATWG's URLs do.
 func (p *Path) cutAuthority(path string) string {
-	n := p.slash(path, 1)
-	if len(path) < 2 || n == 0 {
+	host := 1
+	for n := p.slash(path, host); n > 0; n = p.slash(path, host) {
+		host += n
+	}
+	if host == 1 {
 		return path
 	}
-	for i := 1 + n; i < len(path); i++ {
+	for i := host; i < len(path); i++ {
 		if p.slash(path, i) > 0 {
 			return path[i:]
 		}
@@ -219,6 +244,3 @@ func cutSuffix(seg []byte) []byte {
 	}
 	return seg[:i]
 }
-
-// HasAuthority reports whether a path begins as "//host/path" does.
-func HasAuthority(path string) bool { return strings.HasPrefix(path, "//") }

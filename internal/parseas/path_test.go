@@ -60,7 +60,7 @@ func TestPath(t *testing.T) {
 var anyPath = rapid.Custom(func(t *rapid.T) string {
 	return "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
 		"/", "/", ".", ".", "..", "%2e", "%2F", "%5c", `\`, ";", "a", "B", ".json", "%0a", "%0A", "%", "%25", "%41",
-		"\xff", "#", " ",
+		"\xff", "#", " ", "%20", "%C3", "%3b", "a.b", "aa",
 	}), 0, 12).Draw(t, "path"), "")
 })
 
@@ -82,6 +82,12 @@ func checkPath(t interface{ Fatalf(string, ...any) }, p Path, path string) {
 	}
 	if strings.HasPrefix(path, "/") && (!strings.HasPrefix(once, "/") || strings.ContainsAny(once, "?;*\\ \n#")) {
 		t.Fatalf("%+v: %q gives %q", p, path, once)
+	}
+	for _, name := range Presets() {
+		q := presets[name].Path
+		if q.Simply(p) && Simple(path) && string(q.Append(nil, path)) != once {
+			t.Fatalf("%q is called simple, and %+v reads it otherwise than %s", path, p, name)
+		}
 	}
 	if Canonical(path) && once != path {
 		t.Fatalf("%+v: %q is called canonical and gives %q", p, path, once)

@@ -8,7 +8,7 @@ import (
 )
 
 // Strict is the preset for an upstream that is not known: what any of the others
-// reads in its own way, it reads in all ways.
+// reads in its own way, it reads in all ways: each for itself, and all of them at once.
 const Strict = "strict"
 
 // aliases are shorter names of presets.
@@ -54,17 +54,19 @@ var (
 
 // presets are what the measured upstreams do: see rules/testdata/upstreams.json.
 var presets = map[string]Traits{
-	"express4":       {Path: express, CutFragment: true, Query: qsQuery},
-	"express5":       {Path: express, CutFragment: true},
-	"koa-router":     {Path: express, CutFragment: true, Query: canon.QuerySyntax{Question: true}},
-	"fastify":        {Path: Path{Decode: true}},
-	"hono":           {Path: Path{Decode: true, DotSegments: true}, CutFragment: true},
-	"node-URL":       {Path: Path{DotSegments: true, Backslash: true, Authority: true}, CutFragment: true},
-	"node-url.parse": {CutFragment: true},
+	"express4":   {Path: express, CutFragment: true, Query: qsQuery},
+	"express5":   {Path: express, CutFragment: true},
+	"koa-router": {Path: express, CutFragment: true, Query: canon.QuerySyntax{Question: true}},
+	"fastify":    {Path: Path{Decode: true, EmptyWildcard: true}},
+	"hono":       {Path: Path{Decode: true, DotSegments: true}, CutFragment: true},
+	"node-URL":   {Path: Path{DotSegments: true, Backslash: true, Authority: true}, CutFragment: true},
+	// It drops //user@host, but not //host.
+	"node-url.parse": {CutFragment: true, EitherAuthority: true},
 
-	"django":  {Path: gateway, CutFragment: true},
-	"flask":   {Path: Path{Decode: true, EncodedSlash: true, MergeSlashes: MergeLeading}, CutFragment: true},
-	"fastapi": {Path: Path{Decode: true, EncodedSlash: true, FinalNewline: true}, CutFragment: true},
+	"django": {Path: gateway, CutFragment: true},
+	"flask":  {Path: Path{Decode: true, EncodedSlash: true, MergeSlashes: MergeLeading}, CutFragment: true},
+	// A fragment ends the target, but the one of /topic?#x&id=star is read as a query.
+	"fastapi": {Path: Path{Decode: true, EncodedSlash: true, FinalNewline: true}},
 
 	"php-S": {
 		Path: Path{Decode: true, Authority: true}, CutFragment: true,
@@ -112,10 +114,10 @@ var presets = map[string]Traits{
 	Strict: {
 		Path: Path{
 			Decode: true, Fold: true, TrailingSlash: SlashesAll, MergeSlashes: MergeAll, DotSegments: true,
-			EncodedSlash: true,
-			Backslash:    true, PathParams: true, Suffix: true, FinalNewline: true,
+			EncodedSlash: true, Backslash: true, PathParams: true, Suffix: true, FinalNewline: true,
+			EmptyWildcard: true,
 		},
-		EitherAuthority: true,
-		Query:           canon.QuerySyntax{Names: canon.NamesAny, Semicolon: canon.SemicolonEither, Question: true},
+		EitherAuthority: true, EveryPath: true,
+		Query: canon.QuerySyntax{Names: canon.NamesAny, Semicolon: canon.SemicolonEither, Question: true},
 	},
 }

@@ -1,6 +1,10 @@
 package parseas
 
-import "github.com/hotparam/pipeline/internal/canon"
+import (
+	"slices"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
 
 // Slashes says which trailing slashes an upstream ignores.
 type Slashes string
@@ -44,8 +48,10 @@ type Path struct {
 	Suffix bool
 	// FinalNewline drops one %0A from the end.
 	FinalNewline bool
-	// Authority drops //host from //host/topic.
+	// Authority drops //host from //host/topic, with two slashes or more.
 	Authority bool
+	// EmptyWildcard takes the empty segment of /a/star/ for the {slug} of /a/{id}/{slug}.
+	EmptyWildcard bool
 }
 
 // Traits are all that is known of an upstream.
@@ -60,9 +66,56 @@ type Traits struct {
 	// EitherAuthority reads //host/topic in both ways. Only where the upstream is
 	// not known.
 	EitherAuthority bool
-	Query           canon.QuerySyntax
+	// EveryPath also reads a path as each preset does, as far as Path has its traits.
+	EveryPath bool
+	Query     canon.QuerySyntax
 	// Duplicates, if set, holds for query parameters that say nothing themselves.
 	Duplicates *canon.Duplicates
+}
+
+// Readings are the ways in which the upstream may read a path: Path first, and all of them with its
+// Fold and EmptyWildcard, which concern the comparison and not the spelling. One reading that
+// resolves everything is not enough: behind a server that resolves nothing, /articles/star/.. is
+// an article with the slug "..".
+func (t Traits) Readings() []Path {
+	all := []Path{t.Path}
+	add := func(p Path) {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	if t.EitherAuthority {
+		p := t.Path
+		p.Authority = true
+		add(p)
+	}
+	if t.EveryPath {
+		widest := all[len(all)-1]
+		for _, name := range Presets() {
+			if name != Strict {
+				for _, p := range presets[name].Readings() {
+					add(p.within(widest))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// within drops the traits that another path does not have.
+func (p Path) within(w Path) Path {
+	p.Decode, p.DotSegments = p.Decode && w.Decode, p.DotSegments && w.DotSegments
+	p.EncodedSlash, p.Backslash = p.EncodedSlash && w.EncodedSlash, p.Backslash && w.Backslash
+	p.PathParams, p.Suffix = p.PathParams && w.PathParams, p.Suffix && w.Suffix
+	p.FinalNewline, p.Authority = p.FinalNewline && w.FinalNewline, p.Authority && w.Authority
+	if w.TrailingSlash != SlashesAll && p.TrailingSlash != SlashesKeep {
+		p.TrailingSlash = w.TrailingSlash
+	}
+	if w.MergeSlashes != MergeAll && p.MergeSlashes != MergeNone {
+		p.MergeSlashes = w.MergeSlashes
+	}
+	p.Fold, p.EmptyWildcard = w.Fold, w.EmptyWildcard
+	return p
 }
 
 // String names the traits for people: the preset, whether something else was said

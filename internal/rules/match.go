@@ -36,6 +36,7 @@ type Scratch struct {
 	canon   canon.Scratch
 	path    []byte   // paths as upstreams read them, one after the other
 	paths   []string // those of the matcher's paths; "": not made yet
+	passes  []int    // those of a path that upstreams may read in different ways
 }
 
 // matcher finds the rules for a request.
@@ -55,7 +56,11 @@ type matcher struct {
 	further int
 	paths   []parseas.Path // the ways in which paths are read, each once
 	spelled bool           // some rule knows its upstream
-	written redactedForm   // how RedactTarget writes targets that no rule matches
+	// passes is how many readings the rule with the most has; faultyPasses is that for faulty targets.
+	passes, faultyPasses int
+	ambiguous            [][]pathSyntax // the readings of rules that have several
+	sameSimple           []bool         // by pass: what it reads in a simple path, one before it read
+	written              redactedForm   // how RedactTarget writes targets that no rule matches
 }
 
 // compile builds the index of a set whose rules have been checked.
@@ -72,7 +77,7 @@ func (s *Set) compile() error {
 			return err
 		}
 		m.byName[r.Name] = r
-		m.readings(rt)
+		m.compileReadings(rt)
 		rt.spell()
 		if r.IsCatchAll() {
 			m.catchAll = rt
@@ -80,6 +85,7 @@ func (s *Set) compile() error {
 		}
 		m.all = append(m.all, rt)
 	}
+	m.noteSimple()
 	for _, rt := range m.all {
 		path := m.onlyPath(rt)
 		if rt.only = path; path == "" {
@@ -89,7 +95,7 @@ func (s *Set) compile() error {
 			continue
 		}
 		m.exact[path] = slices.DeleteFunc(slices.Clone(m.all), func(o *route) bool {
-			return o.segs != nil && !o.takesPath(path, &o.usual, make([]canon.Value, o.slots))
+			return o.segs != nil && !o.takesPath(path, &o.readings[0], make([]canon.Value, o.slots))
 		})
 	}
 	for _, c := range s.Classes {
@@ -108,13 +114,13 @@ func (m *matcher) onlyPath(rt *route) string {
 			return ""
 		}
 		text := s.text
-		if rt.usual.path != rawPath {
+		if rt.readings[0].path != rawPath {
 			text = s.canon
 		}
 		b.WriteString("/" + text)
 	}
 	path := b.String()
-	if rt.usual.fold {
+	if rt.readings[0].fold {
 		path = strings.ToLower(path)
 	}
 	if m.spelled && !parseas.Canonical(path) {
@@ -152,7 +158,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		return s.matchSpelled(req, path, query, sc)
 	}
 	for _, rt := range routes {
-		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.usual, sc) {
+		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.readings[0], sc) {
 			continue
 		}
 		s.add(rt, req, rt.rule.Name, query, sc)
@@ -160,7 +166,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 			return sc.matches
 		}
 	}
-	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.usual, sc) {
+	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.readings[0], sc) {
 		if len(path) > s.QueryBounds.QueryBytes || isReservedPath(path) {
 			s.addForeign(rt, path, sc)
 		} else {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -11,12 +12,13 @@ import (
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// pathSyntax is how a route reads a path: as the upstream of its rule does.
+// pathSyntax is how a route reads a path: in one of the ways of its rule's upstream.
 type pathSyntax struct {
 	path int // index of the matcher's paths; rawPath: byte for byte
 	fold bool
 	// loose matches a path without the last slash of a pattern that ends in one.
 	loose bool
+	empty bool // a wildcard matches an empty segment
 }
 
 const rawPath = -1
@@ -29,31 +31,59 @@ func faultyTargetTraits() parseas.Traits {
 	return t
 }
 
-// readings compiles how a route reads paths. The resources of the catch-all are whole
-// paths, so it decodes escapes: otherwise spellings of one path would be different keys.
-func (m *matcher) readings(rt *route) {
+// compileReadings compiles how a route reads paths. The resources of the catch-all are whole
+// paths, so it decodes escapes: otherwise spellings of one path would be different keys. It
+// reads a path in one way, or in the two of "//host/path": two paths that some upstream takes
+// for the same have the same spelling where everything is resolved.
+func (m *matcher) compileReadings(rt *route) {
 	t := rt.rule.ParseAs
-	rt.usual, rt.other = pathSyntax{path: rawPath}, pathSyntax{path: rawPath}
-	if t.Known {
-		t.Path.Decode = t.Path.Decode || rt.rule.IsCatchAll()
-		rt.usual, rt.other = m.reading(t)
-		rt.suspect, rt.suspectOther = rt.usual, rt.other
+	if !t.Known {
+		rt.readings = []pathSyntax{{path: rawPath}}
+		rt.suspects = m.syntaxes(faultyTargetTraits())
+	} else {
+		if rt.rule.IsCatchAll() {
+			t.Path.Decode, t.EveryPath = true, false
+		}
+		rt.readings = m.syntaxes(t)
+		rt.suspects = rt.readings
 		m.spelled = true
-		return
 	}
-	rt.suspect, rt.suspectOther = m.reading(faultyTargetTraits())
+	m.passes = max(m.passes, len(rt.readings))
+	m.faultyPasses = max(m.faultyPasses, len(rt.suspects))
+	same := func(other []pathSyntax) bool { return slices.Equal(other, rt.suspects) }
+	if len(rt.suspects) > 1 && !slices.ContainsFunc(m.ambiguous, same) {
+		m.ambiguous = append(m.ambiguous, rt.suspects)
+	}
 }
 
-// reading returns how traits read a path, and the other way in which they may read it:
-// the same one, unless they allow both readings of "//host/path".
-func (m *matcher) reading(t parseas.Traits) (usual, other pathSyntax) {
-	usual = pathSyntax{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != parseas.SlashesKeep}
-	other = usual
-	if t.EitherAuthority {
-		t.Path.Authority = true
-		other.path = m.addPath(t.Path)
+// noteSimple notes the passes that all rules read like one before, if the path is simple.
+func (m *matcher) noteSimple() {
+	for pass := range max(m.passes, m.faultyPasses) {
+		repeated := false
+		for before := range pass {
+			repeated = repeated || !slices.ContainsFunc(m.ambiguous, func(g []pathSyntax) bool {
+				return !m.paths[reading(g, pass).path].Simply(m.paths[reading(g, before).path])
+			})
+		}
+		m.sameSimple = append(m.sameSimple, repeated)
 	}
-	return usual, other
+}
+
+// syntaxes are the ways in which traits read a path.
+func (m *matcher) syntaxes(t parseas.Traits) (all []pathSyntax) {
+	loose := t.Path.TrailingSlash != parseas.SlashesKeep
+	for _, p := range t.Readings() {
+		all = append(all, pathSyntax{m.addPath(p), t.Path.Fold, loose, t.Path.EmptyWildcard})
+	}
+	return all
+}
+
+// reading is one of several ways to read a path, and the usual one where there are fewer.
+func reading(all []pathSyntax, pass int) *pathSyntax {
+	if pass < len(all) {
+		return &all[pass]
+	}
+	return &all[0]
 }
 
 func (m *matcher) addPath(p parseas.Path) int {
@@ -82,7 +112,7 @@ func (rt *route) spell() {
 	}
 	rt.prefix = ""
 	for _, s := range rt.segs {
-		if s.kind >= rest && rt.usual.loose {
+		if s.kind >= rest && rt.readings[0].loose {
 			break // the slash may be missing
 		}
 		rt.prefix += "/"
@@ -91,7 +121,7 @@ func (rt *route) spell() {
 		}
 		rt.prefix += s.canon
 	}
-	if rt.usual.fold {
+	if rt.readings[0].fold {
 		rt.prefix = strings.ToLower(rt.prefix)
 	}
 }
@@ -121,23 +151,13 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 
 // matchSpelled is Match for a path that upstreams may read in different ways.
 func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
-	sc.path = sc.path[:0]
-	clear(sc.paths)
-	s.matchReading(req, path, query, sc, func(rt *route) (*pathSyntax, bool) { return &rt.usual, false })
-	if parseas.HasAuthority(path) {
-		n := len(sc.matches)
-		s.matchReading(req, path, query, sc, func(rt *route) (*pathSyntax, bool) { return &rt.other, false })
-		sc.dropRepeated(n)
-	}
-	return sc.matches
+	return s.matchReadings(&target{req: *req, path: path, query: query}, sc)
 }
 
 // matchFaulty is Match for a target that no server should accept. It is malformed
 // for every rule that a server could read it as, unless the rule's upstream is known
 // to cut it at the "#".
 func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
-	sc.path = sc.path[:0]
-	clear(sc.paths)
 	cut := *req
 	cut.Target, _, _ = strings.Cut(req.Target, "#")
 	sound := hottype.InvalidTargetReason(cut.Method, cut.Target) == ""
@@ -149,51 +169,104 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 		}
 	}
 	path, query := cut.SplitTarget()
-	s.matchReading(&cut, path, query, sc, func(rt *route) (*pathSyntax, bool) {
-		return &rt.suspect, !sound || !rt.rule.ParseAs.CutFragment
-	})
-	if parseas.HasAuthority(path) {
+	return s.matchReadings(&target{req: cut, path: path, query: query, faulty: true, cut: sound}, sc)
+}
+
+// target is a request with its target in parts.
+type target struct {
+	req         hottype.Request
+	path, query string
+	faulty      bool // no server should accept it
+	cut         bool // faulty only for a fragment, which has been cut
+}
+
+// read returns how a route reads the path in a pass, and whether the target is malformed for it.
+func (t *target) read(rt *route, pass int) (how *pathSyntax, malformed bool) {
+	if !t.faulty {
+		return reading(rt.readings, pass), false
+	}
+	return reading(rt.suspects, pass), !t.cut || !rt.rule.ParseAs.CutFragment
+}
+
+// matchReadings finds the rules that match a target in any of the ways in which upstreams may
+// read it: one pass over the rules for each, as one upstream is behind all of them.
+func (s *Set) matchReadings(t *target, sc *Scratch) []Match {
+	sc.path, sc.passes = sc.path[:0], sc.passes[:0]
+	clear(sc.paths)
+	passes := s.index.passes
+	if t.faulty {
+		passes = s.index.faultyPasses
+	}
+	if passes <= 1 {
+		s.matchPass(t, 0, sc)
+		return sc.matches
+	}
+	usual, simple := 0, parseas.Simple(t.path)
+	for pass := range passes {
+		if simple && s.index.sameSimple[pass] || s.isRepeated(t, pass, sc) {
+			continue
+		}
 		n := len(sc.matches)
-		s.matchReading(&cut, path, query, sc, func(rt *route) (*pathSyntax, bool) {
-			return &rt.suspectOther, !sound || !rt.rule.ParseAs.CutFragment
-		})
+		sc.further = 0
+		s.matchPass(t, pass, sc)
 		sc.dropRepeated(n)
+		if pass == 0 {
+			usual = len(sc.matches)
+		}
+	}
+	if usual <= MaxKeys && len(sc.matches) > MaxKeys {
+		sc.malformEach() // the key that counts could be one of those that are not limited
 	}
 	return sc.matches
 }
 
-// matchReading finds the rules that match a path, each in its own reading.
-func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch,
-	of func(*route) (how *pathSyntax, malformed bool)) {
+// isRepeated reports whether all rules read a path in a pass as in one before it. It notes the
+// pass if they do not.
+func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
+	for _, before := range sc.passes {
+		same := true
+		for _, g := range s.index.ambiguous {
+			same = same && s.spelledPath(t.path, reading(g, pass), sc) == s.spelledPath(t.path, reading(g, before), sc)
+		}
+		if same {
+			return true
+		}
+	}
+	sc.passes = append(sc.passes, pass)
+	return false
+}
+
+// matchPass finds the rules that match a path in one pass.
+func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 	for _, rt := range s.index.all {
-		how, malformed := of(rt)
-		text := s.spelledPath(path, how, sc)
-		if how.path != rawPath && !malformed && !rt.begins(text, how) || !rt.matches(req, text, how, sc) {
+		how, malformed := t.read(rt, pass)
+		text := s.spelledPath(t.path, how, sc)
+		if how.path != rawPath && !malformed && !rt.begins(text, how) || !rt.matches(&t.req, text, how, sc) {
 			continue
 		}
 		if malformed {
 			at := len(sc.key)
 			sc.found(rt.rule, canon.AppendMalformed(append(sc.key, rt.rule.Name...)), at, true)
 		} else {
-			s.add(rt, req, rt.rule.Name, query, sc)
+			s.add(rt, &t.req, rt.rule.Name, t.query, sc)
 		}
 		if !rt.rule.Continue {
 			return
 		}
 	}
 	rt := s.index.catchAll
-	if rt == nil {
+	if rt == nil || pass >= len(rt.readings) {
 		return
 	}
-	how, malformed := of(rt)
-	if text := s.spelledPath(path, how, sc); rt.matches(req, text, how, sc) {
+	how, malformed := t.read(rt, pass)
+	if text := s.spelledPath(t.path, how, sc); rt.matches(&t.req, text, how, sc) {
 		switch {
 		case malformed:
 			s.addForeign(rt, "/", sc)
 		case len(text) > s.QueryBounds.QueryBytes || isReservedPath(text):
 			s.addForeign(rt, text, sc)
 		default:
-			s.add(rt, req, sc.resource(text, how), query, sc)
+			s.add(rt, &t.req, sc.resource(text, how), t.query, sc)
 		}
 	}
 }
@@ -229,6 +302,24 @@ func (sc *Scratch) dropRepeated(n int) {
 		if !repeated {
 			kept = append(kept, m)
 		}
+	}
+	sc.matches = kept
+}
+
+// malformEach replaces the matches of each rule by one that is malformed.
+func (sc *Scratch) malformEach() {
+	kept := sc.matches[:0]
+	for _, m := range sc.matches {
+		if slices.ContainsFunc(kept, func(k Match) bool { return k.Rule == m.Rule }) {
+			continue
+		}
+		resource := m.Rule.Name
+		if m.Rule.IsCatchAll() {
+			resource = "/"
+		}
+		at := len(sc.key)
+		sc.key = canon.AppendMalformed(append(sc.key, resource...))
+		kept = append(kept, Match{Rule: m.Rule, Key: sc.key[at:len(sc.key):len(sc.key)], Malformed: true})
 	}
 	sc.matches = kept
 }

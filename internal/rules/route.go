@@ -108,8 +108,8 @@ type route struct {
 	headers []string // headers whose values are in the slots after those of the path
 	slots   int
 
-	usual, other          pathSyntax // how the path of a request is read
-	suspect, suspectOther pathSyntax // how a faulty one is read
+	readings []pathSyntax // the ways in which the path of a request is read, the usual one first
+	suspects []pathSyntax // those of a faulty one
 }
 
 // newRoute compiles a rule whose pattern has been checked.
@@ -182,7 +182,7 @@ func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc 
 	for range rt.slots {
 		sc.values = append(sc.values, canon.Value{})
 	}
-	return rt.segs == nil || path == rt.only && how == &rt.usual || rt.takesPath(path, how, sc.values)
+	return rt.segs == nil || path == rt.only && how == &rt.readings[0] || rt.takesPath(path, how, sc.values)
 }
 
 // takesMethod follows net/http: no method means GET, and GET matches HEAD too.
@@ -235,7 +235,7 @@ func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) b
 		text := path[at:stop]
 		switch {
 		case s.kind == literal && !s.spelledBy(text, how),
-			s.kind == one && text == "", s.kind == end && text != "":
+			s.kind == one && text == "" && !how.empty, s.kind == end && text != "":
 			return false
 		case s.slot >= 0:
 			values[s.slot] = canon.Value{Text: text, Escaped: true, Present: true}
