@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams snapshot clean
+.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,8 +62,14 @@ fuzz: ## every fuzz target for FUZZTIME (default 20s)
 
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them
-	test/upstreams/setup.sh $(UPSTREAMS)
-	cd test/upstreams && $(GO) vet ./... && $(GO) run . -dir ../../$(UPSTREAMS)
+	test/parseas/setup.sh $(UPSTREAMS)
+	cd test/parseas && $(GO) vet ./... && $(GO) run . -dir ../../$(UPSTREAMS)
+
+REQUESTS ?= 25000
+evasion: ## REQUESTS (default 25000) mutated targets through serve to each of 12 frameworks, for which one value is blocked
+	test/parseas/setup.sh $(UPSTREAMS) fuzz
+	cd test && HOTPARAM_UPSTREAMS=$(CURDIR)/$(UPSTREAMS) HOTPARAM_FUZZ_REQUESTS=$(REQUESTS) HOTPARAM_REQUIRE_SERVERS=1 \
+	    $(GO) test -count=1 -v -timeout 2h -run TestNoSpellingEvades ./parseas
 
 snapshot: ## the release's binaries for this machine, into dist/, by the release's configuration
 	$(GO) run $(GORELEASER) check

@@ -170,8 +170,8 @@ type ParseAs struct {
 	MergeSlashes string `name:"merge_slashes" words:"none,leading,all"`
 	// Whether `/x/../topic` and `/./topic` are `/topic`, also with `%2e`.
 	DotSegments string `name:"dot_segments" words:"keep,resolve"`
-	// Whether `%2F` is a slash.
-	EncodedSlash string `name:"encoded_slash" words:"keep,slash"`
+	// Whether `%2F` is a slash; `either`: both readings count.
+	EncodedSlash string `name:"encoded_slash" words:"keep,slash,either"`
 	// Whether a backslash, also `%5C`, is a slash.
 	Backslash string `name:"backslash" words:"keep,slash"`
 	// Whether `;v=1` is dropped from a segment.

@@ -59,7 +59,8 @@ var presets = map[string]Traits{
 	"koa-router": {Path: express, CutFragment: true, Query: canon.QuerySyntax{Question: true}},
 	"fastify":    {Path: Path{Decode: true, EmptyWildcard: true}},
 	"hono":       {Path: Path{Decode: true, DotSegments: true}, CutFragment: true},
-	"node-URL":   {Path: Path{DotSegments: true, Backslash: true, Authority: true}, CutFragment: true},
+	// It takes a raw backslash for a slash, which is a faulty target anyway, but not %5C.
+	"node-URL": {Path: Path{DotSegments: true, Authority: true}, CutFragment: true},
 	// It drops //user@host, but not //host.
 	"node-url.parse": {CutFragment: true, EitherAuthority: true},
 
@@ -91,7 +92,8 @@ var presets = map[string]Traits{
 		Query: canon.QuerySyntax{BadEscape: canon.BadEscapeDrop},
 	},
 
-	"go-servemux": {Path: Path{Decode: true}, Query: goQuery},
+	// It splits at %2F too where a path has a byte that has to be escaped, such as "^".
+	"go-servemux": {Path: Path{Decode: true}, EitherSlash: true, Query: goQuery},
 	"gin":         {Path: gateway, Query: goQuery},
 	"echo":        {Query: goQuery},
 	"fiber":       {Path: Path{Fold: true, TrailingSlash: SlashesAll}, CutFragment: true},

@@ -66,6 +66,8 @@ type Traits struct {
 	// EitherAuthority reads //host/topic in both ways. Only where the upstream is
 	// not known.
 	EitherAuthority bool
+	// EitherSlash reads %2F in both ways.
+	EitherSlash bool
 	// EveryPath also reads a path as each preset does, as far as Path has its traits.
 	EveryPath bool
 	Query     canon.QuerySyntax
@@ -88,6 +90,12 @@ func (t Traits) Readings() []Path {
 		p := t.Path
 		p.Authority = true
 		add(p)
+	}
+	if t.EitherSlash {
+		for _, p := range slices.Clone(all) {
+			p.EncodedSlash = true
+			add(p)
+		}
 	}
 	if t.EveryPath {
 		widest := all[len(all)-1]

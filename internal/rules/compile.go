@@ -226,7 +226,7 @@ func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 		{&p.DotSegments, c.DotSegments, "resolve"}, {&p.EncodedSlash, c.EncodedSlash, "slash"},
 		{&p.Backslash, c.Backslash, "slash"}, {&p.PathParams, c.PathParams, "drop"},
 		{&p.Suffix, c.FormatSuffix, "drop"}, {&p.FinalNewline, c.FinalNewline, "drop"},
-		{&p.EmptyWildcard, c.EmptyWildcard, "match"},
+		{&t.EitherSlash, c.EncodedSlash, "either"}, {&p.EmptyWildcard, c.EmptyWildcard, "match"},
 		{&p.Authority, c.Authority, "drop"}, {&t.EitherAuthority, c.Authority, "either"},
 		{&t.CutFragment, c.Fragment, "cut"}, {&t.Query.Question, c.QuestionMark, "drop"},
 	} {

@@ -73,6 +73,39 @@ func TestMatchSpelled(t *testing.T) {
 	}
 }
 
+// TestEmptyWildcard: Fastify takes an empty segment for a wildcard; so does strict.
+func TestEmptyWildcard(t *testing.T) {
+	t.Parallel()
+	rule := "\nrules: [{name: a, match: {path: '/a/{id}/{slug}'}, params: [path.id, path.slug], hot: {rate: 1}}]"
+	for preset, want := range map[string]string{
+		"fastify": "a a?path.id=star&path.slug=", "express4": "", "strict": "a a?path.id=star&path.slug=",
+		"{preset: express4, empty_wildcard: match}": "", "{preset: django, empty_wildcard: match}": "a a?path.id=star&path.slug=",
+		"{preset: strict, empty_wildcard: refuse}": "",
+	} {
+		if got := keys(mustParse(t, "parse_as: "+preset+rule), hottype.Request{Target: "/a/star/"}); got != want {
+			t.Errorf("%s: %q, want %q", preset, got, want)
+		}
+	}
+}
+
+// TestTooManyReadings: a path that strict reads in so many ways that not all its keys can be limited is malformed.
+func TestTooManyReadings(t *testing.T) {
+	t.Parallel()
+	s := mustParse(t, `
+parse_as: strict
+rules:
+  - {name: a, match: {path: "/{x...}"}, params: [path.x, id, n], hot: {rate: 1}, continue: true}
+  - {name: b, match: {path: "/{y...}"}, params: [path.y, id, n], hot: {rate: 1}}`)
+	target := "//h/%61/x%2f..;b/./c.json%0a//"
+	few := keys(s, hottype.Request{Target: target})
+	if n := strings.Count(few, "path."); n < 20 || n > MaxKeys || strings.Contains(few, "malformed") {
+		t.Errorf("%d keys: %s", n, few)
+	}
+	if got := keys(s, hottype.Request{Target: target + "?id=1&id=2&n=1&n=2"}); got != "a a?!malformed, b b?!malformed" {
+		t.Errorf("%.200s", got)
+	}
+}
+
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestMatchSpelledAllocatesNothing(t *testing.T) {
 	s, sc := mustParse(t, spelledNews), new(Scratch)

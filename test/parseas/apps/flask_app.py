@@ -9,3 +9,8 @@ app = Flask(__name__)
 def topic():
     q = request.args
     return jsonify(saw=True, id=q.get("id"), topic_id=q.get("topic_id"))
+
+
+@app.route("/articles/<id>/<slug>", methods=["GET", "POST"])
+def article(id, slug):
+    return jsonify(saw=True, id=id)

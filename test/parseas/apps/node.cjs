@@ -1,26 +1,32 @@
-// node node.cjs NAME PORT: one route, /topic, that answers with what the framework's usual way to read a query gives.
+// node node.cjs NAME PORT: two routes, /topic and /articles/:id/:slug, that answer with what the framework's usual way to
+// read a query, or a path, gives.
 const [, , name, port] = process.argv;
 const { createRequire } = require("module");
 const need = createRequire(process.cwd() + "/"); // packages stand in the working directory
 const at = { port: Number(port), hostname: "127.0.0.1" };
 const saw = (q) => ({ saw: true, id: q.id, topic_id: q.topic_id });
+const article = "/articles/:id/:slug";
 
 const express = (version) => {
   const app = need(version)();
   app.all("/topic", (req, res) => res.json(saw(req.query)));
+  app.all(article, (req, res) => res.json(saw(req.params)));
   app.listen(at.port, at.hostname);
 };
 const plain = (read) =>
   require("http")
     .createServer((req, res) => {
-      let url;
+      let found;
       try {
-        url = read(req.url);
+        const url = read(req.url);
+        const [root, name, id, slug, more] = url.path.split("/");
+        if (url.path === "/topic") found = url.query;
+        if (root === "" && name === "articles" && id && slug && more === undefined) found = { id: decodeURIComponent(id) };
       } catch {
-        url = { path: "" };
+        found = undefined;
       }
-      res.statusCode = url.path === "/topic" ? 200 : 404;
-      res.end(url.path === "/topic" ? JSON.stringify(saw(url.query)) : "");
+      res.statusCode = found ? 200 : 404;
+      res.end(found ? JSON.stringify(saw(found)) : "");
     })
     .listen(at.port, at.hostname);
 
@@ -32,17 +38,20 @@ const plain = (read) =>
     const Router = need("@koa/router");
     const router = new (Router.default || Router)();
     router.all("/topic", (ctx) => (ctx.body = saw(ctx.query)));
+    router.all(article, (ctx) => (ctx.body = saw(ctx.params)));
     new Koa().use(router.routes()).listen(at.port, at.hostname);
   },
   fastify: () => {
     const app = need("fastify")();
     app.all("/topic", async (req) => saw(req.query));
+    app.all(article, async (req) => saw(req.params));
     app.listen({ port: at.port, host: at.hostname });
   },
   hono: async () => {
     const { Hono } = need("hono");
     const app = new Hono();
     app.all("/topic", (c) => c.json(saw({ id: c.req.query("id"), topic_id: c.req.query("topic_id") })));
+    app.all(article, (c) => c.json(saw(c.req.param())));
     need("@hono/node-server").serve({ fetch: app.fetch, ...at });
   },
   "node-URL": () =>

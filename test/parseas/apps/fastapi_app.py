@@ -8,3 +8,8 @@ app = FastAPI()
 @app.api_route("/topic", methods=["GET", "POST"])
 def topic(id: str | None = None, topic_id: str | None = None):
     return {"saw": True, "id": id, "topic_id": topic_id}
+
+
+@app.api_route("/articles/{id}/{slug}", methods=["GET", "POST"])
+def article(id: str, slug: str):
+    return {"saw": True, "id": id}

@@ -1,6 +1,9 @@
 // Program upstreams asks real servers and frameworks what they make of each
 // spelling in internal/rules/testdata/upstreams.json, over raw sockets, and says
 // where the table is not right any more. With -write it writes the table anew.
+//
+// With -record it sends mutated targets instead, and writes those that an upstream
+// reads as the value star to internal/rules/testdata/spellings.tsv.
 package main
 
 import (
@@ -11,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -41,9 +43,16 @@ func main() {
 	dir := flag.String("dir", "", "work directory in which setup.sh has installed the frameworks")
 	only := flag.String("only", "", "upstreams to ask, with commas; all that start if empty")
 	write := flag.Bool("write", false, "write the table anew")
+	mutants := flag.Int("record", 0, "mutated targets to record of each upstream; 0: compare the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	differences, err := run(ctx, *file, *dir, *only, *write)
+	var differences int
+	var err error
+	if *mutants > 0 {
+		err = record(ctx, "../../internal/rules/testdata/spellings.tsv", *dir, *mutants)
+	} else {
+		differences, err = run(ctx, *file, *dir, *only, *write)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstreams:", err)
@@ -63,16 +72,12 @@ func run(ctx context.Context, file, dir, only string, write bool) (differences i
 	if err := json.Unmarshal(data, &t); err != nil {
 		return 0, err
 	}
-	apps, err := filepath.Abs("apps")
+	ctx, cancel := context.WithCancel(ctx)
+	l, err := newLab(dir)
+	defer func() { cancel(); l.wait() }()
 	if err != nil {
 		return 0, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	l := &lab{dir: dir, apps: apps, addrs: map[string]string{}}
-	defer func() { cancel(); l.wait() }()
 	var names []string
 	for name := range t.Frameworks {
 		if only == "" || slices.Contains(strings.Split(only, ","), name) {

@@ -11,6 +11,10 @@ def topic(request):
     return JsonResponse({"saw": True, "id": q.get("id"), "topic_id": q.get("topic_id")})
 
 
-urlpatterns = [path("topic", topic)]
+def article(request, id, slug):
+    return JsonResponse({"saw": True, "id": id})
+
+
+urlpatterns = [path("topic", topic), path("articles/<str:id>/<str:slug>", article)]
 settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="none", DEBUG=False)
 app = get_wsgi_application()

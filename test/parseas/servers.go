@@ -25,6 +25,15 @@ type lab struct {
 	procs     []*exec.Cmd
 }
 
+// newLab returns a lab whose frameworks are in dir.
+func newLab(dir string) (*lab, error) {
+	apps, err := filepath.Abs("apps")
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	return &lab{dir: dir, apps: apps, addrs: map[string]string{}}, err
+}
+
 // start starts one upstream. What is not installed gives an error.
 func (l *lab) start(ctx context.Context, name string) error {
 	if app, ok := goApps[name]; ok {
@@ -60,7 +69,7 @@ func (l *lab) start(ctx context.Context, name string) error {
 func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error) {
 	at := "127.0.0.1:" + port
 	python := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, filepath.Join(l.dir, "py", "bin", args[0]), args[1:]...)
+		cmd := exec.CommandContext(ctx, filepath.Join(l.dir, "py", "bin", "python"), append([]string{"-m"}, args...)...)
 		cmd.Dir = l.apps
 		cmd.Env = append(os.Environ(), "HOME="+l.dir, "PYTHONDONTWRITEBYTECODE=1")
 		return cmd

@@ -12,12 +12,15 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// goApps are the Go upstreams: each has one route, /topic, whose handler reads the
-// query in the usual way.
+// goApps are the Go upstreams: each has a route, /topic, whose handler reads the
+// query in the usual way; ServeMux has a path with wildcards too.
 var goApps = map[string]func() http.Handler{
 	"go-servemux": func() http.Handler {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/topic", serve)
+		mux.HandleFunc("/articles/{id}/{slug}", func(w http.ResponseWriter, r *http.Request) {
+			answer(w, func(name string) (string, bool) { return r.PathValue(name), name == "id" })
+		})
 		return mux
 	},
 	"chi": func() http.Handler {
