@@ -62,7 +62,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || isSeparator(r) || r == 
 
 func isSeparator(r rune) bool { return 0x1c <= r && r <= 0x1f }
 
-// What JavaScript trims. A number behind a space that the language refuses would charge
+// isSpaceJS is what JavaScript trims. A number behind a space that the language refuses would charge
 // a value that the application never looks up.
 func isSpaceJS(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xFEFF }
 
