@@ -13,6 +13,7 @@ require (
 	github.com/cactus/go-statsd-client/v5 v5.1.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/gaissmai/bart v0.30.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/redis/go-redis/v9 v9.23.0 // indirect

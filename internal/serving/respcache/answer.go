@@ -21,6 +21,10 @@ type answer struct {
 	modified time.Time // of Last-Modified; zero: none
 	vary     []string  // the listed fields that it names in Vary
 
+	// unsure: it is an error to a request that had more fields than the key. A plain fetch has to
+	// confirm it at once.
+	unsure bool
+
 	received            time.Time
 	age                 time.Duration // when it was received
 	fresh, stale, error time.Duration // since received: until when it is what, each at least the one before
@@ -70,12 +74,13 @@ var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 // newAnswer makes an answer without its body of what a handler has sent, or says why it is
 // not to be kept.
 func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
-	d := parseDirectives(h["Cache-Control"])
+	d := directivesOf(h)
+	understood := http.StatusText(status) != ""
 	vary, listed := varyOf(h, s)
 	switch {
 	case status < 200 || status > 599 || status == http.StatusPartialContent || status == http.StatusNotModified:
 		return nil, whyStatus
-	case d.noStore, d.private, d.mustUnderstand && http.StatusText(status) == "":
+	case d.private, d.noStore && !(d.mustUnderstand && understood), d.mustUnderstand && !understood:
 		return nil, whyDirective
 	case len(h["Set-Cookie"]) > 0:
 		return nil, whySetCookie
@@ -84,7 +89,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	case len(h["Trailer"]) > 0, strings.HasPrefix(h.Get("Content-Type"), "text/event-stream"):
 		return nil, whyStream
 	}
-	date, err := http.ParseTime(h.Get("Date"))
+	date, err := parseDate(h.Get("Date"))
 	if err != nil {
 		date = now
 	}
@@ -92,7 +97,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	a.age = max(ageOf(h), now.Sub(date), 0)
 	lifetime := d.lifetime(h, date)
 	if lifetime == absent {
-		if !slices.Contains(heuristic, status) {
+		if !d.public && !slices.Contains(heuristic, status) {
 			return nil, whyStatus
 		}
 		lifetime = a.age + s.TTL // the time for which it is kept here, whenever it was made

@@ -2,7 +2,6 @@ package respcache
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -156,8 +155,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 		case f.pass:
 			c.pass(w, r, left, next, byUncacheable)
 			return
-		case f.lead:
-			c.lead(w, r, left, f.fetch, next)
+		case f.lead && c.lead(w, r, left, f.fetch, next):
 			return
 		}
 		if wait == nil {
@@ -196,24 +194,22 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	}
 }
 
-// lead fetches an answer for the client of a request and for all who wait for it. Where the
-// keys' limits refuse that, the client gets a stale answer if there is one.
-func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch, next http.Handler) {
+// lead fetches an answer for the client of a request and for all who wait for it, and reports
+// whether the client has its answer: not if the fetch is plain, which is for others too. Where the
+// keys' limits refuse the fetch, the client gets a stale answer if there is one.
+func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+	next http.Handler) (answered bool) {
 	charged := c.cfg.Gate.ChargeKeys(r)
-	now := c.cfg.Now()
-	switch {
-	case charged.Allowed:
-	case f.backup != nil:
-		f.refuse(now.Add(fetchBackoff), now)
-		c.refused.Add(1)
-		c.hit(w, r, left, f.backup, now, false)
-		return
-	default:
-		f.refuse(time.Time{}, now)
-		c.refused.Add(1)
-		left.Count(&charged)
-		c.cfg.Answers.Enforce(w, r, &charged)
-		return
+	if !charged.Allowed {
+		c.refuse(w, r, left, f, &charged)
+		return true
+	}
+	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
+	c.fetched.Add(1)
+	if f.plain {
+		close(f.gone)
+		c.fetches.Go(func() { c.fetch(f, next, &charged) })
+		return false
 	}
 	left.Count(&charged)
 	held := charged.Wait
@@ -224,10 +220,24 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	if f.prior != nil {
 		fwd = "stale"
 	}
-	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
-	c.fetched.Add(1)
 	c.fetches.Go(func() { c.fetch(f, next, &charged) })
 	f.stream(w, r, fwd)
+	return true
+}
+
+// refuse ends a fetch that the limits of the key refuse, and answers the client that began it.
+func (c *Cache) refuse(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+	denied *hottype.Verdict) {
+	now := c.cfg.Now()
+	c.refused.Add(1)
+	if f.backup != nil {
+		f.refuse(now.Add(fetchBackoff), now)
+		c.hit(w, r, left, f.backup, now, false)
+		return
+	}
+	f.refuse(time.Time{}, now)
+	left.Count(denied)
+	c.cfg.Answers.Enforce(w, r, denied)
 }
 
 // refresh fetches a response in the background, unless the keys' limits deny it.
@@ -253,29 +263,6 @@ func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
 	defer c.recordFetch(f) // also where the handler ends its goroutine
 	httplimit.Wait(f.request.Context(), charged)
 	f.run(c.cfg.Gate.WithRefund(charged, next))
-}
-
-// recordFetch counts what became of a flight, and logs a panic that no client's server will.
-func (c *Cache) recordFetch(f *fetch) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.broken != nil || f.result == f.backup && f.backup != nil {
-		c.failed.Add(1)
-	}
-	if f.why != "" {
-		c.unkept[index(f.why)].Add(1)
-	}
-	if err, _ := f.panicked.(error); f.panicked == nil || errors.Is(err, http.ErrAbortHandler) {
-		return
-	}
-	if f.broken != nil {
-		select {
-		case <-f.gone:
-		default:
-			return // the client's server logs it
-		}
-	}
-	c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer", "panic", f.panicked)
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.

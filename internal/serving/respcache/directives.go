@@ -1,20 +1,24 @@
 package respcache
 
 import (
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dunglas/httpsfv"
 )
 
 // directives are those of the Cache-Control of an answer that a shared cache has to know.
 // A lifetime is -1 where the directive is absent, and 0 where it cannot be read: RFC 9111
 // section 4.2.1 wants such an answer to be stale.
 type directives struct {
-	noStore, noCache, private, mustRevalidate, mustUnderstand bool
-	maxAge, sMaxAge                                           time.Duration
-	staleWhileRevalidate, staleIfError                        time.Duration // RFC 5861
+	noStore, noCache, private, public, mustRevalidate, mustUnderstand bool
+	targeted                                                          bool // from a field for caches like this one
+	maxAge, sMaxAge                                                   time.Duration
+	staleWhileRevalidate, staleIfError                                time.Duration // RFC 5861
 }
 
 const absent = time.Duration(-1)
@@ -22,8 +26,46 @@ const absent = time.Duration(-1)
 // maxSeconds is what longer lifetimes are cut to, as RFC 9111 section 1.2.2 says.
 const maxSeconds = math.MaxInt32
 
+// targetedField is the field by which an upstream speaks to shared caches near it, in place of
+// Cache-Control and Expires (RFC 9213).
+const targetedField = "Cdn-Cache-Control"
+
+// directivesOf reads the directives of an answer: those of the targeted field, if it is a
+// dictionary of RFC 9651 with a member, or else those of Cache-Control.
+func directivesOf(h http.Header) directives {
+	lines := h[targetedField]
+	if len(lines) == 0 {
+		return parseDirectives(h["Cache-Control"])
+	}
+	dict, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil || len(dict.Names()) == 0 {
+		return parseDirectives(h["Cache-Control"])
+	}
+	d := noDirectives()
+	d.targeted = true
+	for _, name := range dict.Names() {
+		member, _ := dict.Get(name)
+		item, _ := member.(httpsfv.Item)
+		switch value := item.Value.(type) {
+		case bool:
+			if value {
+				d.add(name, "")
+			}
+		case int64:
+			d.add(name, strconv.FormatInt(value, 10))
+		default:
+			d.add(name, "unreadable")
+		}
+	}
+	return d
+}
+
+func noDirectives() directives {
+	return directives{maxAge: absent, sMaxAge: absent, staleWhileRevalidate: absent, staleIfError: absent}
+}
+
 func parseDirectives(lines []string) directives {
-	d := directives{maxAge: absent, sMaxAge: absent, staleWhileRevalidate: absent, staleIfError: absent}
+	d := noDirectives()
 	for _, line := range lines {
 		for line != "" {
 			var name, value string
@@ -44,6 +86,8 @@ func (d *directives) add(name, value string) {
 		d.noCache = true
 	case "private":
 		d.private = true
+	case "public":
+		d.public = true
 	case "must-understand":
 		d.mustUnderstand = true
 	case "must-revalidate", "proxy-revalidate":
@@ -113,8 +157,8 @@ func (d *directives) lifetime(h http.Header, date time.Time) time.Duration {
 		return d.sMaxAge
 	case d.maxAge != absent:
 		return d.maxAge
-	case len(lines) > 0:
-		at, err := http.ParseTime(lines[0])
+	case len(lines) > 0 && !d.targeted:
+		at, err := parseDate(lines[0])
 		if err != nil || len(lines) > 1 {
 			return 0 // "0" and other ways to say that it has expired
 		}
@@ -123,18 +167,30 @@ func (d *directives) lifetime(h http.Header, date time.Time) time.Duration {
 	return absent
 }
 
-// ageOf is the Age that an answer came with, 0 without one. Of a list the first member
-// counts (RFC 9111 section 5.1). Of what is no number, of several lines, and of a value that
-// is set twice because a proxy copied it, its age is unknown: such a
-// answer is taken for as old as can be.
+// ageOf is the Age that an answer came with, 0 without one. Of several the first counts, and what
+// is no number is ignored (RFC 9111 section 5.1).
 func ageOf(h http.Header) time.Duration {
-	lines := h["Age"]
-	if len(lines) == 0 {
-		return 0
-	}
-	first, rest, _ := strings.Cut(lines[0], ",")
-	if len(lines) > 1 || first == "" || strings.Trim(first, "0123456789") != "" || strings.TrimSpace(rest) == first {
-		return maxSeconds * time.Second
-	}
-	return seconds(first)
+	first, _, _ := strings.Cut(h.Get("Age"), ",")
+	return seconds(strings.Trim(first, " \t"))
 }
+
+// parseDate reads a date in one of the forms of HTTP, which http.ParseTime does not hold to:
+// it takes "2:01:18", and more spaces than one.
+func parseDate(s string) (time.Time, error) {
+	if n := len(s) - len("GMT"); n >= 0 && strings.EqualFold(s[n:], "GMT") {
+		s = s[:n] + "GMT"
+	}
+	t, err := http.ParseTime(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, s, _ = strings.Cut(s, " ") // the name of the day says nothing that the rest does not
+	for _, form := range []string{"02 Jan 2006 15:04:05 GMT", "02-Jan-06 15:04:05 GMT", "Jan _2 15:04:05 2006"} {
+		if strings.EqualFold(t.UTC().Format(form), s) {
+			return t, nil
+		}
+	}
+	return time.Time{}, errDate
+}
+
+var errDate = errors.New("respcache: not a date of HTTP")

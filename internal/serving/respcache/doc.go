@@ -12,6 +12,10 @@
 // host, target as received, and the fields that answers of this target name in Vary.
 // Requests that identify a user (Authorization, cookies, a certificate) bypass the cache.
 //
+// A request that comes with a field of which the cache does not know that it is harmless bypasses
+// it. A fetch in the background carries the fields of the key and addresses only, so that no client
+// decides by its fields what others get.
+//
 // One request per variant is under way at a time, in a goroutine and a context of its own:
 // a client that leaves ends nothing. Its answer streams to that client as it comes, and the
 // others get it when it is complete, so that no client takes a short response for a complete one.

@@ -23,6 +23,8 @@ type fetch struct {
 	prior  *answer // that may be freshened by a 304; nil: none
 	backup *answer // what is served if the handler fails; nil: nothing
 	serve  *hottype.CachePolicy
+	vary   []string // by which fields answers of the target differ so far
+	plain  bool     // it carries the fields of the key only
 
 	request *http.Request // for the handler
 	cancel  context.CancelFunc
@@ -49,7 +51,8 @@ type fetch struct {
 	chunk          []byte // of a body that is not buffered
 	length         int64  // of the body so far
 	flushed        bool
-	released       bool // no request waits for the flight any more
+	interim        []interim // informational answers for the client
+	released       bool      // no request waits for the flight any more
 	finished       bool
 	result         *answer // what the client is answered instead of what the handler wrote; nil: that
 	broken         any     // what the handler panicked with, or http.ErrAbortHandler
@@ -58,8 +61,9 @@ type fetch struct {
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
 	return &fetch{
-		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, header: http.Header{},
-		done: make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}), gone: make(chan struct{}),
+		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
+		header: http.Header{},
+		done:   make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
 
@@ -78,6 +82,10 @@ func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Durat
 	f.request.Method, f.request.Body = http.MethodGet, http.NoBody
 	f.timeout = time.AfterFunc(timeout, cancel)
 	h := f.request.Header
+	if f.plain {
+		h = fetchFields(r, f.vary)
+		f.request.Header = h
+	}
 	for _, name := range conditional {
 		delete(h, name)
 	}
@@ -138,41 +146,48 @@ func backingOff(now, until time.Time) bool {
 	return d > 0 && d <= fetchBackoff
 }
 
+// outcome is what a fetch leaves in its entry.
+type outcome struct {
+	answer  *answer   // to store; nil: none
+	unkept  bool      // the handler gave an answer that is not to be kept
+	failed  bool      // the handler failed
+	retryAt time.Time // of a fetch that the limits refused
+}
+
 // finish ends the flight: the answer is stored, or the variant marked. It needs mu.
 func (f *fetch) finish(broken any) {
 	now := f.now()
-	a, marked, retry := f.answer, now.Add(fetchBackoff), time.Time{}
+	o := outcome{answer: f.answer}
 	f.panicked, f.trailer = broken, f.trailers()
 	switch {
 	case f.status == http.StatusNotModified && broken == nil:
-		a = f.freshen(now)
+		o.answer = f.freshen(now)
 	case f.backup != nil && (f.held || f.status == 0):
 		f.result, f.held, broken = f.backup, true, nil
-		a, marked, retry = nil, time.Time{}, now.Add(fetchBackoff)
-	case broken != nil && f.prior != nil:
-		a, marked, retry = nil, time.Time{}, now.Add(fetchBackoff) // it stays as stale as it is
+		o = outcome{failed: true}
 	case broken != nil:
-		a = nil
-	case a != nil && len(f.trailer) > 0: // not announced
-		a, f.why = nil, whyStream
-	case a != nil:
-		a.complete(f.body)
+		o = outcome{failed: true}
+	case o.answer != nil && len(f.trailer) > 0: // not announced
+		o.answer, f.why = nil, whyStream
+	case o.answer != nil:
+		o.answer.complete(f.body)
 	}
+	o.unkept = o.answer == nil && !o.failed
 	f.store.bytes.Add(-f.reserved)
 	f.broken, f.finished = broken, true
-	f.release(a, marked, retry, now)
+	f.release(o, now)
 	f.tell()
 }
 
 // release lets go of those who wait, for good. It needs mu.
-func (f *fetch) release(a *answer, marked, retry, now time.Time) {
+func (f *fetch) release(o outcome, now time.Time) {
 	switch {
 	case !f.released:
 		f.released = true
-		f.store.finishFetch(f, a, marked, retry, now)
+		f.store.finishFetch(f, o, now)
 		close(f.done)
-	case a != nil:
-		f.store.keepLate(f, a, now)
+	case o.answer != nil:
+		f.store.keepLate(f, o.answer, now)
 	}
 }
 
@@ -193,7 +208,7 @@ func (f *fetch) freshen(now time.Time) *answer {
 func (f *fetch) refuse(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.release(nil, time.Time{}, retry, now)
+	f.release(outcome{retryAt: retry}, now)
 }
 
 func serverFailed(status int) bool {

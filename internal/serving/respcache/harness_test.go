@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -164,6 +166,13 @@ func (w *way) ask(ctx context.Context, method, target string, fields ...string) 
 func (w *way) get(t *testing.T, target string, fields ...string) reply {
 	t.Helper()
 	return w.ask(t.Context(), http.MethodGet, target, fields...)
+}
+
+// askTraced asks, and calls hint for each informational answer.
+func (w *way) askTraced(t *testing.T, target string, hint func()) reply {
+	t.Helper()
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error { hint(); return nil }}
+	return w.ask(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, target)
 }
 
 // want asks and compares status and body.

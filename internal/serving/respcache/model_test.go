@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,6 +78,13 @@ type site struct {
 	*bundle
 	plan plan
 	made []made
+}
+
+// failedSince reports whether a fetch of the target of an answer failed after it was made.
+func (s *site) failedSince(m *made) bool {
+	return slices.ContainsFunc(s.made[m.serial+1:], func(later made) bool {
+		return later.target == m.target && (later.dies != 0 || later.status >= 500)
+	})
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +202,7 @@ func (s *site) step(rt *rapid.T) {
 	if m.fresh > 0 {
 		allowed += m.stale
 	}
-	if failing := s.plan.refused || s.plan.dies != 0 || s.plan.status >= 500; failing && m.fresh > 0 {
+	if fails := s.plan.refused || s.plan.dies != 0 || s.plan.status >= 500; (fails || s.failedSince(&m)) && m.fresh > 0 {
 		allowed = max(allowed, m.fresh+m.ifError)
 	}
 	if age := time.Duration(s.now.Load()) - m.at; age < 0 || age >= allowed {

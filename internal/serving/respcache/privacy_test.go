@@ -18,7 +18,7 @@ func TestAuthenticatedRequestsBypass(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
 		{"Authorization", "Bearer anna"}, {"Proxy-Authorization", "Basic x"}, {"Cookie", "session=anna"},
-		{"X-Original-Url", "/admin"}, {"X-Http-Method-Override", "DELETE"}, {"X-Forwarded-Scheme", "http"},
+		{"X-Original-Url", "/admin"}, {"X-Http-Method-Override", "DELETE"}, {"X-Api-Key", "1"},
 		{"Upgrade", "websocket"}, {"If-Match", `"1"`}, {"Range", "bytes=0-1"},
 	} {
 		b := build(t, respcache.Config{}, numbered())

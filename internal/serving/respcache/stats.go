@@ -1,13 +1,15 @@
 package respcache
 
 import (
+	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 )
 
 // reasons are those of requests that pass by the cache, and of answers that are not kept.
 var reasons = []string{
-	byAuthorization, byCookie, byCertificate, byBody, byUpgrade, byPrecondition, byOverride, byRange, byUncacheable,
+	byAuthorization, byCookie, byCertificate, byBody, byUpgrade, byPrecondition, byField, byRange, byUncacheable,
 	whyStatus, whyDirective, whySetCookie, whyVary, whyStream, whyExpired, whySize, whyMemory,
 }
 
@@ -68,4 +70,27 @@ func (c *Cache) Stats() Stats {
 		sh.mu.Unlock()
 	}
 	return s
+}
+
+// recordFetch counts what became of a flight, and logs a panic that no client's server will.
+func (c *Cache) recordFetch(f *fetch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.broken != nil || f.result == f.backup && f.backup != nil {
+		c.failed.Add(1)
+	}
+	if f.why != "" {
+		c.unkept[index(f.why)].Add(1)
+	}
+	if err, _ := f.panicked.(error); f.panicked == nil || errors.Is(err, http.ErrAbortHandler) {
+		return
+	}
+	if f.broken != nil {
+		select {
+		case <-f.gone:
+		default:
+			return // the client's server logs it
+		}
+	}
+	c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer", "panic", f.panicked)
 }

@@ -57,10 +57,20 @@ type entry struct {
 	uncacheableUntil time.Time
 	fetch            *fetch    // nil: no fetch is running
 	retry            time.Time // when it may be fetched again in the background
-	bytes            int64     // 0: not in the list
-	prev, next       *entry    // of the shard's list
-	moved            time.Time // when it was put first in it
+	// unkept counts the fetches in a row that had other fields than the key, and gave nothing to
+	// keep: those fields may have been the reason.
+	unkept int
+	// failing: the last fetch failed, or took too long; the answer is given at once for as long
+	// as errors allow, and fetched in the background.
+	failing    bool
+	bytes      int64     // 0: not in the list
+	prev, next *entry    // of the shard's list
+	moved      time.Time // when it was put first in it
 }
+
+// maxUnkept is how many fetches in a row may give nothing to keep before one has only the fields of
+// the key.
+const maxUnkept = 2
 
 func newStore(limit int64) *store {
 	s := &store{limit: limit, seed: maphash.MakeSeed()}
@@ -117,10 +127,10 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 		resident := a.resident(now)
 		sh.touch(e, now)
 		switch {
-		case within(resident, a.fresh):
+		case within(resident, a.fresh) && !a.unsure:
 			sh.hits++
 			return found{now: now, answer: a}
-		case within(resident, a.stale):
+		case within(resident, a.stale), e.failing && within(resident, a.error):
 			sh.stale++
 			f.answer = a
 			if e.fetch != nil || partial || backingOff(now, e.retry) {
@@ -130,6 +140,7 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 			f.backup = a
 		}
 	}
+	plain := f.answer != nil || e.unkept >= maxUnkept
 	switch marked := f.answer == nil && f.backup == nil && backingOff(now, e.uncacheableUntil); {
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
@@ -139,7 +150,7 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 		return f
 	case e.fetch == nil:
 		e.fetch = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Cache)
-		f.lead = true
+		e.fetch.plain, f.lead = plain, true
 	}
 	f.fetch = e.fetch
 	return f
@@ -151,29 +162,48 @@ func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	defer f.shard.mu.Unlock()
 	if a := f.entry.answer; a != nil && within(a.resident(now), a.error) {
 		f.shard.stale++
+		f.entry.failing = true
 		return a
 	}
 	return nil
 }
 
-// finishFetch ends a flight: a becomes its entry's answer, or where it is nil the entry is marked
-// for a while. A flight that was detached changes nothing.
-func (s *store) finishFetch(f *fetch, a *answer, marked, retry time.Time, now time.Time) {
+// finishFetch ends a flight with what it leaves in its entry. A flight that was detached changes
+// nothing.
+func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 	sh, e := f.shard, f.entry
 	sh.mu.Lock()
 	if e.fetch == f {
-		e.fetch, e.retry = nil, retry
+		e.fetch, e.retry = nil, o.retryAt
 		switch {
-		case a != nil:
-			s.keep(f, a, now)
-		case !marked.IsZero():
-			s.setAnswer(sh, e, nil, now)
-			e.uncacheableUntil = marked
+		case o.answer != nil:
+			s.keep(f, o.answer, now)
+		case o.failed || o.unkept:
+			s.keepNothing(f, o, now)
 		}
 		s.drop(sh, e)
 	}
 	sh.mu.Unlock()
 	s.shrink(sh)
+}
+
+// keepNothing takes note of a fetch that gave nothing to keep. What is stored stays: for as long
+// as errors allow if the handler failed, otherwise until it has ended.
+func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
+	e := f.entry
+	if e.unkept++; f.plain {
+		e.unkept = 0 // it was not for the fields of one client
+	}
+	if a := e.answer; a != nil {
+		e.failing = o.failed
+		resident := a.resident(now)
+		if o.failed || within(resident, a.stale) || !f.plain && within(resident, a.error) {
+			e.retry = now.Add(fetchBackoff)
+			return
+		}
+	}
+	s.setAnswer(f.shard, e, nil, now)
+	e.uncacheableUntil = now.Add(fetchBackoff)
 }
 
 // keepLate stores the response of a flight for which no request waited any more.
@@ -204,6 +234,9 @@ func (s *store) keep(f *fetch, a *answer, now time.Time) {
 		res.variants[variant] = e
 	}
 	s.setAnswer(sh, e, a, now)
+	if e.failing = false; !f.plain {
+		e.unkept = 0
+	}
 	if e.uncacheableUntil = (time.Time{}); a.mustRevalidate() {
 		e.uncacheableUntil = now.Add(fetchBackoff)
 	}

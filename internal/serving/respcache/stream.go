@@ -12,15 +12,11 @@ import (
 func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string) {
 	defer f.clientGone()
 	s := streaming{fetch: f, w: w, r: r, fwd: fwd}
-	for {
-		more := s.step()
-		if !more {
-			return
-		}
+	for s.step() {
 		select {
 		case <-f.wake:
 		case <-r.Context().Done():
-			return
+			return // the client left
 		}
 	}
 }
@@ -51,9 +47,10 @@ type streaming struct {
 func (s *streaming) step() bool {
 	s.mu.Lock()
 	status, held, landed, broken, result := s.status, s.held, s.finished, s.broken, s.result
-	buffered, chunk, flush := s.body[s.off:], s.chunk, s.flushed
-	s.chunk, s.flushed = nil, false
+	buffered, chunk, flush, hints := s.body[s.off:], s.chunk, s.flushed, s.interim
+	s.chunk, s.flushed, s.interim = nil, false, nil
 	s.mu.Unlock()
+	s.inform(hints)
 	switch {
 	case landed && (held || !s.begun && result != nil):
 		s.finish(result, broken)
@@ -85,6 +82,18 @@ func (s *streaming) step() bool {
 	}
 	maps.Copy(s.w.Header(), s.trailer)
 	return false
+}
+
+// inform sends informational answers.
+func (s *streaming) inform(list []interim) {
+	h := s.w.Header()
+	for _, i := range list {
+		final := h.Clone()
+		maps.Copy(h, i.header)
+		s.w.WriteHeader(i.status)
+		clear(h)
+		maps.Copy(h, final)
+	}
 }
 
 // begin sends status and fields. A client that has the answer already, or that asked for

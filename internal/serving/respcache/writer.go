@@ -5,21 +5,32 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Header implements http.ResponseWriter.
 func (f *fetch) Header() http.Header { return f.header }
 
-// WriteHeader implements http.ResponseWriter. Informational answers go no further: they
-// were asked for by this request and not by that of a client.
+// interim is an informational answer, such as 103 (Early Hints).
+type interim struct {
+	status int
+	header http.Header
+}
+
+// maxInterim bounds the informational answers that wait for the client.
+const maxInterim = 16
+
+// WriteHeader implements http.ResponseWriter. Informational answers go to the client that the
+// fetch was begun for, and are not kept.
 func (f *fetch) WriteHeader(status int) {
-	if status < 200 {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.begin(status)
+	switch {
+	case status >= 200:
+		f.begin(status)
+	case f.status == 0 && status != http.StatusSwitchingProtocols && len(f.interim) < maxInterim:
+		f.interim = append(f.interim, interim{status, f.header.Clone()})
+		f.tell()
+	}
 }
 
 // begin takes status and fields, and decides how the body is handled. It needs mu.
@@ -35,11 +46,12 @@ func (f *fetch) begin(status int) {
 	}
 	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
 	if !f.held {
-		f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
-		if f.declaredLength > f.serve.MaxBody {
-			f.answer, f.why = nil, whySize
+		if f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now()); f.answer != nil {
+			f.answer.unsure = status >= 400 && !f.plain
 		}
 		switch {
+		case f.answer != nil && f.declaredLength > f.serve.MaxBody:
+			f.stopBuffering(whySize)
 		case f.answer == nil:
 			f.stopBuffering(f.why)
 		case f.answer.mustRevalidate():
@@ -64,8 +76,7 @@ func (f *fetch) stopBuffering(why string) {
 
 // releaseWaiters sends those who wait to the handler. It needs mu.
 func (f *fetch) releaseWaiters() {
-	now := f.now()
-	f.release(nil, now.Add(fetchBackoff), time.Time{}, now)
+	f.release(outcome{unkept: true}, f.now())
 }
 
 // Write implements http.ResponseWriter.

@@ -1,0 +1,194 @@
+package respcache
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// What the cache does with a field of a request. Fields that the table does not have, and that
+// the rule does not list, make the request bypass the cache: frameworks may react to them.
+const (
+	unknown   = iota
+	dropped   // no fetch carries it: no answer from the cache depends on it
+	keyed     // part of what answers are stored under
+	address   // of a client: a fetch carries it if it has nothing but addresses
+	condition // a fetch has conditions of its own
+)
+
+var fieldUses = func() map[string]int {
+	uses := map[string]int{}
+	for use, names := range map[int][]string{dropped: droppedFields, keyed: forwarding, address: addressFields,
+		condition: conditional} {
+		for _, name := range names {
+			uses[name] = use
+		}
+	}
+	return uses
+}()
+
+// droppedFields are those that clients and gateways usually send, and without which an answer
+// is as good for all clients: preferences, traces, and what is about one connection.
+var droppedFields = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "Content-Length",
+	"Content-Type", "Dnt", "Keep-Alive", "Pragma", "Priority", "Proxy-Connection", "Referer", "Save-Data", "Te",
+	"Upgrade-Insecure-Requests", "User-Agent", "Via",
+	"B3", "Baggage", "Cdn-Loop", "Cf-Ray", "Sentry-Trace", "Traceparent", "Tracestate", "Uber-Trace-Id", "X-Amz-Cf-Id",
+	"X-Amzn-Trace-Id", "X-B3-Flags", "X-B3-Parentspanid", "X-B3-Sampled", "X-B3-Spanid", "X-B3-Traceid",
+	"X-Cloud-Trace-Context", "X-Correlation-Id", "X-Envoy-Attempt-Count", "X-Envoy-Expected-Rq-Timeout-Ms",
+	"X-Queue-Start", "X-Request-Id", "X-Request-Start", "X-Varnish",
+	"Cookie", // where the rule has cookies: strip; otherwise the request bypasses the cache
+}
+
+// forwarding are the fields by which gateways name the origin that a client asked.
+var forwarding = []string{
+	"Cf-Ipcountry", "Cf-Visitor", "Cloudfront-Forwarded-Proto", "Forwarded", "Front-End-Https", "X-Forwarded-Host",
+	"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Forwarded-Server",
+	"X-Forwarded-Ssl", "X-Scheme",
+}
+
+// addressFields name the client. Without them an upstream would take each fetch for a request
+// of this machine, which it may trust.
+var addressFields = []string{
+	"Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Envoy-External-Address", "X-Forwarded-For", "X-Original-Forwarded-For", "X-Real-Ip",
+}
+
+// useOf gives what becomes of a field of a request.
+func useOf(name string) int {
+	use, ok := fieldUses[name]
+	if !ok && strings.HasPrefix(name, "Sec-") {
+		return dropped // scripts cannot set them; those of WebSocket come with Upgrade
+	}
+	return use
+}
+
+// unknownField gives a field because of which a request must bypass the cache, "" if it has none.
+func unknownField(h http.Header, s *hottype.CachePolicy) string {
+	for name, values := range h {
+		if len(values) == 0 || slices.Contains(s.Vary, name) {
+			continue
+		}
+		if use := useOf(name); use == unknown || use == address && !areAddresses(values) {
+			return name
+		}
+	}
+	return ""
+}
+
+// maxAddresses bounds a field with the addresses of clients and proxies, in bytes.
+const maxAddresses = 512
+
+// areAddresses reports whether the values have only what addresses consist of, so that no
+// upstream refuses a fetch because of them.
+func areAddresses(values []string) bool {
+	n := 0
+	for _, v := range values {
+		if n += len(v); n > maxAddresses || strings.Trim(v, "0123456789abcdefABCDEF.:[], ") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// agent is the User-Agent of fetches, unless the rule lists that field: some upstreams refuse
+// requests without one.
+const agent = "Mozilla/5.0 (compatible; hotparam)"
+
+// fetchFields gives the fields of a fetch: those of r that are part of the key, and addresses. Of
+// the fields in vary it has the normal forms, which the key consists of.
+func fetchFields(r *http.Request, vary []string) http.Header {
+	h := http.Header{"User-Agent": {agent}}
+	for _, names := range [][]string{forwarding, addressFields} {
+		for _, name := range names {
+			if values := r.Header[name]; len(values) > 0 {
+				h[name] = values
+			}
+		}
+	}
+	for _, name := range vary {
+		delete(h, name)
+		if values := r.Header[name]; len(values) > 0 {
+			h[name] = []string{normal(name, values)}
+		}
+	}
+	return h
+}
+
+// normal gives a field as one line, in a form that all its spellings of the same meaning share.
+// Several lines are one list (RFC 9110 section 5.3); space around members means nothing, nor
+// does their order in Accept-Encoding and Accept-Language, where weights say what is preferred.
+func normal(name string, values []string) string {
+	members := membersOf(values)
+	switch name {
+	case "Accept-Encoding":
+		for i, m := range members {
+			members[i] = strings.ToLower(m)
+		}
+		slices.Sort(members)
+		members = slices.Compact(members)
+	case "Accept-Language":
+		for i, m := range members {
+			members[i] = language(m)
+		}
+		slices.Sort(members)
+		slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(weight(b), weight(a)) })
+	}
+	return strings.Join(members, ", ")
+}
+
+// membersOf splits the lines of a list at commas outside quoted strings.
+func membersOf(lines []string) (members []string) {
+	for _, line := range lines {
+		from, quoted := 0, false
+		for i := 0; i <= len(line); i++ {
+			switch {
+			case i == len(line) || line[i] == ',' && !quoted:
+				if m := strings.Trim(line[from:i], " \t"); m != "" {
+					members = append(members, m)
+				}
+				from = i + 1
+			case line[i] == '\\' && quoted && i+1 < len(line):
+				i++
+			case line[i] == '"':
+				quoted = !quoted
+			}
+		}
+	}
+	return members
+}
+
+// language writes a member of Accept-Language as browsers do: "de", "en-US;q=0.8", "zh-Hant-TW".
+func language(member string) string {
+	tag, weight, _ := strings.Cut(member, ";")
+	parts := strings.Split(strings.ToLower(strings.Trim(tag, " \t")), "-")
+	for i, p := range parts[1:] {
+		switch len(p) {
+		case 2:
+			parts[i+1] = strings.ToUpper(p)
+		case 4:
+			parts[i+1] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	if weight = strings.ToLower(strings.Trim(weight, " \t")); weight == "" || weight == "q=1" || weight == "q=1.0" {
+		return strings.Join(parts, "-")
+	}
+	return strings.Join(parts, "-") + ";" + weight
+}
+
+// weight gives that of a member of a list, 1 without one.
+func weight(member string) float64 {
+	_, text, ok := strings.Cut(member, ";q=")
+	if !ok {
+		return 1
+	}
+	q, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return q
+}
