@@ -82,12 +82,12 @@ func (a *hotAnswer) table(t io.Writer) {
 		if h.Limit != nil {
 			text = h.Limit.Text
 		}
-		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since),
+		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
 			text, number(h.Allowed), number(h.Denied), number(h.Served))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since),
+		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
 			"", "", "", "")
 	}
 	if more := a.Matched - len(a.Keys); more > 0 {
@@ -200,4 +200,12 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	fmt.Fprintf(k.Stdout, "reset: %s\n", printable(of.Key+of.Client))
 	return nil
+}
+
+// knownClients is a number of clients, "-" if it is not known.
+func knownClients(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
 }

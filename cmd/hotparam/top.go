@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -159,12 +158,12 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 		}
 		t.keys = append(t.keys, string(h.Key))
 		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
-			strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), limit)
+			knownClients(h.Clients), since(a.At, h.Since), limit)
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
 		t.keys = append(t.keys, string(h.Key))
-		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", strconv.FormatInt(h.Clients, 10),
+		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", knownClients(h.Clients),
 			since(a.At, h.Since), "")
 	}
 	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)

@@ -1,6 +1,7 @@
 package hottype
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -52,6 +53,32 @@ type Count struct {
 	// Clients says which clients made the N requests; nil where they were not tracked. It
 	// may be shared by several readers and is not changed once sent.
 	Clients *ClientSketch
+	// Origin is where most of the N requests come from, if one network or sender made more of them than all others.
+	Origin Origin
+}
+
+// Origin is the network of clients or the sender that made more requests than all others together: the vote of
+// Boyer and Moore. The zero value is none. Package origins makes the tags.
+type Origin struct {
+	Tag uint32
+	// N is at most how many requests more than all others it made, and at least that without half of what the
+	// others made. So what others made is at most twice what is left of the requests without N.
+	N int64
+}
+
+// Add counts n requests of a network or sender; those of an unknown one (tag 0) change nothing.
+func (o *Origin) Add(tag uint32, n int64) {
+	switch {
+	case tag == 0:
+	case tag == o.Tag:
+		if o.N += n; o.N < 0 {
+			o.N = math.MaxInt64
+		}
+	case n > o.N:
+		o.Tag, o.N = tag, n-o.N
+	default:
+		o.N -= n
+	}
 }
 
 // ClientSketch says who made the requests of a count: about how many clients, and
@@ -97,8 +124,8 @@ type HotKey struct {
 	// "+".
 	Criteria string `json:"why"`
 	// Clients is about how many different clients asked for it in the window; 0
-	// where the senders do not say.
-	Clients int64 `json:"clients"`
+	// where that is not known.
+	Clients int64 `json:"clients,omitempty"`
 	// Client is the heaviest of them and ClientShare its part of the key's
 	// requests, 0 to 1; empty where the senders do not say.
 	Client      string  `json:"client,omitempty"`

@@ -33,6 +33,7 @@ var layers = []struct {
 		"internal/parseas", "internal/rules",
 		"internal/hotset",
 		"internal/counting/accesslog", "internal/counting/batchqueue", "internal/counting/clientsketch",
+		"internal/counting/origins",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
@@ -114,6 +115,7 @@ var pure = []string{
 	"internal/rules", "internal/parseas",
 	"internal/hotset",
 	"internal/counting/accesslog", "internal/counting/batchqueue", "internal/counting/clientsketch",
+	"internal/counting/origins",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 	"internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
 }

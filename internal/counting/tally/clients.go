@@ -10,19 +10,21 @@ import (
 const burst = 16
 
 // attribution is who made requests that are added: a client, or a client sketch that
-// another process has summed, or unknown.
+// another process has summed, or unknown. Origin is where most of them come from.
 type attribution struct {
 	client hottype.Client
 	sketch *hottype.ClientSketch
+	origin hottype.Origin
 }
 
 // addClient notes who made the n requests that at has just counted. It needs the
 // shard's lock. For most keys it is one look into a small table.
-func (t *Tally) addClient(sh *shard, at *slot, n int64, from attribution) {
+func (t *Tally) addClient(sh *shard, at *slot, n int64, from *attribution) {
+	at.vote(from.origin)
 	if from.sketch == nil && (from.client.IsZero() || !t.isTracked(at)) || t.budget.maxSketches == 0 {
 		return
 	}
-	if at.sketch == 0 && !t.budget.takeSketch() {
+	if at.sketch == 0 && !t.budget.takeSketch(t.tracked.Load().has(at.hash)) {
 		sh.unseen += uint64(n)
 		return
 	}

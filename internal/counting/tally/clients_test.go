@@ -266,3 +266,50 @@ func BenchmarkAddFrom(b *testing.B) {
 		})
 	}
 }
+
+// One network has its part of the places for keys, however many values it asks for, and the others have the rest.
+func TestOneNetworkOpensItsPart(t *testing.T) {
+	t.Parallel()
+	sink := mergingSink{}
+	ta := newTally(tally.Config{Sink: sink, MaxKeys: 2048, TrackClients: -1})
+	for i := range 20_000 {
+		ta.AddFrom(fmt.Appendf(nil, "one%d", i), 1, 1, from(i%16))
+	}
+	for i := range 500 {
+		ta.AddFrom(fmt.Appendf(nil, "others%d", i), 1, 1, from((i+1)<<8))
+	}
+	flush(t, ta)
+	one, others := 0, 0
+	for key := range sink {
+		if key[1] == 'n' {
+			one++
+		} else {
+			others++
+		}
+	}
+	if most := 2048 / 32 * runtime.GOMAXPROCS(0); others != 500 || one > most || one < 10 {
+		t.Errorf("%d keys of one network, want at most %d; %d of 500 others", one, most, others)
+	}
+}
+
+// Keys that come in bursts leave room for the clients of those that are followed.
+func TestBurstsLeaveRoomForFollowedKeys(t *testing.T) {
+	t.Parallel()
+	sink := mergingSink{}
+	ta := newTally(tally.Config{Sink: sink, TrackClients: 16})
+	for tenth := range 30 {
+		for i := range 2000 {
+			ta.AddFrom(fmt.Appendf(nil, "burst%d-%d", tenth, i), 1000, 20, from(i<<8))
+		}
+		for i := range 12 {
+			ta.AddFrom([]byte("steady"), 1000, 10, from(i<<8))
+		}
+		if tenth == 20 {
+			sink.take("steady")
+		}
+		flush(t, ta)
+	}
+	if got := sink.take("steady"); got.n == 0 || got.seen < got.n*9/10 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 const (
@@ -19,7 +20,9 @@ type slot struct {
 	off, len uint32 // of the key, in the arena
 	second   int64
 	n        int64
-	sketch   int32 // the clients of n: the place of their sketch + 1; 0: not tracked
+	sketch   int32  // the clients of n: the place of their sketch + 1; 0: not tracked
+	origin   uint32 // with votes: where most of n come from
+	votes    int64
 }
 
 // table is an open-addressing hash table with the bytes of its keys beside it.
@@ -34,6 +37,7 @@ type table struct {
 	used     int
 	arena    []byte
 	sketches sketches
+	opened   hottype.Origin // of the pairs
 }
 
 func newTable() *table {
@@ -45,6 +49,8 @@ func newTable() *table {
 type budget struct {
 	keys, bytes, sketches          atomic.Int64
 	maxKeys, maxBytes, maxSketches int64
+	// maxOpened is how many pairs more than all others together one network may have in a table.
+	maxOpened int64
 }
 
 // reserve asks for the room of one pair. The look before the change keeps cores
@@ -62,12 +68,16 @@ func (r *budget) reserve(bytes int) bool {
 	return true
 }
 
-// takeSketch asks for the room of one client sketch.
-func (r *budget) takeSketch() bool {
-	if r.sketches.Load() >= r.maxSketches {
+// takeSketch asks for the room of one client sketch. Keys that are not tracked leave half of it to those that are.
+func (r *budget) takeSketch(tracked bool) bool {
+	most := r.maxSketches
+	if !tracked {
+		most /= 2
+	}
+	if r.sketches.Load() >= most {
 		return false
 	}
-	if r.sketches.Add(1) > r.maxSketches {
+	if r.sketches.Add(1) > most {
 		r.sketches.Add(-1)
 		return false
 	}
@@ -83,15 +93,35 @@ func (r *budget) release(t *table) {
 
 // add counts n for a pair and gives its slot, which is valid until the next
 // one is added; nil where the pair is new and there is no room for it.
-func (t *table) add(r *budget, h uint64, key []byte, second, n int64) *slot {
+func (t *table) add(r *budget, h uint64, key []byte, second, n int64, from *attribution) *slot {
 	if s := t.find(h, key, second); s.n != 0 {
 		s.n = sum(s.n, n)
 		return s
 	}
-	if !r.reserve(len(key)) {
+	if !t.open(r, from.origin.Tag) || !r.reserve(len(key)) {
 		return nil
 	}
 	return t.insert(h, key, second, n)
+}
+
+// open counts a new pair for its origin, and is false if that has had its part. Without this bound one client that
+// asks for other values all the time could fill the tables of all programs that its keys reach.
+func (t *table) open(r *budget, origin uint32) bool {
+	if origins.IsSender(origin) { // it has counts of many clients
+		return true
+	}
+	if origin == t.opened.Tag && t.opened.N >= r.maxOpened {
+		return false
+	}
+	t.opened.Add(origin, 1)
+	return true
+}
+
+// vote adds to where most requests of a pair come from.
+func (s *slot) vote(from hottype.Origin) {
+	o := hottype.Origin{Tag: s.origin, N: s.votes}
+	o.Add(from.Tag, from.N)
+	s.origin, s.votes = o.Tag, o.N
 }
 
 // addKnown counts n for a pair that is there, and gives nil where it is not.
@@ -165,6 +195,7 @@ func (t *table) merge(other *table) {
 		if s == nil {
 			s = t.insert(o.hash, key, o.second, o.n)
 		}
+		s.vote(hottype.Origin{Tag: o.origin, N: o.votes})
 		if o.sketch > 0 {
 			clientsketch.Merge(t.sketches.of(s), other.sketches.of(o))
 		}
@@ -182,7 +213,8 @@ func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
 	for i := range t.slots {
 		if s := &t.slots[i]; s.n > 0 {
 			key := hottype.Key(keys[s.off : s.off+s.len])
-			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Clients: sent.of(s)})
+			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Clients: sent.of(s),
+				Origin: hottype.Origin{Tag: s.origin, N: s.votes}})
 		}
 	}
 	return counts
@@ -199,7 +231,7 @@ func (t *table) reset() {
 		t.arena = make([]byte, 0, max(c/2, minArena))
 	}
 	t.arena = t.arena[:0]
-	t.used = 0
+	t.used, t.opened = 0, hottype.Origin{}
 	t.sketches.reset()
 }
 

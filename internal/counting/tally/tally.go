@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // Sink takes what was counted. Send is called by one goroutine at a time.
@@ -60,6 +61,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// openedShare is the part of MaxKeys, one of so many, that one network may open in a flush and on a core beyond what
+// all others open.
+const openedShare = 32
+
 // Tally sums by key and second. Make one with New. Run is called by one
 // goroutine, everything else by any.
 type Tally struct {
@@ -93,7 +98,8 @@ func New(cfg Config) *Tally {
 		scores:     newKeyScores(cfg.TrackClients, cfg.Flush),
 	}
 	t.budget = budget{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes),
-		maxSketches: int64(2 * cfg.TrackClients * len(t.coreShards))}
+		maxSketches: int64(4 * cfg.TrackClients * len(t.coreShards)),
+		maxOpened:   int64(max(cfg.MaxKeys/openedShare/shardsPerCore, 1))}
 	t.tracked.Store(new(trackedKeys))
 	var next atomic.Uint32
 	t.lastUsed.New = func() any { return &t.coreShards[int(next.Add(1))%len(t.coreShards)] }
@@ -106,23 +112,23 @@ func New(cfg Config) *Tally {
 // adds nothing. BenchmarkAdd: 27 ns for a known key; two cores do twice as
 // much as one, on one key as on many.
 func (t *Tally) Add(key []byte, second, n int64) {
-	t.add(key, second, n, attribution{})
+	t.add(key, second, n, &attribution{})
 }
 
 // AddFrom is Add for requests of one client, which is looked at where the key
 // is among the heaviest (see Config.TrackClients). It may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
-	t.add(key, second, n, attribution{client: client})
+	t.add(key, second, n, &attribution{client: client, origin: hottype.Origin{Tag: origins.Network(&client), N: n}})
 }
 
 // AddCount is Add for what another process has summed. Its client sketch, if it has one,
 // is merged; nothing of c is kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte
-	t.add(append(buf[:0], c.Key...), c.Second, c.N, attribution{sketch: c.Clients})
+	t.add(append(buf[:0], c.Key...), c.Second, c.N, &attribution{sketch: c.Clients, origin: c.Origin})
 }
 
-func (t *Tally) add(key []byte, second, n int64, from attribution) {
+func (t *Tally) add(key []byte, second, n int64, from *attribution) {
 	if n <= 0 {
 		return
 	}
@@ -135,7 +141,7 @@ func (t *Tally) add(key []byte, second, n int64, from attribution) {
 		s = l.shard(h)
 		s.mu.Lock()
 	}
-	at := s.cur.add(&t.budget, h, key, second, n)
+	at := s.cur.add(&t.budget, h, key, second, n, from)
 	if at != nil {
 		s.added += uint64(n)
 		t.addClient(s, at, n, from)
@@ -156,7 +162,7 @@ type pair struct {
 
 // addWhenFull is what add does when there is no room: the pair counts where
 // another core's shards know it, and is dropped where none does.
-func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from attribution) {
+func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from *attribution) {
 	for l := full.next; l != full; l = l.next {
 		s := l.shard(p.hash)
 		s.mu.Lock()

@@ -1,10 +1,12 @@
 package tally
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 const (
@@ -29,22 +31,34 @@ const (
 // followed, which is harmless.
 //
 // What keeps a flood of random values out: when the memory is full a new key
-// has to come twice within one flush, and more than the least that was kept.
+// has to come twice within one flush, and weigh more than the least that was kept.
 // Random values come once. A key that came before the flood has a score that
 // no value of the flood reaches.
+//
+// What keeps one client from putting the keys of others out: package origins shares
+// the places. A key of a network that has had its part is worth what others ask of it.
 type keyScores struct {
 	max    int     // keys to follow; 0: none
 	decay  float64 // of one flush
-	scores map[uint64]float64
-	least  float64 // what was the least score when the memory was last full
+	scores map[uint64]score
+	line   origins.Line // of the memory when it was last full
+
+	claims []origins.Claim // scratch
+	hashes []uint64        // of claims
 
 	now *trackedKeys
+}
+
+// score is that of a key, and the network that most of it comes from, with its votes.
+type score struct {
+	n, votes float64
+	network  uint32
 }
 
 func newKeyScores(keys int, flush time.Duration) keyScores {
 	return keyScores{
 		max: keys, decay: math.Exp2(-flush.Seconds() / halfLife.Seconds()),
-		scores: make(map[uint64]float64), now: new(trackedKeys),
+		scores: make(map[uint64]score), now: new(trackedKeys),
 	}
 }
 
@@ -59,30 +73,61 @@ func (r *keyScores) add(t *table) {
 		if s.n == 0 {
 			continue
 		}
-		score, known := r.scores[s.hash]
-		if !known && len(r.scores) >= memory && (s.n < 2 || float64(s.n) <= r.least) {
+		v, known := r.scores[s.hash]
+		if !known && len(r.scores) >= memory && !r.admits(s) {
 			continue
 		}
-		r.scores[s.hash] = score + float64(s.n)
+		r.scores[s.hash] = v.plus(s)
 		if len(r.scores) >= 2*memory {
 			r.keep(memory)
 		}
 	}
 }
 
-// keep forgets all but the n best.
+// admits reports whether a new key gets a place while the memory is full.
+func (r *keyScores) admits(s *slot) bool {
+	c := origins.Claim{Weight: float64(s.n), Network: hottype.Origin{Tag: s.origin, N: s.votes}}
+	return (s.n >= 2 || r.line.Spare()) && !r.line.Below(&c)
+}
+
+// plus is the score with what a slot counted.
+func (v score) plus(s *slot) score {
+	v.n += float64(s.n)
+	switch votes := float64(s.votes); {
+	case s.origin == v.network:
+		v.votes += votes
+	case votes > v.votes:
+		v.network, v.votes = s.origin, votes-v.votes
+	default:
+		v.votes -= votes
+	}
+	return v
+}
+
+// keep forgets all but the n keys that are worth most.
 func (r *keyScores) keep(n int) {
 	if len(r.scores) <= n {
 		return
 	}
-	r.least = r.best(n)
-	maps.DeleteFunc(r.scores, func(_ uint64, score float64) bool { return score < r.least })
+	r.rank(n, 0)
+	r.line = origins.LineOf(r.claims, n)
+	for _, c := range r.claims[n:] {
+		delete(r.scores, r.hashes[c.Index])
+	}
 }
 
-// best is the score of the n-th best key.
-func (r *keyScores) best(n int) float64 {
-	all := slices.Sorted(maps.Values(r.scores))
-	return all[len(all)-n]
+// rank orders the keys of a score for n places.
+func (r *keyScores) rank(n int, least float64) {
+	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
+	for h, v := range r.scores {
+		if v.n < least || h == 0 {
+			continue
+		}
+		r.claims = append(r.claims, origins.Claim{Weight: v.n, Index: len(r.hashes),
+			Network: hottype.Origin{Tag: v.network, N: int64(math.Ceil(v.votes))}})
+		r.hashes = append(r.hashes, h)
+	}
+	origins.Rank(r.claims, n)
 }
 
 // choose chooses the keys to follow from now on, and lets the scores fade.
@@ -91,22 +136,19 @@ func (r *keyScores) choose() *trackedKeys {
 		return r.now
 	}
 	r.keep(r.max * memoryPerKey)
-	least := float64(minScore)
-	if len(r.scores) > r.max {
-		least = max(least, r.best(r.max))
+	r.rank(r.max, minScore)
+	hashes := make([]uint64, 0, min(len(r.claims), r.max))
+	for _, c := range r.claims[:min(len(r.claims), r.max)] {
+		hashes = append(hashes, r.hashes[c.Index])
 	}
-	hashes := make([]uint64, 0, r.max)
-	for h, score := range r.scores {
-		if score >= least && h != 0 && len(hashes) < r.max {
-			hashes = append(hashes, h)
-		}
-		if score *= r.decay; score < minKeptScore {
+	for h, v := range r.scores {
+		if v.n *= r.decay; v.n < minKeptScore {
 			delete(r.scores, h)
 			continue
 		}
-		r.scores[h] = score
+		v.votes *= r.decay
+		r.scores[h] = v
 	}
-	r.least *= r.decay
 	if !r.now.same(hashes) {
 		r.now = newTrackedKeys(hashes)
 	}

@@ -42,7 +42,13 @@ func (l changeLog) logChange(c *detect.Change) {
 	who := []any{
 		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule),
 		"why", h.Criteria,
-		"clients", h.Clients, "client", h.Client, "client_share", h.ClientShare,
+		"clients", "unknown",
+	}
+	if h.Clients > 0 {
+		who = append(who[:len(who)-1], h.Clients)
+	}
+	if h.Client != "" {
+		who = append(who, "client", h.Client, "client_share", h.ClientShare)
 	}
 	switch {
 	case c.Kind == detect.BecameHot:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // candidate is a key that could be hot: its count has reached the least that any
@@ -50,6 +51,9 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 	h.total = -1
 	id := h.counts.WatchOf(place)
 	if id < 0 {
+		if h.full && h.belowLine(place) {
+			return false
+		}
 		if h.listed >= h.compiled.listed() {
 			h.prune()
 		}
@@ -96,26 +100,37 @@ func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 // low threshold has very many. Keys have to be heavier than these to be listed,
 // until the next second.
 func (h *ruleState) prune() {
-	type weight struct {
-		sum int64
-		c   *candidate
-	}
-	var others []weight
+	var others []*candidate
 	for _, c := range h.candidates {
 		if c != nil && !c.shown {
-			others = append(others, weight{h.counts.SumOf(c.watch), c})
+			others = append(others, c)
 		}
 	}
-	slices.SortFunc(others, func(a, b weight) int {
-		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.c.key, b.c.key))
-	})
-	stay := max(0, h.compiled.maxHot+32-(h.listed-len(others)))
-	if stay < len(others) {
-		h.counts.SetLimit(max(h.compiled.least, others[stay].sum+1))
+	slices.SortFunc(others, func(a, b *candidate) int { return cmp.Compare(a.key, b.key) })
+	claims := make([]origins.Claim, len(others))
+	for i, c := range others {
+		sum := h.counts.SumOf(c.watch)
+		h.lookAtClients(c, h.second, sum)
+		claims[i] = c.loop.clients.claim(float64(sum), sum, i)
 	}
-	for _, o := range others[min(stay, len(others)):] {
-		h.unlist(o.c)
+	stay := min(max(0, h.compiled.maxHot+32-(h.listed-len(others))), len(others))
+	origins.Rank(claims, stay)
+	h.line = origins.LineOf(claims, stay)
+	if stay < len(claims) {
+		h.counts.SetLimit(max(h.compiled.least, int64(claims[stay].Weight)+1))
+	}
+	for _, claim := range claims[stay:] {
+		h.unlist(others[claim.Index])
 		h.pruned++
 	}
 	h.full = true
+}
+
+// belowLine reports whether the key at a place would be the first one to be dropped again.
+func (h *ruleState) belowLine(place int) bool {
+	key := hottype.Key(h.counts.Key(place))
+	sum := h.counts.At(place)
+	p := h.clients.origin(key, h.second, sum)
+	c := p.claim(float64(sum), sum, 0)
+	return h.line.Below(&c)
 }

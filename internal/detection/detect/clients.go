@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 const (
@@ -17,14 +18,6 @@ const (
 	// kept. What came before is not seen, and taken to be like what came after.
 	sketchFrom = 4
 )
-
-// sketchBudget bounds the client sketches that all rules of a Detector keep.
-type sketchBudget struct {
-	free int
-	// refused counts client sketches of keys that found no place: such a key is judged
-	// by its rate alone.
-	refused uint64
-}
 
 // clientSketches keeps who stands behind the keys of one rule that are near its
 // threshold or over it, over the rule's window. Not for concurrent use.
@@ -56,9 +49,12 @@ type sketchSlot struct {
 	// anonymous counts the requests without a client. It is below 0 while
 	// a sender's summary has come before the count that it belongs to.
 	anonymous int64
+	requests  int64
+	// Where most of the requests come from.
+	network, sender hottype.Origin
 }
 
-func (p *sketchSlot) empty() bool { return p.sketch.Attributed == 0 && p.anonymous == 0 }
+func (p *sketchSlot) empty() bool { return p.sketch.Attributed == 0 && p.requests == 0 }
 
 func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 	window = max(window, 1)
@@ -72,7 +68,7 @@ func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 // is near the threshold or was so a moment ago. Nothing of who is kept.
 func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	named := c.Clients != nil && c.Clients.Attributed > 0
-	if !named && !cs.anonymous {
+	if !named && !cs.anonymous && c.Origin.N == 0 {
 		return
 	}
 	p := cs.keys[c.Key]
@@ -81,8 +77,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 			return
 		}
 		if cs.budget.free <= 0 {
-			cs.budget.refused++
-			return
+			cs.budget.evict()
 		}
 		cs.budget.free--
 		p = &sketchRing{last: c.Second, ring: make([]sketchSlot, (cs.window+cs.grain-1)/cs.grain+1)}
@@ -96,8 +91,12 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 		return // a count ahead of time has taken its place
 	case at.number != number:
 		clientsketch.Reset(&at.sketch)
-		at.number, at.anonymous = number, 0
+		*at = sketchSlot{number: number, sketch: at.sketch}
 	}
+	at.requests += c.N
+	network, sender := origins.Of(c)
+	at.network.Add(network.Tag, network.N)
+	at.sender.Add(sender.Tag, sender.N)
 	if cs.anonymous {
 		at.anonymous += c.N
 	}
@@ -109,25 +108,55 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	}
 }
 
-// of returns the clients of a key in the window that ends with second now, and how
-// many requests had no client; nil where nothing is kept of the key.
-// It holds until the next call.
-func (cs *clientSketches) of(key hottype.Key, now int64) (c *hottype.ClientSketch, unnamed int64) {
+// asked is what is known of a key in a window.
+type asked struct {
+	clients *hottype.ClientSketch // holds until the next question
+	unnamed int64                 // requests without a client
+	// All requests that were looked at, and where most of them come from.
+	requests        int64
+	network, sender hottype.Origin
+}
+
+// of returns what is known of a key in the window that ends with second now; false if nothing is.
+func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
+	clientsketch.Reset(&cs.whole)
+	a.clients = &cs.whole
+	cs.each(key, now, func(at *sketchSlot) {
+		clientsketch.Merge(&cs.whole, &at.sketch)
+		a.unnamed += at.anonymous
+		a.requests += at.requests
+		a.network.Add(at.network.Tag, at.network.N)
+		a.sender.Add(at.sender.Tag, at.sender.N)
+	})
+	a.unnamed = max(a.unnamed, 0)
+	return a, a.requests > 0
+}
+
+// origin is where the requests of a key with a sum come from. It costs less than judge.
+func (cs *clientSketches) origin(key hottype.Key, now, sum int64) clientEstimate {
+	var a asked
+	cs.each(key, now, func(at *sketchSlot) {
+		a.requests += at.requests
+		a.network.Add(at.network.Tag, at.network.N)
+		a.sender.Add(at.sender.Tag, at.sender.N)
+	})
+	if a.requests == 0 || a.requests < sum/knownFrom {
+		return clientEstimate{network: hottype.Origin{Tag: unknownNetwork, N: sum}}
+	}
+	return clientEstimate{network: a.partOf(a.network, sum), sender: a.partOf(a.sender, sum)}
+}
+
+// each calls f with the parts of a key that are in the window that ends with second now.
+func (cs *clientSketches) each(key hottype.Key, now int64, f func(*sketchSlot)) {
 	p := cs.keys[key]
 	if p == nil {
-		return nil, 0
+		return
 	}
-	clientsketch.Reset(&cs.whole)
 	for i := range p.ring {
 		if n := p.ring[i].number; n >= floor(now-cs.window+1, cs.grain) && n <= floor(now, cs.grain) {
-			clientsketch.Merge(&cs.whole, &p.ring[i].sketch)
-			unnamed += p.ring[i].anonymous
+			f(&p.ring[i])
 		}
 	}
-	if unnamed = max(unnamed, 0); cs.whole.Attributed == 0 && unnamed == 0 {
-		return nil, 0
-	}
-	return &cs.whole, unnamed
 }
 
 // advance forgets the keys of which the window that ends with now has nothing.
@@ -158,19 +187,24 @@ func floor(a, b int64) int64 {
 // clientEstimate is what a client sketch says about a key with a sum over its window.
 type clientEstimate struct {
 	// known is false where so little of the sum was looked at that nothing
-	// follows, or nothing, for want of room: then everything counts.
+	// follows, or nothing, for want of room: then all of it counts as one client's.
 	known bool
 	// effective is what is left of the sum when no client counts for more than
 	// its part of the threshold.
 	effective int64
-	clients   int64
+	clients   int64          // 0: not known
 	client    hottype.Client // the heaviest
 	share     float64        // its part, 0 to 1
+	// Where most of the sum comes from. Keys of which nothing is known have one network in common.
+	network, sender hottype.Origin
 }
 
 // knownFrom is which part of a sum must have been looked at for it to say
 // anything about the whole: one in so many.
 const knownFrom = 4
+
+// unknownNetwork is a tag that no network has.
+const unknownNetwork = 1
 
 // judge estimates which clients ask for a key with a sum over the window, of a rule
 // with such a threshold that wants at least so many clients (0: any number).
@@ -179,22 +213,42 @@ const knownFrom = 4
 // more than threshold/minClients. That takes at least minClients clients, and many
 // clients pass whatever a few loops add to them. Requests without a client count as
 // those of one, so a sender that names no clients, a forger among them, makes nothing
-// hot alone.
+// hot alone. So do keys of which nothing is known: else a client that fills the room for
+// sketches would be taken for many.
 func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
-	c, unnamed := cs.of(key, now)
-	if c == nil {
-		return clientEstimate{effective: sum}
+	most := max(1, threshold/max(minClients, 1))
+	p := cs.origin(key, now, sum)
+	if p.effective = sum; cs.anonymous {
+		p.effective = min(sum, most)
 	}
-	kept := c.Attributed + unnamed
-	p := clientEstimate{known: kept >= sum/knownFrom, effective: sum, clients: clientsketch.Clients(c)}
-	p.client, p.share = clientsketch.Heaviest(c)
-	p.share *= float64(c.Attributed) / float64(kept)
-	if p.known && minClients > 1 {
-		most := max(1, threshold/minClients)
-		nobodys := int64(math.Round(float64(sum) * float64(unnamed) / float64(kept)))
-		p.effective = clientsketch.CappedCount(c, sum-nobodys, most) + min(nobodys, most)
+	a, _ := cs.of(key, now)
+	kept := a.clients.Attributed + a.unnamed
+	if kept == 0 {
+		return p
+	}
+	p.known, p.clients = kept >= sum/knownFrom, clientsketch.Clients(a.clients)
+	p.client, p.share = clientsketch.Heaviest(a.clients)
+	p.share *= float64(a.clients.Attributed) / float64(kept)
+	if p.known && cs.anonymous {
+		unnamed := int64(math.Round(float64(sum) * float64(a.unnamed) / float64(kept)))
+		p.effective = clientsketch.CappedCount(a.clients, sum-unnamed, most) + min(unnamed, most)
 	}
 	return p
+}
+
+// partOf is the part of a sum that comes from an origin, if what was not looked at is like what was.
+func (a *asked) partOf(o hottype.Origin, sum int64) hottype.Origin {
+	o.N = int64(math.Ceil(float64(sum) * min(1, float64(o.N)/float64(a.requests))))
+	return o
+}
+
+// claim is what a key wants a place with.
+func (p *clientEstimate) claim(weight float64, sum int64, index int) origins.Claim {
+	part := func(o hottype.Origin) hottype.Origin {
+		o.N = int64(math.Ceil(weight * float64(o.N) / float64(max(sum, 1))))
+		return o
+	}
+	return origins.Claim{Weight: weight, Network: part(p.network), Sender: part(p.sender), Index: index}
 }
 
 // describe writes what is known of the clients into a hot key.

@@ -43,7 +43,12 @@ func New(set *rules.Set, o Options) *Detector {
 	d := &Detector{opts: o.withDefaults(), seed: maphash.MakeSeed(), routes: &routes{}}
 	d.batches.New = func() any { return new(batch) }
 	for range d.opts.Shards {
-		d.shards = append(d.shards, &shard{d: d, budget: &sketchBudget{free: max(d.opts.MaxSketches/d.opts.Shards, 1)}})
+		l := &shard{d: d}
+		l.budget = &sketchBudget{
+			free:  max(d.opts.MaxSketches/d.opts.Shards, 1),
+			rules: func() []*ruleState { return l.states },
+		}
+		d.shards = append(d.shards, l)
 	}
 	d.SetRules(set)
 	return d

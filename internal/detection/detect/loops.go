@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // maxLoops is how many loops of one rule are shown at most, the heaviest.
@@ -27,9 +28,10 @@ type loopState struct {
 // window has all counts.
 func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
-	if second := now.Unix(); want > 1 || s.checkedSecond != second {
-		s.checkedSecond, s.clients = second, h.clients.judge(c.key, second, sum, c.hot, want)
+	if want > 1 {
+		s.checkedSecond = 0
 	}
+	h.lookAtClients(c, now.Unix(), sum)
 	was := s.viral
 	switch {
 	case want <= 1:
@@ -44,6 +46,14 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool 
 		c.since = now
 	}
 	return s.viral
+}
+
+// lookAtClients judges the clients of a candidate, once in a second.
+func (h *ruleState) lookAtClients(c *candidate, second, sum int64) {
+	if s := &c.loop; s.checkedSecond != second {
+		s.checkedSecond = second
+		s.clients = h.clients.judge(c.key, second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
+	}
 }
 
 // staysViral reports whether a viral key stays so. One whose other clients have left, while a
@@ -78,9 +88,7 @@ func (h *ruleState) recheckClients(c *candidate, sum int64) {
 
 // publishLoops puts the heaviest loops of a rule into the set.
 func (t *tick) publishLoops(loops []view) {
-	if len(loops) > maxLoops {
-		slices.SortFunc(loops, heavier)
-	}
+	share(loops, maxLoops)
 	for i := range loops {
 		v := &loops[i]
 		switch {
@@ -119,7 +127,21 @@ func (t *tick) changeTime(v *view) time.Time {
 	return v.hot.Since
 }
 
-// heavier orders views by rank, heaviest first.
-func heavier(a, b view) int {
-	return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.hot.Key, b.hot.Key))
+// share puts the views that get one of the places first, heaviest first; see [origins.Rank].
+func share(views []view, places int) {
+	if len(views) <= places {
+		return
+	}
+	slices.SortFunc(views, func(a, b view) int { return cmp.Compare(a.hot.Key, b.hot.Key) })
+	claims := make([]origins.Claim, len(views))
+	for i := range views {
+		claims[i] = views[i].claim
+		claims[i].Index = i
+	}
+	origins.Rank(claims, places)
+	ordered := make([]view, len(views))
+	for i := range claims {
+		ordered[i] = views[claims[i].Index]
+	}
+	copy(views, ordered)
 }

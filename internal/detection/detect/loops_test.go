@@ -145,7 +145,7 @@ func TestHotKeySaysItsClients(t *testing.T) {
 func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int64{1, 5, 8, 60} {
-		cs := newClientSketches(window, &sketchBudget{free: 10})
+		cs := newClientSketches(window, &sketchBudget{free: 10, rules: func() []*ruleState { return nil }})
 		for s := range int64(100) {
 			c := by("k", s, 1)
 			c.Clients = new(hottype.ClientSketch)
@@ -153,14 +153,14 @@ func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 			cs.advance(1000 + s)
 			cs.add(&c, true)
 			kept, _ := cs.of("k", 1000+s)
-			got := kept.Attributed
+			got := kept.clients.Attributed
 			least, most := min(s+1, window), min(s+1, window+cs.grain-1)
 			if got < least || got > most {
 				t.Fatalf("window %d: %d seen in second %d", window, got, s)
 			}
 		}
 		cs.advance(1100 + 2*window)
-		if c, _ := cs.of("k", 1100+2*window); c != nil || cs.budget.free != 10 {
+		if _, ok := cs.of("k", 1100+2*window); ok || cs.budget.free != 10 {
 			t.Errorf("window %d: not forgotten, %+v", window, cs.budget)
 		}
 	}
@@ -175,11 +175,11 @@ func TestClientSketchesAreBounded(t *testing.T) {
 		d.Add(at(0), by(key, 0, 300))
 		d.Add(at(0), by(key, 0, 300))
 	}
-	if st := d.Stats(); st.ClientSketches != 3 || st.DroppedClientSketches != 4 {
+	if st := d.Stats(); st.ClientSketches != 3 || st.DroppedClientSketches != 2 {
 		t.Errorf("%+v", st)
 	}
-	if s, _ := d.Tick(at(0)); len(s.Loops) != 3 || len(s.Keys) != 2 {
-		t.Errorf("%d loops, %d hot: what nobody looked at is judged by its rate", len(s.Loops), len(s.Keys))
+	if s, _ := d.Tick(at(0)); len(s.Loops) != 5 || len(s.Keys) != 0 {
+		t.Errorf("%d loops, %d hot: a key of unknown clients is one client's", len(s.Loops), len(s.Keys))
 	}
 	d.SetRules(set(catchAll()))
 	if st := d.Stats(); st.ClientSketches != 0 || d.shards[0].budget.free != 3 {
@@ -214,5 +214,29 @@ func BenchmarkJudgeClients(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		cs.judge("k", 1004, 1000, 100, 5)
+	}
+}
+
+// Sketches are shared out: one network that asks for very many keys gives up its own, and a key of others stays known.
+func TestSketchesAreShared(t *testing.T) {
+	t.Parallel()
+	d := New(set(social()), Options{MaxSketches: 32})
+	crowd := by("topic?id=crowd", 0, each(30)...)
+	for i := range crowd.Clients.Heavy {
+		crowd.Clients.Heavy[i].Client = hottype.ParseClient(fmt.Sprintf("192.0.%d.1", i))
+	}
+	d.Add(at(0), crowd)
+	for i := range 1000 {
+		d.Add(at(0), by(hottype.Key(fmt.Sprint("topic?id=a", i)), 0, 60, 60))
+	}
+	for tenth := range 9 {
+		again := crowd
+		d.Add(at(float64(tenth)/10), again)
+	}
+	if c, ok := d.shards[0].states[0].clients.of("topic?id=crowd", 1000); !ok || c.requests != 300 {
+		t.Errorf("%d of 300 requests are known", c.requests)
+	}
+	if s, _ := d.Tick(at(0.95)); len(s.Keys) != 1 || s.Keys[0].Key != "topic?id=crowd" {
+		t.Errorf("%+v", s.Keys)
 	}
 }

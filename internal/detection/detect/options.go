@@ -50,7 +50,8 @@ type Options struct {
 	HotTTL time.Duration
 	// MaxSketches caps the keys of which the clients are held, those near their
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
-	// What is beyond is counted, and judged by its rate alone.
+	// Beyond it the lightest of the network that has most of them are given up; such a key
+	// counts as one client's until its clients are known again.
 	MaxSketches int
 	// NoClients says that the source of the counts cannot name the clients
 	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
 )
 
@@ -26,6 +27,7 @@ type ruleState struct {
 	candidates []*candidate // by watch; nil where there is none
 	listed     int          // those that are not nil
 	full       bool         // candidates were pruned in this second
+	line       origins.Line // of those that were not, if full
 	pruned     uint64
 }
 

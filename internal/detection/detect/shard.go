@@ -52,7 +52,8 @@ func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) 
 	}
 	l.stats.Adds++
 	l.stats.Newest = max(l.stats.Newest, c.Second)
-	if near := added.Sum >= h.compiled.least/sketchFrom; c.Clients != nil || near && h.clients.anonymous {
+	if near := added.Sum >= h.compiled.least/sketchFrom; c.Clients != nil ||
+		near && (h.clients.anonymous || c.Origin.N > 0) {
 		h.clients.add(c, near)
 	}
 	return added.Crossed && h.onThreshold(added.Place, now)

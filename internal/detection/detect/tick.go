@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
 )
 
@@ -70,6 +71,7 @@ type view struct {
 	maxHot int
 	hot    hottype.HotKey
 	rank   int64
+	claim  origins.Claim // to a place, by its rank
 	loop   bool
 	shown  bool // among the hot keys or the loops, as it is one
 	seen   bool // a Tick before has seen it over its threshold
@@ -122,6 +124,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	if v.shown { // who is in stays in, unless another is heavier by a tenth
 		v.rank += w.Sum
 	}
+	v.claim = c.loop.clients.claim(float64(v.rank), w.Sum, 0)
 	if v.loop {
 		t.loopViews[rule] = append(t.loopViews[rule], v)
 	} else {
@@ -141,8 +144,8 @@ func (t *tick) drop(c *candidate, hot hottype.HotKey) {
 // publish puts the heaviest keys of a rule into the hot set. A key that was not
 // in it, because it had no place or never met a Tick, leaves no trace.
 func (t *tick) publish(views []view) {
-	if len(views) > 0 && len(views) > views[0].maxHot {
-		slices.SortFunc(views, heavier)
+	if len(views) > 0 {
+		share(views, views[0].maxHot)
 	}
 	for i := range views {
 		v := &views[i]

@@ -52,7 +52,7 @@ type Stats struct {
 	// N not positive, or beyond what can be summed
 	DroppedBad            uint64 `metric:"hotparam_aggregate_detect_dropped_bad_total" help:"Counts with an impossible number."`
 	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource that no rule has."`
-	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Keys whose clients could not be kept; these keys are judged by their rate alone."`
+	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for those of others; until they are known again, the key counts as one client's."`
 	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier ones fill it."`
 	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys pushed out of the hot set by heavier ones."`
 	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
@@ -69,7 +69,7 @@ func (l *shard) count(st *Stats) {
 	st.DroppedFuture += l.stats.DroppedFuture
 	st.DroppedFull += l.stats.DroppedFull
 	st.DroppedBad += l.stats.DroppedBad
-	st.DroppedClientSketches += l.budget.refused
+	st.DroppedClientSketches += l.budget.evicted
 	for _, h := range l.states {
 		w := h.counts.Stats()
 		st.Keys += int64(w.Keys)

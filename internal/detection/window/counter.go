@@ -253,6 +253,9 @@ func (c *Counter) Each(f func(place int, sum int64)) {
 	}
 }
 
+// At is the sum of the key at a place.
+func (c *Counter) At(place int) int64 { return c.table.At(place).sum }
+
 // Key copies the key at a place, and Hash gives its hash.
 func (c *Counter) Key(place int) string  { return c.table.Key(place) }
 func (c *Counter) Hash(place int) uint64 { return c.table.Hash(place) }

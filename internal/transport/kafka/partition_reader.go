@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -166,6 +167,10 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	case !r.seen.first(origin{rec.Source, rec.Epoch}, rec.Sequence):
 		c.duplicates.Add(1)
 	case len(rec.Counts) > 0:
+		from := origins.Sender(rec.Source)
+		for i := range rec.Counts {
+			rec.Counts[i].Origin.Add(from, rec.Counts[i].N)
+		}
 		r.deliver(rec.Counts, msg.Timestamp.Unix())
 	}
 }

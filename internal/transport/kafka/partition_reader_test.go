@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // consumerOf is a Consumer without a broker, with a clock.
@@ -41,6 +42,7 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(byHand)} {
 		r.record(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
 	}
+	good.Counts[0].Origin = hottype.Origin{Tag: origins.Sender("s"), N: 3}
 	byHandCount := hottype.Count{Key: "topic?id=42", N: 300, Second: now.Unix()} // of its message's time
 	if d := cmp.Diff([]hottype.Count{good.Counts[0], byHandCount, byHandCount}, got); d != "" {
 		t.Error(d)

@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // Each fault has a reason, which the log tells with the sender, and a counter.
@@ -37,5 +40,33 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 	r.cut([]byte(ours))
 	if s := r.statsNow(); s.MalformedBy["cut_off"].Lines != 1 || !strings.Contains(log.String(), "unix socket") {
 		t.Errorf("%+v, logged %s", s.MalformedBy, log.String())
+	}
+}
+
+// A count says which sender it is from; of two, which one sent most.
+func TestCountsNameTheirSender(t *testing.T) {
+	t.Parallel()
+	var got []hottype.Count
+	r := testReader(nil, func(c *ListenerConfig) { c.Handle = func(counts []hottype.Count) { got = append(got, counts...) } })
+	one, two := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")
+	for from, line := range map[netip.Addr]string{
+		one: "hp.news.t.hot_param.a=1:30|c\nhp.news.t.hot_param.a=2:5|c|@0.5",
+		two: "hp.news.t.hot_param.a=1:10|c",
+	} {
+		r.from = from
+		r.packet([]byte(line))
+	}
+	r.finish()
+	want := map[hottype.Key]hottype.Origin{
+		"t?a=1": {Tag: origins.SenderAddr(one), N: 20}, "t?a=2": {Tag: origins.SenderAddr(one), N: 10},
+	}
+	for _, c := range got {
+		if c.Origin != want[c.Key] {
+			t.Errorf("%+v, want %+v", c, want[c.Key])
+		}
+		delete(want, c.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %+v of %+v", want, got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
 // reader turns lines into counts. Not safe for concurrent use but for the
@@ -50,6 +51,7 @@ func (r *reader) packet(p []byte) {
 // lines reads whole lines with line feeds between them.
 func (r *reader) lines(p []byte) {
 	now := r.cfg.Now()
+	r.sums.sender = origins.SenderAddr(r.from)
 	if second := now.Unix(); second != r.sums.second {
 		r.handOver() // with the second before
 		r.sums.second = second

@@ -22,6 +22,7 @@ type sums struct {
 	most    int              // of bytes
 	bytes   int              // of names, entries and client sketches, about
 	second  int64            // of everything that has no time of its own
+	sender  uint32           // of what is added now; see package origins
 	names   map[string]int32 // metric name -> entries
 	entries []entry
 	touched []int32           // the entries with something new
@@ -36,6 +37,7 @@ type stamp struct {
 type entry struct {
 	key     hottype.Key
 	sum     float64
+	origin  hottype.Origin        // of the next count
 	dirty   bool                  // is in touched
 	waits   uint8                 // how many flushes client sketch has seen without a count
 	clients *hottype.ClientSketch // of the next count; nil: unknown
@@ -99,12 +101,14 @@ func (s *sums) touch(i int32) *entry {
 func (s *sums) add(i int32, n float64) {
 	e := s.touch(i)
 	e.sum = min(e.sum+n, maxSum)
+	e.origin.Add(s.sender, int64(n+0.5))
 }
 
 // addAt adds to another second than that of the others.
 func (s *sums) addAt(i int32, second int64, n float64) {
 	at := stamp{i, second}
 	s.stamped[at] = min(s.stamped[at]+n, maxSum)
+	s.entries[i].origin.Add(s.sender, int64(n+0.5))
 }
 
 const maxSum = hottype.MaxCount // more is no count
@@ -130,7 +134,8 @@ func (s *sums) take() []hottype.Count {
 		n := int64(sum + epsilon)
 		e.sum += sum - float64(n)
 		if n > 0 {
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.takeSketch(e)})
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.takeSketch(e),
+				Origin: e.originOf(n)})
 		}
 	}
 	clear(s.stamped)
@@ -141,7 +146,8 @@ func (s *sums) take() []hottype.Count {
 		switch {
 		case n > 0:
 			e.sum -= float64(n)
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.takeSketch(e)})
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.takeSketch(e),
+				Origin: e.originOf(n)})
 		case e.clients != nil && e.waits < maxWaits:
 			e.waits++
 			waiting = append(waiting, i)
@@ -149,10 +155,15 @@ func (s *sums) take() []hottype.Count {
 		default:
 			s.takeSketch(e)
 		}
-		e.dirty = false
+		e.dirty, e.origin = false, hottype.Origin{}
 	}
 	s.touched = waiting
 	return counts
+}
+
+// originOf is where n requests of an entry come from.
+func (e *entry) originOf(n int64) hottype.Origin {
+	return hottype.Origin{Tag: e.origin.Tag, N: min(e.origin.N, n)}
 }
 
 // forget drops all names and gives the fractions that round up to one. Take

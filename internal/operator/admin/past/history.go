@@ -147,9 +147,17 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 		k := &a.Keys[i]
 		_ = out.Write([]string{
 			k.Minute.Format(time.RFC3339), cell(string(k.Key)), cell(k.Rule), k.State, number(k.Rate), number(k.Peak),
-			number(k.Allowed), number(k.Denied), strconv.FormatInt(k.Clients, 10),
+			number(k.Allowed), number(k.Denied), known(k.Clients),
 		})
 	}
+}
+
+// known is a number of clients, empty if it is not known.
+func known(clients int64) string {
+	if clients == 0 {
+		return ""
+	}
+	return strconv.FormatInt(clients, 10)
 }
 
 // cell keeps a spreadsheet from taking a text for a formula.

@@ -1,0 +1,211 @@
+// Package origins shares the places of a full summary between those that want to fill it, so that no client and no
+// sender of counts decides which keys of others are seen.
+//
+// What enters is claims: a key, its weight, and the networks and senders behind it ([hottype.Origin]). What leaves is
+// an order in which the first claims get the places ([Rank]). A network is an IPv4 /24, an IPv6 /48 or a client's name;
+// a sender is an address, a file or a name that its transport knows. Both are tags of 32 bits, the same in all
+// processes. An origin that chooses to share a tag with another shares its places, and wins none.
+//
+// The package is pure and keeps nothing.
+package origins
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// sender is the bit of a tag that tells senders from networks.
+const sender = 1 << 31
+
+// Network is the tag of a client's network; 0 if the client is unknown. IPv4 networks have a tag each.
+func Network(c *hottype.Client) uint32 {
+	switch {
+	case c.Addr.Is4():
+		b := c.Addr.As4()
+		return 1<<24 | uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])
+	case c.Addr.IsValid():
+		b := c.Addr.As16()
+		if c.Addr.Is4In6() {
+			return 1<<24 | uint32(b[12])<<16 | uint32(b[13])<<8 | uint32(b[14])
+		}
+		return tag(b[:6]) &^ sender
+	case c.Name != "":
+		return tag([]byte(c.Name)) &^ sender
+	}
+	return 0
+}
+
+// Sender is the tag of a sender of counts by its name; 0 if it is unknown.
+func Sender(name string) uint32 {
+	if name == "" {
+		return 0
+	}
+	return tag([]byte(name)) | sender
+}
+
+// SenderAddr is the tag of a sender by its address, IPv6 by /64; 0 if it is unknown.
+func SenderAddr(a netip.Addr) uint32 {
+	b := a.As16()
+	switch {
+	case !a.IsValid():
+		return 0
+	case a.Is4() || a.Is4In6():
+		return tag(b[:]) | sender
+	}
+	return tag(b[:8]) | sender
+}
+
+// IsSender reports whether a tag is that of a sender.
+func IsSender(tag uint32) bool { return tag&sender != 0 }
+
+// tag is a hash (FNV-1a) that is no tag of an IPv4 network.
+func tag(name []byte) uint32 {
+	h := uint32(2166136261)
+	for _, b := range name {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	return h | 1<<30
+}
+
+// Share is the part of the places that an origin has by the full weight of its keys: one of so many.
+const Share = 8
+
+// Of is where a count comes from. If its sender does not name the network, the heaviest clients of its sketch do.
+func Of(c *hottype.Count) (network, from hottype.Origin) {
+	if IsSender(c.Origin.Tag) {
+		from = c.Origin
+	} else {
+		network = c.Origin
+	}
+	if network.N > 0 || c.Clients == nil {
+		return network, from
+	}
+	others := c.N
+	for i := range c.Clients.Heavy {
+		h := &c.Clients.Heavy[i]
+		network.Add(Network(&h.Client), h.N)
+		others -= h.N
+	}
+	network.N = max(0, network.N-max(0, others))
+	return network, from
+}
+
+// Claim is a key that wants a place.
+type Claim struct {
+	Weight  float64
+	Network hottype.Origin // of clients; its N is of Weight
+	Sender  hottype.Origin // of counts; likewise
+	Index   int            // of the caller
+
+	full      float64
+	byNetwork float64 // Weight by its network alone
+	round     int
+}
+
+// Rank orders claims for so many places: the first ones have them. A network has an eighth of the places for its
+// heaviest keys. Its other keys weigh what they have of others, and where that is the same, networks take turns.
+// Then the same is done for senders. So an origin fills places that no other wants, and no requests that it adds to
+// a key of others lower that key. Claims that all have a place stay as they are.
+func Rank(claims []Claim, places int) {
+	for i := range claims {
+		claims[i].full, claims[i].round = claims[i].Weight, 0
+	}
+	if len(claims) <= places {
+		return
+	}
+	quota := max(places/Share, 1)
+	slices.SortFunc(claims, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(b.full, a.full), cmp.Compare(a.Index, b.Index))
+	})
+	share(claims, quota, func(c *Claim) *hottype.Origin { return &c.Network })
+	for i := range claims {
+		claims[i].byNetwork, claims[i].round = claims[i].Weight, 0
+	}
+	share(claims, quota, func(c *Claim) *hottype.Origin { return &c.Sender })
+}
+
+// share lowers the claims beyond the quota of their origin, and orders anew.
+func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
+	taken := make(map[uint32]int)
+	for i := range claims {
+		c := &claims[i]
+		o := origin(c)
+		if o.Tag == 0 {
+			continue
+		}
+		c.round = taken[o.Tag]
+		taken[o.Tag]++
+		if c.round >= quota {
+			c.Weight = min(c.Weight, c.left(o))
+		}
+	}
+	slices.SortStableFunc(claims, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.round, b.round))
+	})
+}
+
+// left is the weight without what comes from an origin.
+func (c *Claim) left(o *hottype.Origin) float64 { return max(0, c.full-float64(o.N)) }
+
+// Line is the last claim that got a place, for newcomers. The zero value lets all pass.
+type Line struct {
+	over                    []excess
+	weight, byNetwork, full float64
+}
+
+// excess is the heaviest key of an origin beyond its part.
+type excess struct {
+	tag  uint32
+	full float64
+}
+
+// LineOf is the line of ranked claims for so many places.
+func LineOf(claims []Claim, places int) Line {
+	if places <= 0 || len(claims) <= places {
+		return Line{}
+	}
+	last := &claims[places-1]
+	l := Line{weight: last.Weight, byNetwork: last.byNetwork, full: last.full}
+	for i := range claims {
+		c := &claims[i]
+		if c.byNetwork < c.full {
+			l.exceed(c.Network.Tag, c.full)
+		}
+		if c.Weight < c.byNetwork {
+			l.exceed(c.Sender.Tag, c.full)
+		}
+	}
+	return l
+}
+
+func (l *Line) exceed(tag uint32, full float64) {
+	if k := l.find(tag); k >= 0 {
+		l.over[k].full = max(l.over[k].full, full)
+		return
+	}
+	l.over = append(l.over, excess{tag, full})
+}
+
+func (l *Line) find(tag uint32) int {
+	return slices.IndexFunc(l.over, func(e excess) bool { return e.tag == tag })
+}
+
+// Spare reports whether a claim that weighs nothing has a place.
+func (l *Line) Spare() bool { return l.byNetwork == 0 }
+
+// Below reports whether a new claim weighs no more than the last that got a place.
+func (l *Line) Below(c *Claim) bool {
+	c.full = c.Weight
+	lower := func(o *hottype.Origin) {
+		if k := l.find(o.Tag); k >= 0 && c.full <= l.over[k].full {
+			c.Weight = min(c.Weight, c.left(o))
+		}
+	}
+	lower(&c.Network)
+	c.byNetwork = c.Weight
+	lower(&c.Sender)
+	return cmp.Or(cmp.Compare(c.Weight, l.weight), cmp.Compare(c.byNetwork, l.byNetwork), cmp.Compare(c.full, l.full)) <= 0
+}
