@@ -13,51 +13,18 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
-// Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C
-// is what a framework hands to its handlers; for net/http it is an [Exchange]. The zero value is what
-// [Pipeline.Middleware] does.
-type Options[C any] struct {
-	// Skip says which requests pass without being counted or judged; nil: none.
-	Skip func(C) bool
-	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
-	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
-	Client func(C) (string, error)
-	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns.
-	// nil: the request is judged by its address.
-	OnClientError func(C, error) error
-	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
-	Cost func(C) int64
-	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
-	// refusal are set already. The framework gets what it returns.
-	Deny func(C, *Verdict) error
-
-	// Status answers denied requests, where Deny does not; 0: 429.
-	Status int
-	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.
-	Headers hottype.HeaderStyle
-	// HideLimitHeaders leaves them out of answers to requests let pass.
-	HideLimitHeaders bool
-	// ExposeHeaders names them in Access-Control-Expose-Headers, for scripts of other origins.
-	ExposeHeaders bool
-}
-
-// Exchange is a request to a handler of net/http, and how to answer it.
-type Exchange struct {
-	W http.ResponseWriter
-	R *http.Request
-}
-
 // Adapter judges the requests of one framework by Options. The adapters are made of it; most callers should use one of
 // them, or [Pipeline.Middleware]. Many goroutines may use it.
 type Adapter[C any] struct {
 	decide  *httplimit.SafeGate
+	clients *httplimit.Clients
 	options Options[C]
 	answers httplimit.Responder
 }
 
 // NewAdapter builds a Adapter. It panics on options that mean nothing, such as the status 200.
 func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
-	l := &Adapter[C]{decide: p.leaseGate, options: o, answers: httplimit.Responder{
+	l := &Adapter[C]{decide: p.leaseGate, clients: p.options.Clients, options: o, answers: httplimit.Responder{
 		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
 	}}
 	if err := l.answers.Check(); err != nil {
@@ -72,6 +39,7 @@ type Decision struct {
 	// Verdict is what was decided; nil: the request was skipped.
 	*Verdict
 	tracker *httplimit.RequestTracker
+	end     func() // of the context that outlives the client; nil: none does
 }
 
 // Proceed reports whether the request goes on.
@@ -87,12 +55,20 @@ func (j *Decision) ResponseStarted(status int) { j.tracker.ResponseStarted(statu
 
 // Done says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first
 // call means something.
-func (j *Decision) Done() { j.tracker.Done() }
+func (j *Decision) Done() {
+	if j.end != nil {
+		j.end()
+	}
+	j.tracker.Done()
+}
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
 // error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have
 // it. Where limits adapt the body of r is replaced by one that is watched.
 func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
+	if l.options.Forwards {
+		l.clients.BeforeForwarding(r)
+	}
 	j, err := l.Decide(c, r)
 	switch {
 	case errors.Is(err, errResponseWritten):
@@ -104,6 +80,11 @@ func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	case j.Allowed:
 		l.SetHeader(w.Header(), j.Verdict)
 		j.tracker.HandlerStartedAfterBody(r)
+		if l.options.Forwards && j.Lease != nil {
+			var ctx context.Context
+			ctx, j.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
+			*r = *r.WithContext(ctx)
+		}
 		return j, nil
 	case l.options.Deny != nil:
 		l.SetHeader(w.Header(), j.Verdict)
@@ -132,7 +113,7 @@ func (l *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	if !v.Allowed {
 		return &Decision{Verdict: &v}, nil
 	}
-	j := &Decision{&v, l.decide.Track(r.Context(), &v)}
+	j := &Decision{Verdict: &v, tracker: l.decide.Track(r.Context(), &v)}
 	if !httplimit.Wait(r.Context(), &v) {
 		j.Done()
 		return nil, fmt.Errorf("hotparam: the request ended while it waited: %w", r.Context().Err())
@@ -239,7 +220,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 		}
 	}
 	options := p.options
-	options.Answers, options.SharedCache = answers, p.layer.Cache()
+	options.Answers, options.SharedCache, options.Forwards = answers, p.layer.Cache(), o.Forwards
 	asks := o.Client != nil || o.Cost != nil
 	if asks {
 		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }

@@ -3,6 +3,7 @@ package hotparam
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,3 +73,43 @@ type (
 	Verdict = hottype.Verdict
 	HotKey  = hottype.HotKey
 )
+
+// Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C
+// is what a framework hands to its handlers; for net/http it is an [Exchange]. The zero value is what
+// [Pipeline.Middleware] does.
+type Options[C any] struct {
+	// Skip says which requests pass without being counted or judged; nil: none.
+	Skip func(C) bool
+	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
+	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
+	Client func(C) (string, error)
+	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns.
+	// nil: the request is judged by its address.
+	OnClientError func(C, error) error
+	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
+	Cost func(C) int64
+	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
+	// refusal are set already. The framework gets what it returns.
+	Deny func(C, *Verdict) error
+
+	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged in place of
+	// the target as received, hop-by-hop fields are removed, only WebSocket upgrades pass, and a request that holds a
+	// slot of a limit of requests in flight goes on for up to 30 s after its client has left, because the upstream does.
+	// The request of Enforce is changed for that. Other handlers see what is judged: nothing is removed for them.
+	Forwards bool
+
+	// Status answers denied requests, where Deny does not; 0: 429.
+	Status int
+	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.
+	Headers hottype.HeaderStyle
+	// HideLimitHeaders leaves them out of answers to requests let pass.
+	HideLimitHeaders bool
+	// ExposeHeaders names them in Access-Control-Expose-Headers, for scripts of other origins.
+	ExposeHeaders bool
+}
+
+// Exchange is a request to a handler of net/http, and how to answer it.
+type Exchange struct {
+	W http.ResponseWriter
+	R *http.Request
+}

@@ -160,6 +160,31 @@ func TestRewritesComeFirst(t *testing.T) {
 	s.want(200, "/other")
 }
 
+// Caddy encodes the path of its URL anew, and removes hop-by-hop fields: both before anything is judged.
+func TestWhatIsJudgedIsSent(t *testing.T) {
+	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
+	s.write("rules:\n  - {name: topic, match: {path: '/articles/{id}/{slug}'}, params: [path.id], hot: {rate: 1000000}}\n" +
+		"overrides:\n  - {key: 'topic?path.id=star', action: block}\n")
+	s.load("\thotparam {\n\t\trules RULES\n\t}")
+	for _, target := range []string{"/articles/star/x", "/%61rticles/star/x^"} {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", target)
+		if answer, _ := io.ReadAll(conn); !strings.HasPrefix(string(answer), "HTTP/1.1 429 ") {
+			t.Errorf("%s: %s, the application saw %s", target, answer, s.seen)
+		}
+		conn.Close()
+	}
+	var upgrade []string
+	s.app.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { upgrade = r.Header["Upgrade"] })
+	s.want(200, "/other", "Connection", "Upgrade", "Upgrade", "h2c")
+	if upgrade != nil {
+		t.Errorf("the application is asked to upgrade to %s", upgrade)
+	}
+}
+
 // The client option identifies clients; where it gives nothing their address does.
 func TestClient(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")

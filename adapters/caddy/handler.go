@@ -61,7 +61,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	var options hotparam.Options[*http.Request]
+	options := hotparam.Options[*http.Request]{Forwards: true}
 	if h.Client != "" {
 		options.Client = h.nameClient
 	}

@@ -36,6 +36,9 @@ func (c *Clients) DropHopByHop(h http.Header) {
 			}
 		}
 	}
+	if len(h["User-Agent"]) > 1 {
+		h["User-Agent"] = h["User-Agent"][:1] // net/http sends no more
+	}
 	for name := range h {
 		switch name {
 		case "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -49,6 +52,23 @@ func (c *Clients) DropHopByHop(h http.Header) {
 	if upgrade {
 		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
+}
+
+// BeforeForwarding makes a request what a forwarder such as httputil.ReverseProxy or Caddy sends: without
+// hop-by-hop fields, without a host that is not valid, and with the target of its URL, which may be encoded
+// in another way than the target that was received.
+func (c *Clients) BeforeForwarding(r *http.Request) {
+	c.DropHopByHop(r.Header)
+	r.RequestURI = r.URL.RequestURI()
+	if !SendableHost(r.Host) {
+		r.Host = ""
+	}
+}
+
+// SendableHost reports whether net/http sends a host as it is. It sends invalid ones empty, and without an
+// IPv6 zone.
+func SendableHost(host string) bool {
+	return httpguts.ValidHostHeader(host) && !(strings.HasPrefix(host, "[") && strings.IndexByte(host, '%') >= 0)
 }
 
 // writes reports whether trusted proxies name a client or its origin in a field.
@@ -76,6 +96,18 @@ func Outlive(client context.Context, atMost time.Duration) (ctx context.Context,
 		}
 	})
 	return ctx, func() { stop(); cancel() }
+}
+
+// AbandonedFor is how long a request that holds a slot goes on after its client has left, by default.
+const AbandonedFor = 30 * time.Second
+
+// Outliving gives a handler whose requests outlive their clients.
+func Outliving(next http.Handler, atMost time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := Outlive(r.Context(), atMost)
+		defer end()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // OutlivedClient is the context of the client that a request outlives; nil: the request ends with its client.

@@ -47,9 +47,6 @@ type SafeGateConfig struct {
 	// Holds says that the caller calls Hold for each verdict with a Lease. Only then do
 	// limits of requests in flight apply.
 	Holds bool
-	// Forwards says that the handlers send requests on by their URL, as httputil.ReverseProxy and Caddy
-	// do: it is judged in place of the target as received.
-	Forwards bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log receives panics; nil: discarded.
@@ -134,7 +131,7 @@ func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 // describe makes the gate's request of an HTTP request. It goes back by release.
 func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
-	req.Method, req.Host, req.Target = r.Method, r.Host, g.target(r)
+	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
 	req.Client, req.Header, req.Cost, req.WillRelease = client, r.Header, cost, g.holder != nil
 	if client.IsZero() {
 		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
@@ -143,14 +140,6 @@ func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) 
 		req.Cost = g.cfg.Cost(r)
 	}
 	return req
-}
-
-// target is the target by which a request is judged.
-func (g *SafeGate) target(r *http.Request) string {
-	if g.cfg.Forwards && r.URL != nil {
-		return r.URL.RequestURI()
-	}
-	return Target(r)
 }
 
 func (g *SafeGate) release(req *hottype.Request) {

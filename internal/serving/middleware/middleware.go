@@ -36,6 +36,10 @@ type Options struct {
 	Client func(*http.Request) hottype.Client
 	// Cost is what a request is charged to its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
+	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged,
+	// without hop-by-hop fields, and a request that holds a slot outlives its client. Other handlers see the
+	// request as the gate does, so nothing is removed for them.
+	Forwards bool
 	// OnVerdict gets every verdict before it takes effect, for example to trace it. The
 	// verdict must not be kept.
 	OnVerdict func(*http.Request, *hottype.Verdict)
@@ -95,9 +99,16 @@ func NewLayer(gate httplimit.Gate, opt Options) *Layer {
 func (l *Layer) Wrap(next http.Handler) http.Handler {
 	scope := l.cache.NewScope()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.opt.Forwards {
+			l.opt.Clients.BeforeForwarding(r)
+		}
 		v, count := l.decide(r)
+		next := next
 		if v.Lease != nil {
 			defer l.gate.KeepLease(v.Lease)()
+			if l.opt.Forwards {
+				next = httplimit.Outliving(next, httplimit.AbandonedFor)
+			}
 		}
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here

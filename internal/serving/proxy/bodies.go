@@ -5,16 +5,21 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // clientBody is the body of a request. It records whether the client failed to send it whole: then
 // the transport fails too, and that is no failure of the upstream.
 type clientBody struct {
 	io.ReadCloser
-	ended, broken atomic.Bool // a transport reads in a goroutine of its own
+	ctx           context.Context              // of the request to the upstream
+	conn          atomic.Pointer[upstreamConn] // of the request, with HTTP/1; nil: not known
+	ended, broken atomic.Bool                  // a transport reads in a goroutine of its own
 }
 
 // clientBodyKey is where the context of a request has its clientBody.
@@ -35,8 +40,33 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		b.ended.Store(true)
 	default:
 		b.broken.Store(true)
+		b.awaitAnswer()
 	}
 	return n, err
+}
+
+// awaitAnswer waits until the upstream has ended its work on a request that holds a slot and whose
+// client has broken off the body: the transport would close the connection, and free the slot. The
+// upstream reads the end of the connection in place of the rest of the body.
+func (b *clientBody) awaitAnswer() {
+	conn := b.conn.Load()
+	if conn == nil || httplimit.OutlivedClient(b.ctx) == nil {
+		return
+	}
+	if half, ok := conn.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		select {
+		case <-b.ctx.Done():
+		case <-conn.ended:
+		}
+	}
+}
+
+// gotConn records the connection of a request. That of HTTP/2 belongs to other requests too, and one
+// with TLS is not known: there the upstream sees that the request is broken off.
+func (b *clientBody) gotConn(i httptrace.GotConnInfo) {
+	if conn, ok := i.Conn.(*upstreamConn); ok {
+		b.conn.Store(conn)
+	}
 }
 
 // failed reports whether the body could not be read, or the client of ctx left before its end; false

@@ -80,11 +80,8 @@ func (c *Config) check() error {
 
 // abandonedFor is how long a request that holds a slot goes on after its client has left.
 func (c *Config) abandonedFor() time.Duration {
-	return cmp.Or(max(c.HeaderTimeout, 0), defaultHeaderTimeout)
+	return cmp.Or(max(c.HeaderTimeout, 0), httplimit.AbandonedFor)
 }
-
-// defaultHeaderTimeout is the default of Config.HeaderTimeout.
-const defaultHeaderTimeout = 30 * time.Second
 
 // schemeH2C is that of upstreams which speak HTTP/2 without TLS.
 const schemeH2C = "h2c"
@@ -98,7 +95,7 @@ func (c *Config) transport(h2c bool) http.RoundTripper {
 	t := &http.Transport{
 		DialContext:           dial(&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}),
 		TLSHandshakeTimeout:   cmp.Or(c.DialTimeout, 3*time.Second),
-		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, defaultHeaderTimeout),
+		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
 		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),
 		MaxIdleConnsPerHost:   cmp.Or(c.MaxIdle, 256),
 		TLSClientConfig:       c.TLS,

@@ -51,10 +51,12 @@ func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
 		name         string
 		in, out      *http.Protocols
 		early, posts bool
+		cut          bool // clients leave before they have sent the body
 	}{
 		{name: "HTTP/1"},
 		{name: "HTTP/1, answer begun", early: true},
 		{name: "HTTP/1, POST", posts: true},
+		{name: "HTTP/1, POST without its body", posts: true, cut: true},
 		{name: "HTTP/2", in: h2c(), out: h2c()},
 		{name: "HTTP/2, answer begun", in: h2c(), out: h2c(), early: true},
 		{name: "HTTP/2 to HTTP/1", in: h2c(), posts: true},
@@ -91,7 +93,7 @@ func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
 			for range 20 {
 				clients.Go(func() {
 					for range 20 {
-						leave(t, tr, front.URL, c.posts)
+						leave(t, tr, front.URL, c.posts, c.cut)
 					}
 				})
 			}
@@ -125,12 +127,17 @@ func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
 }
 
 // leave sends a request and leaves after 4 ms.
-func leave(t *testing.T, tr http.RoundTripper, to string, post bool) {
+func leave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond)
 	defer cancel()
 	method, body := http.MethodGet, io.Reader(nil)
 	if post {
 		method, body = http.MethodPost, strings.NewReader("body")
+	}
+	if cut {
+		stalled, end := io.Pipe()
+		context.AfterFunc(ctx, func() { _ = end.CloseWithError(ctx.Err()) })
+		body = stalled
 	}
 	r, err := http.NewRequestWithContext(ctx, method, to, body)
 	if err != nil {

@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"context"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
 
@@ -160,6 +164,38 @@ func TestOddHostsAndSpaces(t *testing.T) {
 	}
 }
 
+// The same holds for a ReverseProxy behind the middleware, if that knows that it forwards. It cleans queries, which the
+// test leaves out, and writes X-Forwarded-For.
+func TestWhatTheMiddlewareJudgesIsSent(t *testing.T) {
+	t.Parallel()
+	up, g := newRawUpstream(t), new(recorder)
+	tr := &http.Transport{DisableCompression: true} // which sets Accept-Encoding
+	t.Cleanup(tr.CloseIdleConnections)
+	back := &httputil.ReverseProxy{Transport: tr, ErrorLog: log.New(io.Discard, "", 0),
+		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", up.Host }}
+	front := httptest.NewServer(middleware.New(g, middleware.Options{Forwards: true})(back))
+	t.Cleanup(front.Close)
+	rapid.Check(t, func(t *rapid.T) {
+		method := rapid.SampledFrom([]string{"GET", "POST"}).Draw(t, "method")
+		target := strings.ReplaceAll(genTarget.Draw(t, "target"), "?", "")
+		fields := rapid.SliceOfN(genField, 0, 5).Draw(t, "fields")
+		sendHTTP1(t, front.Listener.Addr().String(), method, target, "h", fields)
+		judged, arrived := g.take(), up.take(t)
+		for i := range arrived {
+			for _, name := range forwardedFields {
+				delete(judged[i].header, name)
+			}
+			if judged[i].host == "" {
+				judged[i].host = up.Host // the forwarder's own
+			}
+			compare(t, &judged[i], &arrived[i])
+		}
+	})
+}
+
+// forwardedFields are those that proxies write.
+var forwardedFields = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
 // compare compares what was judged with what arrived.
 func compare(t *rapid.T, judged, arrived *request) {
 	path, _ := (&hottype.Request{Target: judged.target}).SplitTarget()
@@ -176,7 +212,7 @@ func compare(t *rapid.T, judged, arrived *request) {
 	if arrived.method != judged.method && (judged.method != "HEAD" || arrived.method != "GET") {
 		t.Fatalf("judged %s, sent %s", judged.method, arrived.method)
 	}
-	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+	for _, name := range forwardedFields {
 		if judged.header[name] != nil {
 			t.Fatalf("%s of a stranger was judged: %q", name, judged.header[name])
 		}

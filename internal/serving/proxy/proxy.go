@@ -52,6 +52,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 			u, via = &plain, h2c
 		}
 		p.upstreams[name] = newUpstream(name, u, via, &p.cfg)
+		p.upstreams[name].h2c = via == h2c
 	}
 	return p, nil
 }
@@ -86,11 +87,7 @@ func (p *Proxy) forward(v *hottype.Verdict) http.Handler {
 	if v.Lease == nil {
 		return next
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, end := httplimit.Outlive(r.Context(), p.cfg.abandonedFor())
-		defer end()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
+	return httplimit.Outliving(next, p.cfg.abandonedFor())
 }
 
 // Cache is the response cache of the proxy. The caller runs it.

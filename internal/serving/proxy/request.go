@@ -5,8 +5,6 @@ import (
 	"net/textproto"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
@@ -25,7 +23,7 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
 		fault = "target has " + fault
 	case !sendablePath(r):
 		fault = "target has two slashes in front and bytes that must be encoded"
-	case !sendableHost(r.Host):
+	case !httplimit.SendableHost(r.Host):
 		fault = "host is not valid"
 	default:
 		if r.Host == "" && p.cfg.PreserveHost {
@@ -48,12 +46,6 @@ func sendablePath(r *http.Request) bool {
 	}
 	path, _, _ := strings.Cut(target, "?")
 	return r.URL.EscapedPath() == path
-}
-
-// sendableHost reports whether the transport sends a host as it is. It sends invalid ones empty,
-// and without an IPv6 zone.
-func sendableHost(host string) bool {
-	return httpguts.ValidHostHeader(host) && !(strings.HasPrefix(host, "[") && strings.IndexByte(host, '%') >= 0)
 }
 
 // originForm is the target of a request without scheme and authority, byte for byte.
@@ -86,9 +78,6 @@ func (p *Proxy) dropFields(r *http.Request) {
 		}
 	}
 	p.cfg.Clients.DropHopByHop(h)
-	if len(h["User-Agent"]) > 1 {
-		h["User-Agent"] = h["User-Agent"][:1] // more are not sent
-	}
 	if p.cfg.Clients.FromProxy(r) {
 		return
 	}

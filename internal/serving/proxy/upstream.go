@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -24,6 +25,7 @@ type upstream struct {
 	name  string
 	url   *url.URL
 	base  string // before the paths of requests, encoded, without a slash at its end
+	h2c   bool
 	cfg   *Config
 	proxy *httputil.ReverseProxy
 
@@ -64,8 +66,12 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
 	if r.Body != nil && r.ContentLength != 0 {
-		b := &clientBody{ReadCloser: r.Body}
-		r = r.WithContext(context.WithValue(r.Context(), clientBodyKey{}, b))
+		b := &clientBody{ReadCloser: r.Body, ctx: r.Context()}
+		ctx := context.WithValue(b.ctx, clientBodyKey{}, b)
+		if !u.h2c && httplimit.OutlivedClient(b.ctx) != nil {
+			ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: b.gotConn})
+		}
+		r = r.WithContext(ctx)
 		r.Body = b
 	}
 	u.proxy.ServeHTTP(w, r)
