@@ -3,6 +3,7 @@
 # (as root). What cannot be installed is left out of the run. With `fuzz` behind DIR: only the npm and PyPI packages.
 set -u
 dir=${1:?usage: setup.sh DIR [fuzz]}
+[ "${2:-}" = fuzz ] && set -e
 mkdir -p "$dir/node"
 (cd "$dir/node" && npm install --no-audit --no-fund --silent \
   express4@npm:express@4 express5@npm:express@5 koa @koa/router fastify hono @hono/node-server)
