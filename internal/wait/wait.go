@@ -18,6 +18,19 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// ForHint waits like For, and ends early where a hint is there.
+func ForHint(ctx context.Context, d time.Duration, hints <-chan struct{}) (hinted bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-hints:
+		return true
+	}
+	return false
+}
+
 // Every calls f at each tick until ctx ends. Ticks that come while f runs are one.
 func Every(ctx context.Context, d time.Duration, f func()) {
 	tick := time.NewTicker(d)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // RequestTracker tracks an allowed request of another framework than net/http. The framework reports
@@ -163,4 +164,11 @@ func (g *SafeGate) Refund(r *hottype.Refund, status int) {
 	if to, ok := g.cfg.Gate.(Refunder); ok && r.AppliesTo(status) {
 		to.Refund(g.cfg.Now(), r, status)
 	}
+}
+
+// Wait holds an allowed request back for as long as its verdict says, which is
+// nothing for most, and reports whether it is still wanted then: false when ctx
+// ended first, because the client left. The place it had is not given to others.
+func Wait(ctx context.Context, v *hottype.Verdict) bool {
+	return v.Wait <= 0 || wait.For(ctx, v.Wait)
 }

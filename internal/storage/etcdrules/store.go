@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -179,13 +180,7 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 		}
 		fn(stored, err)
 		// Up to a tenth less, so that many followers do not look in step.
-		timer := time.NewTimer(pollEvery - rand.N(pollEvery/10))
-		select {
-		case <-ctx.Done():
-		case <-hints:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wait.ForHint(ctx, pollEvery-rand.N(pollEvery/10), hints)
 	}
 	return nil
 }
@@ -201,10 +196,7 @@ func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 			}
 		}
 		cancel()
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchAgain):
-		}
+		wait.For(ctx, watchAgain)
 	}
 }
 

@@ -76,7 +76,7 @@ func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
 		text, _ := z.Member.(string)
 		c, err := parseCommand(text)
 		if err != nil {
-			h.feed.commands.malformed.Add(1)
+			h.feed.commands.add(func(s *FollowStats) { s.Malformed++ })
 			h.feed.log.Debug("rediscontrol: command cannot be read", "command", text, "err", err)
 			continue
 		}

@@ -18,11 +18,11 @@ import (
 func followCommands(t *testing.T, c *Feed) <-chan hottype.Command {
 	t.Helper()
 	out := make(chan hottype.Command, 10_000)
-	syncs := c.commands.syncs.Load()
+	syncs := c.commands.read().Syncs
 	redistest.Running(t, func(ctx context.Context) error {
 		return c.FollowCommands(ctx, func(cmd hottype.Command) { out <- cmd })
 	})
-	redistest.Eventually(t, "a first look", func() bool { return c.commands.syncs.Load() > syncs })
+	redistest.Eventually(t, "a first look", func() bool { return c.commands.read().Syncs > syncs })
 	return out
 }
 

@@ -66,7 +66,7 @@ type Feed struct {
 	overrides followState
 	commands  followState
 	rules     followState
-	counters  counters
+	counters  counted[Stats]
 	// overridesKnown is what this process enforces; nil: nothing follows.
 	// overridesBehind says that Redis has an older state. Until overridesDenied
 	// (unix nanoseconds) this process does not try to write it again.

@@ -56,15 +56,7 @@ func (f *follower) run(ctx context.Context) error {
 			break
 		}
 		// Up to a tenth less, so that many followers do not poll in step.
-		timer := time.NewTimer(pollEvery - rand.N(pollEvery/10))
-		select {
-		case <-ctx.Done():
-		case <-notices:
-			noticed = true
-		case <-timer.C:
-			noticed = false
-		}
-		timer.Stop()
+		noticed = wait.ForHint(ctx, pollEvery-rand.N(pollEvery/10), notices)
 	}
 	return nil
 }
@@ -84,8 +76,8 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 	case err == nil && before != nil:
 		f.feed.log.Info("rediscontrol: reading " + f.what + " again")
 	}
-	if changed && !noticed && f.state.syncs.Load() > 1 {
-		f.state.missed.Add(1)
+	if changed && !noticed && f.state.read().Syncs > 1 {
+		f.state.add(func(s *FollowStats) { s.MissedNotices++ })
 	}
 }
 
@@ -136,7 +128,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 			stood = true
 			f.state.subscriptions.Add(1)
 		case *redis.Message:
-			f.state.notices.Add(1)
+			f.state.add(func(s *FollowStats) { s.Notices++ })
 		default: // the answer to a ping
 			continue
 		}

@@ -96,7 +96,7 @@ func (h *hotFollower) news(index map[string]string) []string {
 		h.blind[publisher] = strings.HasPrefix(rest, flagBlind+" ")
 		version, err := strconv.ParseUint(field, 10, 64)
 		if err != nil {
-			h.feed.hot.malformed.Add(1)
+			h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
 			continue
 		}
 		if h.isNew(publisher, version, now) {
@@ -130,9 +130,9 @@ func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, c
 	if err != nil {
 		return changed, false, err
 	}
-	h.feed.hot.gaps.Add(uint64(len(gaps)))
+	h.feed.hot.add(func(s *FollowStats) { s.Gaps += uint64(len(gaps)) })
 	gaps, err = h.fetch(ctx, append(whole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
-		h.feed.hot.whole.Add(1)
+		h.feed.hot.add(func(s *FollowStats) { s.Whole++ })
 		return h.feed.askWhole(ctx, p, publisher)
 	}, &changed)
 	return changed, len(gaps) == 0, err
@@ -157,7 +157,7 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 	}
 	for i, publisher := range publishers {
 		held, err := answers[i]()
-		h.feed.hot.bytes.Add(uint64(held.bytes))
+		h.feed.hot.add(func(s *FollowStats) { s.Bytes += uint64(held.bytes) })
 		if errors.Is(err, errGap) {
 			gaps = append(gaps, publisher)
 			continue
@@ -175,7 +175,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	}
 	now := h.feed.now()
 	if err != nil {
-		h.feed.hot.malformed.Add(1)
+		h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
 		h.feed.log.Warn("rediscontrol: hot set cannot be read", "publisher", publisher, "err", err)
 	} else if !h.isNew(publisher, held.set.Version, now) {
 		return false

@@ -127,7 +127,7 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 					"rediscontrol: the overrides are not kept on disk: those of now would not hold after a restart without Redis", "err", err)
 			}
 			failing = err
-			f.counters.copyFailing.Store(err != nil)
+			f.counters.add(func(s *Stats) { s.CopyFailing = err != nil })
 		}
 		retry := time.NewTimer(saveAgain)
 		select {

@@ -135,7 +135,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	f := s.feed
 	first := f.overridesBehind.CompareAndSwap(false, true)
 	if first {
-		f.counters.overridesLost.Add(1)
+		f.counters.add(func(s *Stats) { s.OverridesLost++ })
 	} else if f.now().UnixNano() < f.overridesDenied.Load() {
 		return false
 	}
@@ -151,7 +151,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 				"another program writes them back or an override is changed. Give Redis persistence", "err", err)
 	case done:
 		f.overridesBehind.Store(false)
-		f.counters.overridesRestored.Add(1)
+		f.counters.add(func(s *Stats) { s.OverridesRestored++ })
 		log.Warn(
 			"rediscontrol: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
 	}
@@ -239,7 +239,7 @@ func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
 	for id, text := range state.entries {
 		o, err := decodeOverride(id, text)
 		if err != nil {
-			s.feed.counters.overridesMalformed.Add(1)
+			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 			s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
 			continue
 		}

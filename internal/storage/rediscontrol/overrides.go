@@ -90,7 +90,7 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 	for _, text := range raw {
 		var change rules.Change
 		if err := json.Unmarshal([]byte(text), &change); err != nil {
-			s.feed.counters.overridesMalformed.Add(1)
+			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 			continue
 		}
 		out = append(out, change.Loaded().Numbered())
@@ -177,7 +177,7 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 func (s *OverrideStore) before(id, text string) *rules.Override {
 	o := readable(id, text)
 	if o != nil && o.Target().Value == "" {
-		s.feed.counters.overridesMalformed.Add(1)
+		s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 	}
 	return o
 }

@@ -113,7 +113,7 @@ func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
 	err := p.publish(ctx, set)
 	if err != nil && !errors.Is(err, ErrFenced) {
 		p.log = logSize{} // what is there is unknown: the next one is whole
-		p.feed.counters.publishErrors.Add(1)
+		p.feed.counters.add(func(s *Stats) { s.PublishErrors++ })
 		return fmt.Errorf("rediscontrol: publish %d hot keys as %q: %w", len(set.Keys), p.cfg.ID, err)
 	}
 	return err
@@ -136,12 +136,12 @@ func (p *Publisher) publish(ctx context.Context, set hottype.HotSet) error {
 		case gap:
 			p.log = logSize{}
 		case late:
-			p.feed.counters.fenced.Add(1)
+			p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 			return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.cfg.ID)
 		case fenced:
 			p.lost(a.epoch)
 			if a.epoch != 0 { // the set is from before: what comes next is not
-				p.feed.counters.fenced.Add(1)
+				p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 				return &StandbyError{ID: p.cfg.ID, Epoch: a.epoch}
 			}
 		default:
@@ -156,7 +156,7 @@ func (p *Publisher) lost(epoch int64) {
 	p.known = max(p.known, p.epoch, epoch)
 	p.epoch = 0
 	p.log = logSize{}
-	p.feed.counters.publishing.Store(false)
+	p.feed.counters.add(func(s *Stats) { s.Publishing = false })
 }
 
 // setLife is until the last key expires and Keep more, by the publisher's clock

@@ -76,7 +76,7 @@ func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 	}
 	if reply[0] == 0 {
 		p.known = max(p.known, reply[1])
-		p.feed.counters.fenced.Add(1)
+		p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 		return &StandbyError{ID: p.cfg.ID, Epoch: reply[1], Left: time.Duration(reply[2]) * time.Millisecond}
 	}
 	if p.cfg.Window != nil {
@@ -85,8 +85,8 @@ func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 		}
 	}
 	p.epoch, p.known = reply[1], reply[1]
-	p.feed.counters.takeovers.Add(1)
-	p.feed.counters.publishing.Store(true)
+	p.feed.counters.add(func(s *Stats) { s.Takeovers++ })
+	p.feed.counters.add(func(s *Stats) { s.Publishing = true })
 	return nil
 }
 

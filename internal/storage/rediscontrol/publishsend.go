@@ -78,10 +78,10 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 	if a.code == published {
 		p.version.Store(a.version)
 		p.log = m.log
-		p.feed.counters.published.Add(1)
-		p.feed.counters.publishedBytes.Add(uint64(len(m.change) + len(m.body)))
+		p.feed.counters.add(func(s *Stats) { s.Published++ })
+		p.feed.counters.add(func(s *Stats) { s.PublishedBytes += uint64(len(m.change) + len(m.body)) })
 		if len(m.body) > 0 || m.from == 0 {
-			p.feed.counters.publishedWhole.Add(1)
+			p.feed.counters.add(func(s *Stats) { s.PublishedWhole++ })
 		}
 	}
 	return a, nil

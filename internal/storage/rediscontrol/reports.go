@@ -34,7 +34,7 @@ func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live i
 		r.Instance, text, reportLife.Milliseconds(),
 	).Int()
 	if err != nil {
-		f.counters.reportErrors.Add(1)
+		f.counters.add(func(s *Stats) { s.ReportErrors++ })
 		return 0, fmt.Errorf("rediscontrol: write report of %q: %w", r.Instance, err)
 	}
 	return live, nil
@@ -53,7 +53,7 @@ func (f *Feed) bounded(r hottype.LimiterReport) hottype.LimiterReport {
 	if len(r.Keys) <= maxReportKeys {
 		return r
 	}
-	f.counters.reportKeysCut.Add(uint64(len(r.Keys) - maxReportKeys))
+	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(len(r.Keys) - maxReportKeys) })
 	r.Keys = slices.Clone(r.Keys)
 	slices.SortFunc(r.Keys, func(a, b hottype.KeyDecisions) int {
 		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
@@ -87,7 +87,7 @@ func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error)
 		}
 		var r hottype.LimiterReport
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			f.counters.reportsMalformed.Add(1)
+			f.counters.add(func(s *Stats) { s.ReportsMalformed++ })
 			f.log.Debug("rediscontrol: report cannot be read", "key", keys[i], "err", err)
 			continue
 		}
@@ -205,7 +205,7 @@ func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([
 		last = text
 		var list []hottype.UpstreamLimit
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			f.counters.reportsMalformed.Add(1)
+			f.counters.add(func(s *Stats) { s.ReportsMalformed++ })
 			f.log.Debug("rediscontrol: bounds cannot be read", "key", f.keys.Bounds(), "err", err)
 			return
 		}

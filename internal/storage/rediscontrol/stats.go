@@ -51,86 +51,63 @@ type FollowStats struct {
 	Err string
 }
 
-// counters are the figures of Stats that belong to no follower.
-type counters struct {
-	published, publishedWhole, publishedBytes atomic.Uint64
-	takeovers, fenced, publishErrors          atomic.Uint64
-	publishing                                atomic.Bool
-	reportErrors, reportKeysCut               atomic.Uint64
-	overridesLost, overridesRestored          atomic.Uint64
-	overridesMalformed, reportsMalformed      atomic.Uint64
-	copyFailing                               atomic.Bool
+// counted are statistics that several goroutines add to, some times a second.
+type counted[S any] struct {
+	mu sync.Mutex
+	s  S // guarded by mu
+}
+
+func (c *counted[S]) add(to func(*S)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to(&c.s)
+}
+
+func (c *counted[S]) read() (s S) {
+	c.add(func(now *S) { s = *now })
+	return s
 }
 
 // Stats reads the figures.
 func (f *Feed) Stats() Stats {
-	now := f.now()
-	return Stats{
-		Hot:                f.hot.stats(now),
-		Overrides:          f.overrides.stats(now),
-		Commands:           f.commands.stats(now),
-		Published:          f.counters.published.Load(),
-		PublishedWhole:     f.counters.publishedWhole.Load(),
-		PublishedBytes:     f.counters.publishedBytes.Load(),
-		Publishing:         f.counters.publishing.Load(),
-		Takeovers:          f.counters.takeovers.Load(),
-		Fenced:             f.counters.fenced.Load(),
-		PublishErrors:      f.counters.publishErrors.Load(),
-		ReportErrors:       f.counters.reportErrors.Load(),
-		ReportKeysCut:      f.counters.reportKeysCut.Load(),
-		OverridesLost:      f.counters.overridesLost.Load(),
-		OverridesRestored:  f.counters.overridesRestored.Load(),
-		OverridesBehind:    f.overridesBehind.Load(),
-		CopyFailing:        f.counters.copyFailing.Load(),
-		OverridesMalformed: f.counters.overridesMalformed.Load(),
-		ReportsMalformed:   f.counters.reportsMalformed.Load(),
-	}
+	now, out := f.now(), f.counters.read()
+	out.Hot, out.Overrides, out.Commands = f.hot.stats(now), f.overrides.stats(now), f.commands.stats(now)
+	out.OverridesBehind = f.overridesBehind.Load()
+	return out
 }
 
 // followState is what followers of one kind write and Stats reads.
 type followState struct {
-	syncs, errors, notices, missed atomic.Uint64
-	subscriptions, malformed       atomic.Uint64
-	bytes, whole, gaps             atomic.Uint64
-
-	mu   sync.Mutex // guards last and err
-	last time.Time
-	err  error
+	counted[FollowStats]
+	last          time.Time // guarded by mu
+	err           error     // guarded by mu
+	subscriptions atomic.Uint64
 }
 
 // looked notes how a look at Redis ended, and gives the error before it, so
 // that a follower logs changes only.
 func (s *followState) looked(now time.Time, err error) (before error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, s.err = s.err, err
-	if err != nil {
-		s.errors.Add(1)
-		return before
-	}
-	s.syncs.Add(1)
-	s.last = now
+	s.add(func(st *FollowStats) {
+		if before, s.err = s.err, err; err != nil {
+			st.Errors++
+			return
+		}
+		st.Syncs++
+		s.last = now
+	})
 	return before
 }
 
-func (s *followState) stats(now time.Time) FollowStats {
-	s.mu.Lock()
-	last, err := s.last, s.err
-	s.mu.Unlock()
-	out := FollowStats{
-		Syncs: s.syncs.Load(), Errors: s.errors.Load(),
-		Notices: s.notices.Load(), MissedNotices: s.missed.Load(),
-		Malformed: s.malformed.Load(), AgeSeconds: -1,
-		Bytes: s.bytes.Load(), Whole: s.whole.Load(), Gaps: s.gaps.Load(),
-	}
-	if n := s.subscriptions.Load(); n > 1 {
-		out.Reconnects = n - 1
-	}
-	if !last.IsZero() {
-		out.AgeSeconds = now.Sub(last).Seconds()
-	}
-	if err != nil {
-		out.Err = err.Error()
-	}
+func (s *followState) stats(now time.Time) (out FollowStats) {
+	s.add(func(st *FollowStats) {
+		out = *st
+		out.AgeSeconds, out.Reconnects = -1, max(s.subscriptions.Load(), 1)-1
+		if !s.last.IsZero() {
+			out.AgeSeconds = now.Sub(s.last).Seconds()
+		}
+		if s.err != nil {
+			out.Err = s.err.Error()
+		}
+	})
 	return out
 }
