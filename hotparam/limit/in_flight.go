@@ -22,7 +22,7 @@ type InFlight struct {
 	life time.Duration
 
 	mu     sync.Mutex
-	at     time.Time                // guarded by mu: when a place was last taken; time never runs backwards from it (U11)
+	at     time.Time                // guarded by mu: when a slot was last taken; time never runs back from it (U11)
 	leases *list.List               // of *lease, guarded by mu: first to expire first
 	byID   map[string]*list.Element // guarded by mu
 }

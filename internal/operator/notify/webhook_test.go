@@ -40,7 +40,8 @@ func TestWebhooksAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	if _, err := New(Config{Webhooks: []Webhook{good, good}}, time.Now()); err == nil || !strings.Contains(err.Error(), "ops is set twice") {
+	_, err := New(Config{Webhooks: []Webhook{good, good}}, time.Now())
+	if err == nil || !strings.Contains(err.Error(), "ops is set twice") {
 		t.Error(err)
 	}
 }
