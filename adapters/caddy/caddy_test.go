@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -236,4 +237,60 @@ func TestCaddyfile(t *testing.T) {
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("%s, want %s in it", b.String(), want)
 	}
+}
+
+// Whatever the size of a request, a blocked value does not reach the application, and another has the answer that
+// Caddy gives without the module: 431 for what is too long for it.
+func TestLongRequestsAreJudged(t *testing.T) {
+	var heads []string
+	for _, n := range []int{1 << 10, 8 << 10, 15 << 10, 32 << 10, 64 << 10} {
+		pad := strings.Repeat("p", n)
+		heads = append(heads,
+			"GET /topic?id=%s HTTP/1.1\r\nHost: a\r\nX-Pad: "+pad, "GET /topic?id=%s HTTP/1.1\r\nHost: "+pad,
+			"GET /topic?id=%s&x="+pad+" HTTP/1.1\r\nHost: a", "GET /topic?id=%s HTTP/1.0\r\nX-Pad: "+pad)
+	}
+	s := serve(t, "")
+	var without []int
+	for _, head := range heads {
+		without = append(without, s.send(fmt.Sprintf(head, "cold")))
+	}
+	s.load("\thotparam {\n\t\trules RULES\n\t}")
+	judged := 0
+	for i, head := range heads {
+		// Beyond the rules' bounds, so that the block of one key is the verdict about it.
+		malformed := strings.Contains(head, "&x=") && len(head) > 8<<10
+		if got := s.send(fmt.Sprintf(head, "cold")); got != without[i] && !malformed {
+			t.Errorf("%.60s, %d bytes: %d, without the module %d", head, len(head), got, without[i])
+		}
+		s.seen = ""
+		got := s.send(fmt.Sprintf(head, "blocked"))
+		if got != 429 && got != without[i] || s.seen != "" {
+			t.Errorf("%.60s, %d bytes, blocked: %d, and the application saw %q", head, len(head), got, s.seen)
+		}
+		if got == 429 {
+			judged++
+		}
+	}
+	if judged < 12 {
+		t.Errorf("only %d of %d requests are short enough for Caddy", judged, len(heads))
+	}
+}
+
+// send sends the head of a request as it is and gives the status of the answer.
+func (s *site) send(head string) int {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, head+"\r\nConnection: close\r\n\r\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode
 }

@@ -40,6 +40,10 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 		!strings.Contains(got.body, `"reason":"blocked"`) {
 		t.Errorf("blocked: %+v", got)
 	}
+	if page := g.get(blocked, "Accept", "text/html,*/*;q=0.8"); d.fields && (page.status != 429 ||
+		!strings.HasPrefix(page.header.Get("Content-Type"), "text/html") || !strings.Contains(page.body, "<html")) {
+		t.Errorf("a browser: %+v", page)
+	}
 	for name := range got.header {
 		if strings.HasPrefix(name, "X-Hotparam") {
 			t.Errorf("a client gets %s", name)
