@@ -22,8 +22,8 @@ func TestBlockedTopicIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	site := p.Middleware(routes())
-	for _, target := range []string{"/topic", "/topic?id=7", "/topic?id=star", "/%74opic?id=st%61r", "/topic?id=star&id=7",
-		"/topic/?id=star", "//topic?id=star", "/x/../topic?id=star"} {
+	for _, target := range []string{"/topic", "/topic?id=7", "/topic?id=star", "/%74opic?id=st%61r",
+		"/topic?id=star&id=7", "/topic/?id=star", "//topic?id=star", "/x/../topic?id=star"} {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
 			r := httptest.NewRequest(method, target, strings.NewReader("id=star"))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -97,8 +97,16 @@ func (t Traits) Readings() []Path {
 			add(p)
 		}
 	}
+	if t.Path.FinalNewline {
+		for _, p := range slices.Clone(all) {
+			p.FinalNewline = false // a segment that is only a newline is a value of a wildcard
+			add(p)
+		}
+	}
 	if t.EveryPath {
-		widest := all[len(all)-1]
+		widest := t.Path
+		widest.Authority = widest.Authority || t.EitherAuthority
+		widest.EncodedSlash = widest.EncodedSlash || t.EitherSlash
 		for _, name := range Presets() {
 			if name != Strict {
 				for _, p := range presets[name].Readings() {

@@ -150,7 +150,8 @@ func redactOf(word string) canon.Redact {
 
 // param compiles a parameter; duplicates, if not nil, are those of the upstream.
 func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
-	q := Param{Name: paramName(v, c.Name), Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
+	q := Param{Name: paramName(v, c.Name), Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim,
+		Redact:     redactOf(c.Redact),
 		Integer:    canon.IntegerForm(max(0, slices.Index(integerWords, c.Integer))),
 		Duplicates: canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))}}
 	switch name, where := q.source(); {

@@ -182,8 +182,8 @@ func TestPresetsAgainstUpstreams(t *testing.T) {
 	}
 }
 
-// TestRecordedSpellings: of the mutated targets that test/parseas has sent, each that an upstream read as the value star
-// has its key under strict, and under the upstream's preset.
+// TestRecordedSpellings: of the mutated targets that test/parseas has sent, each that an upstream read as the value
+// star has its key under strict, and under the upstream's preset.
 func TestRecordedSpellings(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/spellings.tsv")

@@ -88,6 +88,22 @@ func TestEmptyWildcard(t *testing.T) {
 	}
 }
 
+// TestNewlineOfAWildcard: FastAPI drops a newline from the end, unless it is all of the last segment.
+func TestNewlineOfAWildcard(t *testing.T) {
+	t.Parallel()
+	s := mustParse(t, `
+parse_as: fastapi
+rules:
+  - {name: topic, match: {path: /topic}, params: [], hot: {rate: 1}}
+  - {name: a, match: {path: "/a/{id}/{slug}"}, params: [path.id], hot: {rate: 1}}`)
+	for target, want := range map[string]string{"/topic%0a": "topic topic", "/a/star/%0A": "a a?path.id=star",
+		"/a/star/x%0A": "a a?path.id=star"} {
+		if got := keys(s, hottype.Request{Target: target}); got != want {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+}
+
 // TestTooManyReadings: a path that strict reads in so many ways that not all its keys can be limited is malformed.
 func TestTooManyReadings(t *testing.T) {
 	t.Parallel()
