@@ -94,7 +94,7 @@ type Options[C any] struct {
 
 	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged in place of
 	// the target as received, hop-by-hop fields are removed, only WebSocket upgrades pass, and a request that holds a
-	// slot of a limit of requests in flight goes on for up to 30 s after its client has left, because the upstream does.
+	// slot of a limit of requests in flight goes on for up to 30 s after its client has left, as the upstream does.
 	// The request of Enforce is changed for that. Other handlers see what is judged: nothing is removed for them.
 	Forwards bool
 

@@ -207,5 +207,9 @@ func (l *Line) Below(c *Claim) bool {
 	lower(&c.Network)
 	c.byNetwork = c.Weight
 	lower(&c.Sender)
-	return cmp.Or(cmp.Compare(c.Weight, l.weight), cmp.Compare(c.byNetwork, l.byNetwork), cmp.Compare(c.full, l.full)) <= 0
+	return cmp.Or(
+		cmp.Compare(c.Weight, l.weight),
+		cmp.Compare(c.byNetwork, l.byNetwork),
+		cmp.Compare(c.full, l.full),
+	) <= 0
 }

@@ -64,7 +64,11 @@ func TestOriginIsTheMajority(t *testing.T) {
 // If the sender of a count does not name the network, the heaviest clients do.
 func TestOfASketch(t *testing.T) {
 	t.Parallel()
-	c := hottype.Count{N: 100, Clients: new(hottype.ClientSketch), Origin: hottype.Origin{Tag: origins.Sender("s"), N: 100}}
+	c := hottype.Count{
+		N:       100,
+		Clients: new(hottype.ClientSketch),
+		Origin:  hottype.Origin{Tag: origins.Sender("s"), N: 100},
+	}
 	one, two := hottype.ParseClient("203.0.113.1"), hottype.ParseClient("203.0.113.2")
 	clientsketch.Add(c.Clients, one, 40)
 	clientsketch.Add(c.Clients, two, 40)

@@ -42,11 +42,14 @@ type Limit struct {
 // Bounds of the controller's own.
 const (
 	minQuantileSamples = 60 // requests of which a quantile says something
+	minSearchSamples   = 10 // and while the capacity is searched
 	pooled             = 10 // most seconds that are judged together
 	stale              = 4 * time.Second
 	initialInFlight    = 10   // requests in flight that are borne before anything is known
 	adaptAfterTicks    = 8    // ticks after which a latency is taken for that of the upstream itself
-	minGrowth          = 0.02 // by which the capacity is raised first, and
+	searchTicks        = 12   // ticks after the first limited one in which the capacity is searched
+	searchGrowth       = 0.4  // by which the capacity is raised in one of them
+	minGrowth          = 0.02 // by which it is raised first after that, and
 	maxGrowth          = 0.2  // at last
 )
 
@@ -68,6 +71,7 @@ type Controller struct {
 	lastGoodCapacity float64 // capacity when the rate last left its minimum's neighbourhood
 	growth           float64
 	growthHold       int // ticks for which the capacity is not raised
+	searching        int // ticks that are left of the search after the onset
 	headroomTicks    int // ticks since which more could be borne
 	limited          int // ticks since the first limited one
 	bad              history
@@ -113,7 +117,11 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) Limit {
 			c.pool.merge(&reports[i], c.seconds)
 		}
 	}
-	if c.seconds == 0 || c.pool.Latency.Count() < minQuantileSamples && c.seconds < pooled {
+	enough := uint64(minQuantileSamples)
+	if c.searching > 0 {
+		enough = minSearchSamples
+	}
+	if c.seconds == 0 || c.pool.Latency.Count() < enough && c.seconds < pooled {
 		return c.bound
 	}
 	s := c.sample(now)
@@ -144,7 +152,9 @@ func (c *Controller) judge(s *sample) {
 		if c.capacity = s.ok; !s.over {
 			c.capacity = max(s.ok, s.hot+s.cold)
 		}
+		c.searching = searchTicks
 	}
+	c.searching--
 	c.estimate(s)
 	c.publish(s)
 }
@@ -162,6 +172,16 @@ func (c *Controller) estimate(s *sample) {
 	case s.mostlyFailing():
 		c.capacity *= 0.97 // it cannot be seen: drain
 		c.bound.Why = "draining: errors and latency far above the target"
+	case s.over && c.searching > 0:
+		// The first limited second began with the onset somewhere in it, so it says little of the
+		// capacity; the first saturated one after it does.
+		c.bound.Why = s.reason(c)
+		if c.limited > 1 {
+			c.capacity = max(s.ok, c.capacity/(1+searchGrowth))
+		}
+		if c.limited > 3 {
+			c.searching = 0
+		}
 	case s.over:
 		c.bound.Why = s.reason(c)
 		c.capacity += gain * (min(s.ok, 1.1*c.capacity) - c.capacity)
@@ -181,8 +201,11 @@ func (c *Controller) estimate(s *sample) {
 		c.grow(s)
 	}
 	if c.limited >= 3 {
-		most := max(c.admitted[0], c.admitted[1], c.admitted[2])
-		c.capacity = min(c.capacity, 1.25*most+2*math.Sqrt(most))
+		most, ahead := max(c.admitted[0], c.admitted[1], c.admitted[2]), 1.25
+		if c.searching > 0 {
+			ahead = 1 + searchGrowth
+		}
+		c.capacity = min(c.capacity, ahead*most+2*math.Sqrt(most))
 	}
 }
 
@@ -192,6 +215,11 @@ func (c *Controller) grow(s *sample) {
 		c.bound.Why = "demand below the limit"
 	}
 	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
+		return
+	}
+	if c.searching > 0 {
+		c.capacity *= 1 + searchGrowth/s.width/max(1, s.lag/1.2)
+		c.bound.Why = "searching: more is asked for and could be borne"
 		return
 	}
 	if c.headroomTicks++; c.headroomTicks >= 3 {

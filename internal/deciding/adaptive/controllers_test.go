@@ -195,3 +195,27 @@ func TestOldReportsAreNotJudged(t *testing.T) {
 		t.Errorf("within %v: %+v", stale, b)
 	}
 }
+
+// An onset at the end of a second makes a first limited second in which little was answered. That is not taken for the
+// capacity: while more is asked for and latency is low, the rate is back within ten seconds.
+func TestOnsetAtTheEndOfASecond(t *testing.T) {
+	t.Parallel()
+	const capacity = 250
+	c := New(rules.UpstreamTarget{Latency: 117 * time.Millisecond}, 2, 750)
+	second := func(i int, answered, refused int64, latency time.Duration) Limit {
+		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), OK: answered, Hot: answered, Refused: refused,
+			InFlight: float64(answered) * latency.Seconds()}
+		m.Latency.addN(latency, answered)
+		return c.Tick(m.At, []Measurement{m})
+	}
+	for i := range 5 {
+		second(i, 11, 0, 16*time.Millisecond)
+	}
+	limit := second(5, 15, 40, 16*time.Millisecond)
+	for i := 6; i < 16; i++ {
+		limit = second(i, int64(min(limit.Rate, capacity)), 500, 16*time.Millisecond)
+	}
+	if limit.Rate < 0.8*capacity {
+		t.Errorf("%.0f a second ten seconds after the onset, of %d", limit.Rate, capacity)
+	}
+}

@@ -155,7 +155,8 @@ func TestOneNetworkHidesNoKey(t *testing.T) {
 						if addresses == 1 && strings.Contains(hot, "min_clients") && b.viral {
 							t.Error("the loop was hot")
 						}
-						if addresses == 1 && strings.Contains(hot, "min_clients") && strings.Contains(name, "slowly") && !b.looped {
+						if addresses == 1 && strings.Contains(hot, "min_clients") && strings.Contains(name, "slowly") &&
+							!b.looped {
 							t.Error("the loop was not seen")
 						}
 					})
@@ -197,7 +198,12 @@ func TestOneSenderFillsNoHotSet(t *testing.T) {
 		missing := 0
 		for b.tenth < 600 {
 			send := func(sender string, key hottype.Key, n int64, clients int) {
-				c := hottype.Count{Key: key, N: n, Second: b.now().Unix(), Origin: hottype.Origin{Tag: origins.Sender(sender), N: n}}
+				c := hottype.Count{
+					Key:    key,
+					N:      n,
+					Second: b.now().Unix(),
+					Origin: hottype.Origin{Tag: origins.Sender(sender), N: n},
+				}
 				for i := range clients {
 					c.Clients = cmp.Or(c.Clients, new(hottype.ClientSketch))
 					clientsketch.Add(c.Clients, addr(10, b.rnd.IntN(250), i, 1), n/int64(clients))

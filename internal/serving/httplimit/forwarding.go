@@ -68,7 +68,7 @@ func (c *Clients) BeforeForwarding(r *http.Request) {
 // SendableHost reports whether net/http sends a host as it is. It sends invalid ones empty, and without an
 // IPv6 zone.
 func SendableHost(host string) bool {
-	return httpguts.ValidHostHeader(host) && !(strings.HasPrefix(host, "[") && strings.IndexByte(host, '%') >= 0)
+	return httpguts.ValidHostHeader(host) && (!strings.HasPrefix(host, "[") || !strings.Contains(host, "%"))
 }
 
 // writes reports whether trusted proxies name a client or its origin in a field.

@@ -18,9 +18,13 @@ func TestDropHopByHop(t *testing.T) {
 	t.Parallel()
 	clients := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "True-Client-IP")
 	for name, c := range map[string]struct{ sent, want http.Header }{
-		"nothing":      {http.Header{"X-A": {"a"}}, http.Header{"X-A": {"a"}}},
-		"a named one":  {http.Header{"Connection": {"close, x-a"}, "X-A": {"a"}, "X-B": {"b"}}, http.Header{"X-B": {"b"}}},
-		"on two lines": {http.Header{"Connection": {"close", " x-a ,, X-B"}, "X-A": {"a"}, "X-B": {"b"}}, http.Header{}},
+		"nothing": {http.Header{"X-A": {"a"}}, http.Header{"X-A": {"a"}}},
+		"a named one": {
+			http.Header{"Connection": {"close, x-a"}, "X-A": {"a"}, "X-B": {"b"}}, http.Header{"X-B": {"b"}},
+		},
+		"on two lines": {
+			http.Header{"Connection": {"close", " x-a ,, X-B"}, "X-A": {"a"}, "X-B": {"b"}}, http.Header{},
+		},
 		"the standard ones": {http.Header{"Keep-Alive": {"5"}, "Proxy-Connection": {"x"}, "Proxy-Authorization": {"x"},
 			"Proxy-Authenticate": {"x"}, "Te": {"gzip"}, "Trailer": {"X"}, "Transfer-Encoding": {"x"},
 			"Http2-Settings": {"AAM"}, "Connection": {"keep-alive"}}, http.Header{}},
@@ -28,7 +32,9 @@ func TestDropHopByHop(t *testing.T) {
 			http.Header{"Connection": {"X-Forwarded-For, True-Client-Ip, Forwarded, X-Real-IP"},
 				"X-Forwarded-For": {"1"}, "True-Client-Ip": {"2"}, "Forwarded": {"3"}, "X-Real-Ip": {"4"}},
 			http.Header{"X-Forwarded-For": {"1"}, "True-Client-Ip": {"2"}, "Forwarded": {"3"}, "X-Real-Ip": {"4"}}},
-		"trailers": {http.Header{"Connection": {"TE"}, "Te": {"gzip;q=0.5, trailers"}}, http.Header{"Te": {"trailers"}}},
+		"trailers": {
+			http.Header{"Connection": {"TE"}, "Te": {"gzip;q=0.5, trailers"}}, http.Header{"Te": {"trailers"}},
+		},
 		"websocket": {http.Header{"Connection": {"keep-alive, upgrade"}, "Upgrade": {"WebSocket"}},
 			http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
 		"not asked for": {http.Header{"Connection": {"close"}, "Upgrade": {"websocket"}}, http.Header{}},
@@ -74,7 +80,7 @@ func TestOutlive(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("ended before its time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if ctx.Err() == nil {
 			t.Error("has no end")

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -34,9 +35,9 @@ func bodyOf(r *http.Request) *clientBody {
 // Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	switch err {
-	case nil, http.ErrBodyReadAfterClose:
-	case io.EOF:
+	switch {
+	case err == nil, errors.Is(err, http.ErrBodyReadAfterClose):
+	case errors.Is(err, io.EOF):
 		b.ended.Store(true)
 	default:
 		b.broken.Store(true)

@@ -79,7 +79,10 @@ func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := proxy.New(decide.New(decide.Config{Rules: set}), proxy.Config{Upstreams: map[string]*url.URL{"": to}})
+			p, err := proxy.New(
+				decide.New(decide.Config{Rules: set}),
+				proxy.Config{Upstreams: map[string]*url.URL{"": to}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,13 +81,16 @@ var (
 	})
 	genMethod = rapid.SampledFrom([]string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "OPTIONS", "TRACE", "CONNECT",
 		"PURGE", "get", "M-SEARCH"})
-	genHost = rapid.SampledFrom([]string{"h", "h", "h", "h:80", "H", "", "127.0.0.1", "[::1]:80", "[fe80::1%25e]", "a/b",
-		"u@h", "ä.de", "xn--4ca.de", "a\"b", "a b", "%41"})
+	genHost = rapid.SampledFrom(
+		[]string{"h", "h", "h", "h:80", "H", "", "127.0.0.1", "[::1]:80", "[fe80::1%25e]", "a/b",
+			"u@h", "ä.de", "xn--4ca.de", "a\"b", "a b", "%41"},
+	)
 	genField = rapid.Custom(func(t *rapid.T) field {
 		name := rapid.SampledFrom([]string{"Connection", "Connection", "connection", "X-A", "x-a", "X-B", "X_A", "Upgrade",
 			"HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "TE", "Trailer", "User-Agent",
 			"Accept-Language", "Cookie", "Authorization", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-			"X-Real-IP", "Forwarded", "Expect", "Content-Type"}).Draw(t, "name")
+			"X-Real-IP", "Forwarded", "Expect", "Content-Type"}).
+			Draw(t, "name")
 		value := rapid.SampledFrom([]string{"a", "b", "", " a ", "close", "keep-alive", "X-A", "X-A, close", "x-b,X-A",
 			"upgrade", "Upgrade, HTTP2-Settings", "websocket", "h2c", "websocket, h2c", "trailers", "1.2.3.4", "\x80",
 			"X-Forwarded-For", "TE, Cookie", "a, b"})
@@ -114,7 +117,9 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g.policy = policy{}
 		if rapid.Bool().Draw(t, "cached") {
-			g.policy = policy{&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second, Vary: []string{"X-A"}}}
+			g.policy = policy{
+				&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second, Vary: []string{"X-A"}},
+			}
 		}
 		method, target, host := genMethod.Draw(t, "method"), genTarget.Draw(t, "target"), genHost.Draw(t, "host")
 		fields := rapid.SliceOfN(genField, 0, 5).Draw(t, "fields")
@@ -172,6 +177,7 @@ func TestWhatTheMiddlewareJudgesIsSent(t *testing.T) {
 	tr := &http.Transport{DisableCompression: true} // which sets Accept-Encoding
 	t.Cleanup(tr.CloseIdleConnections)
 	back := &httputil.ReverseProxy{Transport: tr, ErrorLog: log.New(io.Discard, "", 0),
+		//nolint:staticcheck // Rewrite would remove the fields that proxies write
 		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", up.Host }}
 	front := httptest.NewServer(middleware.New(g, middleware.Options{Forwards: true})(back))
 	t.Cleanup(front.Close)

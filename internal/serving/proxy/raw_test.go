@@ -127,7 +127,9 @@ func sendHTTP2(t fataler, at, method, target, host string, fields []field) {
 	out.WriteString(http2.ClientPreface)
 	fr := http2.NewFramer(&out, conn)
 	_ = fr.WriteSettings()
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	_ = fr.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true},
+	)
 	if _, err := conn.Write(out.Bytes()); err != nil {
 		t.Fatal(err)
 	}

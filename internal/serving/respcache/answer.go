@@ -75,12 +75,12 @@ var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 // not to be kept.
 func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	d := directivesOf(h)
-	understood := http.StatusText(status) != ""
+	understood := d.mustUnderstand && http.StatusText(status) != ""
 	vary, listed := varyOf(h, s)
 	switch {
 	case status < 200 || status > 599 || status == http.StatusPartialContent || status == http.StatusNotModified:
 		return nil, whyStatus
-	case d.private, d.noStore && !(d.mustUnderstand && understood), d.mustUnderstand && !understood:
+	case d.private, d.noStore && !understood, d.mustUnderstand && !understood:
 		return nil, whyDirective
 	case len(h["Set-Cookie"]) > 0:
 		return nil, whySetCookie

@@ -40,7 +40,8 @@ func TestNoClientDecidesForOthers(t *testing.T) {
 					b.get("/topic?id=1", field, "bad, value")
 					synctest.Wait()
 					w := b.get("/topic?id=1")
-					if !strings.HasPrefix(w.Header().Get("Cache-Status"), "hotparam; hit; ttl=") || w.Body.String() != "page" {
+					if !strings.HasPrefix(w.Header().Get("Cache-Status"), "hotparam; hit; ttl=") ||
+						w.Body.String() != "page" {
 						t.Fatalf("%s, %d: %d %s %v", field, status, w.Code, w.Body, w.Header())
 					}
 				}

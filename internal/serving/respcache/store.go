@@ -105,23 +105,9 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 	defer sh.mu.Unlock()
 	now := clock() // with the lock: an answer that landed before would be of the future otherwise
 	f.now = now
-	res := sh.resources[string(target)]
-	if res == nil {
-		if partial {
-			return found{pass: true}
-		}
-		res = &resource{target: string(target), key: v.Key, variants: map[string]*entry{}}
-		sh.resources[res.target] = res
-	}
-	var buf [128]byte
-	variant := appendVariant(buf[:0], r, res.vary)
-	e := res.variants[string(variant)]
+	e := sh.entry(r, target, v.Key, !partial)
 	if e == nil {
-		if partial {
-			return found{pass: true}
-		}
-		e = &entry{of: res, variant: string(variant)}
-		res.variants[e.variant] = e
+		return found{pass: true}
 	}
 	if a := e.answer; a != nil {
 		resident := a.resident(now)
@@ -154,6 +140,26 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 	}
 	f.fetch = e.fetch
 	return f
+}
+
+// entry is that of a request's variant, which is added if add is true; nil: there is none. It needs mu.
+func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool) *entry {
+	res := sh.resources[string(target)]
+	if res == nil {
+		if !add {
+			return nil
+		}
+		res = &resource{target: string(target), key: key, variants: map[string]*entry{}}
+		sh.resources[res.target] = res
+	}
+	var buf [128]byte
+	variant := appendVariant(buf[:0], r, res.vary)
+	e := res.variants[string(variant)]
+	if e == nil && add {
+		e = &entry{of: res, variant: string(variant)}
+		res.variants[e.variant] = e
+	}
+	return e
 }
 
 // staleFor is what a request may be answered with that has waited in vain.

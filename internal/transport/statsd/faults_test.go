@@ -47,7 +47,10 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 func TestCountsNameTheirSender(t *testing.T) {
 	t.Parallel()
 	var got []hottype.Count
-	r := testReader(nil, func(c *ListenerConfig) { c.Handle = func(counts []hottype.Count) { got = append(got, counts...) } })
+	r := testReader(
+		nil,
+		func(c *ListenerConfig) { c.Handle = func(counts []hottype.Count) { got = append(got, counts...) } },
+	)
 	one, two := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")
 	for from, line := range map[netip.Addr]string{
 		one: "hp.news.t.hot_param.a=1:30|c\nhp.news.t.hot_param.a=2:5|c|@0.5",
