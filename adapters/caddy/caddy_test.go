@@ -164,8 +164,10 @@ func TestRewritesComeFirst(t *testing.T) {
 // Caddy encodes the path of its URL anew, and removes hop-by-hop fields: both before anything is judged.
 func TestWhatIsJudgedIsSent(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
-	s.write("rules:\n  - {name: topic, match: {path: '/articles/{id}/{slug}'}, params: [path.id], hot: {rate: 1000000}}\n" +
-		"overrides:\n  - {key: 'topic?path.id=star', action: block}\n")
+	s.write(
+		"rules:\n  - {name: topic, match: {path: '/articles/{id}/{slug}'}, params: [path.id], hot: {rate: 1000000}}\n" +
+			"overrides:\n  - {key: 'topic?path.id=star', action: block}\n",
+	)
 	s.load("\thotparam {\n\t\trules RULES\n\t}")
 	for _, target := range []string{"/articles/star/x", "/%61rticles/star/x^"} {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
@@ -179,7 +181,9 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 		conn.Close()
 	}
 	var upgrade []string
-	s.app.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { upgrade = r.Header["Upgrade"] })
+	s.app.Config.Handler = http.HandlerFunc(
+		func(_ http.ResponseWriter, r *http.Request) { upgrade = r.Header["Upgrade"] },
+	)
 	s.want(200, "/other", "Connection", "Upgrade", "Upgrade", "h2c")
 	if upgrade != nil {
 		t.Errorf("the application is asked to upgrade to %s", upgrade)
@@ -190,7 +194,8 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 func TestClient(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	s.write(
-		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n")
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n",
+	)
 	s.load("\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	for _, header := range [][]string{nil, {"X-User", "anna"}, {"X-User", "ben"}} {
 		s.want(200, "/topic", header...)
@@ -225,7 +230,8 @@ func TestWrongSettings(t *testing.T) {
 func TestCaddyfile(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(
-		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n")
+		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

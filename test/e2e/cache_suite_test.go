@@ -61,12 +61,18 @@ var releaseFailures = map[string][]string{"required": {
 func TestCacheKeepsTheRulesOfHTTP(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
 		t.Skip(
-			"starts the test suite of the HTTP working group with node: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
+			"starts the test suite of the HTTP working group with node: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration",
+		)
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Fatalf("%v: apt-get install nodejs npm", err)
 	}
-	dir, engine, tests := os.Getenv("HOTPARAM_CACHE_TESTS"), "test-engine", map[string]int{"required": 160, "optimal": 105}
+	dir, engine, tests := os.Getenv(
+		"HOTPARAM_CACHE_TESTS",
+	), "test-engine", map[string]int{
+		"required": 160,
+		"optimal":  105,
+	}
 	known := cacheFailures
 	if dir == "" {
 		dir = filepath.Join(program.Fetch(t, cacheSuite, func(dir string) *exec.Cmd {

@@ -226,7 +226,10 @@ func TestViralTopicInAGoService(t *testing.T) {
 func loopbackVisitors(n int) (all []*http.Client) {
 	for i := range n {
 		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i))}}
-		all = append(all, &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: from.DialContext}})
+		all = append(
+			all,
+			&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: from.DialContext}},
+		)
 	}
 	return all
 }

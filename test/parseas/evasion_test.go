@@ -44,8 +44,17 @@ func TestNoSpellingEvades(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); l.wait() })
-	t.Logf("%-16s %-8s %8s %8s %8s %8s %11s %s", "upstream", "parse_as", "answered", "refused", "evaded", "wrong", "undecodable",
-		"overcharged")
+	t.Logf(
+		"%-16s %-8s %8s %8s %8s %8s %11s %s",
+		"upstream",
+		"parse_as",
+		"answered",
+		"refused",
+		"evaded",
+		"wrong",
+		"undecodable",
+		"overcharged",
+	)
 	for _, name := range fuzzed {
 		if err := l.start(ctx, name); err != nil {
 			missing(t, "%s: %v", name, err)
@@ -94,7 +103,11 @@ func installed(t *testing.T) string {
 			t.SkipNow()
 		}
 	}
-	return program.Fetch(t, "upstreams-1", func(dir string) *exec.Cmd { return exec.Command("./setup.sh", dir, "fuzz") })
+	return program.Fetch(
+		t,
+		"upstreams-1",
+		func(dir string) *exec.Cmd { return exec.Command("./setup.sh", dir, "fuzz") },
+	)
 }
 
 // missing fails the test where nothing may be left out.

@@ -36,17 +36,26 @@ func mutant(r *rand.Rand) string {
 type spelled struct{ path, query string }
 
 var (
-	slugs = []string{"x", "x", "y.json", "a%2fb", "..", ".", "%2e", "%2e%2e", ".%2E", "", "star", "a;b", "x^", "\x80",
-		"%C0%AF", "a%5cb", "%zz", "{x}", "x%0a", "%2F", "..%2f", "%252e%252e", "%00"}
-	authorities = []string{"//h", "///h", "////h", "//u@h", "//h:80", "http://h", "http:/", "HTTP://u@h", "//h/..", "/%2f..",
-		"/^%2f..", "/", "//", "/.", "/%2e", "/h/..", "/h/%2e%2e", "/;", "/./", "/h//../.."}
-	pieces = []string{"/", "//", "/.", "/./", "/x/..", "/%2e", "/x/%2E.", "/..", "%2f", "%2F..%2f", "%5c", ";", ";x=1", ".",
-		".json", "%0a", "%0A", "%20", "^", "|", "`", "<x>", "\xe9", "%ff", "%00", "%", "%zz", "%C0%AE%C0%AE", "\"", "~", "*",
-		"%3b", "%23", "%3f", ":", "@"}
-	pairs = []string{"id=7", "id=star", "x=1", "id", "=", "", "", "id[]=star", "id[0]=star", "id[a]=star", "[id]=star",
-		"id]=star", "id[=star", "ID=star", "+id=star", "id.=star", "id%00x=star", "amp;id=star", "id=%zz", "x=1;id=star",
-		"id=star;x", ";", "%69d=star", "id%5B%5D=star", "id=star%00", "id=star+", "id=s%74ar", "id=st%2561r", "id=%C1%B3tar",
-		"i%64[]=7", "[]id=star", "%20id=star", "id==star", "?id=star", "id=star?", "id=Star", "x[id]=star", "id=star%ff"}
+	slugs = []string{
+		"x", "x", "y.json", "a%2fb", "..", ".", "%2e", "%2e%2e", ".%2E", "", "star", "a;b", "x^", "\x80",
+		"%C0%AF", "a%5cb", "%zz", "{x}", "x%0a", "%2F", "..%2f", "%252e%252e", "%00",
+	}
+	authorities = []string{
+		"//h", "///h", "////h", "//u@h", "//h:80", "http://h", "http:/", "HTTP://u@h", "//h/..", "/%2f..",
+		"/^%2f..", "/", "//", "/.", "/%2e", "/h/..", "/h/%2e%2e", "/;", "/./", "/h//../..",
+	}
+	pieces = []string{
+		"/", "//", "/.", "/./", "/x/..", "/%2e", "/x/%2E.", "/..", "%2f", "%2F..%2f", "%5c", ";", ";x=1", ".",
+		".json", "%0a", "%0A", "%20", "^", "|", "`", "<x>", "\xe9", "%ff", "%00", "%", "%zz", "%C0%AE%C0%AE",
+		"\"", "~", "*", "%3b", "%23", "%3f", ":", "@",
+	}
+	pairs = []string{
+		"id=7", "id=star", "x=1", "id", "=", "", "", "id[]=star", "id[0]=star", "id[a]=star", "[id]=star",
+		"id]=star", "id[=star", "ID=star", "+id=star", "id.=star", "id%00x=star", "amp;id=star", "id=%zz",
+		"x=1;id=star", "id=star;x", ";", "%69d=star", "id%5B%5D=star", "id=star%00", "id=star+", "id=s%74ar",
+		"id=st%2561r", "id=%C1%B3tar", "i%64[]=7", "[]id=star", "%20id=star", "id==star", "?id=star",
+		"id=star?", "id=Star", "x[id]=star", "id=star%ff",
+	}
 )
 
 func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
@@ -81,8 +90,8 @@ func changeQuery(r *rand.Rand, query string) string {
 		return strings.Join(all, pick(r, []string{"&", "&", "&", "&&", ";"}))
 	case 2:
 		at := r.IntN(len(query) + 1)
-		return query[:at] + pick(r, []string{"[", "]", "%5b", "%00", "+", ";", "&", ".", "%20", "=", "?", "%26", "%3d", "%0a",
-			"\xff", "\xc3\xa9", "^", "|"}) + query[at:]
+		return query[:at] + pick(r, []string{"[", "]", "%5b", "%00", "+", ";", "&", ".", "%20", "=", "?", "%26", "%3d",
+			"%0a", "\xff", "\xc3\xa9", "^", "|"}) + query[at:]
 	}
 	all := strings.Split(query, "&")
 	all[r.IntN(len(all))] = pick(r, pairs)

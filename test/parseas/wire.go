@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,7 +33,8 @@ func (w *wire) get(target string) (status int, id any) {
 
 func (w *wire) try(target string) (status int, id any) {
 	if w.conn == nil {
-		conn, err := net.DialTimeout("tcp", w.addr, 5*time.Second)
+		dialer := net.Dialer{Timeout: 5 * time.Second}
+		conn, err := dialer.DialContext(context.Background(), "tcp", w.addr)
 		if err != nil {
 			return 0, nil
 		}
@@ -48,6 +50,7 @@ func (w *wire) try(target string) (status int, id any) {
 		w.close()
 		return 0, nil
 	}
+	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.Close {
 		w.close()
