@@ -8,29 +8,38 @@ import (
 )
 
 const (
-	sets = 128
+	sets = 128 // of clients; half as many of networks
 	ways = 8
+	// returned is the bit of a credit whose client has come back.
+	returned = 2
 	// scale is how many units of virtual time a token has.
 	scale = 512
 	// maxCredit in tokens, saved or owed, is well below the range of a credit.
 	maxCredit = 1 << 20
-	// sweepAfter units of virtual time, whole credits have to be deleted, or they
-	// would seem owed when the range is used up.
+	// sweepAfter units of virtual time, whole credits are dated anew, or they would
+	// seem owed when the range is used up.
 	sweepAfter = 1 << 29
 )
 
-// credit is of one client or prefix: the virtual time up to which it has paid, modulo
-// 2^32. The zero value is free, and a whole credit.
+// credit is of one client or network: the virtual time up to which it has paid, modulo
+// 2^32. The zero value is free.
 type credit struct{ who, paid uint32 }
 
 // credits are those of one key. They are not safe for concurrent use.
 type credits struct {
 	now   float64 // virtual time, in units
 	swept float64
-	of    [sets][ways]credit
+	first float64 // tokens that a free credit has
+	// Networks have places of their own: where they are many, they evict no client.
+	clients  [sets][ways]credit
+	networks [sets / 2][ways]credit
 }
 
-func (c *credits) clear() { c.of, c.swept = [sets][ways]credit{}, c.now }
+func (c *credits) clear() {
+	clear(c.clients[:])
+	clear(c.networks[:])
+	c.swept = c.now
+}
 
 // advance lets virtual time pass by some tokens.
 func (c *credits) advance(tokens, most float64) {
@@ -43,10 +52,15 @@ func (c *credits) advance(tokens, most float64) {
 		return
 	}
 	c.swept = c.now
-	for i := range c.of {
-		for j := range c.of[i] {
-			if e := &c.of[i][j]; c.left(e, most) >= most {
-				*e = credit{}
+	c.sweep(c.clients[:], most)
+	c.sweep(c.networks[:], most)
+}
+
+func (c *credits) sweep(of [][ways]credit, most float64) {
+	for i := range of {
+		for j := range of[i] {
+			if e := &of[i][j]; c.left(e, most) >= most {
+				e.paid = c.paid(most)
 			}
 		}
 	}
@@ -55,31 +69,39 @@ func (c *credits) advance(tokens, most float64) {
 // clock is virtual time as credits have it.
 func (c *credits) clock() uint32 { return uint32(uint64(c.now)) }
 
-// find is the credit of a hash: its own, or the largest one of its set, which a newcomer
-// takes over. It takes longest for a newcomer: eight looks.
-func (c *credits) find(hash uint64) *credit {
-	set, who, now := &c.of[hash%sets], uint32(hash>>32)|1, c.clock()
-	best, most := 0, int32(math.MinInt32)
+// paid is up to when a credit has paid that has some tokens left.
+func (c *credits) paid(left float64) uint32 { return c.clock() - uint32(int32(left*scale)) }
+
+// find is the credit of a hash and true, or the one of its set that a newcomer takes over: a
+// free one, else the oldest whose client has not come back, else the largest. It takes
+// longest for a newcomer: eight looks.
+func (c *credits) find(of [][ways]credit, hash uint64) (*credit, bool) {
+	set, who, now := &of[hash%uint64(len(of))], fingerprint(hash), c.clock()
+	best, most := 0, int64(math.MinInt64)
 	for i := range set {
 		e := &set[i]
-		if e.who == who {
-			return e
+		if e.who&^returned == who {
+			return e, true
 		}
-		left := int32(now - e.paid)
+		left := int64(int32(now - e.paid))
 		if e.who == 0 {
-			left = math.MaxInt32
+			left = math.MaxInt64
+		} else if e.who&returned == 0 && left >= scale {
+			left += math.MaxUint32
 		}
 		if left > most {
 			best, most = i, left
 		}
 	}
-	return &set[best]
+	return &set[best], false
 }
+
+func fingerprint(hash uint64) uint32 { return uint32(hash>>32)&^returned | 1 }
 
 // left is what a credit has, in tokens.
 func (c *credits) left(e *credit, most float64) float64 {
 	if e.who == 0 {
-		return most
+		return min(most, c.first)
 	}
 	return min(most, float64(int32(c.clock()-e.paid))/scale)
 }
@@ -87,12 +109,16 @@ func (c *credits) left(e *credit, most float64) float64 {
 // charge takes a cost from a credit, which is the one of this hash from now on.
 func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
 	left := max(c.left(e, most)-cost, -maxCredit)
-	e.who, e.paid = uint32(hash>>32)|1, c.clock()-uint32(int32(left*scale))
+	who := fingerprint(hash)
+	if e.who&^returned == who {
+		who |= returned
+	}
+	e.who, e.paid = who, c.paid(left)
 }
 
-// giveBack undoes pay, if the credit is still there.
-func (c *credits) giveBack(hash uint64, cost float64) {
-	if e := c.find(hash); e.who == uint32(hash>>32)|1 {
+// giveBack undoes charge, if the credit is still there.
+func (c *credits) giveBack(of [][ways]credit, hash uint64, cost float64) {
+	if e, known := c.find(of, hash); known {
 		e.paid -= uint32(int32(min(cost, maxCredit) * scale))
 	}
 }
@@ -103,15 +129,18 @@ type hasher struct{ seed maphash.Seed }
 
 func newHasher() hasher { return hasher{maphash.MakeSeed()} }
 
-// of is the hash of a client and that of its prefix, 0 for a client without an address.
-func (h hasher) of(who hottype.Client) (client, prefix uint64) {
+// hashes are those of a client, its network (/24, /48) and that one's parent (/16, /32); a
+// client without an address has no networks.
+type hashes struct{ client, network, parent uint64 }
+
+func (h hasher) of(who hottype.Client) hashes {
 	if !who.Addr.IsValid() {
-		return maphash.String(h.seed, who.Name), 0
+		return hashes{client: maphash.String(h.seed, who.Name)}
 	}
 	b := who.Addr.As16()
-	client = maphash.Bytes(h.seed, b[:])
+	network, parent := 6, 4
 	if who.Addr.Is4() {
-		return client, maphash.Bytes(h.seed, b[:15])
+		network, parent = 15, 14
 	}
-	return client, maphash.Bytes(h.seed, b[:6])
+	return hashes{maphash.Bytes(h.seed, b[:]), maphash.Bytes(h.seed, b[:network]), maphash.Bytes(h.seed, b[:parent])}
 }

@@ -14,12 +14,17 @@
 // A client has a credit that grows by the fair rate up to a few tokens, and pays each
 // request from it. Credits are kept as in virtual scheduling: one virtual time for all,
 // which runs at the fair rate, and for each client the time up to which it has paid. A
-// prefix of addresses (/24, /48) has a credit too and pays an eighth, so one that
-// rotates its addresses counts as eight clients at most.
+// network of addresses (/24, /48) has a credit too and pays an eighth, and so has its
+// parent (/16, /32), which pays a quarter of that: one that rotates its addresses counts
+// as eight clients at most, one that rotates its networks as 32.
 //
-// A key's memory is bounded: 1024 clients and prefixes in 8 KiB, made when the limit
-// first denies. A client without a free entry takes over the one with the most credit of
-// its set, credit included, so a flood of addresses gains nothing.
+// A client that has no credit yet is a newcomer. Newcomers together count as 32 clients
+// too, or as a quarter of the limit, so that a flood of addresses from anywhere takes
+// nothing more from those that return. Only the first two seconds take every client as
+// known, because then nobody is.
+//
+// A key's memory is bounded: 1024 clients and 512 networks in 12 KiB, made when the limit
+// first denies. A newcomer takes over the credit of one that has not come back.
 //
 // Before the first denial, and again when the bucket has been nearly full for a while,
 // no client is limited, and a request costs a load of one flag.
@@ -41,8 +46,15 @@ import (
 const (
 	// maxStep bounds the time that one step may advance, against steps of the clock.
 	maxStep = time.Second
-	// prefixWeight is how many clients one prefix counts as.
-	prefixWeight = 8
+	// networkWeight and parentWeight are how many clients a network and its parent, or all
+	// newcomers, count as.
+	networkWeight, parentWeight = 8, 32
+	// newcomersPart of the limit is for newcomers, however many clients are known.
+	newcomersPart = 0.25
+	// Tokens of credit: of a client when fairness begins, of a newcomer later, and what
+	// each may save at least. Who asks at random for as much as the fair rate saves now
+	// and lacks then, and what it cannot save goes to the greedy.
+	firstCredit, newcomerCredit, savedCredit = 6, 2, 20
 	// minCalm and maxCalm bound how long no request must be denied before fairness
 	// ends; between them it is the time to fill the bucket.
 	minCalm = 250 * time.Millisecond
@@ -62,6 +74,8 @@ type Divider struct {
 	credits *credits  // nil before the first refusal
 	fair    float64   // tokens a second that one client may have
 	most    float64   // tokens that a client may save
+	first   float64   // tokens that a client begins with
+	began   time.Time // fairness
 	at      time.Time // fair is of this time
 	refused time.Time // the last denial
 
@@ -69,17 +83,25 @@ type Divider struct {
 	levelAt      time.Time // since then inflow has come here
 	ahead        float64   // tokens that this process has taken ahead
 	inflow       float64   // tokens a second that this process takes to be its own
+	newcomers    float64   // tokens that newcomers together have
 }
 
 // Result is the result of Charge.
 type Result struct {
 	// Allowed is whether fairness allows the request. Its limit may still deny it.
 	Allowed bool
-	// Charged is whether the client has paid; Refund undoes it.
-	Charged bool
+	Payment
 	// RetryAfter is when the client's credit suffices at today's fair rate, ResetAfter
 	// when it is whole.
 	RetryAfter, ResetAfter time.Duration
+}
+
+// Payment is what Refund undoes. Within Result it is a struct, because a result with a field
+// more would not be kept in registers.
+type Payment struct {
+	// Charged is whether the client has paid.
+	Charged  bool
+	newcomer bool
 }
 
 // Divisible reports whether a limit has a level, so that it can be divided.
@@ -103,30 +125,26 @@ func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	if !k.active.Load() {
 		return Result{Allowed: true}
 	}
-	client, prefix := k.hash.of(who)
+	return k.charge(now, who, cost)
+}
+
+// charge is Charge while clients are limited.
+func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
+	h := k.hash.of(who)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.advance(now); !k.active.Load() {
 		return Result{Allowed: true}
 	}
-	// What costs more than can be saved needs all that can be, and leaves a debt.
-	price, need := float64(cost), min(float64(cost), k.most)
-	own := k.credits.find(client)
-	short := need - k.credits.left(own, k.most)
-	var wide *credit
-	if prefix != 0 {
-		wide = k.credits.find(prefix)
-		short = max(short, prefixWeight*(need/prefixWeight-k.credits.left(wide, k.most)))
-	}
-	if short > 0 {
+	p := k.payers(h, now)
+	// What costs more than a client begins with needs that, and leaves a debt.
+	need := min(float64(cost), k.first)
+	if short := k.short(&p, need); short > 0 {
 		k.refused = now
 		return Result{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
 	}
-	k.credits.charge(own, client, price, k.most)
-	if wide != nil && wide != own {
-		k.credits.charge(wide, prefix, price/prefixWeight, k.most)
-	}
-	return Result{Allowed: true, Charged: true}
+	k.pay(&p, h, float64(cost))
+	return Result{Allowed: true, Payment: Payment{Charged: true, newcomer: p.newcomer}}
 }
 
 // RecordAllowed records the level of the limit when it allowed a request.
@@ -148,15 +166,15 @@ func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost 
 	if !k.active.Load() {
 		k.begin(now)
 	} else if a.Charged {
-		k.giveBack(who, cost)
+		k.giveBack(who, cost, a)
 	}
 }
 
-// Refund undoes what Charge charged to a request that did not pass.
-func (k *Divider) Refund(who hottype.Client, cost int64) {
+// Refund undoes what Charge charged, by its result, to a request that did not pass.
+func (k *Divider) Refund(who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.giveBack(who, cost)
+	k.giveBack(who, cost, a)
 }
 
 // Reset deletes what clients have used. The next denial begins anew.
@@ -166,26 +184,14 @@ func (k *Divider) Reset() {
 	k.active.Store(false)
 }
 
-// giveBack is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
-func (k *Divider) giveBack(who hottype.Client, cost int64) {
-	if k.credits == nil {
-		return
-	}
-	client, prefix := k.hash.of(who)
-	k.credits.giveBack(client, float64(cost))
-	if prefix != 0 {
-		k.credits.giveBack(prefix, float64(cost)/prefixWeight)
-	}
-}
-
-// begin limits clients to fair rates from now on. Every client starts with a whole credit.
+// begin limits clients to fair rates from now on. Every client starts with the same credit.
 // It is called with mu held.
 func (k *Divider) begin(now time.Time) {
 	if k.credits == nil {
 		k.credits = new(credits)
 	}
 	k.credits.clear()
-	k.at = now
+	k.at, k.began, k.newcomers = now, now, k.burst/2
 	k.rates(k.estimatedLevel(now) / k.burst)
 	k.active.Store(true)
 }
@@ -208,6 +214,7 @@ func (k *Divider) advance(now time.Time) {
 	dt := min(step, maxStep).Seconds()
 	k.at = now
 	k.rates(level / k.burst)
+	k.newcomers = min(k.burst/2, k.newcomers+k.newcomersRate()*dt)
 	k.credits.advance(k.fair*dt, k.most)
 }
 
@@ -215,8 +222,10 @@ func (k *Divider) advance(now time.Time) {
 // called with mu held.
 func (k *Divider) rates(level float64) {
 	k.fair = k.rate * fairRatio(level)
-	k.most = max(2, min(k.burst/2, max(6, k.fair*k.burst/(2*k.rate))))
-	k.most = min(k.most, maxCredit)
+	half, share := min(k.burst/2, maxCredit), k.fair*k.burst/(2*k.rate)
+	k.first = max(2, min(half, max(firstCredit, share)))
+	k.most = max(2, min(half, max(savedCredit, share)))
+	k.credits.first = k.first
 }
 
 // fairRatio is the fair rate as a part of the bucket's rate. It is steep, so that the level

@@ -53,8 +53,8 @@ func TestRetryAfterSuffices(t *testing.T) {
 	}
 }
 
-// A prefix pays an eighth of what its clients pay, so it has as much as eight of them.
-func TestPrefixIsEightClients(t *testing.T) {
+// A network pays an eighth of what its clients pay, so it has as much as eight of them.
+func TestNetworkIsEightClients(t *testing.T) {
 	t.Parallel()
 	for _, first := range []netip.Addr{netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("2001:db8:7::")} {
 		k, total, addr := contended(epoch), 0, first.As16()
@@ -71,7 +71,116 @@ func TestPrefixIsEightClients(t *testing.T) {
 	}
 }
 
-// A name has no prefix.
+// The parent of networks pays a quarter of what they pay, so 50 networks of one have as much
+// as four.
+func TestParentIsFourNetworks(t *testing.T) {
+	t.Parallel()
+	for _, first := range []netip.Addr{netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("2001:db8:7::")} {
+		k, total, addr := contended(epoch), 0, first.As16()
+		for i := range 50 * 8 {
+			if addr[14], addr[15] = byte(i/8), byte(i); first.Is6() {
+				addr[5], addr[15] = byte(i/8), byte(i)
+			}
+			n, _ := spend(k, epoch, hottype.ClientFromAddr(netip.AddrFrom16(addr)), 1)
+			total += n
+		}
+		if total != 4*8*6 {
+			t.Errorf("%s: %d, want 4 x 8 x 6", first, total)
+		}
+	}
+}
+
+// later is when clients that are not known are newcomers.
+func later(k *Divider) time.Time {
+	now := epoch.Add(maxCalm + time.Millisecond)
+	k.RecordDenied(now, Level{Limiters: 1}, hottype.Client{}, 1, Result{})
+	k.Charge(now, hottype.Client{Name: "nobody"}, 1)
+	k.newcomers = 10
+	return now
+}
+
+// After the beginning newcomers together have one account, and each of them a small credit
+// beside it. Known clients do not pay from it.
+func TestNewcomersHaveOneAccount(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	spend(k, epoch, client("192.0.2.1"), 1)
+	now, passed := later(k), 0
+	for i := range 1000 {
+		if k.Charge(now, hottype.Client{Name: time.Duration(i).String()}, 1).Allowed {
+			passed++
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d newcomers passed, want 10", passed)
+	}
+	if n, _ := spend(k, now, hottype.Client{Name: "0s"}, 1); n != newcomerCredit {
+		t.Errorf("the first may ask %d times more, want %d", n, newcomerCredit)
+	}
+	a := k.Charge(now, hottype.Client{Name: "new"}, 1)
+	if a.Allowed || a.RetryAfter <= 0 {
+		t.Fatalf("%+v", a)
+	}
+	k.RecordAllowed(now, Level{Left: 0.5, Limiters: 1})
+	if n, _ := spend(k, now.Add(500*time.Millisecond), client("192.0.2.1"), 1); n == 0 {
+		t.Error("a known client has to wait for newcomers")
+	}
+}
+
+// What newcomers have is at least a quarter of the part of the limit that flows to this process,
+// and at most half a bucket.
+func TestNewcomersHaveAQuarter(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	now := later(k)
+	k.newcomers = -50
+	k.RecordDenied(now, Level{Limiters: 2}, hottype.Client{}, 1, Result{}) // level 0: next to nothing by the price
+	k.Charge(now.Add(100*time.Millisecond), hottype.Client{Name: "new"}, 1)
+	if got := k.newcomers; got < -48.8 || got > -48.7 {
+		t.Errorf("%v after 0.1 s, want 1.25 more than -50", got)
+	}
+	k.RecordDenied(now, Level{Left: 0.8, Limiters: 1}, hottype.Client{}, 1, Result{})
+	k.Charge(now.Add(time.Second), client("192.0.2.1"), 1)
+	if k.newcomers > 50 {
+		t.Errorf("%v, want at most half a bucket of 100", k.newcomers)
+	}
+}
+
+// A newcomer that is denied elsewhere has taken nothing from the others.
+func TestRefundedNewcomerPaysNothing(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	now, who := later(k), hottype.Client{Name: "new"}
+	k.Refund(who, 3, k.Charge(now, who, 3))
+	if k.newcomers != 10 {
+		t.Errorf("%v left, want 10", k.newcomers)
+	}
+	if n, _ := spend(k, now, who, 1); n != newcomerCredit {
+		t.Errorf("it may ask %d times after the refund, want %d", n, newcomerCredit)
+	}
+}
+
+// A flood of clients that do not come back evicts none that did.
+func TestReturnedClientsStay(t *testing.T) {
+	t.Parallel()
+	c := credits{first: 6}
+	take := func(hash uint64) bool {
+		e, known := c.find(c.clients[:], hash)
+		c.charge(e, hash, 1, 6)
+		return known
+	}
+	take(7 << 40)
+	take(7 << 40)
+	for i := range uint64(1000) {
+		c.advance(2, 6)
+		take((100 + i) << 40)
+	}
+	if !take(7 << 40) {
+		t.Error("evicted")
+	}
+}
+
+// A name has no network.
 func TestNamesAreClients(t *testing.T) {
 	t.Parallel()
 	k := contended(epoch)
@@ -82,8 +191,7 @@ func TestNamesAreClients(t *testing.T) {
 	}
 }
 
-// A flood of new names takes over credits as they are, and never gets more than there
-// are places.
+// A flood of new names gets what there are free places for, and then what newcomers have.
 func TestNewNamesFindNoNewCredit(t *testing.T) {
 	t.Parallel()
 	k, passed := contended(epoch), 0
@@ -92,7 +200,7 @@ func TestNewNamesFindNoNewCredit(t *testing.T) {
 			passed++
 		}
 	}
-	if most := sets * ways * 6; passed > most {
+	if most := sets*ways + int(k.burst/2); passed > most {
 		t.Errorf("%d passed, want at most %d", passed, most)
 	}
 }
@@ -108,7 +216,7 @@ func TestCostAboveTheCredit(t *testing.T) {
 	if want := seconds(45 / k.fair); a.Allowed || a.RetryAfter != want {
 		t.Errorf("%+v, want RetryAfter %v", a, want)
 	}
-	k.Refund(who, 50)
+	k.Refund(who, 50, Result{})
 	if n, _ := spend(k, epoch, who, 1); n != 6 {
 		t.Errorf("%d after the refund, want 6", n)
 	}
@@ -167,19 +275,19 @@ func TestClockJumps(t *testing.T) {
 // sooner than it is paid.
 func TestVirtualTimeWraps(t *testing.T) {
 	t.Parallel()
-	var c credits
+	c := credits{first: 6}
 	const most = 6
-	e := c.find(7)
+	e, _ := c.find(c.clients[:], 7)
 	c.charge(e, 7, 3, most)
 	for range 1 << 12 {
 		c.advance(1<<11, most)
-		if left := c.left(c.find(7), most); left != most {
+		if left := c.left(e, most); left != most {
 			t.Fatalf("%v left at %v", left, c.now)
 		}
 	}
-	c.charge(c.find(7), 7, 1e9, most)
+	c.charge(e, 7, 1e9, most)
 	c.advance(maxCredit-10, most)
-	if left := c.left(c.find(7), most); left != -10 {
+	if left := c.left(e, most); left != -10 {
 		t.Errorf("%v left of a debt, want -10", left)
 	}
 }
@@ -233,7 +341,7 @@ func TestConcurrentUse(t *testing.T) {
 				case 0:
 					k.RecordDenied(now, Level{Limiters: 1}, who, 1, a)
 				case 1:
-					k.Refund(who, 1)
+					k.Refund(who, 1, a)
 				default:
 					k.RecordAllowed(now, Level{Left: 0.5, Limiters: 1})
 				}
@@ -278,17 +386,21 @@ func BenchmarkAsk(b *testing.B) {
 func TestRefundAfterTheCreditIsAnothers(t *testing.T) {
 	t.Parallel()
 	const most = 4
-	var c credits
+	c := credits{first: most}
 	c.advance(10, most)
 	gone := uint64(7) << 40
-	c.charge(c.find(gone), gone, 1, most)
+	take := func(hash uint64, cost float64) {
+		e, _ := c.find(c.clients[:], hash)
+		c.charge(e, hash, cost, most)
+	}
+	take(gone, 1)
 	for i := range uint64(ways) { // all of its set
 		other := (100+i)<<40 | gone%sets
-		c.charge(c.find(other), other, 3, most)
+		take(other, 3)
 	}
-	before := c.of
-	c.giveBack(gone, 1)
-	if c.of != before {
+	before := c.clients
+	c.giveBack(c.clients[:], gone, 1)
+	if c.clients != before {
 		t.Error("the refund changed another client's credit")
 	}
 }

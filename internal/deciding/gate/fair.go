@@ -55,8 +55,8 @@ func (d *decision) chargeFair(v *hottype.Verdict) bool {
 func (d *decision) refundFair() {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.share.Charged {
+			k.fair.key.Refund(k.fair.client(d), d.cost, k.share)
 			k.share.Charged = false
-			k.fair.key.Refund(k.fair.client(d), d.cost)
 		}
 	}
 }

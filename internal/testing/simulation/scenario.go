@@ -3,6 +3,7 @@ package simulation
 import (
 	"math"
 	"math/rand/v2"
+	"net/netip"
 )
 
 // arrivals gives the time until the next request of a client.
@@ -45,8 +46,8 @@ type group struct {
 	at    []float64 // weight of each limiter; nil: all alike
 	shift int       // of addresses, so that those of two groups differ
 	heavy bool
-	// addresses, if above 0, are how many /64 of one /48 the client asks from, in turn.
-	addresses int
+	// from, if not nil, is the address of the client's i-th request.
+	from func(i int) netip.Addr
 }
 
 // during is other arrivals from a time until another one.
@@ -88,4 +89,21 @@ func Course(fair bool) []Second {
 	w := newWorld(s, 0, 0)
 	w.run()
 	return w.course[:CourseEnds]
+}
+
+// manyHosts are 10,000 /64 of one /48, in turn.
+func manyHosts(i int) netip.Addr {
+	i %= 10_000
+	return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 0, 1, byte(i >> 8), byte(i)})
+}
+
+// manyNetworks are 256 /48 of one /40, in turn, with a new /64 each time.
+func manyNetworks(i int) netip.Addr {
+	return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 1, byte(i), byte(i >> 16), byte(i >> 8)})
+}
+
+// anywhere is another /24 each time, and mostly another /16.
+func anywhere(i int) netip.Addr {
+	n := uint32(i) * 0x9e3779b1 // odd: all of 2^32 come before one repeats
+	return netip.AddrFrom4([4]byte{byte(64 + n>>26), byte(n >> 18), byte(n >> 10), byte(n >> 2)})
 }

@@ -142,9 +142,8 @@ func (w *world) client(g group, i int) {
 			w.offered[id] += float64(w.cost)
 		}
 		who := address(g.shift, i)
-		if g.addresses > 0 {
-			k := asked % g.addresses
-			who.Addr = netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 0, 1, byte(k >> 8), byte(k)})
+		if g.from != nil {
+			who.Addr = g.from(asked)
 		}
 		asked++
 		w.ask(now, id, who, w.pick(g.at))

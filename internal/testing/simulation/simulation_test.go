@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 )
 
@@ -30,7 +31,7 @@ func TestClientsGetTheirShares(t *testing.T) {
 	uneven := bucket(100, 100, 60, one,
 		group{n: 25, rate: 2, when: poisson, at: []float64{0.8, 0.2}},
 		group{n: 25, rate: 2, when: poisson, shift: 1, at: []float64{0.2, 0.8}})
-	rotating := group{n: 1, rate: 500, when: poisson, heavy: true, addresses: 10_000}
+	rotating := group{n: 1, rate: 500, when: poisson, heavy: true, from: manyHosts}
 	for name, c := range map[string]struct {
 		scenario
 		bounds
@@ -99,6 +100,64 @@ func TestClientsGetTheirShares(t *testing.T) {
 				t.Errorf("the bucket alone gives them %.3f: there is nothing to share", alone.light)
 			}
 		})
+	}
+}
+
+// One client that changes its address, wherever it takes them from, never takes more from
+// readers that return than a bucket alone lets it.
+func TestManyAddressesTakeNoMoreThanWithoutFairness(t *testing.T) {
+	t.Parallel()
+	attack := func(from func(int) netip.Addr, n int, rate float64) scenario {
+		one := group{n: 1, rate: 500, when: poisson, heavy: true, from: from}
+		return bucket(100, 100, 30, one, readers(n, rate, poisson))
+	}
+	each := func(n int) func(int) netip.Addr {
+		return func(i int) netip.Addr { return anywhere(i / n) }
+	}
+	for name, c := range map[string]struct {
+		scenario
+		light float64 // at least
+	}{
+		"a new /24 each time, 50 readers":    {attack(anywhere, 50, 2), 0.5},
+		"a new /24 each time, 25 readers":    {attack(anywhere, 25, 2), 0.75},
+		"a new /24 each time, 200 readers":   {attack(anywhere, 200, 2), 0.6},
+		"a new /24 each time, slow readers":  {attack(anywhere, 25, 0.2), 0.4},
+		"a new /24 each time, four limiters": {attack(anywhere, 50, 2).across(4), 0.5},
+		"each address 3 times":               {attack(each(3), 50, 2), 0.35},
+		"each address 25 times":              {attack(each(25), 50, 2), 0.3},
+		"256 /48 of one /40, 50 readers":     {attack(manyNetworks, 50, 2), 0.55},
+		"256 /48 of one /40, 25 readers":     {attack(manyNetworks, 25, 2), 0.8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fair := c.play(1, warm)
+			c.plain = true
+			alone := c.play(1, warm)
+			t.Logf("| %s | %.3f (%.3f) | %.3f |", name, fair.light, alone.light, fair.use)
+			if fair.light < max(c.light, alone.light) || fair.use < 0.97 {
+				t.Errorf("readers get %.3f, want %.2f; the bucket alone gives %.3f; %.3f of the limit used",
+					fair.light, c.light, alone.light, fair.use)
+			}
+		})
+	}
+}
+
+// One greedy client beside 100 that ask at random for just their share, or for less, or more,
+// gets at most 1.5 of a share.
+func TestOneGreedyClient(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0.9, 1, 2, 5} {
+		var got float64
+		const plays = 6
+		for seed := range uint64(plays) {
+			w := newWorld(bucket(100, 100, 60, flood(500, poisson), readers(100, rate, poisson)), seed, warm)
+			w.run()
+			got += w.got[0] / maxMin(w.offered, 100*(w.seconds-warm))[0] / plays
+		}
+		t.Logf("beside 100 at %v/s: %.2f of a share", rate, got)
+		if got < 0.85 || got > 1.5 {
+			t.Errorf("beside 100 at %v/s it gets %.2f of a share", rate, got)
+		}
 	}
 }
 
