@@ -25,13 +25,18 @@ import (
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 16 << 20
 
-// adminFlags say which admin listener is asked, and as whom.
+// adminFlags are the admin listener that a command calls, and how.
 type adminFlags struct {
-	Admin     string        `default:"http://127.0.0.1:9180" placeholder:"URL" help:"Admin listener of an aggregator, a limiter or hotparam serve."`
-	Token     string        `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Its token. Better set by the environment."`
-	TokenFile string        `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds its token."`
-	CA        string        `name:"admin-ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
-	Timeout   time.Duration `default:"5s" help:"Longest wait for the answer."`
+	Admin string `default:"http://127.0.0.1:9180" placeholder:"URL" help:"Admin listener of an aggregator, a limiter or hotparam serve."`
+	adminAccess
+	Timeout time.Duration `default:"5s" help:"Longest wait for the answer."`
+}
+
+// adminAccess is how a command authenticates itself and the admin listener.
+type adminAccess struct {
+	Token     string `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Its token. Better set by the environment."`
+	TokenFile string `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds its token."`
+	CA        string `name:"admin-ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 }
 
 // question is one request to an admin listener: GET, if it names no method.

@@ -30,6 +30,8 @@ import (
 
 type doctorCmd struct {
 	config.Doctor
+	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache."`
+	adminAccess
 	JSON    bool          `name:"json" help:"One JSON document instead of text."`
 	Quiet   bool          `short:"q" help:"Leave out what is fine."`
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
@@ -128,6 +130,7 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 		func() []doctor.Finding { return c.graphite(ctx, set, want) },
 		func() []doctor.Finding { return c.kafka(ctx, set, want) },
 		func() []doctor.Finding { return c.redis(ctx, set, want) },
+		func() []doctor.Finding { return c.cache(ctx, set) },
 	}
 	found := make([][]doctor.Finding, len(inspections))
 	var all sync.WaitGroup

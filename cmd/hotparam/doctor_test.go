@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/hotparam/pipeline/internal/operator/doctor"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
 // TestMain is the program itself where a test starts it.
@@ -90,6 +95,55 @@ func TestDoctorExitCodes(t *testing.T) {
 		}
 		if code != tt.code || !strings.Contains(text, tt.says) {
 			t.Errorf("%s: exit code %d, want %d and %q:\n%s", tt.name, code, tt.code, tt.says, text)
+		}
+	}
+}
+
+// The response cache is judged by what a running program shows in /metrics.
+func TestDoctorReadsTheResponseCache(t *testing.T) {
+	t.Parallel()
+	admin := func(parts ...metrics.Collector) string {
+		page := metrics.New("news", "1.2.3", slog.New(slog.DiscardHandler), parts...)
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/metrics" || r.Header.Get("Authorization") != "Bearer 0123456789abcdef" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			page.ServeHTTP(w, r)
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	cache := metrics.Of(func() respcache.Stats { return respcache.Stats{} })
+	silent := metrics.Of(func() []respcache.SilentStats {
+		return []respcache.SilentStats{{Rule: "topic", Stored: 1 << 30}, {Rule: `a"b`, Upstream: "slow", Stored: 2}}
+	})
+	caching := write(t, strings.Replace(goodRules, "limit:", "cache: {}, limit:", 1))
+	for _, tt := range []struct {
+		name, admin, token string
+		code               int
+		says               []string
+	}{
+		{"silent upstreams", admin(cache, silent), "0123456789abcdef", 0, []string{
+			"rule topic: 1073741824 stored responses of the default upstream came with neither Cache-Control nor Vary",
+			`rule a"b: 2 stored responses of upstream slow`, "cache: {vary: [Accept-Encoding, Accept-Language]}"}},
+		{"good upstreams", admin(cache), "0123456789abcdef", 0, []string{"each stored response came with"}},
+		{"no cache", admin(), "0123456789abcdef", 0, []string{"no response cache"}},
+		{"another token", admin(cache), "no", 1, []string{"401", "--token-file"}},
+		{"not named", "", "", 0, []string{"not known, for topic"}},
+	} {
+		args := []string{"-c", caching}
+		if tt.admin != "" {
+			args = append(args, "--admin", tt.admin, "--token", tt.token)
+		}
+		_, text, code := checked(t, args...)
+		if tt.code == 0 && losesNow(text) {
+			code = 0
+		}
+		for _, says := range tt.says {
+			if code != tt.code || !strings.Contains(text, says) {
+				t.Errorf("%s: exit code %d, want %d and %q:\n%s", tt.name, code, tt.code, says, text)
+			}
 		}
 	}
 }

@@ -148,7 +148,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Overrides: l.overrides,
 		Log:       l.log,
 	}}
-	parts := append(metricsOf(l.parts), metrics.Of(handler.Stats), metrics.Of(handler.Cache().Stats))
+	parts := append(metricsOf(l.parts), metrics.Of(handler.Stats), metrics.Of(handler.Cache().Stats),
+		metrics.Of(handler.Cache().Silent))
 	parts = append(parts, l.reload.metrics()...)
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,
 		l.log); err != nil {

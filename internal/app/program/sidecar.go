@@ -180,7 +180,8 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 	}
 	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
 	s.parts.AddCache(p.Cache())
-	s.httpMetrics = append(s.httpMetrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats))
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats),
+		metrics.Of(p.Cache().Silent))
 	return nil
 }
 

@@ -434,6 +434,25 @@ func TestCarbonAsItIsInstalled(t *testing.T) {
 	})
 }
 
+func TestResponseCache(t *testing.T) {
+	t.Parallel()
+	set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 1}, cache: {}}]\n")
+	plain := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 1}}]\n")
+	silent := []SilentUpstream{{"topic", "", 7}, {"page", "slow", 1}}
+	both := Cache(CacheInspection{Admin: "http://a", Present: true, Silent: silent}, set)
+	check(t, []judged{
+		{"good", Cache(CacheInspection{Admin: "http://a", Present: true}, set), OK, ""},
+		{"silent", both, Warn, "rule topic: 7 stored responses of the default upstream came with neither Cache-Control nor Vary"},
+		{"silent, named", both, Warn, "rule page: 1 stored responses of upstream slow"},
+		{"gone", Cache(CacheInspection{Admin: "http://a", Err: "connection refused"}, set), Fail, "connection refused"},
+		{"an aggregator", Cache(CacheInspection{Admin: "http://a"}, set), Warn, "no response cache"},
+		{"no program", Cache(CacheInspection{}, set), Warn, "not known, for topic"},
+	})
+	if got := Cache(CacheInspection{}, plain); len(got) > 0 {
+		t.Errorf("without a rule that caches: %+v", got)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -57,6 +57,7 @@ func groups() []group {
 		of[gate.Stats]("gate", "limiter-sidecar, serve"),
 		of[proxy.Stats]("proxy", "limiter-sidecar, serve"),
 		of[respcache.Stats]("cache", "limiter-sidecar, serve"),
+		of[[]respcache.SilentStats]("cache, by rule", "limiter-sidecar, serve"),
 		of[decisionapi.Stats]("decision_api", "limiter-sidecar"),
 		of[auth.GuardStats]("decision_api, callers", "limiter-sidecar", "hotparam_decision_api"),
 		of[forwardauth.Stats]("check", "limiter-sidecar"),
@@ -187,6 +188,9 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 	case *[]hottype.HotKey:
 		visit(path+"[]", func() { *x = []hottype.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300}} },
 			func() { *x = nil })
+		return
+	case *[]respcache.SilentStats:
+		visit(path+"[]", func() { *x = []respcache.SilentStats{{Rule: "topic", Stored: 2}} }, func() { *x = nil })
 		return
 	case *[]hottype.UpstreamLimit:
 		one := hottype.UpstreamLimit{Name: "default"}

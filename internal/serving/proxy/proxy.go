@@ -71,19 +71,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.denied.Add(1)
 	}
 	if v.Cache != nil {
-		left := &respcache.PendingRequest{Verdict: v, Count: count}
-		p.cache.Serve(w, r, left, p.forward(&v), "")
+		up := p.route(&v)
+		left := &respcache.PendingRequest{Verdict: v, Count: count, Upstream: up.name}
+		p.cache.Serve(w, r, left, p.forward(&v, up), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.gate.WithRefund(&v, p.forward(&v)).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		p.gate.WithRefund(&v, p.forward(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 
-// forward is the handler that sends an allowed request to its upstream. One that holds a slot
+// forward is the handler that sends an allowed request to an upstream. One that holds a slot
 // keeps it until the upstream has ended its work, also if the client leaves before.
-func (p *Proxy) forward(v *hottype.Verdict) http.Handler {
-	next := p.gate.Observe(v, p.route(v))
+func (p *Proxy) forward(v *hottype.Verdict, up *upstream) http.Handler {
+	next := p.gate.Observe(v, up)
 	if v.Lease == nil {
 		return next
 	}

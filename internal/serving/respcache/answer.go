@@ -24,6 +24,8 @@ type answer struct {
 	// unsure: it is an error to a request that had more fields than the key. A plain fetch has to
 	// confirm it at once.
 	unsure bool
+	// silent: it came with neither Cache-Control nor Vary.
+	silent bool
 
 	received            time.Time
 	age                 time.Duration // when it was received
@@ -103,6 +105,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 		lifetime = a.age + s.TTL // the time for which it is kept here, whenever it was made
 	}
 	a.modified, _ = http.ParseTime(h.Get("Last-Modified"))
+	a.silent = len(h["Cache-Control"])+len(h[targetedField])+len(h["Vary"]) == 0
 	a.fields = fieldsOf(h, now)
 	if a.fresh = lifetime - a.age; a.fresh <= 0 || d.noCache {
 		a.fresh = 0

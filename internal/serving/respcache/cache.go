@@ -72,6 +72,7 @@ func New(cfg Config) *Cache {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cache{cfg: cfg, shared: &shared{store: newStore(cfg.Memory)}}
+	c.silent = map[source]uint64{}
 	c.all, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -142,6 +143,9 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 	)
 	for {
 		f := c.store.find(r, target, v, c.cfg.Now, partial)
+		if f.lead {
+			f.fetch.upstream = left.Upstream
+		}
 		switch {
 		case f.answer != nil:
 			if f.lead {

@@ -25,6 +25,8 @@ type fetch struct {
 	serve  *hottype.CachePolicy
 	vary   []string // by which fields answers of the target differ so far
 	plain  bool     // it carries the fields of the key only
+	// upstream is PendingRequest.Upstream of the request that began the fetch. Only its leader sets it.
+	upstream string
 
 	request *http.Request // for the handler
 	cancel  context.CancelFunc
@@ -57,6 +59,7 @@ type fetch struct {
 	result         *answer // what the client is answered instead of what the handler wrote; nil: that
 	broken         any     // what the handler panicked with, or http.ErrAbortHandler
 	panicked       any     // the same, also where result took its place
+	stored         *answer // what it left to be stored; nil: nothing
 }
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
@@ -173,6 +176,7 @@ func (f *fetch) finish(broken any) {
 		o.answer.complete(f.body)
 	}
 	o.unkept = o.answer == nil && !o.failed
+	f.stored = o.answer
 	f.store.bytes.Add(-f.reserved)
 	f.broken, f.finished = broken, true
 	f.release(o, now)
@@ -221,6 +225,8 @@ type PendingRequest struct {
 	Verdict hottype.Verdict
 	// Count counts the request. The cache calls it with the last verdict, at most once.
 	Count func(last *hottype.Verdict)
+	// Upstream names the handler in Stats; "" is the usual one.
+	Upstream string
 }
 
 // Gate decides about what the cache cannot answer. *httplimit.SafeGate is one.

@@ -1,9 +1,12 @@
 package respcache
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -18,6 +21,21 @@ func index(reason string) int { return slices.Index(reasons, reason) }
 type counters struct {
 	fetched, failed, collapsed, refused, timedOut, purged atomic.Uint64
 	bypassed, unkept                                      [17]atomic.Uint64 // by index in reasons
+
+	mu     sync.Mutex
+	silent map[source]uint64 // stored answers that came with neither Cache-Control nor Vary
+}
+
+// source is where answers come from.
+type source struct{ rule, upstream string }
+
+// sourceOf gives the source of what f fetches. All paths of the catch-all rule are one.
+func sourceOf(f *fetch) source {
+	rule := f.entry.of.key.Resource()
+	if strings.HasPrefix(rule, "/") {
+		rule = "*"
+	}
+	return source{rule, f.upstream}
 }
 
 // Stats are the counters of a cache since it was built. Bytes and Entries are of now.
@@ -46,6 +64,14 @@ type Stats struct {
 	Bytes   int64  `metric:"hotparam_cache_bytes" help:"Bytes of all entries now."`
 }
 
+// SilentStats counts the stored answers to one rule's requests to one upstream that came with neither
+// Cache-Control nor Vary: the cache cannot know whether they are the same for all clients.
+type SilentStats struct {
+	Rule     string `label:"rule"`
+	Upstream string `label:"upstream"`
+	Stored   uint64 `metric:"hotparam_cache_silent_answers_total" help:"Answers that the cache stored although they came with neither Cache-Control nor Vary; hotparam doctor says what to do."`
+}
+
 // Stats reads the counters.
 func (c *Cache) Stats() Stats {
 	s := Stats{
@@ -72,6 +98,19 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
+// Silent reads the counters of upstreams that say nothing about caches, sorted by rule and upstream.
+func (c *Cache) Silent() (all []SilentStats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for from, n := range c.silent {
+		all = append(all, SilentStats{from.rule, from.upstream, n})
+	}
+	slices.SortFunc(all, func(a, b SilentStats) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Upstream, b.Upstream))
+	})
+	return all
+}
+
 // recordFetch counts what became of a flight, and logs a panic that no client's server will.
 func (c *Cache) recordFetch(f *fetch) {
 	f.mu.Lock()
@@ -81,6 +120,11 @@ func (c *Cache) recordFetch(f *fetch) {
 	}
 	if f.why != "" {
 		c.unkept[index(f.why)].Add(1)
+	}
+	if f.stored != nil && f.stored.silent {
+		c.mu.Lock()
+		c.silent[sourceOf(f)]++
+		c.mu.Unlock()
 	}
 	if err, _ := f.panicked.(error); f.panicked == nil || errors.Is(err, http.ErrAbortHandler) {
 		return
