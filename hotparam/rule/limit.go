@@ -5,6 +5,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // Scope says which processes share a limit.
@@ -113,10 +114,10 @@ type Limit struct {
 // LimitOf is the limit that a Spec is.
 func LimitOf(s limit.Spec) *Limit {
 	l := &Limit{Algorithm: s.Algorithm, Denial: Denial{s.Wait, s.Block, s.BlockMax}}
-	switch s.Algorithm {
-	case limit.FixedWindow, limit.AnchoredWindow, limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow:
+	switch traits := limitcore.Spec(s); {
+	case !traits.Even():
 		l.Amounts = Amounts{Limit: s.Limit, Window: s.Window, Buckets: s.Buckets}
-	case limit.WarmingUp:
+	case !traits.Refills():
 		l.Amounts = Amounts{Rate: Rate{s.Limit, s.Window}, WarmUp: s.WarmUp}
 	default:
 		l.Amounts = Amounts{Rate: Rate{s.Limit, s.Window}, Burst: &s.Burst}

@@ -107,9 +107,9 @@ func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 		"--decide.tls_cert and --decide.tls": {"--decide.tls_client_ca", "no-such-file"},
 		"--check.token, --check.token_file": {"--decide.listen=", "--check.dialect", "path", "--check.listen",
 			"0.0.0.0:0"},
-		"set --check.dialect to nginx, forw": {"--decide.listen=", "--check.listen", "127.0.0.1:0"},
-		"--envoy.token, --envoy.token_file":  {"--decide.listen=", "--envoy.listen", "0.0.0.0:0"},
-		"has no token: ask for its certific": {"--decide.listen=", "--spoe.listen", "0.0.0.0:0"},
+		"set --check.dialect to one of nginx": {"--decide.listen=", "--check.listen", "127.0.0.1:0"},
+		"--envoy.token, --envoy.token_file":   {"--decide.listen=", "--envoy.listen", "0.0.0.0:0"},
+		"has no token: ask for its certific":  {"--decide.listen=", "--spoe.listen", "0.0.0.0:0"},
 		"absent.yaml: no such file": {"--decide.listen=", "--envoy.listen", "127.0.0.1:0", "--envoy.limits",
 			"absent.yaml"},
 	} {

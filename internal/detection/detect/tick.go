@@ -124,7 +124,9 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	if v.shown { // who is in stays in, unless another is heavier by a tenth
 		v.rank += w.Sum
 	}
-	v.claim = c.loop.clients.claim(float64(v.rank), w.Sum, 0)
+	// By what is known now, not by the look of this second: ticks at which nothing can change may be left out.
+	from := h.clients.origin(c.key, now.Unix(), w.Sum)
+	v.claim = from.claim(float64(v.rank), w.Sum, 0)
 	if v.loop {
 		t.loopViews[rule] = append(t.loopViews[rule], v)
 	} else {

@@ -48,8 +48,10 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			for _, name := range metric.FindAllString(string(text), -1) {
-				if !exists(name) {
+			for _, at := range metric.FindAllIndex(text, -1) {
+				name := string(text[at[0]:at[1]])
+				variable := at[0] > 0 && strings.ContainsRune("$@", rune(text[at[0]-1])) // of nginx
+				if !variable && !exists(name) {
 					t.Errorf("%s names %s, which no program has", path, name)
 				}
 			}

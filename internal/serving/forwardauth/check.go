@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,11 +80,11 @@ func New(cfg Config) (*Handler, error) {
 
 // complete fills in defaults and refuses what a gateway would misread.
 func (c *Config) complete() error {
-	nginx := c.Dialect == Nginx || c.Dialect == IngressNginx
-	if !nginx && c.Dialect != Forwarded && c.Dialect != Path {
-		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to nginx, ingress-nginx, forwarded or path",
-			c.Dialect)
+	if !slices.Contains(Dialects, c.Dialect) {
+		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to one of %s", c.Dialect,
+			strings.Trim(strings.ReplaceAll(fmt.Sprint(Dialects), " ", ", "), "[]"))
 	}
+	nginx := c.Dialect == Nginx || c.Dialect == IngressNginx
 	c.AllowStatus = cmp.Or(c.AllowStatus, http.StatusOK)
 	usual := http.StatusTooManyRequests
 	if nginx {

@@ -83,11 +83,9 @@ func described(d Dialect, target string, more ...string) *http.Request {
 	return r
 }
 
-var dialects = []Dialect{Nginx, IngressNginx, Forwarded, Path}
-
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	for _, d := range dialects {
+	for _, d := range Dialects {
 		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies(), AllowStatus: 204})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=42"))

@@ -29,6 +29,9 @@ const (
 	Path Dialect = "path"
 )
 
+// Dialects are all of them.
+var Dialects = []Dialect{Nginx, IngressNginx, Forwarded, Path}
+
 // endpoint is where checks go whose own path says nothing.
 const endpoint = "/check"
 

@@ -60,7 +60,7 @@ func gatewayWrites(d Dialect, header http.Header) {
 // and with every way to name the client.
 func TestForgeriesChangeNothing(t *testing.T) {
 	t.Parallel()
-	for _, d := range dialects {
+	for _, d := range Dialects {
 		for _, from := range []string{"peer", "x-forwarded-for", "forwarded", "x-real-ip"} {
 			clients := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, from)
 			h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: clients})
@@ -134,7 +134,7 @@ func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 	}
 	for _, target := range spellings(t) {
 		want := keysOf(set, &hottype.Request{Method: "PUT", Host: "news.example", Target: target})
-		for _, d := range dialects {
+		for _, d := range Dialects {
 			h, _ := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
 			req, err := h.describe(described(d, target))
 			if target == "" || d == Path && target[0] != '/' && target != "*" || d == IngressNginx && target[0] != '/' {
@@ -154,7 +154,7 @@ func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 // On the wire net/http may refuse a spelling. What it takes arrives byte for byte.
 func TestSpellingsOnTheWire(t *testing.T) {
 	t.Parallel()
-	for _, d := range dialects {
+	for _, d := range Dialects {
 		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
 		server := httptest.NewServer(h)
 		t.Cleanup(server.Close)
@@ -216,7 +216,7 @@ func TestOneIPv6PrefixIsOneClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range dialects {
+	for _, d := range Dialects {
 		h, err := New(Config{
 			Gate: realgate.New(realgate.Config{Rules: set}), Dialect: d, PathPrefix: "/check", Clients: proxies(),
 			Now: func() time.Time { return time.Unix(1_800_000_000, 0) },
@@ -244,7 +244,7 @@ func FuzzChecks(f *testing.F) {
 	f.Add("*", "PRI", "[::1]:80", "\xff")
 	f.Add("//", "GET", "unix:", "a b")
 	f.Fuzz(func(t *testing.T, target, method, client, host string) {
-		for _, d := range dialects {
+		for _, d := range Dialects {
 			h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
 			r := checkOf("GET", "/check")
 			r.Header["X-Original-Uri"], r.Header["X-Forwarded-Uri"] = []string{target}, []string{target}
