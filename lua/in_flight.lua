@@ -16,8 +16,8 @@
 
 local key, id, most, life = KEYS[1], '+' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local scores = redis.call('ZMSCORE', key, id, 'at')
-local over, now = tonumber(scores[1] or '0'), math.max(now, tonumber(scores[2] or '0'))
+local over = tonumber(redis.call('ZSCORE', key, id) or '0')
+local now = math.max(now, tonumber(redis.call('ZSCORE', key, 'at') or '0'))
 if most == '' then
   redis.call('ZREM', key, id)
   return {over > now and 1 or 0}

@@ -119,7 +119,9 @@ func TestRank(t *testing.T) {
 		places int
 		claims []some
 	}{
-		"without origins by weight": {2, []some{{"light", 3, claim(1, "", "", 0), 0}, {"heavy", 2, claim(2, "", "", 0), 2}}},
+		"without origins by weight": {2, []some{
+			{"light", 3, claim(1, "", "", 0), 0}, {"heavy", 2, claim(2, "", "", 0), 2},
+		}},
 		"a network fills what no other wants": {16, []some{
 			{"one", 100, claim(1000, "one", "", 0), 14}, {"others", 2, claim(1, "", "", 0), 2}}},
 		"a network has its part": {16, []some{

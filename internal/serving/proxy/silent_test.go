@@ -30,7 +30,8 @@ func TestCacheNamesTheUpstream(t *testing.T) {
 	}
 	// The client has the answer before the fetch is counted.
 	want := []respcache.SilentStats{{Rule: "topic", Upstream: "slow", Stored: 1}}
-	for deadline := time.Now().Add(20 * time.Second); !slices.Equal(p.Cache().Silent(), want); time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(20 * time.Second)
+	for ; !slices.Equal(p.Cache().Silent(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v, want %+v", p.Cache().Silent(), want)
 		}

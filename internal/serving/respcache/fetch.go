@@ -66,7 +66,8 @@ func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Cac
 	return &fetch{
 		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
 		header: http.Header{},
-		done:   make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}), gone: make(chan struct{}),
+		done:   make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}),
+		gone: make(chan struct{}),
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 func TestNoClientDecidesForOthers(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
-		"Accept", "Accept-Language", "User-Agent", "Referer", "X-Lang", "Cache-Control", "Sec-Fetch-Mode", "Traceparent",
-		"X-Big", "X-Forwarded-For", "X-Http-Host-Override", "Rsc", "X-Middleware-Prefetch", "X-Accel-Mapping",
+		"Accept", "Accept-Language", "User-Agent", "Referer", "X-Lang", "Cache-Control", "Sec-Fetch-Mode",
+		"Traceparent", "X-Big", "X-Forwarded-For", "X-Http-Host-Override", "Rsc", "X-Middleware-Prefetch", "X-Accel-Mapping",
 	} {
 		for _, status := range []int{400, 403, 431, 500, 200} {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestRefreshCarriesTheKey(t *testing.T) {
 		})
 		b.serve.StripCookies = true
 		fields := []string{"Accept-Encoding", "br,  gzip,br", "Accept", "text/html", "X-Lang", "de", "Cookie", "a=b",
-			"User-Agent", "x", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Proto", "https", "Sec-Fetch-Mode", "navigate"}
+			"User-Agent", "x", "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Proto", "https",
+			"Sec-Fetch-Mode", "navigate"}
 		b.get("/topic?id=1", fields...)
 		b.advance(1500 * time.Millisecond)
 		b.get("/topic?id=1", fields...)

@@ -202,7 +202,8 @@ func (s *site) step(rt *rapid.T) {
 	if m.fresh > 0 {
 		allowed += m.stale
 	}
-	if fails := s.plan.refused || s.plan.dies != 0 || s.plan.status >= 500; (fails || s.failedSince(&m)) && m.fresh > 0 {
+	fails := s.plan.refused || s.plan.dies != 0 || s.plan.status >= 500
+	if (fails || s.failedSince(&m)) && m.fresh > 0 {
 		allowed = max(allowed, m.fresh+m.ifError)
 	}
 	if age := time.Duration(s.now.Load()) - m.at; age < 0 || age >= allowed {

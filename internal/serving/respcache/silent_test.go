@@ -74,8 +74,8 @@ func TestSilentUpstreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, nil)
 		for _, tt := range []struct{ key, target, upstream string }{
-			{"topic?id=1", "/topic?id=1", "slow"}, {"topic?id=2", "/topic?id=2", ""}, {"topic?id=3", "/topic?id=3", "slow"},
-			{"/a?", "/a", ""}, {"/b?", "/b", ""},
+			{"topic?id=1", "/topic?id=1", "slow"}, {"topic?id=2", "/topic?id=2", ""},
+			{"topic?id=3", "/topic?id=3", "slow"}, {"/a?", "/a", ""}, {"/b?", "/b", ""},
 		} {
 			b.fetch(tt.key, tt.target, tt.upstream)
 		}
