@@ -57,25 +57,28 @@ ip: {in_flight: {limit: 10, lease: 2s}}
 	slow := &http.Client{Transport: &http.Transport{}}
 	var refused, others atomic.Int64
 	var asking sync.WaitGroup
-	for i := range 50 {
-		asking.Go(func() {
-			res, err := slow.Get("http://" + addr[i%2] + "/slow")
-			if err != nil {
-				return // of the limiter that is killed
-			}
-			defer res.Body.Close()
-			switch res.StatusCode {
-			case http.StatusTooManyRequests:
-				refused.Add(1)
-			case http.StatusOK:
-			default:
-				others.Add(1)
-			}
-		})
+	ask := func(n int) {
+		for i := range n {
+			asking.Go(func() {
+				res, err := slow.Get("http://" + addr[i%2] + "/slow")
+				if err != nil {
+					return // of the limiter that is killed
+				}
+				defer res.Body.Close()
+				switch res.StatusCode {
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				case http.StatusOK:
+				default:
+					others.Add(1)
+				}
+			})
+		}
 	}
-	program.Await(t, 20*time.Second, "ten in flight, forty refused", func() bool {
-		return running.Load() == 10 && refused.Load() == 40
-	})
+	ask(10) // five through each limiter, so that the killed one holds some
+	program.Await(t, 20*time.Second, "ten in flight", func() bool { return running.Load() == 10 })
+	ask(40)
+	program.Await(t, 20*time.Second, "forty refused", func() bool { return refused.Load() == 40 })
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 30 { // longer than the lease, which is renewed

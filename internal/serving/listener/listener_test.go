@@ -229,7 +229,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, func(c *Config) { c.HeaderTimeout, c.BodyTimeout = 300*time.Millisecond, 300*time.Millisecond })
+	s, _ := start(t, func(c *Config) { c.HeaderTimeout, c.BodyTimeout = time.Second, time.Second })
 	header := dial(t, s)
 	if _, err := io.WriteString(header, "GET / HTTP/1.1\r\nHost: x\r\nX-"); err != nil {
 		t.Fatal(err)
@@ -269,18 +269,18 @@ func TestSlowClients(t *testing.T) {
 	}
 	// What progresses takes as long as it needs, several times the patience here.
 	upload := dial(t, s)
-	if _, err := io.WriteString(upload, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(upload, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for range 20 {
+	for range 60 {
 		<-tick.C
 		if _, err := io.WriteString(upload, strings.Repeat("a", 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := hear(upload); got != "200 HTTP/1.1 20000 <nil>" {
+	if got := hear(upload); got != "200 HTTP/1.1 60000 <nil>" {
 		t.Errorf("a long upload: %q", got)
 	}
 	if got := say(upload, plainGet); !strings.HasPrefix(got, "200") {
