@@ -47,6 +47,16 @@ func unhexUpper(c byte) byte {
 	return unhex(c)
 }
 
+// FNV1a is the 64-bit hash of Fowler, Noll and Vo, variant 1a, which docs/protocol.md and docs/redis.md name. The one of
+// the library allocates.
+func FNV1a[T ~string | ~[]byte](text T) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}
+
 // isPlain reports whether text is its own canonical form.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // maxName is how much of a client's opaque name counts, in bytes.
@@ -82,10 +83,7 @@ func canonicalClient(c hottype.Client) hottype.Client {
 // input; of that the upper 32 bits.
 func Hash(c hottype.Client) uint32 {
 	var buf [1 + maxName]byte
-	h := uint64(14695981039346656037)
-	for _, b := range AppendClient(buf[:0], c) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
+	h := canon.FNV1a(AppendClient(buf[:0], c))
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return uint32((h ^ h>>33) >> 32)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
@@ -266,11 +267,7 @@ func clientHash(c hottype.Client) uint32 { return clientsketch.Hash(c) }
 // so that a log gives the same proposal. A client that chooses values with equal
 // hashes only makes a number in a comment smaller.
 func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return mix(h)
+	return mix(canon.FNV1a(s))
 }
 
 func mix(h uint64) uint64 {

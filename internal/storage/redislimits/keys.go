@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
@@ -95,11 +96,7 @@ func shardKeys(namespace string, shard int) keys {
 // shardOf is the shard of a subject by what follows the space in the name of its
 // state ("a:192.0.2.7"): FNV-1a with 64 bits over its bytes, modulo shards.
 func shardOf(subject []byte) int {
-	h := uint64(14695981039346656037)
-	for _, c := range subject {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return int(h % shardCount)
+	return int(canon.FNV1a(subject) % shardCount)
 }
 
 // block: string, "until length" in us, the last block of the subject whose state

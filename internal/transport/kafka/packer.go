@@ -105,14 +105,18 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []pa
 			}
 			at := Partition(c.Key, partitions)
 			r := &open[at]
-			if size := pairSize(c) + 8; r.data != nil && len(r.data)+size > maxRecord {
-				all = append(all, *r)
-				*r = packed{}
-			}
 			if r.data == nil {
 				*r = p.start(at, b.At)
 			}
+			before := len(r.data)
 			r.data = appendPair(r.data, c)
+			if len(r.data) > maxRecord && r.pairs > 0 {
+				pair, full := r.data[before:], *r
+				full.data = r.data[:before]
+				all = append(all, full)
+				*r = p.start(at, b.At)
+				r.data = append(r.data, pair...)
+			}
 			r.pairs++
 			r.requests += uint64(c.N)
 		}

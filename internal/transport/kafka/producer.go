@@ -177,12 +177,8 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 
 // send writes what failed before and then batches, and with alive a sign of life
 // into idle partitions. It fails when the brokers took nothing.
-func (p *Producer) send(
-	client sarama.Client,
-	producer sarama.SyncProducer,
-	batches []batchqueue.Batch,
-	alive bool,
-) error {
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []batchqueue.Batch,
+	alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
 	p.unconfirmed.drop(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)

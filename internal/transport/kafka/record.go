@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // Version is the version of the record that this package writes. A reader
@@ -71,18 +73,21 @@ func (r *Record) appendHead(dst []byte) []byte {
 }
 
 func appendPair(dst []byte, c *hottype.Count) []byte {
-	dst = protowire.AppendTag(dst, fieldPair, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(pairSize(c)))
-	dst = appendString(dst, fieldKey, string(c.Key))
-	dst = appendVarint(dst, fieldN, uint64(c.N))
-	dst = appendVarint(dst, fieldSecond, uint64(c.Second))
-	return appendClients(dst, encodable(c))
+	return appendMessage(dst, fieldPair, func(dst []byte) []byte {
+		dst = appendString(dst, fieldKey, string(c.Key))
+		dst = appendVarint(dst, fieldN, uint64(c.N))
+		dst = appendVarint(dst, fieldSecond, uint64(c.Second))
+		return appendClients(dst, c.Clients)
+	})
 }
 
-// pairSize is the size of a pair without its tag and length.
-func pairSize(c *hottype.Count) int {
-	return 3 + protowire.SizeBytes(len(c.Key)) + protowire.SizeVarint(uint64(c.N)) +
-		protowire.SizeVarint(uint64(c.Second)) + clientsFieldSize(encodable(c))
+// appendMessage appends a field that body writes. Its length stands before it and is known after it.
+func appendMessage(dst []byte, field protowire.Number, body func([]byte) []byte) []byte {
+	var length [10]byte
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	at := len(dst)
+	dst = body(dst)
+	return slices.Insert(dst, at, protowire.AppendVarint(length[:0], uint64(len(dst)-at))...)
 }
 
 func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
@@ -221,11 +226,7 @@ func fields(message []byte, f func(field) error) error {
 // Partition is the partition of a key among n: FNV-1a with 64 bits, modulo n.
 // Every producer of a topic has to agree on it. n must be positive.
 func Partition(key hottype.Key, n int32) int32 {
-	h := uint64(14695981039346656037)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	return int32(h % uint64(n))
+	return int32(canon.FNV1a(key) % uint64(n))
 }
 
 // maxJSON is the longest record that is read as JSON. It is the form for people

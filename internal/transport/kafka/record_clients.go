@@ -20,73 +20,31 @@ const (
 	fieldClientN = 2
 )
 
-// encodable is the client sketch of a count as far as it may stand on the wire: one that
-// readers would refuse stays behind, so that the count itself arrives.
-func encodable(c *hottype.Count) *hottype.ClientSketch {
-	if c.Clients == nil || clientsketch.Check(c.Clients) != nil {
-		return nil
-	}
-	return c.Clients
-}
-
-// appendClients appends the field of a pair; nothing for nil.
+// appendClients appends the client sketch of a pair; nothing for nil, and for one that readers would refuse, so that
+// the count itself arrives.
 func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
-	if c == nil {
+	if c == nil || clientsketch.Check(c) != nil {
 		return dst
 	}
-	dst = protowire.AppendTag(dst, fieldClients, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(clientsSize(c)))
-	dst = appendVarint(dst, fieldSeen, uint64(c.Attributed))
-	if len(c.Sample) > 0 {
-		dst = protowire.AppendTag(dst, fieldMarks, protowire.BytesType)
-		dst = protowire.AppendVarint(dst, uint64(4*len(c.Sample)))
-		for _, mark := range c.Sample {
-			dst = protowire.AppendFixed32(dst, mark)
+	return appendMessage(dst, fieldClients, func(dst []byte) []byte {
+		dst = appendVarint(dst, fieldSeen, uint64(c.Attributed))
+		if len(c.Sample) > 0 {
+			dst = protowire.AppendTag(dst, fieldMarks, protowire.BytesType)
+			dst = protowire.AppendVarint(dst, uint64(4*len(c.Sample)))
+			for _, mark := range c.Sample {
+				dst = protowire.AppendFixed32(dst, mark)
+			}
 		}
-	}
-	for i := range c.Heavy {
-		dst = appendHeavy(dst, &c.Heavy[i])
-	}
-	return dst
-}
-
-func appendHeavy(dst []byte, h *hottype.ClientCount) []byte {
-	var buf [maxClient]byte
-	client := clientsketch.AppendClient(buf[:0], h.Client)
-	dst = protowire.AppendTag(dst, fieldHeavy, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(heavySize(h)))
-	dst = protowire.AppendTag(dst, fieldClient, protowire.BytesType)
-	dst = protowire.AppendBytes(dst, client)
-	return appendVarint(dst, fieldClientN, uint64(h.N))
-}
-
-// maxClient has room for the form of any client.
-const maxClient = 80
-
-// clientsFieldSize is what a client sketch adds to its pair.
-func clientsFieldSize(c *hottype.ClientSketch) int {
-	if c == nil {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(clientsSize(c))
-}
-
-// clientsSize is the size of a client sketch without its tag and length.
-func clientsSize(c *hottype.ClientSketch) int {
-	size := 1 + protowire.SizeVarint(uint64(c.Attributed))
-	if len(c.Sample) > 0 {
-		size += 1 + protowire.SizeBytes(4*len(c.Sample))
-	}
-	for i := range c.Heavy {
-		size += 1 + protowire.SizeBytes(heavySize(&c.Heavy[i]))
-	}
-	return size
-}
-
-func heavySize(h *hottype.ClientCount) int {
-	var buf [maxClient]byte
-	client := len(clientsketch.AppendClient(buf[:0], h.Client))
-	return 2 + protowire.SizeBytes(client) + protowire.SizeVarint(uint64(h.N))
+		for _, h := range c.Heavy {
+			dst = appendMessage(dst, fieldHeavy, func(dst []byte) []byte {
+				dst = appendMessage(dst, fieldClient, func(dst []byte) []byte {
+					return clientsketch.AppendClient(dst, h.Client)
+				})
+				return appendVarint(dst, fieldClientN, uint64(h.N))
+			})
+		}
+		return dst
+	})
 }
 
 // parseClients reads the client sketch of a pair. One that is out of bounds makes the

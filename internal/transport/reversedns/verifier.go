@@ -13,11 +13,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Bounds of what is asked and remembered.
@@ -153,8 +156,6 @@ func (v *Verifier) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for range workers {
 		g.Go(func() error {
-			pace := time.NewTicker(time.Second / perWorker)
-			defer pace.Stop()
 			for {
 				select {
 				case j := <-v.jobs:
@@ -162,11 +163,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				}
-				select {
-				case <-pace.C:
-				case <-ctx.Done():
-					return nil
-				}
+				wait.For(ctx, time.Second/perWorker)
 			}
 		})
 	}
@@ -188,11 +185,11 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 			"err", err, "failures", v.stats.Failures)
 		return
 	}
+	a := answer{again: j.now.Add(badFor)}
 	if good {
-		v.store(true, j.subject, answer{since: j.now, again: j.now.Add(goodFor)})
-		return
+		a = answer{since: j.now, again: j.now.Add(goodFor)}
 	}
-	v.store(false, j.subject, answer{again: j.now.Add(badFor)})
+	v.store(good, j.subject, a)
 }
 
 // ask reports whether a name of the address is in the domains and has the address. An error is a failure of DNS, not
@@ -215,10 +212,8 @@ func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
 		if err = failure(err); err != nil {
 			return false, err
 		}
-		for _, a := range addrs {
-			if a.Unmap() == s.addr {
-				return true, nil
-			}
+		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == s.addr }) {
+			return true, nil
 		}
 	}
 	return false, nil

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // forwarder sends lines on to another StatsD server, in datagrams of its own.
@@ -197,7 +199,7 @@ func newRendezvous(servers []string) (rendezvous, error) {
 		if i > 0 && servers[i-1] == s {
 			return nil, fmt.Errorf("statsd: server %q is listed twice", s)
 		}
-		r[i] = fnv1a(s)
+		r[i] = canon.FNV1a(s)
 	}
 	if !slices.IsSorted(servers) {
 		panic("statsd: ring of unsorted servers")
@@ -207,22 +209,13 @@ func newRendezvous(servers []string) (rendezvous, error) {
 
 // of gives the index of the server that a name belongs to.
 func (r rendezvous) of(name []byte) int {
-	h, best, server := fnv1a(name), uint64(0), 0
+	h, best, server := canon.FNV1a(name), uint64(0), 0
 	for i, s := range r {
 		if bid := mix(h ^ s); bid > best {
 			best, server = bid, i
 		}
 	}
 	return server
-}
-
-// fnv1a is the 64-bit hash of Fowler, Noll and Vo, variant 1a.
-func fnv1a[T string | []byte](b T) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(b) {
-		h = (h ^ uint64(b[i])) * 1099511628211
-	}
-	return h
 }
 
 // mix is the output function of SplitMix64 (Steele, Lea, Flood, "Fast

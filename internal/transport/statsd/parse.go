@@ -119,17 +119,8 @@ func (v *value) sections(rest []byte) (rate float64, f fault) {
 
 // parseSecond reads whole unix seconds.
 func parseSecond(b []byte) (int64, bool) {
-	if len(b) == 0 || len(b) > 18 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(string(b), 10, 63)
+	return int64(n), err == nil && len(b) <= 18
 }
 
 // parseNumber reads a decimal number that is finite and not negative, with or

@@ -53,26 +53,22 @@ func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.next, c.suppressed = now.Add(quiet), 0
 }
 
-// accept says why a connection is not served.
+// accept logs why a connection is not served.
 func (c *rejectLog) accept(address string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.After(c.nextAccept) {
-		c.nextAccept = now.Add(quiet)
-		c.log.Warn("statsd: a connection is not served; further ones are only counted for "+quiet.String(), "address",
-			address, "err", err)
-	}
+	c.warn(&c.nextAccept, "statsd: a connection is not served; ", "address", address, "err", err)
 }
 
-// sender says whose lines are not read.
+// sender logs a sender whose lines are not read.
 func (c *rejectLog) sender(address string) {
+	c.warn(&c.nextSender, "statsd: a sender that is not in statsd.allow; what it sends is not read, ", "address", address)
+}
+
+func (c *rejectLog) warn(next *time.Time, message string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.After(c.nextSender) {
-		c.nextSender = now.Add(quiet)
-		c.log.Warn(
-			"statsd: a sender that is not in statsd.allow; what it sends is not read, further ones are only counted for "+quiet.String(),
-			"address", address)
+	if now := time.Now(); now.After(*next) {
+		*next = now.Add(quiet)
+		c.log.Warn(message+"further ones are only counted for "+quiet.String(), args...)
 	}
 }
 

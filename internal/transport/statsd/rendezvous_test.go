@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous, []string) {
@@ -24,7 +26,7 @@ func TestTheHashIsPublished(t *testing.T) {
 	t.Parallel()
 	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
 	name := "hotparam.topic.hot_param.id=42"
-	if h, g := fnv1a(name), fnv1a("stats-1:8125"); h != 0xd7980e17c8e24b5f || g != 0x6078ca3e086cc3b6 ||
+	if h, g := canon.FNV1a(name), canon.FNV1a("stats-1:8125"); h != 0xd7980e17c8e24b5f || g != 0x6078ca3e086cc3b6 ||
 		mix(h^g) != 0xd039e995f1a677aa {
 		t.Errorf("name %#x, server %#x, bid %#x", h, g, mix(h^g))
 	}
