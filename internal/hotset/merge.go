@@ -1,7 +1,6 @@
 package hotset
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -60,9 +59,7 @@ func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
 			list = append(list, *h)
 		}
 	}
-	slices.SortFunc(list, func(a, b hottype.HotKey) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
-	})
+	Sort(list)
 	return list
 }
 

@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Stats counts lines.
@@ -123,24 +125,11 @@ func Start(log *slog.Logger) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { h.run(ctx) })
+	running.Go(func() { wait.Every(ctx, time.Second, func() { h.write(time.Now(), false) }) })
 	return func() {
 		cancel()
 		running.Wait()
 		h.write(time.Now(), true)
-	}
-}
-
-func (h *Handler) run(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			h.write(now, false)
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

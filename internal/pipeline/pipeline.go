@@ -29,6 +29,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Pipeline is what decides, and what feeds it. Its parts are in the embedded Stages, to
@@ -231,21 +232,16 @@ const adaptEvery = time.Second
 // their upstreams, and apply gets the limits that follow, nil while no rule adapts.
 func Adapt(ctx context.Context, set func() *rules.Set, hot *hotset.Replica,
 	read func(now time.Time) []hottype.LimiterReport, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
-	tick := time.NewTicker(adaptEvery)
-	defer tick.Stop()
 	var controllers adaptive.Controllers
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			var bounds []hottype.UpstreamLimit
-			if set := set(); len(set.AdaptiveUpstreams()) > 0 {
-				bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
-			}
-			apply(now, bounds)
+	wait.Every(ctx, adaptEvery, func() {
+		now, set := time.Now(), set()
+		var bounds []hottype.UpstreamLimit
+		if len(set.AdaptiveUpstreams()) > 0 {
+			bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
 		}
-	}
+		apply(now, bounds)
+	})
+	return nil
 }
 
 // adapt limits by what this process alone sees.

@@ -31,6 +31,14 @@ func ForHint(ctx context.Context, d time.Duration, hints <-chan struct{}) (hinte
 	return false
 }
 
+// Signal leaves a signal in a channel that has room for one; one that waits there already is enough.
+func Signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
 // Every calls f at each tick until ctx ends. Ticks that come while f runs are one.
 func Every(ctx context.Context, d time.Duration, f func()) {
 	tick := time.NewTicker(d)

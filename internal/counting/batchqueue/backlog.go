@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Queue holds batches, oldest first. Safe for concurrent use.
@@ -48,10 +49,7 @@ func (q *Queue) Put(counts []hottype.Count, now time.Time) (dropped uint64, ok b
 	}
 	q.batches = append(q.batches, b)
 	q.counts, q.bytes = q.counts+len(counts), q.bytes+b.bytes
-	select {
-	case q.Ready <- struct{}{}:
-	default:
-	}
+	wait.Signal(q.Ready)
 	return q.dropExcess(), true
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // keepChanges is how many changes Changes remembers.
@@ -81,13 +82,8 @@ func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// wake wakes the judging loop. One waiting signal is enough.
-func (a *Aggregator) wake() {
-	select {
-	case a.crossed <- struct{}{}:
-	default:
-	}
-}
+// wake wakes the judging loop.
+func (a *Aggregator) wake() { wait.Signal(a.crossed) }
 
 // SetRules judges by other rules from now on; see detect.Detector.SetRules for
 // what is kept.

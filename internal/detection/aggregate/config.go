@@ -33,8 +33,7 @@ type Config struct {
 	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that
 	// receive no further set keep them for longer, by their own setting.
 	HotTTL time.Duration
-	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of
-	// detect.Options.
+	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of detect.Options.
 	Counters, Shards int
 	MaxRate          float64
 	Lateness, Future time.Duration

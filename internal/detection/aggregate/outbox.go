@@ -49,14 +49,7 @@ func (o *outbox) put(set hottype.HotSet) {
 	}
 	o.set = &set
 	o.mu.Unlock()
-	o.signal()
-}
-
-func (o *outbox) signal() {
-	select {
-	case o.pending <- struct{}{}:
-	default: // one is enough
-	}
+	wait.Signal(o.pending)
 }
 
 // take empties the outbox.
@@ -99,10 +92,14 @@ func (o *outbox) run(ctx context.Context) {
 			continue
 		}
 		o.putBack(set)
-		if !wait.For(ctx, o.wait(err)) {
+		pause, stands := standsBy(err) // who stands by asks again in the moment in which the place may be free
+		if !stands {
+			pause = o.pause.NextBackOff()
+		}
+		if !wait.For(ctx, pause) {
 			return
 		}
-		o.signal()
+		wait.Signal(o.pending)
 	}
 }
 
@@ -119,15 +116,6 @@ func standsBy(err error) (wait time.Duration, yes bool) {
 		return 0, false
 	}
 	return max(s.Standby(), time.Millisecond), true
-}
-
-// wait is how long to wait after a failure. Who stands by asks again in the
-// moment in which the place may be free.
-func (o *outbox) wait(err error) time.Duration {
-	if wait, yes := standsBy(err); yes {
-		return wait
-	}
-	return o.pause.NextBackOff()
 }
 
 // report logs where an outage begins and where it ends, and the same of

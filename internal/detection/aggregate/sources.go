@@ -115,16 +115,13 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
 	case h.Heartbeats && h.Err == "" && quiet > s.goneAfter():
-		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)),
-			true
+		st.Text = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second))
+		st.waits = true
 	case h.Heartbeats && quiet > blindAfter:
 		st.Text, st.Blind, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
-		st.Text, st.incomplete = fmt.Sprintf(
-			"heard %.1f s ago",
-			quiet.Seconds(),
-		), h.Heartbeats &&
-			quiet > incompleteAfter
+		st.Text = fmt.Sprintf("heard %.1f s ago", quiet.Seconds())
+		st.incomplete = h.Heartbeats && quiet > incompleteAfter
 	}
 	return st
 }
@@ -243,15 +240,8 @@ func (a *alarm) check(now time.Time, errors func() []detect.RuleError) {
 		case e.Ratio > detect.AlarmRatio && !a.on[e.Rule]:
 			a.on[e.Rule] = true
 			a.raised.Add(1)
-			a.log.Warn(
-				"aggregate: more keys than there are counters for: hot keys of this rule may be found late; raise detect.counters",
-				"rule",
-				e.Rule,
-				"counting_error",
-				e.Error,
-				"threshold",
-				e.Threshold,
-			)
+			a.log.Warn("aggregate: more keys than there are counters for: hot keys of this rule may be found late; "+
+				"raise detect.counters", "rule", e.Rule, "counting_error", e.Error, "threshold", e.Threshold)
 		case e.Ratio < detect.AlarmRatio/2 && a.on[e.Rule]:
 			delete(a.on, e.Rule)
 			a.log.Info("aggregate: counts of this rule are good again", "rule", e.Rule, "counting_error", e.Error,

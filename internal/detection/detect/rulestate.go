@@ -2,14 +2,13 @@ package detect
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
+	"github.com/hotparam/pipeline/internal/hotset"
 )
 
 // ruleState is what one rule has counted in one shard and which of its keys are
@@ -180,49 +179,39 @@ func (d *Detector) Heaviest(n int) []hottype.HotKey {
 	for _, l := range d.shards {
 		all = append(all, l.heaviest(n)...)
 	}
-	slices.SortFunc(all, func(a, b hottype.HotKey) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
-	})
+	hotset.Sort(all)
 	return all[:min(n, len(all))]
 }
 
 func (l *shard) heaviest(n int) []hottype.HotKey {
+	type weighed struct {
+		rate  float64
+		rule  *ruleState
+		place int
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var most heaviest
+	var all []weighed
+	cut := func() {
+		slices.SortFunc(all, func(a, b weighed) int { return cmp.Compare(b.rate, a.rate) })
+		all = all[:min(n, len(all))]
+	}
+	least := 0.0 // what a key must have more than to be among them
 	for _, h := range l.states {
 		h.counts.Each(func(place int, sum int64) {
-			if w := (weighed{h.rate(sum), h, place}); sum > 0 && (len(most) < n || w.rate > most[0].rate) {
-				if heap.Push(&most, w); len(most) > n {
-					heap.Pop(&most)
-				}
+			if rate := h.rate(sum); rate > least {
+				all = append(all, weighed{rate, h, place})
+			}
+			if len(all) >= 2*n+1 {
+				cut()
+				least = all[n-1].rate
 			}
 		})
 	}
-	out := make([]hottype.HotKey, len(most))
-	for i, w := range most {
-		key := strings.Clone(w.rule.counts.Key(w.place)) // the memory behind it is used again
-		out[i] = hottype.HotKey{Key: hottype.Key(key), Rule: w.rule.compiled.rule.Name, Rate: w.rate}
+	cut()
+	out := make([]hottype.HotKey, len(all))
+	for i, w := range all {
+		out[i] = hottype.HotKey{Key: hottype.Key(w.rule.counts.Key(w.place)), Rule: w.rule.compiled.rule.Name, Rate: w.rate}
 	}
 	return out
-}
-
-// heaviest is a heap whose first element is the lightest.
-type heaviest []weighed
-
-type weighed struct {
-	rate  float64
-	rule  *ruleState
-	place int
-}
-
-func (w heaviest) Len() int           { return len(w) }
-func (w heaviest) Less(a, b int) bool { return w[a].rate < w[b].rate }
-func (w heaviest) Swap(a, b int)      { w[a], w[b] = w[b], w[a] }
-func (w *heaviest) Push(x any)        { *w = append(*w, x.(weighed)) }
-func (w *heaviest) Pop() any {
-	last := len(*w) - 1
-	x := (*w)[last]
-	*w = (*w)[:last]
-	return x
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
+	"github.com/hotparam/pipeline/internal/hotset"
 )
 
 // Tick lets time pass until now and judges: it gives the whole hot set,
@@ -197,11 +198,8 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 			c.At, c.Hot.Until = t.now, t.now
 		}
 	}
-	byRate := func(a, b hottype.HotKey) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
-	}
-	slices.SortFunc(t.keys, byRate)
-	slices.SortFunc(t.loops, byRate)
+	hotset.Sort(t.keys)
+	hotset.Sort(t.loops)
 	slices.SortFunc(t.changes, func(a, b Change) int {
 		// At one time, those who leave go first: the set never overflows.
 		return cmp.Or(a.At.Compare(b.At), -cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))

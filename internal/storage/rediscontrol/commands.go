@@ -43,8 +43,7 @@ func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 // could read for a minute, because Redis did not answer, is lost.
 func (f *Feed) FollowCommands(ctx context.Context, fn func(hottype.Command)) error {
 	h := &commandFollower{feed: f, fn: fn}
-	run := &follower{feed: f, what: "commands", channel: f.keys.CommandNotice(), state: &f.commands, sync: h.sync}
-	return run.run(ctx)
+	return f.follow(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
 }
 
 // commandFollower is what one FollowCommands knows. One goroutine uses it.

@@ -26,9 +26,14 @@ const (
 	quiet = 2 * time.Second
 )
 
-// follower keeps something in step with Redis: it looks when a notice says so,
-// when its subscription was made anew, and at every poll in any case. It gives
-// up only when its context ends.
+// follow keeps something in step with Redis: it looks when a notice says so, when its subscription was made anew, and at
+// every poll in any case. It returns nil when ctx has ended and nothing of it runs any more.
+func (f *Feed) follow(ctx context.Context, what, channel string, state *followState,
+	sync func(context.Context) (changed bool, err error)) error {
+	return (&follower{f, what, channel, state, sync}).run(ctx)
+}
+
+// follower is one call of follow.
 type follower struct {
 	feed    *Feed
 	what    string // for the log
@@ -39,7 +44,6 @@ type follower struct {
 	sync func(context.Context) (changed bool, err error)
 }
 
-// run returns nil when ctx has ended and nothing of it runs any more.
 func (f *follower) run(ctx context.Context) error {
 	notices := make(chan struct{}, 1) // one pending look is as good as ten
 	listener := make(chan struct{})
@@ -132,10 +136,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 		default: // the answer to a ping
 			continue
 		}
-		select {
-		case notices <- struct{}{}:
-		default: // a look is pending already
-		}
+		wait.Signal(notices)
 	}
 }
 

@@ -23,8 +23,7 @@ import (
 // what is new is two more, and one more where changes are missing.
 func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set hottype.HotSet)) error {
 	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
-	run := &follower{feed: f, what: "the hot set", channel: f.keys.HotNotice(), state: &f.hot, sync: h.sync}
-	return run.run(ctx)
+	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
 }
 
 // hotFollower is what one Follow knows. One goroutine uses it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // renewEvery is how often a follower trims the overrides and renews their life,
@@ -22,14 +23,10 @@ const renewEvery = time.Hour
 // and has the highest version; see overrideCopy.
 func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
 	h := &overrideFollower{s: s, fn: fn}
-	f := &follower{
-		feed: s.feed, what: "the overrides", channel: s.feed.keys.OverrideNotice(),
-		state: &s.feed.overrides, sync: h.sync,
-	}
 	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
 		h.take(known)
 	}
-	return f.run(ctx)
+	return s.feed.follow(ctx, "the overrides", s.feed.keys.OverrideNotice(), &s.feed.overrides, h.sync)
 }
 
 // overrideFollower is what one Follow knows. One goroutine uses it.
@@ -38,7 +35,7 @@ type overrideFollower struct {
 	fn      func([]rules.Override)
 	started bool
 	version int64 // of what fn was given last; 0 while there never was an override
-	renewed time.Time
+	renewal renewal
 }
 
 func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
@@ -49,7 +46,10 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	}
 	if h.started && version == h.version {
 		f.overridesBehind.Store(false)
-		h.renew(ctx)
+		if h.renewal.due(f) {
+			_, err := h.s.Trim(ctx)
+			f.notRenewed("overrides", err)
+		}
 		return false, nil
 	}
 	state, err := h.s.current(ctx)
@@ -71,16 +71,23 @@ func (h *overrideFollower) take(state *overrideCopy) {
 	h.s.feed.setHeld(state.version)
 }
 
-// renew is best effort: the keys live for a year, and a follower may have no
-// right to write.
-func (h *overrideFollower) renew(ctx context.Context) {
-	now := h.s.feed.now()
-	if now.Sub(h.renewed) < renewEvery {
-		return
+// renewal is when a follower renewed the life of what it follows last.
+type renewal time.Time
+
+func (r *renewal) due(f *Feed) bool {
+	now := f.now()
+	if now.Sub(time.Time(*r)) < renewEvery {
+		return false
 	}
-	h.renewed = now
-	if _, err := h.s.Trim(ctx); err != nil {
-		h.s.feed.log.Debug("rediscontrol: overrides not renewed", "err", err)
+	*r = renewal(now)
+	return true
+}
+
+// notRenewed logs an error. Renewing is best effort: the keys live for a year, and a follower may have no right to
+// write.
+func (f *Feed) notRenewed(what string, err error) {
+	if err != nil {
+		f.log.Debug("rediscontrol: "+what+" not renewed", "err", err)
 	}
 }
 
@@ -116,7 +123,7 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 	f := s.feed
 	var saved int64
 	var failing error
-	for {
+	for ctx.Err() == nil {
 		if k := f.known(); k.version > saved {
 			err := c.Save(k.version, k.entries)
 			switch {
@@ -129,14 +136,7 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 			failing = err
 			f.counters.add(func(s *Stats) { s.CopyFailing = err != nil })
 		}
-		retry := time.NewTimer(saveAgain)
-		select {
-		case <-ctx.Done():
-			retry.Stop()
-			return nil
-		case <-retry.C:
-		case <-f.knownChanged:
-			retry.Stop()
-		}
+		wait.ForHint(ctx, saveAgain, f.knownChanged)
 	}
+	return nil
 }

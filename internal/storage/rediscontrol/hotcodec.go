@@ -2,6 +2,8 @@ package rediscontrol
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -83,15 +85,8 @@ func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
 	keys = make([]hottype.HotKey, 0, strings.Count(body, "\n"))
 	rules := map[string]string{} // few rules, many keys: one string each
-	for n := 1; body != ""; n++ {
-		line, rest, ended := strings.Cut(body, "\n")
-		if !ended {
-			return nil, nil, fmt.Errorf("rediscontrol: hot set line %d: no newline at its end", n)
-		}
+	err = eachLine(body, "hot set", func(line string) error {
 		h, loop, err := parseLine(line)
-		if err != nil {
-			return nil, nil, fmt.Errorf("rediscontrol: hot set line %d: %w", n, err)
-		}
 		if known, ok := rules[h.Rule]; ok {
 			h.Rule = known
 		} else {
@@ -103,9 +98,25 @@ func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
 		} else {
 			keys = append(keys, h)
 		}
-		body = rest
+		return err
+	})
+	return keys, loops, err
+}
+
+// eachLine calls f with each line of a text, until it fails. The error has the number of the line.
+func eachLine(text, what string, f func(line string) error) error {
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line, ended := strings.CutSuffix(line, "\n")
+		if !ended {
+			return fmt.Errorf("rediscontrol: %s line %d: no newline at its end", what, n)
+		}
+		if err := f(line); err != nil {
+			return fmt.Errorf("rediscontrol: %s line %d: %w", what, n, err)
+		}
 	}
-	return keys, loops, nil
+	return nil
 }
 
 func parseHot(line string) (hottype.HotKey, error) {
@@ -127,19 +138,14 @@ func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 	if h.Key == "" {
 		return h, false, fmt.Errorf("empty key")
 	}
-	if h.Rate, err = parseRate(field[2]); err != nil {
-		return h, false, err
+	var errs [4]error
+	h.Rate, errs[0] = parseRate(field[2])
+	h.Peak, errs[1] = parseRate(field[3])
+	h.Since, errs[2] = parseMicros(field[4])
+	h.Until, errs[3] = parseMicros(field[5])
+	if err = cmp.Or(errs[:]...); err == nil {
+		loop, err = parseOptional(line, &h)
 	}
-	if h.Peak, err = parseRate(field[3]); err != nil {
-		return h, false, err
-	}
-	if h.Since, err = parseMicros(field[4]); err != nil {
-		return h, false, err
-	}
-	if h.Until, err = parseMicros(field[5]); err != nil {
-		return h, false, err
-	}
-	loop, err = parseOptional(line, &h)
 	return h, loop, err
 }
 
@@ -209,13 +215,11 @@ func pack(body []byte, name string, from int) ([]byte, string, error) {
 	}
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = w.Write(body)
+		err = errors.Join(err, w.Close())
+	}
 	if err != nil {
-		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
-	}
-	if _, err := w.Write(body); err != nil {
-		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
-	}
-	if err := w.Close(); err != nil {
 		return nil, "", fmt.Errorf("rediscontrol: compress hot set: %w", err)
 	}
 	return out.Bytes(), name + packed, nil

@@ -36,12 +36,11 @@ type change struct {
 // appendChange writes an entry of the log but for version, from and epoch,
 // which the script adds.
 func appendChange(dst []byte, d hotset.Delta) ([]byte, error) {
-	var body []byte
-	var err error
-	if body, err = appendPart(body, d.Keys, "put", "gone"); err != nil {
-		return nil, err
+	body, err := appendPart(nil, d.Keys, "put", "gone")
+	if err == nil {
+		body, err = appendPart(body, d.Loops, "loop", "unloop")
 	}
-	if body, err = appendPart(body, d.Loops, "loop", "unloop"); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	body, encoding, err := pack(body, encodingDelta, compressDeltaFrom)
@@ -53,10 +52,9 @@ func appendChange(dst []byte, d hotset.Delta) ([]byte, error) {
 }
 
 func appendPart(dst []byte, p hotset.ListDelta, put, gone string) ([]byte, error) {
-	var err error
 	for i := range p.Put {
-		dst = append(append(dst, put...), '\t')
-		if dst, err = appendHot(dst, &p.Put[i]); err != nil {
+		var err error
+		if dst, err = appendHot(append(append(dst, put...), '\t'), &p.Put[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -92,39 +90,23 @@ func parseChange(entry string) (change, error) {
 	if err != nil {
 		return c, err
 	}
-	return c, parseLines(text, &c.Delta)
-}
-
-func parseLines(text string, d *hotset.Delta) error {
-	for n := 1; text != ""; n++ {
-		line, rest, ended := strings.Cut(text, "\n")
-		if !ended {
-			return fmt.Errorf("rediscontrol: hot set change line %d: no newline at its end", n)
-		}
-		if err := parseOne(line, d); err != nil {
-			return fmt.Errorf("rediscontrol: hot set change line %d: %w", n, err)
-		}
-		text = rest
-	}
-	return nil
+	err = eachLine(text, "hot set change", func(line string) error { return parseOne(line, &c.Delta) })
+	return c, err
 }
 
 func parseOne(line string, d *hotset.Delta) error {
 	what, line, _ := strings.Cut(line, "\t")
-	var err error
 	switch what {
 	case "put":
-		err = parsePut(line, &d.Keys)
+		return parsePut(line, &d.Keys)
 	case "loop":
-		err = parsePut(line, &d.Loops)
+		return parsePut(line, &d.Loops)
 	case "gone":
-		err = parseGone(line, &d.Keys)
+		return parseGone(line, &d.Keys)
 	case "unloop":
-		err = parseGone(line, &d.Loops)
-	default:
-		err = fmt.Errorf("%q is not known here; upgrade this program", what)
+		return parseGone(line, &d.Loops)
 	}
-	return err
+	return fmt.Errorf("%q is not known here; upgrade this program", what)
 }
 
 func parsePut(line string, p *hotset.ListDelta) error {

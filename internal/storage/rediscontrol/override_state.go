@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // overrideCopy is the state of the overrides at one version: in Redis, or as a
@@ -92,10 +93,7 @@ func (f *Feed) setKnown(state *overrideCopy) {
 			return
 		}
 		if f.overridesKnown.CompareAndSwap(old, state) {
-			select {
-			case f.knownChanged <- struct{}{}:
-			default: // one waiting signal is enough
-			}
+			wait.Signal(f.knownChanged)
 			return
 		}
 	}
@@ -180,7 +178,9 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 // newer one that replaces it: by id, at most as many as are kept.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
-	for _, id := range slices.Sorted(maps.Keys(union(older.entries, newer.entries))) {
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(older.entries)), maps.Keys(newer.entries))
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		before, after := older.entries[id], newer.entries[id]
 		if before == after || len(out) == MaxAudit {
 			continue
@@ -199,15 +199,6 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 		out = append(out, text)
 	}
 	return out, nil
-}
-
-func union(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	if all == nil {
-		return b
-	}
-	maps.Copy(all, b)
-	return all
 }
 
 // readable is an entry for the audit: nil where there is none, its ID alone where

@@ -85,8 +85,7 @@ func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 		}
 	}
 	p.epoch, p.known = reply[1], reply[1]
-	p.feed.counters.add(func(s *Stats) { s.Takeovers++ })
-	p.feed.counters.add(func(s *Stats) { s.Publishing = true })
+	p.feed.counters.add(func(s *Stats) { s.Takeovers++; s.Publishing = true })
 	return nil
 }
 

@@ -78,11 +78,13 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 	if a.code == published {
 		p.version.Store(a.version)
 		p.log = m.log
-		p.feed.counters.add(func(s *Stats) { s.Published++ })
-		p.feed.counters.add(func(s *Stats) { s.PublishedBytes += uint64(len(m.change) + len(m.body)) })
-		if len(m.body) > 0 || m.from == 0 {
-			p.feed.counters.add(func(s *Stats) { s.PublishedWhole++ })
-		}
+		p.feed.counters.add(func(s *Stats) {
+			s.Published++
+			s.PublishedBytes += uint64(len(m.change) + len(m.body))
+			if len(m.body) > 0 || m.from == 0 {
+				s.PublishedWhole++
+			}
+		})
 	}
 	return a, nil
 }
@@ -129,10 +131,10 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 // renderWhole writes the body.
 func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) error {
 	text, err := appendSet(p.buf[:0], set.Keys)
-	if err != nil {
-		return err
+	if err == nil {
+		text, err = appendLoops(text, set.Loops)
 	}
-	if text, err = appendLoops(text, set.Loops); err != nil {
+	if err != nil {
 		return err
 	}
 	p.buf = text

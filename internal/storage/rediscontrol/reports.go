@@ -140,10 +140,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 // setHeld notes the version of the overrides that hold in this process from now on.
 func (f *Feed) setHeld(version int64) {
 	f.overridesHeld.Store(version)
-	select {
-	case f.heldChanged <- struct{}{}:
-	default: // one waiting signal is enough
-	}
+	wait.Signal(f.heldChanged)
 }
 
 // Live is how many limiters are alive, this one included: at least 1. While

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -46,10 +45,8 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 1 {
-		return 0,
-			fmt.Errorf(
-				"rediscontrol: %s holds %.20q, which is no version: it is not ours; delete it and push the rules anew",
-				s.feed.keys.RulesVersion(), text)
+		return 0, fmt.Errorf("rediscontrol: %s holds %.20q, which is no version: it is not ours; "+
+			"delete it and push the rules anew", s.feed.keys.RulesVersion(), text)
 	}
 	return version, nil
 }
@@ -97,9 +94,7 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 // poll looks. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
-	f := &follower{feed: s.feed, what: "the rules", channel: s.feed.keys.RulesNotice(), state: &s.feed.rules,
-		sync: h.sync}
-	return f.run(ctx)
+	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)
 }
 
 // rulesFollower is what one Follow knows. One goroutine uses it.
@@ -107,7 +102,7 @@ type rulesFollower struct {
 	s       *RuleStore
 	fn      func(*rules.Stored, error)
 	last    *rules.Stored
-	renewed time.Time
+	renewal renewal
 }
 
 func (h *rulesFollower) sync(ctx context.Context) (changed bool, err error) {
@@ -117,29 +112,21 @@ func (h *rulesFollower) sync(ctx context.Context) (changed bool, err error) {
 		h.last, err = h.s.Read(ctx)
 		changed = before != nil && h.last != nil
 	}
-	if err == nil {
-		h.renew(ctx)
+	if err == nil && h.last != nil && h.renewal.due(h.s.feed) {
+		h.s.renew(ctx)
 	}
 	h.fn(h.last, err)
 	return changed, err
 }
 
-// renew is best effort: the keys live for a year, and a follower may have no right to
-// write.
-func (h *rulesFollower) renew(ctx context.Context) {
-	now := h.s.feed.now()
-	if h.last == nil || now.Sub(h.renewed) < renewEvery {
-		return
-	}
-	h.renewed = now
-	k := h.s.feed.keys
-	pipe := h.s.feed.rdb.Pipeline()
+func (s *RuleStore) renew(ctx context.Context) {
+	k := s.feed.keys
+	pipe := s.feed.rdb.Pipeline()
 	for _, key := range []string{k.Rules(), k.RulesVersion(), k.RulesHistory()} {
 		pipe.PExpire(ctx, key, rulesLife)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		h.s.feed.log.Debug("rediscontrol: rules not renewed", "err", err)
-	}
+	_, err := pipe.Exec(ctx)
+	s.feed.notRenewed("rules", err)
 }
 
 // wrapped says what failed; nil where nothing did.
