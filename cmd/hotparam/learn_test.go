@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 // commandLine runs the program as main does.
@@ -50,7 +50,7 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 			t.Errorf("hotparam %s: exit code %d, want %d", strings.Join(tt.args, " "), code, tt.code)
 		}
 	}
-	set, err := config.Validate(out)
+	set, _, err := program.Validate(out)
 	if err != nil {
 		t.Fatal(err)
 	}

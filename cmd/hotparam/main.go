@@ -100,12 +100,12 @@ type validateCmd struct {
 func (v validateCmd) Run(k *kong.Kong) error {
 	var failed error
 	for _, path := range v.Files {
-		set, err := config.Validate(path)
+		set, warnings, err := program.Validate(path)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		for _, w := range set.Warnings {
+		for _, w := range warnings {
 			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
 		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %s\n", path, set.Namespace, amounts(set))

@@ -34,22 +34,22 @@ func TestWrongConfigurations(t *testing.T) {
 		want []string
 	}{
 		{"unknown field", []string{"serve", "--upstream", "http://127.0.0.1:1"},
-			strings.Replace(fmt.Sprintf(rule, "5s"), "params:", "parms:", 1), 1,
+			strings.Replace(fmt.Sprintf(rule, "5s"), "params:", "parms:", 1), 2,
 			[]string{"wrong.yaml:4", "parms", "params"}},
-		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 1,
+		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 2,
 			[]string{"wrong.yaml:5", "window"}},
 		{"duplicate rule", []string{"serve", "--upstream", "http://127.0.0.1:1"},
-			fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 1,
+			fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 2,
 			[]string{"wrong.yaml:7", "topic"}},
-		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 1,
+		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 2,
 			[]string{"wrong.yaml"}},
-		{"empty file", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "\n", 1,
+		{"empty file", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "\n", 2,
 			[]string{"wrong.yaml", "is empty", "write at least one rule"}},
-		{"no rules", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "namespace: e2e\n", 1,
+		{"no rules", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "namespace: e2e\n", 2,
 			[]string{"wrong.yaml", "has no rules"}},
-		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 1,
+		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 2,
 			[]string{"wrong.yaml:2", "redis.adr", "addr"}},
-		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 1,
+		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 2,
 			[]string{"wrong.yaml:2", "tally.flush", "soon"}},
 		{"port taken", []string{"serve", "--upstream", "http://127.0.0.1:1", "--admin.listen=", "--listen",
 			taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},
@@ -57,19 +57,19 @@ func TestWrongConfigurations(t *testing.T) {
 		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2,
 			[]string{"localhost:3000", "http://"}},
 		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
-			"--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
+			"--admin.listen", "0.0.0.0:0"}, "", 2, []string{"token", "--admin.token"}},
 		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
-			"--admin.token", "compose"}, "", 1,
+			"--admin.token", "compose"}, "", 2,
 			[]string{"--admin.token: the token has 7 characters, want at least 16"}},
 		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
-			"--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 1, []string{"--proxy.tls_cert and --proxy.tls_key"}},
+			"--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 2, []string{"--proxy.tls_cert and --proxy.tls_key"}},
 		{"cache larger than memory", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
 			"--proxy.cache_memory", "9000000000000000000"}, "", 2,
 			[]string{"--proxy.cache_memory 9000000000000000000 is more than the"}},
 		{"unknown flag", []string{"serve", "--upstraem", "x"}, "", 2, []string{"upstraem"}},
 		{"missing log", []string{"replay", "no-such-file.log"}, "", 1, []string{"no-such-file.log"}},
 		{"several errors at once", []string{"config", "validate", good, "WRONG"},
-			"namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},
+			"namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 2, []string{"wrong.yaml:1", "wrong.yaml:3"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 			"absent.yaml"},
 	} {
 		p := launch(t, "limiter-sidecar", append(base, args...)...)
-		if code := p.Wait(10 * time.Second); code != 1 || !strings.Contains(p.Said(), says) {
-			t.Errorf("%v: exit %d, want 1 and %q in:\n%s", args, code, says, p.Said())
+		if code := p.Wait(10 * time.Second); code != 2 || !strings.Contains(p.Said(), says) {
+			t.Errorf("%v: exit %d, want 2 and %q in:\n%s", args, code, says, p.Said())
 		}
 	}
 }

@@ -74,8 +74,10 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 
 func TestOneFileServesAllPrograms(t *testing.T) {
 	t.Parallel()
-	path := write(t,
-		"collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nparse_as: {preset: django}\n")
+	path := write(
+		t,
+		"collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nparse_as: {preset: django}\n",
+	)
 	var cfg Aggregator
 	p, err := Build(&cfg, "aggregator", "")
 	if err != nil {
@@ -87,10 +89,6 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 	set, err := p.Rules()
 	if err != nil || set.Namespace != "n" || set.ParseAs.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
-	}
-	if _, err := Validate(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
-		!strings.Contains(err.Error(), "gate.bugdet") {
-		t.Errorf("a reload with an unknown setting: %v", err)
 	}
 }
 
@@ -128,6 +126,20 @@ func TestExitCodes(t *testing.T) {
 	}
 	if code := Fail(&out, "x", os.ErrNotExist); code != 1 || !strings.HasPrefix(out.String(), "x: ") {
 		t.Errorf("error: %d %q", code, &out)
+	}
+	for _, path := range []string{"/nonexistent", write(t, "rules: [{name: x, params: [id], hot: {rate: -3}}]\n"),
+		write(t, "rules: ["), write(t, "gate: {bugdet: 1ms}")} {
+		out.Reset()
+		p, err := Build(&Aggregator{}, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = p.Parse([]string{"--config", path}); err == nil {
+			_, err = p.RulesToRun()
+		}
+		if code := p.Fail(&out, err); code != 2 || strings.Contains(out.String(), "--help") {
+			t.Errorf("a wrong file: %d %q", code, &out)
+		}
 	}
 	out.Reset()
 	if code := Fail(&out, "x", ErrUsage); code != 2 || !strings.Contains(out.String(), "x --help") {
@@ -213,6 +225,37 @@ func TestStoredRulesHashByTheSecretOfTheProgram(t *testing.T) {
 		if ok {
 			if key, err := set.RedactKey("login?token=x"); err != nil || !strings.HasPrefix(key, "login?token=hash-") {
 				t.Errorf("%s, %v", key, err)
+			}
+		}
+	}
+}
+
+func TestVariablesThatAreNoSettings(t *testing.T) {
+	t.Parallel()
+	for variable, want := range map[string]string{
+		"HOTPARAM_REDIS_ADDR=x": "", "HOTPARAM_CONFIG=x": "", "HOTPARAM_ADMIN_TOKEN=x": "", "HOTPARAM_LEARN_OUT=x": "", "PATH=x": "",
+		"HOTPARAM_REDS_ADDR=x": `HOTPARAM_REDS_ADDR is no setting; did you mean "HOTPARAM_REDIS_ADDR"?`,
+		"HOTPARAM_COLOUR=x":    "HOTPARAM_COLOUR is no setting",
+		// Kubernetes sets these for a service with the name hotparam-limiter.
+		"HOTPARAM_LIMITER_SERVICE_HOST=10.0.0.1": "", "HOTPARAM_LIMITER_SERVICE_PORT_HTTP=1": "",
+		"HOTPARAM_LIMITER_PORT=tcp://10.0.0.1:1": "", "HOTPARAM_LIMITER_PORT_1_TCP_ADDR=10.0.0.1": "",
+	} {
+		if got := strings.Join(unknownVariables([]string{variable}), ""); !strings.HasSuffix(got, want) ||
+			want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", variable, got, want)
+		}
+	}
+	// Each setting of each program is known by the name that the programs read.
+	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}} {
+		p, err := Build(cli, "x", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range p.Kong.Model.Flags {
+			for _, env := range flag.Envs {
+				if got := unknownVariables([]string{env + "=x"}); got != nil {
+					t.Errorf("--%s: %v", flag.Name, got)
+				}
 			}
 		}
 	}

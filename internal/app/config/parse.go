@@ -13,10 +13,8 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -28,11 +26,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
 )
-
-// ErrUsage marks errors of the command line: exit code 2.
-var ErrUsage = errors.New("usage")
 
 // Build makes the parser of a program from its struct of settings. Flags may
 // come from the environment (prefix HOTPARAM_) and from the file of --config.
@@ -108,7 +104,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	ctx, err := p.Kong.Parse(args)
 	p.command = commandPath(ctx, err)
 	if fileErr := p.file.err(); fileErr != nil {
-		return nil, fileErr
+		return nil, WrongFile{Err: fileErr}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -120,7 +116,9 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 			return nil, fmt.Errorf("%w: --%s: %w", ErrUsage, flag.Name, err)
 		}
 	}
-	p.file.secret, err = p.secret()
+	if p.file.secret, err = p.secret(); err != nil {
+		err = WrongFile{Err: err}
+	}
 	return ctx, err
 }
 
@@ -171,65 +169,45 @@ func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 func (p *Parser) RulesToRun() (*rules.Set, error) {
 	set, err := p.file.rulesToRun()
 	if err == nil && set.LacksSecret() {
-		return nil, fmt.Errorf("%s: redact: values are to be hashed, and there is no key of these hashes; "+
+		err = fmt.Errorf("%s: redact: values are to be hashed, and there is no key of these hashes; "+
 			"set --privacy.secret_file, the same for all programs", p.file.path)
 	}
-	return set, err
-}
-
-// Warnings are those of the rules in force. Call it after Parse.
-func (p *Parser) Warnings() []string {
-	set, err := p.file.rulesOf()
 	if err != nil {
-		return nil
+		return nil, WrongFile{Err: err}
 	}
-	return set.Warnings
+	return set, nil
 }
 
-// Validate reads the rules of a file as RulesToRun does and checks its settings too.
-func Validate(path string) (*rules.Set, error) {
-	f := &file{}
-	f.load(path)
-	if err := f.err(); err != nil {
-		return nil, err
+// Warnings are those of the rules in force and of unknown variables of the environment. Call it after Parse.
+func (p *Parser) Warnings() []string {
+	warnings := unknownVariables(os.Environ())
+	if set, err := p.file.rulesOf(); err == nil {
+		warnings = append(warnings, set.Warnings...)
 	}
-	return f.rulesToRun()
+	return warnings
 }
 
-// Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.
-func (p *Parser) Fail(w io.Writer, err error) int {
-	return fail(w, p.Kong.Model.Name, cmp.Or(p.command, p.Kong.Model.Name), err)
+// variablePrefix begins the names of the variables that are settings.
+const variablePrefix = "HOTPARAM_"
+
+// notSettings are variables with the prefix of settings that are none: those that Kubernetes sets for a service named
+// hotparam, and those of tests.
+var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$|^HOTPARAM_(TEST|REQUIRE|LIMIT)_`)
+
+// unknownVariables are warnings of variables that look like settings of a program and are none.
+func unknownVariables(environment []string) (warnings []string) {
+	var known []string
+	for _, name := range append(slices.Sorted(maps.Keys(knownFlags())), shortSettings...) {
+		known = append(known, variablePrefix+strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name)))
+	}
+	for _, v := range environment {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, variablePrefix) && !slices.Contains(known, name) && !notSettings.MatchString(name) {
+			warnings = append(warnings, "the variable "+name+" is no setting"+conf.Suggest(name, known))
+		}
+	}
+	return warnings
 }
-
-// Fail prints an error the way all programs do and gives its exit code; 0 for
-// nil.
-func Fail(w io.Writer, name string, err error) int { return fail(w, name, name, err) }
-
-func fail(w io.Writer, name, command string, err error) int {
-	if err == nil {
-		return 0
-	}
-	usage := errors.Is(err, ErrUsage)
-	text := Redact(err.Error())
-	if usage {
-		text = strings.TrimPrefix(text, ErrUsage.Error()+": ")
-	}
-	for line := range strings.Lines(text) {
-		fmt.Fprintf(w, "%s: %s\n", name, strings.TrimRight(line, "\n"))
-	}
-	if usage {
-		fmt.Fprintf(w, "%s: see %s --help\n", name, command)
-		return 2
-	}
-	return 1
-}
-
-// credentials are what may be user and password in URLs: everything up to the last "@",
-// because people write passwords that hold one, or a comma or a space.
-var credentials = regexp.MustCompile(`://.*@`)
-
-// Redact takes user and password out of the URLs in a text.
-func Redact(text string) string { return credentials.ReplaceAllString(text, "://***@") }
 
 // knownFlags are the dotted settings of all programs, by name: what may stand
 // in a file.

@@ -145,13 +145,9 @@ func TestFilesWithoutRulesAreRefused(t *testing.T) {
 		"ip: {fixed: {limit: 5, window: 1s}}\n": "has no rules",
 	} {
 		p := parsed(t, text)
-		_, err := p.RulesToRun()
-		_, loaded := Validate(p.Path())
-		for _, err := range []error{err, loaded} {
-			if err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) ||
-				!strings.Contains(err.Error(), "rules: [{") {
-				t.Errorf("%q: %v; want %q", text, err, want)
-			}
+		if _, err := p.RulesToRun(); err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) ||
+			!strings.Contains(err.Error(), "rules: [{") {
+			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
 	p, err := Build(&Sidecar{}, "limiter-sidecar", "")

@@ -31,7 +31,7 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 	cfg := s.cfg.Check
 	token, err := auth.ReadToken("check.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	s.check, err = forwardauth.New(forwardauth.Config{
 		Gate: s.parts.Gate, Clients: s.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
@@ -39,7 +39,7 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 		HideAuthorization: token != "", Log: s.log,
 	})
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	guard := auth.NewGuard("check", token, s.log)
 	port, err := s.listeners.openGuarded(ctx, "check", cfg.Listen, token, cfg.Listener, guard.Protect(s.check))
@@ -56,7 +56,7 @@ func (s *sidecar) listenEnvoy(ctx context.Context) error {
 	cfg := s.cfg.Envoy
 	token, err := auth.ReadToken("envoy.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	if err := guarded("envoy", cfg.Listen, token != "", cfg.Port); err != nil {
 		return err
@@ -81,7 +81,8 @@ func (s *sidecar) listenEnvoy(ctx context.Context) error {
 func (s *sidecar) listenSPOE(ctx context.Context) error {
 	cfg := s.cfg.SPOE
 	if err := auth.CheckListen(cfg.Listen, cfg.TLSClientCA != ""); err != nil {
-		return fmt.Errorf("%w; HAProxy's protocol has no token: ask for its certificate (--spoe.tls_client_ca)", err)
+		return refused(fmt.Errorf(
+			"%w; HAProxy's protocol has no token: ask for its certificate (--spoe.tls_client_ca)", err))
 	}
 	port, err := s.listeners.openPort(ctx, "spoe", cfg.Listen, cfg.Port)
 	if err != nil {
@@ -102,13 +103,13 @@ func (s *sidecar) readLimits(*rules.Set) error {
 	for i, name := range s.cfg.Envoy.Limits {
 		data, err := os.ReadFile(name)
 		if err != nil {
-			return fmt.Errorf("envoy.limits: %w", err)
+			return refused(fmt.Errorf("envoy.limits: %w", err))
 		}
 		files[i] = envoy.File{Name: name, Data: data}
 	}
 	var err error
 	s.limits, err = envoy.ParseLimits(files)
-	return err
+	return refused(err)
 }
 
 func (g *gateways) metrics() (parts []metrics.Collector) {

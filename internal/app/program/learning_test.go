@@ -89,8 +89,12 @@ func (s *learningSite) end() string {
 
 func TestServeLearns(t *testing.T) {
 	t.Parallel()
-	set, err := rules.ParseWith("rules.yaml", []byte(`{namespace: news, redact: {token: mask}, ip: {trusted_proxies: [192.0.2.0/24]},
-		rules: [{name: "*", params: ["*"], hot: {rate: 100}}]}`), rules.Options{})
+	set, err := rules.ParseWith(
+		"rules.yaml",
+		[]byte(`{namespace: news, redact: {token: mask}, ip: {trusted_proxies: [192.0.2.0/24]},
+		rules: [{name: "*", params: ["*"], hot: {rate: 100}}]}`),
+		rules.Options{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +109,7 @@ func TestServeLearns(t *testing.T) {
 		}
 		synctest.Wait()
 		text := s.end()
-		learned, err := config.Validate(filepath.Join(s.dir, learnedName))
+		learned, _, err := Validate(filepath.Join(s.dir, learnedName))
 		if err != nil {
 			t.Fatalf("%v\n%s\n%s", err, text, &s.log)
 		}

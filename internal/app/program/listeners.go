@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -47,7 +48,7 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 		Grace: l.stop.Timeout / 2, Log: l.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	l.byName[name] = s
 	return s, nil
@@ -70,7 +71,7 @@ func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.
 		MaxConnections: cfg.MaxConnections, Log: l.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	l.byName[name] = p
 	return p, nil
@@ -87,10 +88,26 @@ func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 	return l.clients.Trusts
 }
 
+// refused marks the error of a part that refuses its settings as one of usage. A port that is taken is none: it may be
+// free when the program starts again.
+func refused(err error) error {
+	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", config.ErrUsage, err)
+}
+
 // guarded refuses an address that others reach without showing who they are.
 func guarded(name, addr string, asked bool, cfg config.Port) error {
 	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
-		return fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
+		return fmt.Errorf(
+			"%w: %w (--%s.token, --%s.token_file or --%s.tls_client_ca)",
+			config.ErrUsage,
+			err,
+			name,
+			name,
+			name,
+		)
 	}
 	return nil
 }
@@ -180,15 +197,15 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 // credentials are who may call the admin listener.
 func credentials(cfg config.Admin) (c auth.Credentials, err error) {
 	if c.Token, err = auth.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
-		return c, err
+		return c, refused(err)
 	}
 	if c.Tokens, err = auth.ParseTokens("admin.tokens", cfg.Tokens); err != nil {
-		return c, err
+		return c, refused(err)
 	}
 	c.SSO, err = auth.ParseSSO("admin.sso", auth.SSOSettings{
 		User: cfg.SSO.UserHeader, Groups: cfg.SSO.GroupsHeader, Proxies: cfg.SSO.Proxies, Roles: cfg.SSO.Roles,
 	})
-	return c, err
+	return c, refused(err)
 }
 
 // rotation takes the tokens of a new configuration file.

@@ -209,6 +209,19 @@ func isLeader(feed *rediscontrol.Feed, replica *hotset.Replica, name string) fun
 // trimHistory is the schedule on which old history is removed.
 const trimHistory = "@every 10m"
 
+func checkHistory(cfg config.History) error {
+	if cfg.Keep < 0 || cfg.Keep > 0 && (cfg.MaxBytes < 1<<20 || cfg.Keys < 1) {
+		return fmt.Errorf(
+			"%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
+			config.ErrUsage,
+			cfg.Keep,
+			cfg.MaxBytes,
+			cfg.Keys,
+		)
+	}
+	return nil
+}
+
 // keepHistory keeps a history of what an admin page tells, if one is to be kept: it adds that to the
 // page, the metrics and the stages of a program.
 func keepHistory(
@@ -216,13 +229,8 @@ func keepHistory(
 	log *slog.Logger,
 ) (add func(*lifecycle.Stages), err error) {
 	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest
-	switch {
-	case cfg.Keep == 0:
-		return func(*lifecycle.Stages) {}, nil
-	case cfg.Keep < 0 || cfg.MaxBytes < 1<<20 || cfg.Keys < 1:
-		return nil,
-			fmt.Errorf("%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
-				config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
+	if err := checkHistory(cfg); err != nil || cfg.Keep == 0 {
+		return func(*lifecycle.Stages) {}, err
 	}
 	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys,
 		Log: log})

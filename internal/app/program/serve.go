@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net/url"
-	"os"
 	"runtime"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
@@ -24,10 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/clientjs"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
-	"github.com/hotparam/pipeline/internal/serving/proxy"
-	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
-	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // Local is the whole pipeline in one process: a reverse proxy that counts and
@@ -87,14 +80,15 @@ func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local
 
 // NewLocal builds the pipeline and listens. Call Run, which closes everything.
 func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalOptions) (*Local, error) {
-	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
+	if err := checkServe(&cfg, set, opts.Log); err != nil {
 		return nil, err
 	}
 	if cfg.Proxy.Upstream == "" {
 		return nil,
 			fmt.Errorf(
 				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000",
-				config.ErrUsage)
+				config.ErrUsage,
+			)
 	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
 	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
@@ -223,77 +217,4 @@ func (l *Local) close() error {
 		_ = l.admin.port.Close() // nothing was served yet
 	}
 	return l.overrides.Close()
-}
-
-// newProxy builds the reverse proxy of serve and the sidecar.
-func newProxy(
-	g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, answers httplimit.Responder, log *slog.Logger,
-) (*proxy.Proxy, error) {
-	upstreams := map[string]*url.URL{}
-	var err error
-	if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
-		return nil, err
-	}
-	for name, raw := range cfg.Upstreams {
-		if upstreams[name], err = upstreamURL("proxy.upstreams", raw); err != nil {
-			return nil, err
-		}
-	}
-	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
-		ServerName: cfg.UpstreamName}
-	tlsConfig, err := listener.ClientTLS("proxy.upstream_", files, log)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
-		return nil, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
-			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
-	}
-	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
-		return nil, err
-	}
-	return proxy.New(g, proxy.Config{
-		Cache:     respcache.Config{Memory: cfg.CacheMemory, Timeout: cfg.CacheTimeout, Served: g.Cacheable},
-		Upstreams: upstreams, Route: g.Upstream, Clients: clients, Answers: answers, HeaderTimeout: cfg.Timeout,
-		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
-	})
-}
-
-// takeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
-// settings have another one.
-func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
-	all := maps.Clone(cfg.Upstreams)
-	if all == nil {
-		all = map[string]string{}
-	}
-	for _, u := range set.Upstreams {
-		if u.URL == "" {
-			continue
-		}
-		where, have := "--proxy.upstreams", all[u.Name]
-		if u.Name == hottype.DefaultUpstream {
-			where, have = "--proxy.upstream", cfg.Upstream
-		}
-		switch {
-		case have != "" && have != u.URL:
-			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name,
-				u.URL, have, where)
-		case u.Name == hottype.DefaultUpstream:
-			cfg.Upstream = u.URL
-		default:
-			all[u.Name] = u.URL
-		}
-	}
-	cfg.Upstreams = all
-	return nil
-}
-
-// upstreamURL reads the URL of a service. The usual mistake is to leave out
-// the scheme.
-func upstreamURL(flag, raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
-		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
-	}
-	return u, nil
 }

@@ -190,7 +190,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	cfg := s.cfg.Decide
 	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Answers: s.answers, Log: s.log})
 	guard := auth.NewGuard("decide", token, s.log)

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// ErrUsage marks errors of the command line: exit code 2.
+var ErrUsage = errors.New("usage")
+
+// WrongFile marks errors of the configuration file: exit code 2, because to start again does not help.
+type WrongFile struct{ Err error }
+
+// Error is the text of Err.
+func (e WrongFile) Error() string { return e.Err.Error() }
+
+// Unwrap is called by package errors.
+func (e WrongFile) Unwrap() error { return e.Err }
+
+// Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.
+func (p *Parser) Fail(w io.Writer, err error) int {
+	return fail(w, p.Kong.Model.Name, cmp.Or(p.command, p.Kong.Model.Name), err)
+}
+
+// Fail prints an error the way all programs do and gives its exit code; 0 for
+// nil.
+func Fail(w io.Writer, name string, err error) int { return fail(w, name, name, err) }
+
+func fail(w io.Writer, name, command string, err error) int {
+	if err == nil {
+		return 0
+	}
+	usage, wrong := errors.Is(err, ErrUsage), WrongFile{}
+	for line := range strings.Lines(Redact(err.Error())) {
+		fmt.Fprintf(w, "%s: %s\n", name, strings.TrimPrefix(strings.TrimRight(line, "\n"), ErrUsage.Error()+": "))
+	}
+	if usage {
+		fmt.Fprintf(w, "%s: see %s --help\n", name, command)
+	}
+	if usage || errors.As(err, &wrong) {
+		return 2
+	}
+	return 1
+}
+
+// credentials are what may be user and password in URLs: everything up to the last "@",
+// because people write passwords that hold one, or a comma or a space.
+var credentials = regexp.MustCompile(`://.*@`)
+
+// Redact takes user and password out of the URLs in a text.
+func Redact(text string) string { return credentials.ReplaceAllString(text, "://***@") }

@@ -1,0 +1,154 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/operator/notify"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// Validate reads a file as serve does and makes serve's checks of its settings, but for the upstream, which most
+// give on the command line, and for ports that are taken.
+func Validate(path string) (*rules.Set, []string, error) {
+	var cfg config.Serve
+	p, err := config.Build(&cfg, "serve", "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := p.Parse([]string{"--config", path}); err != nil {
+		return nil, nil, err
+	}
+	set, err := p.RulesToRun()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkServe(&cfg, set, slog.New(slog.DiscardHandler)); err != nil {
+		var lines []string
+		for line := range strings.Lines(err.Error()) {
+			lines = append(lines, path+": "+strings.TrimPrefix(line, config.ErrUsage.Error()+": "))
+		}
+		return nil, nil, config.WrongFile{Err: errors.New(strings.Join(lines, ""))}
+	}
+	return set, p.Warnings(), nil
+}
+
+// checkServe takes the upstreams of the rules file and reports every setting that serve cannot run by. Its parts
+// check theirs again when they are built.
+func checkServe(cfg *config.Serve, set *rules.Set, log *slog.Logger) error {
+	errs := []error{takeUpstreams(&cfg.Proxy, set), checkCounters(cfg.Detect)(set), checkHistory(cfg.History)}
+	_, err := answersOf(cfg.Answer)
+	errs = append(errs, err)
+	access, err := credentials(cfg.Admin)
+	if err == nil && cfg.Admin.Listen != "" {
+		err = guarded("admin", cfg.Admin.Listen, !access.None(), cfg.Admin.Port)
+	}
+	errs = append(errs, err)
+	_, err = proxyConfig(cfg.Proxy, log)
+	errs = append(errs, err)
+	if len(cfg.Notifications.Webhooks) > 0 {
+		_, err = notify.New(notify.Config{Webhooks: cfg.Notifications.Webhooks, Log: log}, time.Now())
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return config.WrongFile{Err: err}
+	}
+	return nil
+}
+
+// newProxy builds the reverse proxy of serve and the sidecar.
+func newProxy(
+	g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, answers httplimit.Responder, log *slog.Logger,
+) (*proxy.Proxy, error) {
+	c, err := proxyConfig(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	c.Cache.Served, c.Route, c.Clients, c.Answers = g.Cacheable, g.Upstream, clients, answers
+	return proxy.New(g, c)
+}
+
+// proxyConfig is what the settings say of the reverse proxy, checked.
+func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error) {
+	upstreams := map[string]*url.URL{}
+	if cfg.Upstream != "" {
+		if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
+			return c, err
+		}
+	}
+	for name, raw := range cfg.Upstreams {
+		if upstreams[name], err = upstreamURL("proxy.upstreams", raw); err != nil {
+			return c, err
+		}
+	}
+	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
+		ServerName: cfg.UpstreamName}
+	tlsConfig, err := listener.ClientTLS("proxy.upstream_", files, log)
+	if err != nil {
+		return c, err
+	}
+	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
+		return c, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
+			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
+	}
+	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
+		return c, err
+	}
+	return proxy.Config{
+		Cache:     respcache.Config{Memory: cfg.CacheMemory, Timeout: cfg.CacheTimeout},
+		Upstreams: upstreams, HeaderTimeout: cfg.Timeout, PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
+	}, nil
+}
+
+// takeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
+// settings have another one.
+func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
+	all := maps.Clone(cfg.Upstreams)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, u := range set.Upstreams {
+		if u.URL == "" {
+			continue
+		}
+		where, have := "--proxy.upstreams", all[u.Name]
+		if u.Name == hottype.DefaultUpstream {
+			where, have = "--proxy.upstream", cfg.Upstream
+		}
+		switch {
+		case have != "" && have != u.URL:
+			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name,
+				u.URL, have, where)
+		case u.Name == hottype.DefaultUpstream:
+			cfg.Upstream = u.URL
+		default:
+			all[u.Name] = u.URL
+		}
+	}
+	cfg.Upstreams = all
+	return nil
+}
+
+// upstreamURL reads the URL of a service. The usual mistake is to leave out
+// the scheme.
+func upstreamURL(flag, raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
+		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
+	}
+	return u, nil
+}
