@@ -186,7 +186,6 @@ func (p *Pipeline) drain(ctx context.Context) error {
 	return nil
 }
 
-// distribute connects the pipeline with others.
 func (p *Pipeline) distribute(cfg Config, parts pipeline.Config) error {
 	store, err := redisclient.Open(redisclient.Config{OptionsFrom: cfg.Redis, Namespace: parts.Rules.Namespace,
 		Budget: cfg.Budget, Log: cfg.Log})
@@ -207,7 +206,6 @@ func (p *Pipeline) distribute(cfg Config, parts pipeline.Config) error {
 	return nil
 }
 
-// statsdSink is a sender of StatsD.
 type statsdSink struct{ *statsd.Sender }
 
 func newStatsD(cfg Config) (Sink, error) {

@@ -119,13 +119,8 @@ type Store interface {
 // Spec.Validate.
 func CheckCharges(charges []Charge, results []Result) error {
 	if len(charges) > MaxCharges || len(charges) != len(results) {
-		return fmt.Errorf(
-			"%w: %d charges (at most %d), %d results",
-			ErrChargeCount,
-			len(charges),
-			MaxCharges,
-			len(results),
-		)
+		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrChargeCount, len(charges), MaxCharges,
+			len(results))
 	}
 	for i := range charges {
 		if charges[i].Cost < 0 {

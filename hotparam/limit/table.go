@@ -14,7 +14,6 @@ import (
 // subjectHash stands for a subject.
 type subjectHash struct{ hi, lo uint64 }
 
-// entry is one remembered subject.
 type entry struct {
 	id    subjectHash
 	state limitcore.State
@@ -24,7 +23,6 @@ type entry struct {
 	log int32
 }
 
-// called counts a call, allowed or denied.
 func (e *entry) called() {
 	if e.calls < math.MaxUint32 {
 		e.calls++

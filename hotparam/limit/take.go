@@ -111,7 +111,6 @@ func (p *pending) log() *limitcore.Log {
 	return p.tab.logs.Get(p.tab.entries[p.slot].log)
 }
 
-// commit writes what was charged.
 func (m *Memory) commit(now int64, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
@@ -176,7 +175,6 @@ func (m *Memory) insertDenied(now int64, p *pending) {
 	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)
 }
 
-// setResult converts an outcome into a Result.
 func setResult(o limitcore.Outcome, capacity int64, r *Result) {
 	r.Allowed, r.Limit, r.Remaining = o.Allowed, capacity, o.Remaining
 	r.ResetAfter = time.Duration(o.Reset) * time.Microsecond

@@ -164,3 +164,24 @@ func EqualDecoded(segment, text string) bool {
 
 // Unescape gives the bytes that a path segment spells.
 func Unescape(segment string) string { return string(appendDecoded(nil, segment, path)) }
+
+func lower(text []byte) {
+	for i, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			text[i] = c + 'a' - 'A'
+		}
+	}
+}
+
+// badEscape reports whether a text holds a "%" without two hex digits.
+func badEscape(text string) bool {
+	for {
+		i := strings.IndexByte(text, '%')
+		if i < 0 {
+			return false
+		}
+		if text = text[i+1:]; len(text) < 2 || unhex(text[0]) > 15 || unhex(text[1]) > 15 {
+			return true
+		}
+	}
+}

@@ -41,14 +41,12 @@ func isHP1Literal(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Y' || '0' <= c && c <= '9'
 }
 
-// encoder writes the tokens of one component.
 type encoder struct {
 	dst   []byte
 	start int
 	cut   int // end of the last whole token within maxHashed
 }
 
-// appendComponent appends the component of canonical parameters.
 func appendComponent[T ~string | ~[]byte](dst []byte, params T) []byte {
 	switch string(params) {
 	case "":
@@ -61,7 +59,6 @@ func appendComponent[T ~string | ~[]byte](dst []byte, params T) []byte {
 	return finish(&e, params)
 }
 
-// appendResource appends the component of a resource.
 func appendResource[T ~string | ~[]byte](dst []byte, resource T) []byte {
 	e := encoder{dst: dst, start: len(dst), cut: len(dst)}
 	for i := 0; i < len(resource) && !e.over(); i++ {

@@ -13,7 +13,6 @@ var (
 	errResource  = errors.New("the resource is neither a name nor a path")
 )
 
-// decoder reads one component.
 type decoder struct {
 	in     []byte
 	at     int
@@ -76,7 +75,6 @@ func decodeComponent(dst, component []byte) (_ []byte, hashed bool, err error) {
 	}
 }
 
-// pair reads a name and a value.
 func (d *decoder) pair() (pair, error) {
 	p := pair{at: len(d.dst), escaped: true}
 	if err := d.part(); err != nil || d.hashed {
@@ -102,7 +100,6 @@ func (d *decoder) separator(c, means byte) bool {
 	return true
 }
 
-// part reads a name or a value.
 func (d *decoder) part() error {
 	from := d.at
 	for !d.ended() {

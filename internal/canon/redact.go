@@ -31,7 +31,6 @@ const (
 	valueDigits = 24 // 96 bits
 )
 
-// redaction is a compiled [Redaction].
 type redaction struct {
 	glob Glob
 	how  Redact

@@ -127,7 +127,6 @@ func findParam[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
 	return nil, false
 }
 
-// ignores reports whether an ignore glob matches a decoded name.
 func (s *Selector) ignores(name []byte) bool {
 	for i := range s.ignore {
 		g := &s.ignore[i]

@@ -104,7 +104,6 @@ func (v Value) mapping(to reflect.Value) {
 	}
 }
 
-// unknown reports a field that the struct in v does not have.
 func (v Value) unknown(name string, in Value, of reflect.Type) {
 	if explain := v.hooks(of).unknown; explain != nil {
 		if text := explain(name); text != "" {

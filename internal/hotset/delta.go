@@ -115,3 +115,164 @@ func micro(t time.Time) time.Time {
 	}
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
+
+// Rates of hot keys change all the time and no decision depends on them: they are
+// shown. So what changes in an entry beside its rule, its Since and its Until
+// travels a part at a time: entries whose rate is far from what readers have
+// first, then the others in turn.
+const (
+	rateUpdateEvery = time.Second // how often they travel
+	maxRateUpdates  = 256         // how many of them: all of 10,000 in 40 s
+	largeChange     = 1.5         // times more or less
+)
+
+// DeltaEncoder is a publisher's memory of what its readers hold, from which it makes
+// the next [Delta]. Full, or the zero value, begins it. One goroutine uses it.
+type DeltaEncoder struct {
+	set         hottype.HotSet
+	valued      time.Time // At of the last delta with values
+	keys, loops int       // whose turn it is
+	at          map[ID]int
+}
+
+// Full notes that readers get all of set, and gives it as they will hold it.
+func (t *DeltaEncoder) Full(set hottype.HotSet) hottype.HotSet {
+	*t = DeltaEncoder{set: normalize(set), valued: set.At}
+	return t.set
+}
+
+// Held is the set that readers hold who have got everything. Not to be changed.
+func (t *DeltaEncoder) Held() hottype.HotSet { return t.set }
+
+// Next gives what readers are to be told so that they know of set, and notes
+// that they are. In a set that they hold then, every entry is right but for its
+// rate and what else is only shown, which follows in time. It costs one pass
+// over both sets.
+func (t *DeltaEncoder) Next(set hottype.HotSet) Delta {
+	values := 0
+	if set.At.Sub(t.valued) >= rateUpdateEvery || set.At.Before(t.valued) {
+		values, t.valued = maxRateUpdates, set.At
+	}
+	d := Delta{At: micro(set.At)}
+	next := hottype.HotSet{At: d.At}
+	d.Keys, next.Keys, t.keys = t.compare(t.set.Keys, set.Keys, values, t.keys)
+	d.Loops, next.Loops, t.loops = t.compare(t.set.Loops, set.Loops, values, t.loops)
+	t.set = next
+	return d
+}
+
+// compare gives what changes the list that readers have into next, as ListDelta and
+// as the list that they have then. At most values entries are put only because
+// of what is shown of them, beginning with those whose turn it is; it also
+// gives whose turn is then.
+func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (ListDelta, []hottype.HotKey, int) {
+	p := ListDelta{Until: commonUntil(next)}
+	t.index(next)
+	after := make([]hottype.HotKey, 0, max(len(have), len(next)))
+	put := func(place int, h *hottype.HotKey) {
+		p.Put = append(p.Put, normalizeHot(h))
+		after[place] = p.Put[len(p.Put)-1]
+	}
+	var shown []rateUpdate
+	for i := range have {
+		id := idOf(&have[i])
+		j, stays := t.at[id]
+		if !stays {
+			p.Gone = append(p.Gone, id)
+			continue
+		}
+		delete(t.at, id)
+		after = append(after, have[i])
+		last := len(after) - 1
+		after[last].Until = p.Until
+		switch h := &next[j]; {
+		case !same(h.Until, p.Until) || !same(h.Since, have[i].Since):
+			put(last, h)
+		case differs(&have[i], h):
+			shown = append(shown, rateUpdate{place: last, next: h, far: isFar(have[i].Rate, h.Rate)})
+		}
+	}
+	for j := range next {
+		if k, comes := t.at[idOf(&next[j])]; comes && k == j {
+			after = append(after, hottype.HotKey{})
+			put(len(after)-1, &next[j])
+		}
+	}
+	chosen, turn := choose(shown, values, turn)
+	for _, v := range chosen {
+		put(v.place, v.next)
+	}
+	return p, after, turn
+}
+
+// index notes where each entry is; of two that are the same the first counts.
+func (t *DeltaEncoder) index(keys []hottype.HotKey) {
+	if t.at == nil {
+		t.at = make(map[ID]int, len(keys))
+	}
+	clear(t.at)
+	for i := len(keys) - 1; i >= 0; i-- {
+		t.at[idOf(&keys[i])] = i
+	}
+}
+
+// rateUpdate is an entry of which only what is shown has changed.
+type rateUpdate struct {
+	place int // in the list that readers hold then
+	next  *hottype.HotKey
+	far   bool
+}
+
+// choose takes at most n values: those that are far off, then those from place
+// turn on, going round.
+func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
+	var out, rest []rateUpdate
+	for _, v := range values {
+		switch {
+		case !v.far:
+			rest = append(rest, v)
+		case len(out) < n:
+			out = append(out, v)
+		}
+	}
+	first, _ := slices.BinarySearchFunc(rest, turn,
+		func(v rateUpdate, turn int) int { return cmp.Compare(v.place, turn) })
+	for i := range min(len(rest), n-len(out)) {
+		v := rest[(first+i)%len(rest)]
+		out = append(out, v)
+		turn = v.place + 1
+	}
+	return out, turn
+}
+
+// differs compares all but the end, which deltas renew, and Since, which is the
+// same.
+func differs(a, b *hottype.HotKey) bool {
+	x := *a
+	x.Since, x.Until = b.Since, b.Until
+	return x != *b
+}
+
+// same compares times as readers see them.
+func same(a, b time.Time) bool { return micro(a).Equal(micro(b)) }
+
+func isFar(have, next float64) bool {
+	return next > have*largeChange || have > next*largeChange
+}
+
+// commonUntil is the end of most entries: a detector gives all of them the same.
+func commonUntil(keys []hottype.HotKey) time.Time {
+	var most time.Time
+	votes := 0 // majority vote of Boyer and Moore
+	for i := range keys {
+		switch {
+		case votes == 0:
+			most, votes = keys[i].Until, 1
+		case keys[i].Until.Equal(most):
+			votes++
+		default:
+			votes--
+		}
+	}
+	return micro(most)
+}

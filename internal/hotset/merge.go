@@ -39,7 +39,6 @@ func (m *Replica) rebuild(at time.Time) {
 	m.current.Store(next)
 }
 
-// mergeInto adds one publisher's list to what the others say.
 func mergeInto(merged map[string]*hottype.HotKey, list []hottype.HotKey, at time.Time) {
 	for i := range list {
 		h := &list[i]

@@ -38,7 +38,6 @@ type PublisherChange struct {
 	Until     time.Time // when they are over unless it is heard again
 }
 
-// published is the latest set of one publisher.
 type published struct {
 	set      hottype.HotSet
 	lastSeen time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
@@ -51,7 +50,6 @@ type reported struct {
 	lastReported map[string]PublisherChange
 }
 
-// keep is TTLBlind with its default.
 func (m *Replica) keep() time.Duration {
 	if m.TTLBlind == 0 {
 		return DefaultTTLBlind
@@ -59,7 +57,6 @@ func (m *Replica) keep() time.Duration {
 	return max(m.TTLBlind, 0)
 }
 
-// validUntil is until when the set holds without another one.
 func (p *published) validUntil() time.Time {
 	last := p.set.At
 	for _, list := range [][]hottype.HotKey{p.set.Keys, p.set.Loops} {
@@ -144,16 +141,14 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 // Stats counts what a Replica was told. Keys, Publishers and Version are of
 // this moment; Keys still has the ones that expired since the last Replace.
 type Stats struct {
-	Keys             int64  `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
-	Loops            int64  `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
-	KeysKept         int64  `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent."`
-	Publishers       int64  `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
-	BlindPublishers  int64  `metric:"hotparam_hotset_blind_publishers" help:"Aggregators that publish and receive no counts."`
-	SilentPublishers int64  `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that stopped publishing and whose keys stay hot."`
-	Version          uint64 `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
-	// AgeSeconds is how long ago the newest set was judged, by the clock of who
-	// judged it; -1 before the first. Aggregators publish once a second.
-	AgeSeconds float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
+	Keys             int64   `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
+	Loops            int64   `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
+	KeysKept         int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent."`
+	Publishers       int64   `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
+	BlindPublishers  int64   `metric:"hotparam_hotset_blind_publishers" help:"Aggregators that publish and receive no counts."`
+	SilentPublishers int64   `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that stopped publishing and whose keys stay hot."`
+	Version          uint64  `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
+	AgeSeconds       float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
 
 	Replaced  uint64 `metric:"hotparam_hotset_replaced_total" help:"Hot sets taken."`
 	Ignored   uint64 `metric:"hotparam_hotset_ignored_total" help:"Hot sets ignored because a newer one was there."`
@@ -165,12 +160,7 @@ type Stats struct {
 func (m *Replica) Stats(now time.Time) Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	st := Stats{
-		AgeSeconds: -1,
-		Replaced:   m.replaced,
-		Ignored:    m.ignored,
-		Forgotten:  m.forgotten,
-	}
+	st := Stats{AgeSeconds: -1, Replaced: m.replaced, Ignored: m.ignored, Forgotten: m.forgotten}
 	for _, p := range m.sets {
 		st.Version = max(st.Version, p.set.Version)
 		switch p.stateAt(now) {

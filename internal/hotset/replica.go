@@ -269,7 +269,6 @@ func (e *Entry) Hot() hottype.HotKey { return *e.hot.Load() }
 // Key is the key of the entry.
 func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 
-// live reports whether the entry still holds at now (unix µs).
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
 // set makes h what was found of the entry, which holds for keep beyond its Until.

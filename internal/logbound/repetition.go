@@ -48,7 +48,6 @@ type repetition struct {
 	sample     *line     // the first of them, or of earlier ones; nil: no line was ever suppressed
 }
 
-// line is a record to be written.
 type line struct {
 	to     slog.Handler
 	record slog.Record

@@ -11,7 +11,6 @@ import (
 // reads in its own way, it reads in all ways: each for itself, and all of them at once.
 const Strict = "strict"
 
-// aliases are shorter names of presets.
 var aliases = map[string]string{
 	"express": "express4", "koa": "koa-router", "node": "node-URL", "php": "nginx-fpm-php", "spring": "spring-boot",
 	"tomcat": "tomcat-servlet", "go": "go-servemux", "starlette": "fastapi", "nginx-proxy": "nginx-proxy-uri>express4",

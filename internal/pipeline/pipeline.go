@@ -152,7 +152,6 @@ func (p *Pipeline) report(now time.Time) hottype.LimiterReport {
 	return r
 }
 
-// wire builds what counts and what decides.
 func (p *Pipeline) wire(c Config, sink tally.Sink) {
 	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
 	if sink != nil {
@@ -207,7 +206,6 @@ func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimi
 	return feed.SendCommand(ctx, c)
 }
 
-// execute carries out a command in this process.
 func (p *Pipeline) execute(now time.Time, c hottype.Command) (purged int) {
 	switch c.Action {
 	case hottype.CommandReset:
@@ -257,10 +255,8 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 	})
 }
 
-// adapts reports whether a limit follows an upstream.
 func (p *Pipeline) adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
 
-// setBounds applies what the aggregator says.
 func (p *Pipeline) setBounds(list []hottype.UpstreamLimit) {
 	p.Gate.Upstreams().SetBounds(time.Now(), list)
 }

@@ -110,14 +110,12 @@ func DecodeStored(data []byte) (*Stored, error) {
 	}
 	var s Stored
 	if err := json.Unmarshal(data, &s); err != nil || s.Format < 1 {
-		return nil,
-			errors.New(
-				"rules: the value in the store was not written by hotparam rules push; move it away, or name another key")
+		return nil, errors.New("rules: the value in the store was not written by hotparam rules push; " +
+			"move it away, or name another key")
 	}
 	if s.Format > storedFormat {
-		return nil,
-			fmt.Errorf("rules: the value in the store has format %d and this program knows %d: start a newer one",
-				s.Format, storedFormat)
+		return nil, fmt.Errorf("rules: the value in the store has format %d and this program knows %d: "+
+			"start a newer one", s.Format, storedFormat)
 	}
 	return &s, s.check()
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// parser makes a set of a document.
 type parser struct {
 	set *Set
 	// rules and overrides are the positions of those of the set, for checks that
@@ -34,9 +33,8 @@ func noLimit() Limit {
 // take makes the set of a document and reports errors that concern several fields.
 func (p *parser) take(v conf.Value, d *document) {
 	s := p.set
-	s.Namespace, s.QueryBounds, s.Upstreams, s.Overrides = d.Namespace, canon.QueryBounds(
-		d.QueryBounds,
-	), d.Upstreams, d.Overrides
+	s.Namespace, s.Upstreams, s.Overrides = d.Namespace, d.Upstreams, d.Overrides
+	s.QueryBounds = canon.QueryBounds(d.QueryBounds)
 	v.At("query_bounds").Validate(s.QueryBounds.Validate)
 	for _, r := range d.Redact {
 		s.Redact = append(s.Redact, canon.Redaction{Name: r.Name, Redact: redactOf(r.Redact)})

@@ -14,19 +14,12 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// window compiles a window of clients, nil for none.
 func window(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 	if c == nil {
 		return nil
 	}
 	w := &IPWindow{
-		Spec: limit.Spec{
-			Algorithm: a,
-			Limit:     c.Limit,
-			Window:    c.Window,
-			Block:     c.Block,
-			BlockMax:  c.BlockMax,
-		},
+		Spec:           limit.Spec{Algorithm: a, Limit: c.Limit, Window: c.Window, Block: c.Block, BlockMax: c.BlockMax},
 		Scope:          c.Scope,
 		OnStoreFailure: c.OnStoreFailure,
 		Consistency:    c.Consistency,

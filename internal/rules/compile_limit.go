@@ -40,7 +40,6 @@ var (
 		limitcore.Traits{Name: rule.Bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
 )
 
-// algorithmNames are the names of all algorithms, and further ones.
 func algorithmNames(further ...string) (names []string) {
 	for _, a := range algorithms {
 		names = append(names, string(a.Name))
@@ -48,7 +47,6 @@ func algorithmNames(further ...string) (names []string) {
 	return append(names, further...)
 }
 
-// limitOf compiles the limit of a rule and those of particular keys.
 func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	l := Limit{Mode: c.Mode, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Fair: c.Fair}
 	switch {
@@ -91,7 +89,6 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	return l, values
 }
 
-// limitInFlight compiles a limit of requests in flight.
 func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 	v.Require("limit")
 	for _, f := range limitFields {
@@ -179,7 +176,6 @@ func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
 	}
 }
 
-// spec compiles amounts.
 func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denial) limit.Spec {
 	s := limit.Spec{Algorithm: algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
 	if a.Rate.N == 0 {
@@ -276,9 +272,8 @@ func (l *Limit) checkRefund(v conf.Value) {
 	case len(*l.RefundStatus) == 0:
 		at.Fail("is empty; name statuses such as [304, 5xx]")
 	case l.Spec.Algorithm == limit.SlidingLog:
-		at.Fail(
-			"sliding_log gives back only what was charged at a known microsecond; bucketed_window does what it does",
-		)
+		at.Fail("sliding_log gives back only what was charged at a known microsecond; " +
+			"bucketed_window does what it does")
 	case l.Mode == hottype.ModeShadow:
 		at.Fail("has no effect in mode shadow, which admits everything")
 	}

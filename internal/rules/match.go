@@ -39,7 +39,6 @@ type Scratch struct {
 	passes  []int    // those of a path that upstreams may read in different ways
 }
 
-// matcher finds the rules for a request.
 type matcher struct {
 	byName map[string]*Rule
 	// exact has, for each path that is a pattern without wildcards, every route that

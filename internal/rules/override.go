@@ -101,7 +101,6 @@ func (o Override) Validate() error {
 	return o.validateAction()
 }
 
-// wrong is an error of a field of an override.
 func wrong(field, format string, args ...any) error {
 	return &conf.FieldError{Field: field, Err: fmt.Errorf("rules: "+format, args...)}
 }

@@ -31,7 +31,6 @@ type Overrides struct {
 	tried *Overrides
 }
 
-// entry is one override in the index.
 type entry struct {
 	override Override
 	live     bool

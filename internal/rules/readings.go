@@ -64,7 +64,6 @@ func (m *matcher) noteSimple() {
 	}
 }
 
-// syntaxes are the ways in which traits read a path.
 func (m *matcher) syntaxes(t parseas.Traits) (all []pathSyntax) {
 	loose := t.Path.TrailingSlash != parseas.SlashesKeep
 	for _, p := range t.Readings() {

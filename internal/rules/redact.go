@@ -51,7 +51,6 @@ func (s *Set) LacksSecret() bool {
 	return len(s.secret) == 0 && s.someRedact(func(how canon.Redact) bool { return how == canon.RedactHash })
 }
 
-// redactOwn redacts the keys in the file.
 func (s *Set) redactOwn() error {
 	if !s.Redacts() {
 		return nil

@@ -89,7 +89,6 @@ func (s Schedule) Window(now time.Time) Window {
 	return c.window(now)
 }
 
-// timetable is a compiled schedule.
 type timetable struct {
 	spec *cron.SpecSchedule
 	span time.Duration
@@ -162,7 +161,6 @@ func (t timetable) window(now time.Time) Window {
 	return w
 }
 
-// scheduleJSON is the JSON of a schedule.
 type scheduleJSON struct {
 	From string `json:"from"`
 	For  string `json:"for"`

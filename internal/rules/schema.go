@@ -94,7 +94,6 @@ func parseAnyRate(text string) (any, error) {
 	return r.PerSecond(), err
 }
 
-// checkPerSecond checks a rate of a Go value like one in a file.
 func checkPerSecond(perSecond float64) error {
 	_, err := rule.ParseRate(strconv.FormatFloat(perSecond, 'f', -1, 64))
 	return err

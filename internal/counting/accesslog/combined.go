@@ -173,5 +173,4 @@ func dash(s string) string {
 	return s
 }
 
-// isToken tells whether s can be a method.
 func isToken(s string) bool { return len(s) <= 64 && httpguts.ValidHeaderFieldName(s) }

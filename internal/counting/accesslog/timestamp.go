@@ -1,6 +1,9 @@
 package accesslog
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // maxSecond is the end of the year 9999. What lies beyond is milliseconds or
 // worse, not seconds.
@@ -68,13 +71,11 @@ func parseZone(s string) (int64, bool) {
 // monthNumber is 0 for what is no month. Servers write English names whatever
 // their locale.
 func monthNumber(s string) int {
-	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
-	for m := 0; m < 12; m++ {
-		if names[3*m:3*m+3] == s {
-			return m + 1
-		}
+	i := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", s)
+	if i%3 != 0 {
+		return 0
 	}
-	return 0
+	return i/3 + 1
 }
 
 // number reads decimal digits, -1 when there is anything else.

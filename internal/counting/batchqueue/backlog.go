@@ -114,7 +114,6 @@ func (q *Queue) shift() Batch {
 	return first
 }
 
-// sizeOf is about the memory of counts.
 func sizeOf(counts []hottype.Count) int {
 	n := len(counts) * int(unsafe.Sizeof(hottype.Count{}))
 	for i := range counts {

@@ -211,7 +211,6 @@ func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 	}
 }
 
-// moveUp moves the counter at i up to where it belongs.
 func moveUp(heavy []hottype.ClientCount, i int) {
 	for ; i > 0 && heavy[i-1].N < heavy[i].N; i-- {
 		heavy[i-1], heavy[i] = heavy[i], heavy[i-1]

@@ -13,7 +13,6 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// keepChanges is how many changes Changes remembers.
 const keepChanges = 1000
 
 // batch is how many counts Send places before it looks at its context.
@@ -82,7 +81,6 @@ func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// wake wakes the judging loop.
 func (a *Aggregator) wake() { wait.Signal(a.crossed) }
 
 // SetRules judges by other rules from now on; see detect.Detector.SetRules for
@@ -119,7 +117,6 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	return nil
 }
 
-// judge ticks, until ctx ends.
 func (a *Aggregator) judge(ctx context.Context) {
 	ticker := time.NewTicker(a.cfg.Tick)
 	defer ticker.Stop()
@@ -151,7 +148,6 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 	a.log.note(changes)
 }
 
-// tick judges once.
 func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	now := a.cfg.Now()
 	v := a.sources.check(now, len(a.Hot()))

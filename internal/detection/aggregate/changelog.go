@@ -12,7 +12,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// maxKey is how many bytes of a key are logged.
 const maxKey = 200
 
 // changeLog logs which keys became hot or a loop, and which are so no more: the reason of a load, or of a refusal. Any
@@ -22,7 +21,6 @@ type changeLog struct {
 	rules func() *rules.Set // those that are in force
 }
 
-// note logs changes.
 func (l changeLog) note(changes []detect.Change) {
 	if !l.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
@@ -32,7 +30,6 @@ func (l changeLog) note(changes []detect.Change) {
 	}
 }
 
-// logChange logs one change.
 func (l changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
@@ -65,7 +62,6 @@ func (l changeLog) logChange(c *detect.Change) {
 	}
 }
 
-// threshold says when a key of a rule is hot.
 func (l changeLog) threshold(rule string) string {
 	for _, r := range l.rules().Rules {
 		if r.Name == rule {

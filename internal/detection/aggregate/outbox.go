@@ -25,7 +25,6 @@ type outbox struct {
 	stats published
 }
 
-// published are the counters of publishing.
 type published struct {
 	ok, failed, coalesced uint64
 	standby               bool
@@ -41,7 +40,6 @@ func newOutbox(cfg Config) *outbox {
 	return &outbox{cfg: cfg, pending: make(chan struct{}, 1), pause: pause}
 }
 
-// put makes set the one to publish, instead of one that still waits.
 func (o *outbox) put(set hottype.HotSet) {
 	o.mu.Lock()
 	if o.set != nil {
@@ -52,7 +50,6 @@ func (o *outbox) put(set hottype.HotSet) {
 	wait.Signal(o.pending)
 }
 
-// take empties the outbox.
 func (o *outbox) take() *hottype.HotSet {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,7 +138,6 @@ func (o *outbox) report(err error, keys int) {
 	o.down = down
 }
 
-// publishFinal makes one attempt, after run has ended.
 func (o *outbox) publishFinal(ctx context.Context, set hottype.HotSet) {
 	err := o.publish(ctx, set)
 	if _, stands := standsBy(err); err != nil && !stands {
@@ -150,7 +146,6 @@ func (o *outbox) publishFinal(ctx context.Context, set hottype.HotSet) {
 	}
 }
 
-// publish makes one attempt.
 func (o *outbox) publish(ctx context.Context, set hottype.HotSet) error {
 	if o.cfg.Publish == nil {
 		return nil

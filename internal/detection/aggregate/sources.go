@@ -53,7 +53,6 @@ type sourceMonitor struct {
 	completeSince time.Time // since when counts are whole; zero: they are not
 }
 
-// sourceCheck is what one look found.
 type sourceCheck struct {
 	blind      bool // the sources cannot be heard
 	incomplete bool // counts may be missing
@@ -97,7 +96,6 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	return v
 }
 
-// judged is the state of a source in one look.
 type judged struct {
 	SourceState
 	incomplete, waits bool

@@ -11,7 +11,6 @@ import (
 // a shard is held at most.
 const batchSize = 256
 
-// batch is the scratch of one AddAll.
 type batch struct {
 	rule [batchSize]int32
 	hash [batchSize]uint64
@@ -55,7 +54,6 @@ func (b *batch) fetch(counts []hottype.Count) {
 	}
 }
 
-// put notes the rule and the shard of the i-th count.
 func (b *batch) put(rule, shard, i int) {
 	b.rule[i] = int32(rule)
 	b.shards[shard] = append(b.shards[shard], int32(i))

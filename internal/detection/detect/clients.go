@@ -36,7 +36,6 @@ type clientSketches struct {
 	whole     hottype.ClientSketch // of the last question
 }
 
-// sketchRing are the client sketches of one key, in a ring.
 type sketchRing struct {
 	last int64 // the newest second of all
 	ring []sketchSlot
@@ -108,7 +107,6 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	}
 }
 
-// asked is what is known of a key in a window.
 type asked struct {
 	clients *hottype.ClientSketch // holds until the next question
 	unnamed int64                 // requests without a client
@@ -169,7 +167,6 @@ func (cs *clientSketches) advance(now int64) {
 	}
 }
 
-// clear forgets all keys.
 func (cs *clientSketches) clear() {
 	cs.budget.free += len(cs.keys)
 	clear(cs.keys)
@@ -242,7 +239,6 @@ func (a *asked) partOf(o hottype.Origin, sum int64) hottype.Origin {
 	return o
 }
 
-// claim is what a key wants a place with.
 func (p *clientEstimate) claim(weight float64, sum int64, index int) origins.Claim {
 	part := func(o hottype.Origin) hottype.Origin {
 		o.N = int64(math.Ceil(weight * float64(o.N) / float64(max(sum, 1))))
@@ -251,7 +247,6 @@ func (p *clientEstimate) claim(weight float64, sum int64, index int) origins.Cla
 	return origins.Claim{Weight: weight, Network: part(p.network), Sender: part(p.sender), Index: index}
 }
 
-// describe writes what is known of the clients into a hot key.
 func (p *clientEstimate) describe(h *hottype.HotKey) {
 	h.Clients = p.clients
 	if !p.client.IsZero() {

@@ -139,7 +139,6 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// name writes down which criteria are on.
 func (h *hysteresis) name() {
 	names := [1 << criteria]string{"", "rate", "share", "rate+share", "surge", "rate+surge", "share+surge",
 		"rate+share+surge"}

@@ -159,7 +159,6 @@ func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
 	})
 }
 
-// rate is a count over the window in requests per second.
 func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
 
 // slidingRate is the rate over exactly one window that ends now. A window of whole

@@ -79,7 +79,6 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 	}
 }
 
-// change judges by other terms.
 func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key) bool) {
 	now := time.Unix(second, 0)
 	if t.window != h.compiled.window {

@@ -78,7 +78,6 @@ type view struct {
 	seen   bool // a Tick before has seen it over its threshold
 }
 
-// judge decides which candidates of a shard are hot.
 func (l *shard) judge(now time.Time, t *tick) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +161,6 @@ func (t *tick) publish(views []view) {
 	}
 }
 
-// enter puts a key into the hot set.
 func (t *tick) enter(v *view) {
 	v.hot.Until = t.now.Add(t.hotTTL)
 	t.keys = append(t.keys, v.hot)

@@ -1,9 +1,12 @@
 package detect
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // Kind is what a Change says.
@@ -30,19 +33,15 @@ type Change struct {
 // Stats counts what a Detector has seen since it was built. The gauges Keys,
 // Candidates, Hot, Loops, ClientSketches, Newest, Bytes, Error and ErrorRatio are of this moment.
 type Stats struct {
-	Keys           int64 `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
-	Candidates     int64 `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
-	Hot            int64 `metric:"hotparam_aggregate_detect_hot" help:"Keys that this aggregator holds hot."`
-	Loops          int64 `metric:"hotparam_aggregate_detect_loops" help:"Keys that this aggregator finds over their threshold because of one or a few clients."`
-	ClientSketches int64 `metric:"hotparam_aggregate_detect_client_sketches" help:"Keys whose clients are known."`
-	Newest         int64 `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second that has counts, in unix seconds."`
-	Bytes          int64 `metric:"hotparam_aggregate_detect_bytes" help:"Memory of counters and keys."`
-	// Error is the greatest error of a rule: the most requests that the count
-	// of a key over the window can be short of the truth. 0: all counts are
-	// exact. ErrorRatio is the greatest such error as a part of its rule's
-	// threshold.
-	Error      int64   `metric:"hotparam_aggregate_detect_error" help:"Most requests by which the count of a key over its window can be too low; 0: all are exact."`
-	ErrorRatio float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
+	Keys           int64   `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
+	Candidates     int64   `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
+	Hot            int64   `metric:"hotparam_aggregate_detect_hot" help:"Keys that this aggregator holds hot."`
+	Loops          int64   `metric:"hotparam_aggregate_detect_loops" help:"Keys that this aggregator finds over their threshold because of one or a few clients."`
+	ClientSketches int64   `metric:"hotparam_aggregate_detect_client_sketches" help:"Keys whose clients are known."`
+	Newest         int64   `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second that has counts, in unix seconds."`
+	Bytes          int64   `metric:"hotparam_aggregate_detect_bytes" help:"Memory of counters and keys."`
+	Error          int64   `metric:"hotparam_aggregate_detect_error" help:"Most requests by which the count of a key over its window can be too low; 0: all are exact."`
+	ErrorRatio     float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
 
 	Adds          uint64 `metric:"hotparam_aggregate_detect_adds_total" help:"Counts accepted."`
 	Evicted       uint64 `metric:"hotparam_aggregate_detect_evicted_total" help:"Counters of rarely requested keys reused for other keys."`
@@ -58,7 +57,6 @@ type Stats struct {
 	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
 }
 
-// count adds the figures of a shard.
 func (l *shard) count(st *Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,4 +81,99 @@ func (l *shard) count(st *Stats) {
 			st.ErrorRatio = max(st.ErrorRatio, float64(w.Error)/float64(h.compiled.least))
 		}
 	}
+}
+
+// AlarmRatio is the part of a rule's threshold from which on its error is worth
+// an alarm; at twice that a hot key can be missed for long.
+const AlarmRatio = 0.25
+
+// RuleError is how wrong the counts of one rule can be right now.
+type RuleError struct {
+	Rule string
+	// Error is the most requests that the count of a key over the window can be
+	// short of the truth.
+	Error int64
+	// Threshold is the least count at which a key of the rule is hot.
+	Threshold int64
+	// Ratio is Error / Threshold; 0 for a rule that makes nothing hot.
+	Ratio float64
+}
+
+// Errors tells of each rule, in their order, how wrong its counts can be.
+func (d *Detector) Errors() []RuleError {
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	errs := make([]RuleError, len(d.traffic))
+	for _, l := range d.shards {
+		l.mu.Lock()
+		for i, h := range l.states {
+			e := &errs[i]
+			e.Rule, e.Threshold, e.Error = h.compiled.rule.Name, h.compiled.least, max(e.Error, h.counts.Error())
+			if e.Threshold != never {
+				e.Ratio = float64(e.Error) / float64(e.Threshold)
+			}
+		}
+		l.mu.Unlock()
+	}
+	return errs
+}
+
+// Check refuses rules whose counts could be wrong by half of a threshold at the
+// rate that they are expected to get (HotCriteria.MaxRate, else Options.MaxRate): hot
+// keys could be missed then. A rule whose rate is not stated is not checked.
+func Check(set *rules.Set, o Options) error {
+	switch {
+	case o.Counters < 0 || o.Counters > MaxCounters:
+		return fmt.Errorf("detect: %d counters are not between 1 and %d (0: %d); set detect.counters so", o.Counters,
+			MaxCounters, DefaultCounters)
+	case !(o.MaxRate >= 0):
+		return fmt.Errorf("detect: detect.max_rate %g must not be negative", o.MaxRate)
+	}
+	o = o.withDefaults()
+	for _, r := range set.Rules {
+		rate := r.Hot.MaxRate
+		if rate == 0 {
+			rate = o.MaxRate
+		}
+		t := compileRule(r)
+		worst := t.maxError(rate, o)
+		if t.least == never || 2*worst < float64(t.least) {
+			continue
+		}
+		return fmt.Errorf(
+			"detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
+				"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
+			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.advice(rate, o))
+	}
+	return nil
+}
+
+// errorFactor is 2.2 times the seconds that share the counters: see package window
+// for why no second loses more than that many times its requests divided by all
+// counters.
+func (t *compiledRule) errorFactor(o Options) float64 {
+	return 2.2 * float64(t.window+seconds(o.Future))
+}
+
+// maxError is the greatest error at a rate, whatever the keys are. Counters for
+// every request of the ring make none.
+func (t *compiledRule) maxError(rate float64, o Options) float64 {
+	all := rate * float64(t.window+seconds(o.Future))
+	if all <= float64(o.Counters) {
+		return 0
+	}
+	return t.errorFactor(o) * rate * float64(t.window) / float64(o.Counters)
+}
+
+func (t *compiledRule) advice(rate float64, o Options) string {
+	if enough := t.countersNeeded(rate, o); enough <= MaxCounters {
+		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)
+	}
+	return fmt.Sprintf("a higher threshold (no number of counters up to %d would do)", MaxCounters)
+}
+
+func (t *compiledRule) countersNeeded(rate float64, o Options) int64 {
+	exact := rate * float64(t.window+seconds(o.Future))
+	bounded := 2*t.errorFactor(o)*rate*float64(t.window)/float64(t.least) + 1
+	return int64(math.Ceil(min(exact, bounded)))
 }

@@ -70,7 +70,6 @@ func (s *Summary) Add(hash uint64, key string, n int64) bool {
 	return true
 }
 
-// purge gives up the lower half of the counters.
 func (s *Summary) purge() {
 	var sizes Histogram
 	for i := range s.table.Len() {
@@ -171,7 +170,6 @@ func level(n int64) int {
 	return drop<<mantissaBits + int(u>>drop)
 }
 
-// top is the greatest number of a level.
 func top(level int) int64 {
 	drop := max(level>>mantissaBits-1, 0)
 	return int64(uint64(level-drop<<mantissaBits+1)<<drop - 1)

@@ -33,10 +33,7 @@ type cell[V any] struct {
 // memory as keys come.
 func NewTable[V any](keys, bytes int) *Table[V] {
 	keys = min(max(keys, 1), maxCells)
-	return &Table[V]{
-		max: keys, maxBytes: min(max(bytes, 1), 1<<32-1),
-		shift: uint(bits.Len(uint(keys))),
-	}
+	return &Table[V]{max: keys, maxBytes: min(max(bytes, 1), 1<<32-1), shift: uint(bits.Len(uint(keys)))}
 }
 
 // Len is how many keys are held.
@@ -140,12 +137,10 @@ func (t *Table[V]) Insert(hash uint64, key string) int {
 	return place
 }
 
-// grown is s with another capacity.
 func grown[T any](s []T, capacity int) []T {
 	return append(make([]T, 0, capacity), s...)
 }
 
-// enter puts a cell into the index.
 func (t *Table[V]) enter(place int) {
 	hash := t.cells[place].hash
 	mask := uint64(len(t.index) - 1)

@@ -36,7 +36,6 @@ func (c *Counter) shrink() {
 	}
 }
 
-// rotate goes to the next second.
 func (c *Counter) rotate(left func(int, int64)) {
 	for k, pairs := 0, c.slots[c.clock.pos].pairs; k < len(pairs); k++ {
 		v := c.table.At(int(pairs[k].place))
@@ -77,7 +76,6 @@ func (c *Counter) reuseMemory(ended, begins *slot) {
 	}
 }
 
-// expireOldest empties the slot of the oldest second.
 func (c *Counter) expireOldest(left func(int, int64)) {
 	for i := range c.watches {
 		c.watches[i].left = 0

@@ -82,7 +82,6 @@ func (s *coldFilter) open(counters int, seconds int64) {
 	}
 }
 
-// note counts what the second has.
 func (s *coldFilter) note(n int64) {
 	s.weight += float64(n)
 	s.counts++

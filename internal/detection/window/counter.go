@@ -76,7 +76,6 @@ type Counter struct {
 	filter       coldFilter
 }
 
-// sums is what is known of a key.
 type sums struct {
 	sum int64 // over the window
 	cur int64 // in the current second; its pair has no n of its own
@@ -177,7 +176,6 @@ func (c *Counter) addToSecond(i int, v *sums, second, n int64) {
 	}
 }
 
-// pair gives a key a pair in a slot.
 func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 	s := &c.slots[slot]
 	if v.pairs == 0 && v.watch == 0 {

@@ -7,7 +7,6 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
 )
 
-// slot is the summary of one second.
 type slot struct {
 	pairs []pair
 	// offset is the most that a key which was given up may have had here.
@@ -50,7 +49,6 @@ func (c *Counter) makeRoom() {
 	}
 }
 
-// fullest is the slot with most pairs.
 func (c *Counter) fullest() (full int64) {
 	for i := range c.slots {
 		if len(c.slots[i].pairs) > len(c.slots[full].pairs) {
@@ -130,7 +128,6 @@ func (s *slot) fit() {
 	}
 }
 
-// n is what a pair has.
 func (c *Counter) n(p *pair, current bool) int64 {
 	if current {
 		return c.table.At(int(p.place)).cur
@@ -147,7 +144,6 @@ func (c *Counter) counted(slot int64) bool {
 	return ahead == 0 || ahead > c.clock.newest()-c.clock.now
 }
 
-// evictPair gives up a pair with n.
 func (c *Counter) evictPair(p *pair, n int64, counted bool) {
 	v := c.table.At(int(p.place))
 	if counted {
@@ -163,7 +159,6 @@ func (c *Counter) evictPair(p *pair, n int64, counted bool) {
 	c.drop(v)
 }
 
-// drop takes a pair from a key.
 func (c *Counter) drop(v *sums) {
 	c.pairs--
 	if v.pairs--; v.pairs == 0 && v.watch == 0 {
@@ -171,7 +166,6 @@ func (c *Counter) drop(v *sums) {
 	}
 }
 
-// compact drops the keys that are idle.
 func (c *Counter) compact() {
 	moved := c.marks()
 	c.table.Retain(func(_ int, v *sums) bool { return v.pairs > 0 || v.watch > 0 }, moved)

@@ -159,9 +159,8 @@ func (cfg Config) options() *redis.UniversalOptions {
 		PoolSize:              cfg.PoolSize,
 		ConnMaxIdleTime:       5 * time.Minute,
 		DisableIdentity:       true,
-		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled,
-		},
+
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	o.Dialer = newWatchdog().dialer(cfg.dial())
 	return o
@@ -229,8 +228,7 @@ func parseAddr(a, defaultPort string) (string, error) {
 func (cfg Config) parseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return cfg,
-			errors.New("redisclient: address is not a URL that can be read; escape what is special in its password")
+		return cfg, errors.New("redisclient: address is not a URL that can be read; escape what is special in its password")
 	}
 	if u.User != nil {
 		cfg.Username = u.User.Username()
@@ -250,21 +248,18 @@ func (cfg Config) parseURL(raw string) (Config, error) {
 	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		if cfg.DB, err = strconv.Atoi(db); err != nil {
-			return cfg,
-				errors.New(
-					"redisclient: address: what follows the host is no database number; escape what is special in the password")
+			return cfg, errors.New("redisclient: address: what follows the host is no database number; " +
+				"escape what is special in the password")
 		}
 	}
 	if u.RawQuery != "" {
-		return cfg,
-			errors.New(
-				"redisclient: address: options after ? are not read; use the settings, and escape what is special in the password")
+		return cfg, errors.New("redisclient: address: options after ? are not read; " +
+			"use the settings, and escape what is special in the password")
 	}
 	addr, err := parseAddr(u.Host, "6379")
 	if err != nil {
-		return cfg,
-			errors.New(
-				"redisclient: address: the host of the URL cannot be read; want redis://user:password@host:port/db")
+		return cfg, errors.New("redisclient: address: the host of the URL cannot be read; " +
+			"want redis://user:password@host:port/db")
 	}
 	cfg.Addrs = []string{addr}
 	return cfg, nil

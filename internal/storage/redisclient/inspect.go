@@ -168,7 +168,6 @@ func (c *Client) inspectConfig(ctx context.Context, in *Inspection) {
 	}
 }
 
-// inspectPace measures pings and clocks.
 func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 	took := make([]time.Duration, 0, pings)
 	for range pings {

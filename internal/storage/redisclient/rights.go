@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -45,52 +44,42 @@ func (t trial) command() string { return t.args[0].(string) }
 
 // limiterTrials are for a key that is a string or is not there.
 func limiterTrials(key string) []trial {
-	return []trial{
-		{"+ping", []any{"ping"}},
-		{"+@read", []any{"get", key}},
-		{"+@read", []any{"mget", key}},
-		{"+@read", []any{"exists", key}},
-		{"+@read", []any{"hget", key, "f"}},
-		{"+@read", []any{"hmget", key, "f"}},
-		{"+@read", []any{"hgetall", key}},
-		{"+@read", []any{"hlen", key}},
-		{"+@read", []any{"lrange", key, 0, 0}},
-		{"+@read", []any{"zcard", key}},
-		{"+@read", []any{"zcount", key, 0, 0}},
-		{"+@read", []any{"zscore", key, "m"}},
-		{"+@read", []any{"zrange", key, 0, 0}},
-		{"+@read", []any{"zrangebyscore", key, 0, 0}},
-		{"+@write", []any{"set", key, "", "px", time.Second.Milliseconds()}},
-		{"+@write", []any{"pexpire", key, time.Second.Milliseconds()}},
-		{"+@write", []any{"hset", key, "f", "v", "odd"}},
-		{"+@write", []any{"hdel", key, "f"}},
-		{"+@write", []any{"zadd", key, "xx", 0, "m"}},
-		{"+@write", []any{"zrem", key, "m"}},
-		{"+@write", []any{"zremrangebyscore", key, 0, 0}},
-		{"+@write", []any{"del", key}},
-		{"+eval", []any{"eval", "return 1", 0}},
-		{"+evalsha", []any{"evalsha", strings.Repeat("0", 40), 0}},
-		{"+time", []any{"time"}},
+	return slices.Concat([]trial{{"+ping", []any{"ping"}}},
+		trials(key, "+@read", "get", "mget", "exists", "hget f", "hmget f", "hgetall", "hlen", "lrange 0 0", "zcard",
+			"zcount 0 0", "zscore m", "zrange 0 0", "zrangebyscore 0 0"),
+		trials(key, "+@write", "set x px 1000", "pexpire 1000", "hset f v odd", "hdel f", "zadd xx 0 m", "zrem m",
+			"zremrangebyscore 0 0", "del"),
+		[]trial{
+			{"+eval", []any{"eval", "return 1", 0}},
+			{"+evalsha", []any{"evalsha", strings.Repeat("0", 40), 0}},
+			{"+time", []any{"time"}},
+		})
+}
+
+// trials are commands on a key, each with what follows the key.
+func trials(key, allowedBy string, commands ...string) (all []trial) {
+	for _, c := range commands {
+		t := trial{allowedBy: allowedBy}
+		for i, word := range strings.Fields(c) {
+			if t.args = append(t.args, word); i == 0 {
+				t.args = append(t.args, key)
+			}
+		}
+		all = append(all, t)
 	}
+	return all
 }
 
 // aggregatorTrials are what only aggregators and admin listeners do. LPUSH has no form that changes nothing.
 func aggregatorTrials(key string) []trial {
-	return []trial{
-		{"+@write", []any{"ltrim", key, 0, -1}},
-		{"+@write", []any{"zremrangebyrank", key, 0, 0}},
-	}
+	return trials(key, "+@write", "ltrim 0 -1", "zremrangebyrank 0 0")
 }
 
 // clusterTrials are what go-redis asks every cluster.
 func clusterTrials() []trial {
-	return []trial{
-		{"+cluster|slots", []any{"cluster", "slots"}},
-		{"+command", []any{"command"}},
-	}
+	return []trial{{"+cluster|slots", []any{"cluster", "slots"}}, {"+command", []any{"command"}}}
 }
 
-// inspectRights finds out what the user may not do.
 func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	in.Rights = Rights{User: c.user()}
 	trials := limiterTrials(c.keys.Probe())
@@ -218,7 +207,6 @@ func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
 // tries is how often Inspect asks for what gets no answer: a busy machine may be late once.
 const tries = 3
 
-// again calls until the server answers.
 func (c *Client) again(ctx context.Context, call func() error) (err error) {
 	for range tries {
 		if err = call(); err == nil || isReply(err) || ctx.Err() != nil {
@@ -228,7 +216,6 @@ func (c *Client) again(ctx context.Context, call func() error) (err error) {
 	return err
 }
 
-// isReply reports whether an error is the server's answer and not the lack of one.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)

@@ -37,7 +37,6 @@ func newSentinels(cfg Config, conns *watchdog) *sentinels {
 	return s
 }
 
-// masterReply is the master as one Sentinel knows it.
 type masterReply struct {
 	addr  string
 	epoch int64 // of the configuration; higher is newer

@@ -14,10 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// watchEvery is how often Watch looks.
 const watchEvery = time.Second
 
-// errReadOnly is the error of a server that refuses writes: a replica.
 var errReadOnly = errors.New("redisclient: the server is a read-only replica: it refuses all writes; " +
 	"set redis.addr to its master, or redis.sentinel_master and the Sentinels that know it")
 

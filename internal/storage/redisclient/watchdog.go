@@ -41,7 +41,6 @@ type watchedConn struct {
 	closed       atomic.Bool
 }
 
-// add begins to look after a connection.
 func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
 	w := &watchedConn{Conn: conn, of: d, addr: addr}
 	w.heard.Store(int64(time.Since(d.born)))
@@ -159,7 +158,6 @@ func (opaque) Control(func(uintptr)) error    { return nil }
 func (opaque) Read(func(uintptr) bool) error  { return nil }
 func (opaque) Write(func(uintptr) bool) error { return nil }
 
-// dialFunc makes a connection.
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialer returns a connection also when the dial fails: one on which every use
@@ -194,7 +192,6 @@ func (c deadConn) SetDeadline(time.Time) error      { return nil }
 func (c deadConn) SetReadDeadline(time.Time) error  { return nil }
 func (c deadConn) SetWriteDeadline(time.Time) error { return nil }
 
-// deadAddr is an address that was not reached.
 type deadAddr string
 
 func (a deadAddr) Network() string { return "tcp" }

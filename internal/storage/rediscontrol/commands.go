@@ -46,7 +46,6 @@ func (f *Feed) FollowCommands(ctx context.Context, fn func(hottype.Command)) err
 	return f.follow(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
 }
 
-// commandFollower is what one FollowCommands knows. One goroutine uses it.
 type commandFollower struct {
 	feed *Feed
 	fn   func(hottype.Command)
@@ -102,7 +101,6 @@ func formatCommand(c hottype.Command) string {
 	return string(c.Action) + " " + kind + " " + name
 }
 
-// parseCommand reads what formatCommand wrote.
 func parseCommand(text string) (c hottype.Command, err error) {
 	action, rest, _ := strings.Cut(text, " ")
 	kind, name, _ := strings.Cut(rest, " ")

@@ -18,6 +18,7 @@ package rediscontrol
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,3 +102,105 @@ var (
 	writeCommand     = redis.NewScript(lua.WriteCommand())
 	writeRules       = redis.NewScript(lua.WriteRules())
 )
+
+// Stats is what this process has done so far. Counters only grow.
+type Stats struct {
+	// Hot, Overrides and Commands tell how well the followers keep up. Several followers
+	// of one kind share the figures.
+	Hot       FollowStats `prefix:"hotparam_redis_hot" help:"hot set"`
+	Overrides FollowStats `prefix:"hotparam_redis_overrides" help:"overrides"`
+	Commands  FollowStats `prefix:"hotparam_redis_commands" help:"commands"`
+
+	Published          uint64 `metric:"hotparam_redis_published_total" help:"Hot sets written to Redis."`
+	PublishedWhole     uint64 `metric:"hotparam_redis_published_whole_total" help:"Hot sets written whole and not as changes."`
+	PublishedBytes     uint64 `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
+	Publishing         bool   `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
+	Takeovers          uint64 `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
+	Fenced             uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis refused because another aggregator is active or a newer set is there."`
+	PublishErrors      uint64 `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
+	ReportErrors       uint64 `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
+	ReportKeysCut      uint64 `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
+	OverridesLost      uint64 `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
+	OverridesRestored  uint64 `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
+	OverridesBehind    bool   `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
+	CopyFailing        bool   `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
+	OverridesMalformed uint64 `metric:"hotparam_redis_override_entries_malformed_total" help:"Stored overrides that cannot be read, each time one is met."`
+	ReportsMalformed   uint64 `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
+}
+
+// FollowStats tells how well a follower keeps up with Redis.
+type FollowStats struct {
+	Syncs         uint64  `metric:"_syncs_total" help:"Reads that succeeded ({})."`
+	Errors        uint64  `metric:"_errors_total" help:"Reads that failed ({})."`
+	Notices       uint64  `metric:"_notices_total" help:"Notices of a change received ({})."`
+	MissedNotices uint64  `metric:"_missed_notices_total" help:"Changes found by polling that no notice announced ({})."`
+	Reconnects    uint64  `metric:"_reconnects_total" help:"Times that the subscription to notices was renewed ({})."`
+	Malformed     uint64  `metric:"_malformed_total" help:"Stored sets that cannot be read ({})."`
+	Bytes         uint64  `metric:"_bytes_total" help:"Bytes of sets and changes read ({})."`
+	Whole         uint64  `metric:"_whole_total" help:"Sets read whole and not as changes ({})."`
+	Gaps          uint64  `metric:"_gaps_total" help:"Sets for which changes were missing ({})."`
+	AgeSeconds    float64 `metric:"_age_seconds" help:"Time since the last read that succeeded; -1 before the first ({})."`
+	// Err is the last look's error, "" when it succeeded.
+	Err string
+}
+
+// counted are statistics that several goroutines add to, some times a second.
+type counted[S any] struct {
+	mu sync.Mutex
+	s  S // guarded by mu
+}
+
+func (c *counted[S]) add(to func(*S)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to(&c.s)
+}
+
+func (c *counted[S]) read() (s S) {
+	c.add(func(now *S) { s = *now })
+	return s
+}
+
+// Stats reads the figures.
+func (f *Feed) Stats() Stats {
+	now, out := f.now(), f.counters.read()
+	out.Hot, out.Overrides, out.Commands = f.hot.stats(now), f.overrides.stats(now), f.commands.stats(now)
+	out.OverridesBehind = f.overridesBehind.Load()
+	return out
+}
+
+// followState is what followers of one kind write and Stats reads.
+type followState struct {
+	counted[FollowStats]
+	last          time.Time // guarded by mu
+	err           error     // guarded by mu
+	subscriptions atomic.Uint64
+}
+
+// looked notes how a look at Redis ended, and gives the error before it, so
+// that a follower logs changes only.
+func (s *followState) looked(now time.Time, err error) (before error) {
+	s.add(func(st *FollowStats) {
+		if before, s.err = s.err, err; err != nil {
+			st.Errors++
+			return
+		}
+		st.Syncs++
+		s.last = now
+	})
+	return before
+}
+
+func (s *followState) stats(now time.Time) (out FollowStats) {
+	s.add(func(st *FollowStats) {
+		out = *st
+		out.AgeSeconds, out.Reconnects = -1, max(s.subscriptions.Load(), 1)-1
+		if !s.last.IsZero() {
+			out.AgeSeconds = now.Sub(s.last).Seconds()
+		}
+		if s.err != nil {
+			out.Err = s.err.Error()
+		}
+	})
+	return out
+}

@@ -33,7 +33,6 @@ func (f *Feed) follow(ctx context.Context, what, channel string, state *followSt
 	return (&follower{f, what, channel, state, sync}).run(ctx)
 }
 
-// follower is one call of follow.
 type follower struct {
 	feed    *Feed
 	what    string // for the log

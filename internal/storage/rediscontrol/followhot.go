@@ -26,7 +26,6 @@ func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set hottype
 	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
 }
 
-// hotFollower is what one Follow knows. One goroutine uses it.
 type hotFollower struct {
 	feed    *Feed
 	fn      func(string, hottype.HotSet)

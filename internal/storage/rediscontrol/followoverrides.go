@@ -29,7 +29,6 @@ func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) e
 	return s.feed.follow(ctx, "the overrides", s.feed.keys.OverrideNotice(), &s.feed.overrides, h.sync)
 }
 
-// overrideFollower is what one Follow knows. One goroutine uses it.
 type overrideFollower struct {
 	s       *OverrideStore
 	fn      func([]rules.Override)
@@ -63,7 +62,6 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// take hands a state on.
 func (h *overrideFollower) take(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)

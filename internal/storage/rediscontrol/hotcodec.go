@@ -39,7 +39,6 @@ const (
 	bodyMax = 16 << 20
 )
 
-// appendSet writes the keys of a set.
 func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
 	for i := range keys {
 		var err error
@@ -62,7 +61,6 @@ func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// appendLine writes a line without its newline.
 func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 	if !finite(h.Rate) || !finite(h.Peak) {
 		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)

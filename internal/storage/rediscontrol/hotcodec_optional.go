@@ -19,7 +19,6 @@ import (
 // that has expired.
 const loopField = "loop"
 
-// appendOptional writes the fields that say more about a key.
 func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	for _, f := range [...]struct {
 		name        string
@@ -86,7 +85,6 @@ func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
 	return loop, err
 }
 
-// appendLoops writes the loops of a set after its keys.
 func appendLoops(dst []byte, loops []hottype.HotKey) ([]byte, error) {
 	for i := range loops {
 		var err error

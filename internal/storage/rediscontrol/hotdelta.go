@@ -66,7 +66,6 @@ func appendPart(dst []byte, p hotset.ListDelta, put, gone string) ([]byte, error
 	return dst, nil
 }
 
-// parseChange reads an entry of the log.
 func parseChange(entry string) (change, error) {
 	var c change
 	head, body, _ := strings.Cut(entry, "\n")

@@ -34,7 +34,6 @@ func (f *Feed) askWhole(ctx context.Context, p redis.Pipeliner, publisher string
 	return func() (heldSet, error) { return parseHotSet(fields.Val(), entries.Val()) }
 }
 
-// askChanges asks for what came after a version.
 func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher string,
 	have heldSet) func() (heldSet, error) {
 	entries := p.ZRangeByScore(ctx, f.keys.HotLog(publisher), &redis.ZRangeBy{

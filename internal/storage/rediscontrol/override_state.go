@@ -156,7 +156,6 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	return !done && err == nil
 }
 
-// runRestore runs the script; see restore.
 func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
 	f, k := s.feed, s.feed.keys
 	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
@@ -214,7 +213,6 @@ func readable(id, text string) *rules.Override {
 	return &o
 }
 
-// endOf is the end of an override in unix milliseconds, 0 for none.
 func endOf(until time.Time) int64 {
 	if until.IsZero() {
 		return 0

@@ -32,7 +32,6 @@ type logSize struct {
 // full says that the changes make half of what a reader that comes new reads.
 func (l logSize) full() bool { return l.changes >= logEntries || l.bytes > max(l.base, compressFrom)/2 }
 
-// message is one publication as it is sent.
 type message struct {
 	from     uint64 // 0: body is the set
 	change   []byte
@@ -48,7 +47,6 @@ type message struct {
 // flagBlind follows the version of a publisher without input in the index.
 const flagBlind = "blind"
 
-// answer is what the script says.
 type answer struct {
 	code    int64
 	version uint64
@@ -128,7 +126,6 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 	return m, nil
 }
 
-// renderWhole writes the body.
 func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) error {
 	text, err := appendSet(p.buf[:0], set.Keys)
 	if err == nil {
@@ -143,7 +140,6 @@ func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) err
 	return err
 }
 
-// roughSize is about how long the text of a set is.
 func roughSize(set hottype.HotSet) int {
 	const numbers = 60
 	n := 0

@@ -97,7 +97,6 @@ func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) e
 	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)
 }
 
-// rulesFollower is what one Follow knows. One goroutine uses it.
 type rulesFollower struct {
 	s       *RuleStore
 	fn      func(*rules.Stored, error)

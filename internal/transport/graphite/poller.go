@@ -77,7 +77,6 @@ type Poller struct {
 	stats Stats
 }
 
-// round is what one poll brings.
 type round struct {
 	taken   []taken
 	newest  int64     // newest second of any series, by Graphite's clock

@@ -24,13 +24,11 @@ type series struct {
 	Datapoints [][2]json.Number `json:"datapoints"`
 }
 
-// bucket is a value and its time.
 type bucket struct {
 	at    int64
 	value float64
 }
 
-// errTooBig says that an answer is longer than it may be.
 var errTooBig = errors.New("the answer is too long")
 
 // readSeries calls each for every series of an answer in JSON. Those before a
@@ -129,7 +127,6 @@ const (
 	maxQuery = maxTarget + 100
 )
 
-// plan is what a poll asks for.
 type plan struct {
 	queries  []string // the targets of one request each, encoded
 	window   int64    // longest window of the rules, in seconds

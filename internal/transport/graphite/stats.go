@@ -5,15 +5,12 @@ import "time"
 // Stats is what a Poller did and how it is right now. Unsigned fields only
 // grow.
 type Stats struct {
-	Polls    uint64 `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
-	Failed   uint64 `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
-	Series   int64  `metric:"hotparam_graphite_series" help:"Series in the answer to the last poll."`
-	Tracked  int64  `metric:"hotparam_graphite_tracked" help:"Series remembered, so that none is counted twice."`
-	Buckets  uint64 `metric:"hotparam_graphite_buckets_total" help:"New values read, one for each series and flush."`
-	Requests uint64 `metric:"hotparam_graphite_requests_total" help:"Requests counted by the values read from Graphite."`
-	// DroppedForeign are series that are not ours, DroppedName those whose
-	// name is broken, DroppedFull those beyond the most that are remembered,
-	// at each poll that was answered them.
+	Polls           uint64        `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
+	Failed          uint64        `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
+	Series          int64         `metric:"hotparam_graphite_series" help:"Series in the answer to the last poll."`
+	Tracked         int64         `metric:"hotparam_graphite_tracked" help:"Series remembered, so that none is counted twice."`
+	Buckets         uint64        `metric:"hotparam_graphite_buckets_total" help:"New values read, one for each series and flush."`
+	Requests        uint64        `metric:"hotparam_graphite_requests_total" help:"Requests counted by the values read from Graphite."`
 	DroppedForeign  uint64        `metric:"hotparam_graphite_dropped_foreign_total" help:"Series of other programs in the answers."`
 	DroppedName     uint64        `metric:"hotparam_graphite_dropped_name_total" help:"Series in the answers whose name cannot be read."`
 	DroppedFull     uint64        `metric:"hotparam_graphite_dropped_full_total" help:"Series in the answers beyond the most that are remembered."`

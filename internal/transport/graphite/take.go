@@ -10,7 +10,6 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// take takes what is new of a series.
 func (p *Poller) take(s *series) {
 	r := &p.round
 	points, step, last, bad := s.buckets(r.scratch[:0])
@@ -59,7 +58,6 @@ func (p *Poller) seriesFor(target string) *seriesBuckets {
 	return p.taken.learn(target, key)
 }
 
-// requests makes a whole number of a value.
 func (p *Poller) requests(v float64) int64 {
 	if p.cfg.Suffix == "rate" {
 		v *= p.cfg.Flush.Seconds()

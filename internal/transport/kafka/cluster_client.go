@@ -184,7 +184,6 @@ func (l *clusterClient) createTopic(client sarama.Client, partitions int32) erro
 	return err
 }
 
-// failed logs the first error of an outage.
 func (l *clusterClient) failed(err error) {
 	if l.down {
 		return
@@ -194,7 +193,6 @@ func (l *clusterClient) failed(err error) {
 	l.cfg.Log.Error(err.Error()+"; "+l.what+" until it answers", slog.String("topic", l.cfg.Topic))
 }
 
-// recovered ends an outage.
 func (l *clusterClient) recovered() {
 	l.backoff.Reset()
 	if l.down {

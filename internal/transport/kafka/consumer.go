@@ -119,7 +119,6 @@ func (c *Consumer) maxLag() time.Duration {
 	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
 }
 
-// adjust sets what a member of the group needs.
 func (c *Consumer) adjust(s *sarama.Config) {
 	s.Consumer.Group.InstanceId = c.cfg.Instance
 	s.Consumer.Group.Session.Timeout = c.cfg.SessionTimeout
@@ -220,7 +219,6 @@ func (c *Consumer) failed(err error) {
 		"err", err.Error()+hint(err))
 }
 
-// readError is an error and when it was.
 type readError struct {
 	err error
 	at  time.Time

@@ -19,13 +19,11 @@ type unconfirmed struct {
 
 func (f *unconfirmed) len() int { return len(f.records) }
 
-// add puts a record behind the others.
 func (f *unconfirmed) add(r packed) {
 	f.records = append(f.records, r)
 	f.waiting.Add(int64(r.pairs))
 }
 
-// take gives all records.
 func (f *unconfirmed) take() []packed {
 	all := f.records
 	f.records = nil
@@ -44,7 +42,6 @@ func (f *unconfirmed) drop(which func(packed) bool) {
 	}
 }
 
-// bound drops the oldest records beyond the bounds.
 func (f *unconfirmed) bound() {
 	pairs, bytes, keep := 0, 0, len(f.records)
 	for keep > 0 {
@@ -78,7 +75,6 @@ type packer struct {
 	last      []time.Time // by partition, of the last record
 }
 
-// packed is a record ready to be sent.
 type packed struct {
 	partition int32
 	data      []byte

@@ -31,7 +31,6 @@ type reader struct {
 // reopenAfter is the pause before a partition that failed is opened again.
 const reopenAfter = 200 * time.Millisecond
 
-// run reads until ctx ends.
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.open(ctx)
@@ -194,7 +193,6 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c.cfg.Handle(counts)
 }
 
-// skip counts and logs records that are passed over.
 func (c *Consumer) skip(partition int32, records int64) {
 	c.skipped.Add(uint64(records))
 	c.jumps.Add(1)
@@ -222,7 +220,6 @@ func (p *progress) record(now, written time.Time, last bool) {
 	p.at(time.Unix(0, max(p.newest.Load(), written.UnixNano())), last)
 }
 
-// lag is how long the oldest record that is not read may have been waiting.
 func (p *progress) lag(now time.Time) time.Duration {
 	if p.end.Load() {
 		return 0

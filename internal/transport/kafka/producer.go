@@ -243,7 +243,6 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.
 	return failed
 }
 
-// dropOld drops what waited too long.
 func (p *Producer) dropOld(batches []batchqueue.Batch, oldest time.Time) []batchqueue.Batch {
 	n := 0
 	for n < len(batches) && batches[n].At.Before(oldest) {
@@ -269,13 +268,11 @@ type ProducerStats struct {
 	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time."`
 	// Invalid are counts that cannot be written: no key, one longer than
 	// 65536 bytes, or n outside of 1 to 2^40.
-	Invalid uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
-	Records uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
-	Errors  uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
-	// Queued are pairs of key and second that wait, sent and unconfirmed ones
-	// with them.
-	Queued    int64 `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
-	Connected int64 `metric:"hotparam_kafka_connected" help:"1 while the brokers take what is sent."`
+	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
+	Records   uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
+	Errors    uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
+	Queued    int64  `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
+	Connected int64  `metric:"hotparam_kafka_connected" help:"1 while the brokers take what is sent."`
 }
 
 // Stats reads the counters.

@@ -194,7 +194,6 @@ type field struct {
 // in gives the bytes as a part of the message, which is given as a string.
 func (f field) in(message string) string { return message[f.offset : f.offset+len(f.bytes)] }
 
-// fields calls f for each field of a message, in order.
 func fields(message []byte, f func(field) error) error {
 	for at := 0; at < len(message); {
 		num, typ, n := protowire.ConsumeTag(message[at:])
@@ -233,7 +232,6 @@ func Partition(key hottype.Key, n int32) int32 {
 // and for a script; senders with more to send write protobuf.
 const maxJSON = 1 << 20
 
-// jsonCount is one element of counts.
 type jsonCount hottype.Count
 
 // UnmarshalJSON reads and checks an element. Its error ends the reading of the record, so what is allocated is

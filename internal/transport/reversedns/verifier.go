@@ -61,13 +61,11 @@ type subject struct {
 	domains string
 }
 
-// answer is what is known of a subject.
 type answer struct {
 	since time.Time // a good answer's
 	again time.Time // when it is looked up again
 }
 
-// job is a look-up that waits.
 type job struct {
 	subject
 	now time.Time
@@ -227,7 +225,6 @@ func failure(err error) error {
 	return err
 }
 
-// within reports whether a host is in one of the domains.
 func within(host, domains string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for domain := range strings.FieldsSeq(domains) {

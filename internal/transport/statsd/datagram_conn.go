@@ -33,7 +33,6 @@ type link struct {
 	errors, refused atomic.Uint64
 }
 
-// dialing is a socket to come.
 type dialing struct {
 	done   chan struct{} // closed when conn and err are there
 	cancel context.CancelFunc

@@ -169,7 +169,6 @@ func (d *datagrams) read(ctx context.Context) error {
 	return nil
 }
 
-// receive reads what waits.
 func (d *datagrams) receive() error {
 	n, err := d.burst.receive()
 	if err != nil {

@@ -33,7 +33,6 @@ type message struct {
 
 const burstSize = 32
 
-// newBurst receives from a socket.
 func newBurst(s socket) (*burst, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {

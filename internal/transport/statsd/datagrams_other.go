@@ -16,7 +16,6 @@ type burst struct {
 	from netip.Addr
 }
 
-// newBurst receives from a socket.
 func newBurst(s socket) (*burst, error) { return &burst{s: s, buf: make([]byte, maxRead)}, nil }
 
 // receive waits for a datagram until the socket's deadline.

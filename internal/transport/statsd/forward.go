@@ -27,7 +27,6 @@ type forwarder struct {
 	lines, sent, dropped, errors atomic.Uint64
 }
 
-// datagram is a datagram and how many lines it has.
 type datagram struct {
 	b     []byte
 	lines uint64
@@ -207,7 +206,6 @@ func newRendezvous(servers []string) (rendezvous, error) {
 	return r, nil
 }
 
-// of gives the index of the server that a name belongs to.
 func (r rendezvous) of(name []byte) int {
 	h, best, server := canon.FNV1a(name), uint64(0), 0
 	for i, s := range r {

@@ -39,7 +39,6 @@ type Inspection struct {
 	Unread []string
 }
 
-// inspectWithin bounds each step.
 const inspectWithin = 2 * time.Second
 
 // Target says where to look. Each part may be empty.
@@ -107,7 +106,6 @@ type manager struct {
 	r    *bufio.Reader
 }
 
-// manage asks the management interface.
 func (in *Inspection) manage(ctx context.Context, addr string) error {
 	d := net.Dialer{Timeout: inspectWithin}
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -131,7 +129,6 @@ func (in *Inspection) manage(ctx context.Context, addr string) error {
 	return err
 }
 
-// maxLines bounds one answer.
 const maxLines = 10_000
 
 // ask sends a command and reads "name: value" lines up to the last one, or

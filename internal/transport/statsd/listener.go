@@ -132,7 +132,6 @@ type Listener struct {
 	connections connections
 }
 
-// source is one socket with its reader.
 type source interface {
 	run(context.Context) error
 	close() error

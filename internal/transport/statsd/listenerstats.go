@@ -23,14 +23,10 @@ type ListenerStats struct {
 	// cut off by the end of a connection.
 	Malformed uint64 `metric:"hotparam_statsd_in_malformed_total" help:"Lines that cannot be read."`
 	// MalformedBy are the same lines by what is wrong with them.
-	MalformedBy map[string]MalformedStats `label:"reason"`
-	// NamesFull is how often all names were forgotten early because they had
-	// no room (MaxNames, MaxNameBytes). Nothing is lost by it.
-	NamesFull uint64 `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
-	// KernelDrops are the datagrams that found the receive buffer full; 0
-	// where the system does not tell.
-	KernelDrops   uint64 `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
-	ReceiveBuffer int64  `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
+	MalformedBy   map[string]MalformedStats `label:"reason"`
+	NamesFull     uint64                    `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
+	KernelDrops   uint64                    `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
+	ReceiveBuffer int64                     `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
 	// Sockets tells the same for each datagram socket, by its address; those
 	// that share one have a number.
 	Sockets             map[string]SocketStats `label:"socket"`
@@ -38,9 +34,7 @@ type ListenerStats struct {
 	ConnectionsAccepted uint64                 `metric:"hotparam_statsd_in_connections_accepted_total" help:"TCP connections accepted."`
 	ConnectionsRefused  uint64                 `metric:"hotparam_statsd_in_connections_refused_total" help:"TCP connections closed at once because too many were open."`
 	ConnectionsIdle     uint64                 `metric:"hotparam_statsd_in_connections_idle_total" help:"TCP connections closed because they were silent."`
-	// SendersRefused are the datagrams and connections from addresses that are
-	// not in Allow. Nothing of them is read.
-	SendersRefused uint64 `metric:"hotparam_statsd_in_senders_refused_total" help:"Datagrams and connections from addresses that are not in statsd.allow."`
+	SendersRefused      uint64                 `metric:"hotparam_statsd_in_senders_refused_total" help:"Datagrams and connections from addresses that are not in statsd.allow."`
 	// Forward is what was passed on to another server; nil without one.
 	Forward *ForwardStats
 }

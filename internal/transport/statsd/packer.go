@@ -37,7 +37,6 @@ type packer struct {
 	lines, datagrams atomic.Uint64
 }
 
-// begin starts a batch.
 func (p *packer) begin(ctx context.Context) {
 	p.ctx = ctx
 	p.buf, p.group, p.n = p.buf[:0], p.group[:0], 0

@@ -117,7 +117,6 @@ func (v *value) sections(rest []byte) (rate float64, f fault) {
 	return rate, noFault
 }
 
-// parseSecond reads whole unix seconds.
 func parseSecond(b []byte) (int64, bool) {
 	n, err := strconv.ParseUint(string(b), 10, 63)
 	return int64(n), err == nil && len(b) <= 18

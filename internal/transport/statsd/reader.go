@@ -42,7 +42,6 @@ func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox) *reader {
 	}
 }
 
-// packet reads one datagram.
 func (r *reader) packet(p []byte) {
 	r.stats.packets.Add(1)
 	r.lines(p)
@@ -131,7 +130,6 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 	return true
 }
 
-// join adds a member of a name's set.
 func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
 	if i >= 0 && !r.sums.admits(i) {
 		r.forgetEarly()

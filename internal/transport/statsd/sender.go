@@ -172,26 +172,16 @@ func (s *Sender) Run(ctx context.Context) error {
 // Down the fields only grow. Once Run has ended, the requests that Send took
 // are Sent, Dropped or Invalid.
 type ServerStats struct {
-	// Sent and Dropped count requests: with the kernel, and lost because the
-	// server did not take them in time.
-	Sent    uint64 `metric:"_sent_total" help:"Requests whose counts were sent to StatsD."`
-	Dropped uint64 `metric:"_dropped_total" help:"Requests whose counts were dropped because StatsD did not take them in time."`
-	// Invalid are the requests of names that cannot be written, because they
-	// are too long or not canonical. A count with n below 1 stands for none.
-	Invalid uint64 `metric:"_invalid_total" help:"Requests whose counts cannot be sent, because the metric's name would be too long."`
-	// Lines and Datagrams were taken by the kernel. SetLines are those of the
-	// lines, also of lost ones, that say who stands behind a key.
+	Sent      uint64 `metric:"_sent_total" help:"Requests whose counts were sent to StatsD."`
+	Dropped   uint64 `metric:"_dropped_total" help:"Requests whose counts were dropped because StatsD did not take them in time."`
+	Invalid   uint64 `metric:"_invalid_total" help:"Requests whose counts cannot be sent, because the metric's name would be too long."`
 	Lines     uint64 `metric:"_lines_total" help:"Lines sent to StatsD."`
 	SetLines  uint64 `metric:"_set_lines_total" help:"Lines made that name clients of a key, lost ones included."`
 	Datagrams uint64 `metric:"_datagrams_total" help:"Datagrams sent to StatsD."`
-	// Errors are failed resolutions, sockets and writes.
-	Errors uint64 `metric:"_errors_total" help:"Name look-ups, sockets and writes that failed."`
-	// Refused are the datagrams that the other host rejected because no server listens.
-	Refused uint64 `metric:"_refused_total" help:"Datagrams that the server's host refused: nothing listens there."`
-	// Queued are the counts that wait.
-	Queued int64 `metric:"_queued" help:"Counts that wait to be sent."`
-	// Down says that the last batch could not be sent.
-	Down bool `metric:"_down" help:"1 while the last counts could not be sent."`
+	Errors    uint64 `metric:"_errors_total" help:"Name look-ups, sockets and writes that failed."`
+	Refused   uint64 `metric:"_refused_total" help:"Datagrams that the server's host refused: nothing listens there."`
+	Queued    int64  `metric:"_queued" help:"Counts that wait to be sent."`
+	Down      bool   `metric:"_down" help:"1 while the last counts could not be sent."`
 }
 
 // SenderStats are the sums over all servers, and each of them by its address.

@@ -120,7 +120,6 @@ func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 	return nil
 }
 
-// admit serves a connection if there is room for it.
 func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
 	if !s.from.admits(peer(conn)) {
 		_ = conn.Close()
@@ -186,7 +185,6 @@ func readOnce(conn net.Conn, lines *splitter) error {
 	return err
 }
 
-// take gives whole lines to the reader.
 func (s *streams) take(from netip.Addr, lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +209,6 @@ func (s *streams) cut(from netip.Addr, line []byte) {
 	s.reader.cut(line)
 }
 
-// flush hands the sums over when they are due.
 func (s *streams) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

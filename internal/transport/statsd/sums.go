@@ -70,7 +70,6 @@ func (s *sums) known(name []byte) int32 {
 	return -1
 }
 
-// learn adds a name. There must be room.
 func (s *sums) learn(name []byte, key hottype.Key) int32 {
 	i := int32(len(s.entries))
 	s.entries = append(s.entries, entry{key: key})
@@ -113,7 +112,6 @@ func (s *sums) addAt(i int32, second int64, n float64) {
 
 const maxSum = hottype.MaxCount // more is no count
 
-// join adds a member of the name's set.
 func (s *sums) join(i int32, m clientsketch.Member) {
 	e := s.touch(i)
 	if e.clients == nil {
@@ -161,7 +159,6 @@ func (s *sums) take() []hottype.Count {
 	return counts
 }
 
-// originOf is where n requests of an entry come from.
 func (e *entry) originOf(n int64) hottype.Origin {
 	return hottype.Origin{Tag: e.origin.Tag, N: min(e.origin.N, n)}
 }
