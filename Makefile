@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams evasion snapshot clean
+.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,10 @@ integration: ## everything, also what starts clusters of Redis, a browser and Ap
 RUN ?= .
 mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 15 minutes
 	cd test && $(GO) run ./mutate -run '$(RUN)'
+
+SAMPLE ?= 0
+mutants: ## changes the core by rule, and prints what no test notices (RUN=canon: some, SAMPLE=60 of each); hours
+	cd test && $(GO) run ./mutate -mutants '$(or $(RUN),.)' -sample $(SAMPLE) -seed $(or $(SEED),1)
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
 	@set -ex; for module in . test $(ADAPTERS); do (cd $$module; $(GO) vet ./...; $(GO) run $(GOLANGCI) run ./...); done

@@ -14,4 +14,14 @@
 // A fault is killed when a test fails, when the program crashes, or when the
 // tests do not end in time. One that survives is a law that no test holds: write
 // the test. First all named tests have to pass without a fault.
+//
+// The tables hold what a person thought of. The same program changes the core by rule:
+// operators, bounds, constants, and statements that are deleted, in Go and in Lua.
+//
+//	cd test && go run ./mutate -mutants .                        # all: make mutants
+//	cd test && go run ./mutate -mutants canon -sample 60 -seed 2 # 60 of one package
+//
+// Only lines that the package's tests run are changed, a change that does not compile does not
+// count, and all tests of the package run until one fails. subjects.go lists the code
+// and its tests, equivalent.txt the changes that no test can notice, with the reason.
 package main

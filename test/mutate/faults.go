@@ -27,6 +27,7 @@ type fault struct {
 	file       string // from the root of the repository
 	pkg, tests string // tests is a pattern for -run
 	old, new   string
+	text       string // of the whole file with the fault, if a rule made it; old and new are not used then
 }
 
 // load reads all tables.
@@ -109,6 +110,9 @@ func parseFault(lines []string) (fault, error) {
 
 // plant gives the text of the fault's file with the fault in it.
 func (f fault) plant(root string) (string, error) {
+	if f.text != "" {
+		return f.text, nil
+	}
 	text, err := os.ReadFile(filepath.Join(root, f.file))
 	if err != nil {
 		return "", fmt.Errorf("fault %s: %w", f.name, err)

@@ -85,7 +85,7 @@ func TestBadTablesAreRefused(t *testing.T) {
 	}
 	got, err := parse("t.txt",
 		"one\nfile a.go\ntest ./a A|B\n-   x {\n- \n+   y\n\n# two\ntwo\nfile b.go\ntest ./b C\n- z\n")
-	if err != nil || len(got) != 2 || got[0] != (fault{"one", "a.go", "./a", "A|B", "  x {\n", "  y"}) ||
+	if err != nil || len(got) != 2 || got[0] != (fault{"one", "a.go", "./a", "A|B", "  x {\n", "  y", ""}) ||
 		got[1].new != "" {
 		t.Errorf("%+v, %v", got, err)
 	}

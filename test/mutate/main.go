@@ -37,7 +37,15 @@ func measure(ctx context.Context) (survived int, err error) {
 	at := flag.Int("parallel", 2, "how many faults are tried at a time")
 	list := flag.Bool("list", false, "print the names of the faults and where they are")
 	verbose := flag.Bool("v", false, "print what the tests of each fault wrote")
+	var byRule rules
+	flag.StringVar(&byRule.files, "mutants", "", "plant no faults of the tables; change by rule what matches this "+
+		"regular expression, such as limitcore, or . for the whole core")
+	flag.IntVar(&byRule.sample, "sample", 0, "of each subject try so many mutants; 0: all")
+	flag.Uint64Var(&byRule.seed, "seed", 1, "which mutants a sample has, and the seed of property tests")
 	flag.Parse()
+	if byRule.files != "" {
+		return byRule.measure(ctx)
+	}
 	faults, err := choose(*only)
 	if err != nil {
 		return 0, err
@@ -102,7 +110,8 @@ func open(ctx context.Context) (b *bench, done func(), err error) {
 		return nil, nil, err
 	}
 	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{},
-		usual: map[tests]time.Duration{}, scripts: map[string]string{}}
+		usual: map[tests]time.Duration{}, scripts: map[string]string{},
+		env: []string{"HOTPARAM_REQUIRE_SERVERS=1"}}
 	return b, func() { _ = os.RemoveAll(dir) }, nil // what stays is in the system's temporary directory
 }
 

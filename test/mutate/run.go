@@ -18,8 +18,11 @@ import (
 // bench is where faults are tried: it compiles tests into a directory of its own
 // and runs them in the directory of their package.
 type bench struct {
-	root string // of the repository
-	dir  string // for binaries and changed copies
+	root string   // of the repository
+	dir  string   // for binaries and changed copies
+	env  []string // of the tests
+	// rapidFlags are more flags for tests with rapid.
+	rapidFlags []string
 	// rapid says which packages' tests know the flags of rapid, and usual how long
 	// tests take without a fault. All are complete before the first fault.
 	rapid map[string]bool
@@ -49,18 +52,21 @@ var (
 	passedTest  = regexp.MustCompile(`(?m)^--- PASS: `)
 )
 
+// errCompile is that of tests that do not compile.
+var errCompile = errors.New("does not compile")
+
 // compile builds the tests of a package; overlay is a file for "go build", "" for
-// none.
-func (b *bench) compile(ctx context.Context, pkg, name, overlay string) (string, error) {
+// none; more are flags of "go test".
+func (b *bench) compile(ctx context.Context, pkg, name, overlay string, more ...string) (string, error) {
 	bin := filepath.Join(b.dir, name+".test")
-	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", bin}
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", bin}, more...)
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
 	cmd.Dir = filepath.Join(b.root, pkg) // its module may be that of test/
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s does not compile: %w\n%s", name, err, out)
+		return "", fmt.Errorf("%s %w: %w\n%s", name, errCompile, err, out)
 	}
 	return bin, nil
 }
@@ -71,13 +77,14 @@ func (b *bench) run(ctx context.Context, bin string, what tests, within time.Dur
 	args := []string{"-test.run", what.pattern, "-test.v", "-test.failfast", "-test.timeout", within.String()}
 	if b.rapid[what.pkg] { // what it finds is not kept, nor made small
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+		args = append(args, b.rapidFlags...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within+10*time.Second)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(b.root, what.pkg), &out, &out
-	cmd.Env = append(append(os.Environ(), "HOTPARAM_REQUIRE_SERVERS=1"), env...)
+	cmd.Env = append(append(os.Environ(), b.env...), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a server may hold the pipe
