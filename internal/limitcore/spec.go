@@ -138,7 +138,7 @@ func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 		return 0
 	}
 	t, err := s.Compile()
-	if err != nil || cost > t.Capacity || t.Fill == 0 {
+	if err != nil || cost > t.Capacity {
 		return 0
 	}
 	if s.Algorithm.traits().Queues {

@@ -39,72 +39,94 @@ var swaps = map[string][]string{
 	"~=": {"=="}, "and": {"or"}, "or": {"and"}, "floor": {"ceil"}, "ceil": {"floor"}, // Lua
 }
 
+// goFile is what goMutants collects.
+type goFile struct {
+	name, text string
+	lines      []string
+	files      *token.FileSet
+	all        []mutant
+}
+
 // goMutants makes every change of a file that the rules know. Some do not compile.
 func goMutants(name, text string) ([]mutant, error) {
-	files := token.NewFileSet()
-	tree, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+	f := &goFile{name: name, text: text, lines: strings.Split(text, "\n"), files: token.NewFileSet()}
+	tree, err := parser.ParseFile(f.files, name, text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	lines := strings.Split(text, "\n")
-	var all []mutant
-	add := func(from, to token.Pos, news ...string) {
-		at, end := files.Position(from), files.Position(to)
-		for _, n := range news {
-			all = append(all, mutant{name, at.Line, at.Offset, end.Offset, text[at.Offset:end.Offset], n,
-				strings.TrimSpace(lines[at.Line-1])})
-		}
-	}
-	swap := func(at token.Pos, op string) { add(at, at+token.Pos(len(op)), swaps[op]...) }
-	posts := map[ast.Node]bool{} // a loop without its step never ends
+	skip := map[ast.Node]bool{}
 	ast.Inspect(tree, func(n ast.Node) bool {
-		if posts[n] {
-			return false
-		}
 		switch n := n.(type) {
 		case *ast.ForStmt:
-			posts[n.Post] = n.Post != nil
-		case *ast.BinaryExpr:
-			swap(n.OpPos, n.Op.String())
-		case *ast.UnaryExpr:
-			if n.Op == token.NOT || n.Op == token.SUB {
-				add(n.OpPos, n.OpPos+1, " ")
-			}
-		case *ast.Ident:
-			if n.Name == "true" || n.Name == "false" {
-				swap(n.Pos(), n.Name)
-			}
-		case *ast.BasicLit:
-			if n.Kind == token.INT {
-				add(n.Pos(), n.End(), besides(n.Value)...)
-			}
-		case *ast.CallExpr:
-			if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "min" || f.Name == "max") {
-				swap(f.Pos(), f.Name)
-			} else if ok && f.Name == "make" {
-				return false // a capacity changes no result
-			}
-		case *ast.IncDecStmt:
-			swap(n.TokPos, n.Tok.String())
-		case *ast.AssignStmt:
-			swap(n.TokPos, n.Tok.String())
-			if n.Tok != token.DEFINE {
-				add(n.Pos(), n.End(), "")
-			}
-		case *ast.ExprStmt, *ast.BranchStmt, *ast.DeferStmt:
-			add(n.Pos(), n.End(), "")
-		case *ast.ReturnStmt:
-			if n.Results == nil {
-				add(n.Pos(), n.End(), "")
-			}
+			skip[n.Post] = n.Post != nil // a loop without its step never ends
+		case *ast.CallExpr: // a capacity changes no result
+			made, ok := n.Fun.(*ast.Ident)
+			skip[n] = ok && made.Name == "make"
 		case *ast.GenDecl:
-			return n.Tok != token.IMPORT
+			skip[n] = n.Tok == token.IMPORT
 		case *ast.Field:
-			return n.Tag == nil
+			skip[n] = n.Tag != nil
 		}
+		if skip[n] {
+			return false
+		}
+		f.expression(n)
+		f.statement(n)
 		return true
 	})
-	return all, nil
+	return f.all, nil
+}
+
+// add adds a change for each of the texts that replace what is there.
+func (f *goFile) add(from, to token.Pos, news ...string) {
+	at, end := f.files.Position(from), f.files.Position(to)
+	for _, n := range news {
+		f.all = append(f.all, mutant{f.name, at.Line, at.Offset, end.Offset, f.text[at.Offset:end.Offset], n,
+			strings.TrimSpace(f.lines[at.Line-1])})
+	}
+}
+
+func (f *goFile) swap(at token.Pos, op string) { f.add(at, at+token.Pos(len(op)), swaps[op]...) }
+
+func (f *goFile) expression(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		f.swap(n.OpPos, n.Op.String())
+	case *ast.UnaryExpr:
+		if n.Op == token.NOT || n.Op == token.SUB {
+			f.add(n.OpPos, n.OpPos+1, " ")
+		}
+	case *ast.Ident:
+		if n.Name == "true" || n.Name == "false" {
+			f.swap(n.Pos(), n.Name)
+		}
+	case *ast.BasicLit:
+		if n.Kind == token.INT {
+			f.add(n.Pos(), n.End(), besides(n.Value)...)
+		}
+	case *ast.CallExpr:
+		if fn, ok := n.Fun.(*ast.Ident); ok && (fn.Name == "min" || fn.Name == "max") {
+			f.swap(fn.Pos(), fn.Name)
+		}
+	}
+}
+
+func (f *goFile) statement(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.IncDecStmt:
+		f.swap(n.TokPos, n.Tok.String())
+	case *ast.AssignStmt:
+		f.swap(n.TokPos, n.Tok.String())
+		if n.Tok != token.DEFINE {
+			f.add(n.Pos(), n.End(), "")
+		}
+	case *ast.ExprStmt, *ast.BranchStmt, *ast.DeferStmt:
+		f.add(n.Pos(), n.End(), "")
+	case *ast.ReturnStmt:
+		if n.Results == nil {
+			f.add(n.Pos(), n.End(), "")
+		}
+	}
 }
 
 // besides gives the numbers beside a literal.
@@ -123,8 +145,12 @@ var (
 	luaToken  = regexp.MustCompile(`"[^"]*"|'[^']*'|--.*|[A-Za-z_]\w*|\d+(?:\.\d+)?|[<>=~]=|\.\.|[-+*/%<>]`)
 	luaGoesOn = regexp.MustCompile(`(?:\b(?:and|or|not|then|do)|function.*)\s*$`)
 	// luaStatement is a whole statement in one line that may be missing.
-	luaStatement = regexp.MustCompile(`^\s*(?:redis\.\w+\(.*\)|[\w.\[\]']+(?:, [\w.\[\]']+)* = .*[\w)\]}'"]|return)\s*$`)
+	luaStatement = regexp.MustCompile(`^\s*(?:redis\.\w+\(.*\)|[\w.\[\]']+(?:, [\w.\[\]']+)* = ` +
+		`.*[\w)\]}'"]|return)\s*$`)
 )
+
+// closed is whether a line closes what it opens.
+func closed(code, opens, closes string) bool { return strings.Count(code, opens) == strings.Count(code, closes) }
 
 // luaMutants makes every change of a script that the rules know.
 func luaMutants(name, text string) []mutant {
@@ -138,8 +164,8 @@ func luaMutants(name, text string) []mutant {
 			}
 		}
 		code, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " --")
-		if luaStatement.MatchString(code) && !luaGoesOn.MatchString(code) && strings.Count(code, "(") == strings.Count(code, ")") &&
-			strings.Count(code, "{") == strings.Count(code, "}") {
+		if luaStatement.MatchString(code) && !luaGoesOn.MatchString(code) && closed(code, "(", ")") &&
+			closed(code, "{", "}") {
 			add(0, len(code), "")
 		}
 		for _, at := range luaToken.FindAllStringIndex(line, -1) {

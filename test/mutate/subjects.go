@@ -110,7 +110,8 @@ func loadEquivalents(root string) (map[equivalent]bool, error) {
 			return nil, fmt.Errorf("equivalent.txt: %w", err)
 		}
 		if !strings.Contains(string(text), e.text) {
-			return nil, fmt.Errorf("equivalent.txt: %s has no line %q any more: delete or change the entry", e.file, e.text)
+			return nil, fmt.Errorf("equivalent.txt: %s has no line %q any more: delete or change the entry", e.file,
+				e.text)
 		}
 		known[e] = true
 	}

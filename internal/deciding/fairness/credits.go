@@ -46,7 +46,6 @@ func (c *credits) advance(tokens, most float64) {
 	units := tokens * scale
 	if c.now += units; units >= sweepAfter {
 		c.clear() // everybody has earned all that can be saved, or owed
-		return
 	}
 	if c.now-c.swept < sweepAfter {
 		return

@@ -106,7 +106,7 @@ type Payment struct {
 
 // Divisible reports whether a limit has a level, so that it can be divided.
 func Divisible(s limit.Spec) bool {
-	return limitcore.Spec(s).Refills() && s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
+	return limitcore.Spec(s).Refills() && s.Capacity() > 0 && s.Block == 0
 }
 
 // NewDivider divides a limit for which Divisible is true.

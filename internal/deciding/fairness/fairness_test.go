@@ -320,6 +320,7 @@ func TestDivides(t *testing.T) {
 		{limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: time.Second}, true},
 		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second}, false},
 		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 1}, false},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second}, false},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Block: time.Second}, false},
 	} {
 		if got := Divisible(c.spec); got != c.want {

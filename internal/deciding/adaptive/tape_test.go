@@ -1,0 +1,125 @@
+package adaptive
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+var update = flag.Bool("update", false, "write testdata/tape.txt")
+
+// course is what a tape is recorded of: an upstream with a queue, and what is requested of it.
+type course struct {
+	name        string
+	target      rules.UpstreamTarget
+	least, most float64
+	// by second: what the upstream bears, its latency without a queue, requests for hot and for cold
+	// keys, and the part of them that fails; every how many seconds a report comes, and how late
+	at          func(second int) (capacity, latency, hot, cold, failing float64)
+	every, late int
+}
+
+// between is v in a range of seconds, else other.
+func between(second, from, to int, v, other float64) float64 {
+	if second >= from && second < to {
+		return v
+	}
+	return other
+}
+
+var courses = []course{
+	{name: "onset, more capacity, less capacity", target: rules.UpstreamTarget{Latency: 200 * time.Millisecond},
+		least: 5,
+		most:  1000, at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 40, 60, 300, 200), 0.04, between(i, 8, 80, 600, 20), 30, 0
+		}},
+	{name: "a target by the latency itself", target: rules.UpstreamTarget{Quantile: 0.5}, least: 10, most: 400,
+		at: func(i int) (float64, float64, float64, float64, float64) {
+			return 100, between(i, 45, 90, 0.09, 0.05), between(i, 5, 70, 150+10*float64(i%7), 40), 10, 0
+		}},
+	{name: "errors", target: rules.UpstreamTarget{Latency: 300 * time.Millisecond, Errors: 0.05}, least: 2, most: 300,
+		at: func(i int) (float64, float64, float64, float64, float64) {
+			return 150, 0.1, between(i, 4, 70, 220, 10), 5, between(i, 20, 30, 0.08, between(i, 50, 56, 0.5, 0.001))
+		}},
+	{name: "few requests, judged together", target: rules.UpstreamTarget{Latency: 500 * time.Millisecond}, least: 1,
+		most: 50,
+		at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 30, 60, 4, 12), 0.1, between(i, 10, 80, 14, 2), 1, 0
+		}},
+	{name: "a target that cannot be held", target: rules.UpstreamTarget{Latency: 50 * time.Millisecond}, least: 20,
+		most: 200,
+		at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 10, 60, 15, 150), between(i, 10, 60, 0.2, 0.02), 100, 10, between(i, 30, 40, 0.4, 0)
+		}},
+	{name: "late reports", target: rules.UpstreamTarget{Latency: 200 * time.Millisecond}, least: 5, most: 1000,
+		every: 2,
+		late:  2, at: func(i int) (float64, float64, float64, float64, float64) {
+			return 200, 0.04, between(i, 8, 70, 500, 20), between(i, 40, 60, 120, 30), 0
+		}},
+}
+
+// run drives a controller through a course, second by second, and writes what it publishes.
+func (c course) run(out *bytes.Buffer) {
+	fmt.Fprintf(out, "# %s\n", c.name)
+	control, bound, queue := New(c.target, c.least, c.most), Limit{Rate: c.most}, 0.0
+	for i := range 90 {
+		capacity, latency, hot, cold, failing := c.at(i)
+		admitted := math.Round(min(hot, bound.Rate))
+		arrived := queue + admitted + cold
+		served := math.Round(min(arrived, capacity))
+		waits := latency + queue/capacity
+		queue = min(arrived-served, capacity) // of a second; the others time out
+		m := Measurement{
+			At: begin.Add(time.Duration(i-c.late) * time.Second), OK: int64(served * (1 - failing)),
+			Errors: int64(served*failing + max(0, arrived-served-capacity)), Hot: int64(admitted), Cold: int64(cold),
+			Refused: int64(hot - admitted), InFlight: served*latency + queue,
+		}
+		for j, part := range []float64{0.6, 0.8, 1, 1.3, 2} {
+			m.Latency.addN(time.Duration(waits*part*float64(time.Second)), int64(served+float64(j))/5)
+		}
+		var reports []Measurement
+		if c.every == 0 || i%c.every == 0 {
+			reports = append(reports, m)
+		}
+		bound = control.Tick(begin.Add(time.Duration(i)*time.Second), reports)
+		fmt.Fprintf(out, "%2d %.5g %.5g %.4g %t %t %t %.4g %.4g %.3g %.4g %s\n", i, bound.Rate, bound.InFlight,
+			bound.Mean,
+			bound.Limited, bound.Unreachable, bound.Judged, bound.Latency, bound.Target, bound.Errors, bound.Flight,
+			bound.Why)
+	}
+}
+
+// The controller is a law with many constants, which were found by simulation. The tape holds what it
+// does second by second, so that no change of it is by mistake; -update records it anew.
+func TestTape(t *testing.T) {
+	t.Parallel()
+	var got bytes.Buffer
+	for _, c := range courses {
+		c.run(&got)
+	}
+	const file = "testdata/tape.txt"
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, was := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
+	for i := range min(len(is), len(was)) {
+		if !bytes.Equal(is[i], was[i]) {
+			t.Fatalf("line %d:\n got %s\nwant %s", i+1, is[i], was[i])
+		}
+	}
+	if len(is) != len(was) {
+		t.Errorf("%d lines, want %d", len(is), len(was))
+	}
+}
