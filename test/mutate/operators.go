@@ -150,7 +150,9 @@ var (
 )
 
 // closed is whether a line closes what it opens.
-func closed(code, opens, closes string) bool { return strings.Count(code, opens) == strings.Count(code, closes) }
+func closed(code, opens, closes string) bool {
+	return strings.Count(code, opens) == strings.Count(code, closes)
+}
 
 // luaMutants makes every change of a script that the rules know.
 func luaMutants(name, text string) []mutant {

@@ -81,7 +81,7 @@ func (s subject) mutants(root string) ([]mutant, error) {
 // equivalents are changes that no test can notice. A line that begins with # is a
 // comment, and an empty line ends an entry:
 //
-//	internal/canon/form.go           file
+//	internal/canon/escape.go         file
 //	< to <=                          change, as it is printed, or "deleted"
 //	if a < b {                       the line
 //	when they are equal both are ... why
