@@ -43,7 +43,7 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 	s, err := listener.Listen(ctx, listener.Config{
 		Name: name, Addr: addr, Handler: h,
 		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
-		MaxConnections: cfg.MaxConnections,
+		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient, Trusted: l.clients.Trusts,
 		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
 		Grace: l.stop.Timeout / 2, Log: l.log,
 	})
@@ -68,7 +68,8 @@ func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, c
 func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
 	p, err := listener.Open(ctx, listener.Config{
 		Name: name, Addr: addr, TLS: tlsOf(cfg), ProxyProtocol: l.proxyProtocol(name, cfg),
-		MaxConnections: cfg.MaxConnections, Log: l.log,
+		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient, Trusted: l.clients.Trusts,
+		Log: l.log,
 	})
 	if err != nil {
 		return nil, refused(err)
