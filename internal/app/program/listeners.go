@@ -44,7 +44,7 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 		Name: name, Addr: addr, Handler: h,
 		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
 		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient, Trusted: l.clients.Trusts,
-		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
+		HeaderTimeout: cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
 		Grace: l.stop.Timeout / 2, Log: l.log,
 	})
 	if err != nil {
