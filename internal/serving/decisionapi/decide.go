@@ -10,7 +10,8 @@
 // problem document with 400, 405 or 413, and nothing is charged for any part of
 // it.
 //
-// The JSON is read strictly, by a reader made for this one shape. Unknown and
+// The JSON is read strictly, by a reader made for this one shape: encoding/json takes
+// twenty times as long, several times as long as a decision. Unknown and
 // repeated fields, wrong types, null, text after the value and strings that are
 // not UTF-8 are errors that name the field and the byte. "uri" is required and
 // is the request target as the client sent it; method is GET and cost is 1 where

@@ -2,8 +2,11 @@ package decisionapi
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
@@ -88,40 +91,33 @@ func (d *decoder) check() error {
 	return nil
 }
 
-// field reads the value of one field; seen has a bit for each that was there.
+// fields are those of a check; a bit for each says which were there.
+var fields = []string{"method", "uri", "host", "ip", "cost", "headers", "in_flight"}
+
+// field reads the value of one field.
 func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
-	var bit uint8
-	var text *string // where the value goes, if it is a string
-	switch name {
-	case "method":
-		bit, text = 1, &c.method
-	case "uri":
-		bit, text = 2, &c.uri
-	case "host":
-		bit, text = 4, &c.host
-	case "ip":
-		bit, text = 8, &c.ip
-	case "cost":
-		bit = 16
-	case "headers":
-		bit = 32
-	case "in_flight":
-		bit = 64
-	default:
+	i := slices.Index(fields, name)
+	switch {
+	case i < 0:
 		return d.errorf("unknown field %q", clip(name))
-	}
-	if *seen&bit != 0 {
+	case *seen&(1<<i) != 0:
 		return d.errorf("field %q is there twice", name)
 	}
-	*seen |= bit
-	switch {
-	case text != nil:
-		*text, err = d.str(name)
-	case bit == 16:
+	*seen |= 1 << i
+	switch name {
+	case "method":
+		c.method, err = d.str(name)
+	case "uri":
+		c.uri, err = d.str(name)
+	case "host":
+		c.host, err = d.str(name)
+	case "ip":
+		c.ip, err = d.str(name)
+	case "cost":
 		c.cost, err = d.cost()
-	case bit == 32:
+	case "headers":
 		err = d.headers(c)
-	default:
+	case "in_flight":
 		c.holds, err = d.boolean()
 	}
 	return err
@@ -203,6 +199,79 @@ func (d *decoder) cost() (int64, error) {
 		return 0, d.errorf(`field "cost" must be a whole number in 0..%d`, int64(maxCost))
 	}
 	return n, nil
+}
+
+// str reads a string. Without escapes it is a part of the body, and nothing is
+// allocated.
+func (d *decoder) str(what string) (string, error) {
+	if d.peek() != '"' {
+		return "", d.errorf("%s must be a string", what)
+	}
+	d.i++
+	var before []byte // what is decoded, up to the last escape
+	var high byte     // at least utf8.RuneSelf if not all is ASCII
+	for {
+		rest, n := d.s[d.i:], 0
+		for n < len(rest) && rest[n] >= 0x20 && rest[n] != '"' && rest[n] != '\\' {
+			high |= rest[n]
+			n++
+		}
+		s, ok := rest[:n], false
+		d.i += n
+		switch {
+		case n == len(rest):
+			return "", d.errorf("%s has no end", what)
+		case rest[n] < 0x20:
+			return "", d.errorf("%s has a control character", what)
+		case rest[n] == '"':
+			if before != nil {
+				s = string(append(before, s...))
+			}
+			if high >= utf8.RuneSelf && !utf8.ValidString(s) {
+				return "", d.errorf("%s is not UTF-8", what)
+			}
+			d.i++
+			return s, nil
+		}
+		if before, ok = d.escape(append(before, s...)); !ok {
+			return "", d.errorf("%s has a bad escape", what)
+		}
+	}
+}
+
+// escape reads one escape and appends what it stands for. Half of a pair of \uXXXX is an
+// error: it stands for nothing.
+func (d *decoder) escape(b []byte) ([]byte, bool) {
+	if r, ok := d.hex4(); ok {
+		if utf16.IsSurrogate(r) {
+			low, _ := d.hex4()
+			r = utf16.DecodeRune(r, low)
+			ok = r != utf8.RuneError
+		}
+		return utf8.AppendRune(b, r), ok
+	}
+	if d.i+1 >= len(d.s) {
+		return b, false
+	}
+	i := strings.IndexByte(`"\/bfnrt`, d.s[d.i+1])
+	if i < 0 {
+		return b, false
+	}
+	d.i += 2
+	return append(b, "\"\\/\b\f\n\r\t"[i]), true
+}
+
+// hex4 reads \uXXXX.
+func (d *decoder) hex4() (rune, bool) {
+	if len(d.s)-d.i < 6 || d.s[d.i:d.i+2] != `\u` {
+		return 0, false
+	}
+	r, err := strconv.ParseUint(d.s[d.i+2:d.i+6], 16, 16)
+	if err != nil {
+		return 0, false
+	}
+	d.i += 6
+	return rune(r), true
 }
 
 // peek skips white space and gives the next byte, 0 at the end.

@@ -45,6 +45,8 @@ func TestDecodeErrors(t *testing.T) {
 		`{"uri":"\x"}`:                               `uri has a bad escape`,
 		`{"uri":"\u12`:                               `uri has a bad escape`,
 		`{"uri":"\`:                                  `uri has a bad escape`,
+		`{"uri":"\uzzzz\n"}`:                         `uri has a bad escape`,
+		`{"uri":"\udc00"}`:                           `uri has a bad escape`,
 		`[{"uri":"/"},{}]`:                           `check 1: byte 15: field "uri" is missing`,
 		`[{"uri":"/"}`:                               `want a comma or ']'`,
 		`[{"uri":"/"},]`:                             `check 1: byte 13: want an object`,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -76,7 +77,13 @@ func readOutcomes(body []byte) ([]outcome, error) {
 	var list []outcome
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&list); err != nil {
+	err := dec.Decode(&list)
+	if err == nil {
+		if _, end := dec.Token(); end != io.EOF { //nolint:errorlint // Token does not wrap it
+			err = errors.New("text after the list")
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf(`want [{"upstream":"default","status":200,"ms":35.2,"count":1}, …]: %w`, err)
 	}
 	if len(list) > maxOutcomes {

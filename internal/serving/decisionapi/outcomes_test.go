@@ -40,6 +40,8 @@ func TestOutcomes(t *testing.T) {
 		{`[{"upstream":"default","count":0}]`, 400, `\"count\" 0 is not 1 to 100000`, ""},
 		{`[{"upstream":"default","latency":1}]`, 400, `unknown field`, ""},
 		{`{"upstream":"default"}`, 400, `want [{`, ""},
+		{`[{"upstream":"default"}] x`, 400, "text after the list", ""},
+		{`[{"upstream":"default"}][]`, 400, "text after the list", ""},
 		{`[` + strings.Repeat(`{"upstream":"default"},`, 1000) + `{"upstream":"default"}]`, 400,
 			"1001 outcomes are more than 1000", ""},
 		{`["` + strings.Repeat("a", 256<<10) + `"]`, 413, "longer", ""},
