@@ -130,10 +130,11 @@ func inProcess(s *site) error {
 	var gates [limiters]*gate.Gate
 	for i := range gates {
 		gates[i] = gate.New(gate.Config{Rules: s.set, Hot: &mirrors[i], Counter: count, Log: quietly})
+		uncounted := gate.New(gate.Config{Rules: s.set, Hot: &mirrors[i], Log: quietly})
 		s.limiters[i] = func(ctx context.Context, uris []string) ([]bool, error) {
 			allowed := make([]bool, len(uris))
 			for k, uri := range uris {
-				v := gates[i].DecideUncounted(ctx, time.Now(), request(uri, client(k)))
+				v := uncounted.Decide(ctx, time.Now(), request(uri, client(k)))
 				allowed[k] = v.Allowed
 			}
 			return allowed, nil

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -36,16 +37,12 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	if h.adaptive.bound == nil {
 		return
 	}
-	h.spec = adaptiveSpec(l.Spec, l.Adaptive, h.adaptive.bound)
-	h.term.window = refill(h.spec)
-	if !h.term.shadow {
-		h.adaptive.slots = &inFlight{
-			InFlight: rules.InFlight{
-				Limit: h.adaptive.bound.Slots, Lease: upstreamLease,
-				Scope: rules.ScopeInstance, OnStoreFailure: rules.FailLocal,
-			},
-			space: upstreamSpace, term: chargePolicy{rule: h.rule, reason: hottype.ReasonInFlight}, upstream: up,
-		}
+	h.limit.spec = adaptiveSpec(l.Spec, l.Adaptive, h.adaptive.bound)
+	h.limit.window = refill(h.limit.spec)
+	if !h.limit.shadow {
+		f := rules.InFlight{Limit: h.adaptive.bound.Slots, Lease: upstreamLease, Scope: rules.ScopeInstance}
+		h.adaptive.slots = newInFlight(f, upstreamSpace, h.rule, hottype.ReasonInFlight)
+		h.adaptive.slots.upstream = up
 	}
 }
 
@@ -152,6 +149,4 @@ func (g *Gate) ResponseStarted(now time.Time, l *hottype.Lease) {
 	}
 }
 
-func isUpstream(p *hottype.Slot) bool {
-	return len(p.Name) > len(upstreamSpace) && p.Name[:len(upstreamSpace)] == upstreamSpace
-}
+func isUpstream(p *hottype.Slot) bool { return strings.HasPrefix(p.Name, upstreamSpace) }

@@ -20,7 +20,7 @@ func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
 		if !addr.IsValid() {
 			addr = d.req.Client.Addr
 		}
-		return g.verifier != nil && addr.IsValid() && g.verifier.Verified(d.now, addr, domains)
+		return g.cfg.Verifier != nil && addr.IsValid() && g.cfg.Verifier.Verified(d.now, addr, domains)
 	})
 	if c != nil {
 		v.Class, d.class = c.Name, d.st.classes[c.Name]
@@ -69,20 +69,16 @@ func (d *decision) chargeClient() {
 	}
 	shadow := d.override.is(rules.ActionShadow)
 	if d.override.is(rules.ActionLimit) {
-		d.chargeWindow(d.st.clientLimits[idOf(d.override.Override)], false)
+		d.charge(d.st.clientLimits[idOf(d.override.Override)], -1, false)
 	} else {
-		d.chargeWindow(d.class.windows[0], shadow)
-		d.chargeWindow(d.class.windows[1], shadow)
+		for _, w := range d.class.windows {
+			if w != nil {
+				d.charge(w, -1, shadow)
+			}
+		}
 	}
 	if d.class.inFlight != nil && d.req.WillRelease && !shadow {
 		d.needSlot(d.class.inFlight, -1)
-	}
-}
-
-func (d *decision) chargeWindow(w *clientLimit, shadow bool) {
-	if w != nil {
-		c := d.charge(&w.term, -1, &w.spec, shadow)
-		c.Subject.Space, c.Subject.Client = w.space, d.client
 	}
 }
 
@@ -112,17 +108,13 @@ func (st *state) compileClients(list []rules.Override) {
 			scope, policy = w.Scope, w.OnStoreFailure
 		}
 	}
-	st.clientLimits = map[overrideID]*clientLimit{}
+	st.clientLimits = map[overrideID]*boundLimit{}
 	for i := range list {
 		o := &list[i]
 		if !o.OfClients() || o.Action != rules.ActionLimit {
 			continue
 		}
-		spec, state := o.Spec(), st.overrideState(o)
-		cl := &clientLimit{spaceClient, spec, st.term(state.id, hottype.ReasonOverride, spec, scope, policy)}
-		if o.InShadow() {
-			cl.space, cl.term.owner = spaceShadow, state
-		}
-		st.clientLimits[idOf(o)] = cl
+		b := st.bindOverride(spaceClient, o, scope, policy)
+		st.clientLimits[idOf(o)] = &b
 	}
 }

@@ -142,7 +142,7 @@ func TestOverridesOfClientsBeforeACache(t *testing.T) {
 		func() hottype.Verdict { return b.served("GET", "/topic?id=9", "192.0.2.1") },
 		func() hottype.Verdict { return b.ChargeKeys(t.Context(), b.now, request("/topic?id=9", "192.0.2.1")) },
 		func() hottype.Verdict {
-			return b.DecideUncounted(t.Context(), b.now, request("/topic?id=9", "192.0.2.1"))
+			return b.Decide(t.Context(), b.now, request("/topic?id=9", "192.0.2.1"))
 		},
 	} {
 		if v := decide(); v.Allowed || v.Rule != "shut" {

@@ -57,14 +57,6 @@ func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Reque
 	return v
 }
 
-// DecideUncounted decides without counting. Most callers want Decide.
-func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
-	d := g.begin(now, req)
-	g.decide(ctx, d, &v)
-	g.end(d)
-	return v
-}
-
 // Count counts the request under its keys without deciding.
 func (g *Gate) Count(now time.Time, req *hottype.Request) {
 	d := g.begin(now, req)
@@ -88,12 +80,12 @@ func (g *Gate) end(d *decision) {
 }
 
 func (g *Gate) count(d *decision) {
-	if g.counter == nil {
+	if g.cfg.Counter == nil {
 		return
 	}
 	second := d.now.Unix()
 	for i := range d.matches {
-		g.counter.AddFrom(d.matches[i].Key, second, 1, d.client)
+		g.cfg.Counter.AddFrom(d.matches[i].Key, second, 1, d.client)
 	}
 }
 
@@ -132,7 +124,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	}
 
 	// The verdict is known. Limits that only count are judged now (watch.go), and statistics recorded.
-	if d.st.shadow.any() {
+	if d.st.shadow != nil {
 		d.watchOverrides(v)
 	}
 	if !d.watched.empty() {
@@ -167,7 +159,7 @@ func (d *decision) overridden(v *hottype.Verdict) bool {
 		d.aside, v.Reason, v.Rule = true, hottype.ReasonExempt, RuleExempt
 	case d.blocked > 0:
 		k := &d.keys[d.blocked-1]
-		deny(v, k.h.term.reason, k.h.rule, d.timeUntil(k.h.until))
+		deny(v, k.h.limit.reason, k.h.rule, d.timeUntil(k.h.until))
 		v.Key, k.denied = d.name(d.blocked-1), true
 	default:
 		return false
@@ -183,7 +175,7 @@ func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 		return false
 	case d.hasFair && !d.chargeFair(v): // fair.go
 	case len(d.slots) > 0 && !g.acquireSlots(ctx, d, v): // in_flight.go
-	case !d.local.empty() && !g.takeInProcess(ctx, d, v, g.local, &d.local, 0): // stores.go
+	case !d.local.empty() && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0): // stores.go
 	case !d.async.empty() && !g.takeAsync(ctx, d, v):
 	case !d.shared.empty() && !g.takeShared(ctx, d, v):
 	default:
@@ -193,9 +185,9 @@ func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 		}
 		return true
 	}
-	g.refund(d, g.local, &d.fallback)
-	g.refund(d, g.async, &d.async)
-	g.refund(d, g.local, &d.local)
+	g.refund(d, g.cfg.Local, &d.fallback)
+	g.refund(d, g.cfg.Async, &d.async)
+	g.refund(d, g.cfg.Local, &d.local)
 	if d.lease != nil {
 		g.Release(d.now, d.lease)
 	}
@@ -217,7 +209,7 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) 
 			return true
 		}
 		if err == nil {
-			d.denyGroup(v, gr, g.processes())
+			d.denyGroup(v, gr)
 			return false
 		}
 		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
@@ -226,7 +218,7 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) 
 		}
 		before := len(d.fallback.charges)
 		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
-			!g.takeInProcess(ctx, d, v, g.local, &d.fallback, before) {
+			!g.takeInProcess(ctx, d, v, g.cfg.Local, &d.fallback, before) {
 			d.fallback.cut(before)
 			return false
 		}
@@ -262,7 +254,7 @@ func (g *Gate) allow(d *decision, v *hottype.Verdict) {
 			return
 		}
 	}
-	if g.coldKeys && len(d.keys) > 0 {
+	if g.cfg.ColdKeys && len(d.keys) > 0 {
 		v.Key = d.name(0)
 	}
 }

@@ -100,7 +100,7 @@ type chargeGroup struct {
 
 // chargeMeta is what a charge means to the verdict.
 type chargeMeta struct {
-	*chargePolicy
+	*boundLimit
 	key    int    // index into decision.keys, -1 for a limit of the client
 	memory memory // of denials
 }
@@ -142,22 +142,29 @@ func (d *decision) reset() {
 	}
 }
 
-// charge adds a charge to the group of the store that keeps the limit, or with shadow to those that only
-// count. Its subject is still to be filled in.
-func (d *decision) charge(t *chargePolicy, key int, spec *limit.Spec, shadow bool) *limit.Charge {
-	if shadow || t.shadow {
-		return d.watch(t, key, spec)
-	}
+// charge adds a charge of a key, or of the client (-1), to the group of the store that keeps the limit.
+// With shadow it goes to those that only count (watch.go).
+func (d *decision) charge(b *boundLimit, key int, shadow bool) *limit.Charge {
 	gr := &d.local
 	switch {
-	case t.shared:
+	case shadow || b.shadow:
+		gr = &d.watched
+	case b.shared:
 		gr = &d.shared
-	case t.async:
+	case b.async:
 		gr = &d.async
 	}
 	d.charged = true
-	c := gr.add(chargeMeta{chargePolicy: t, key: key})
-	c.Spec, c.Cost = *spec, d.cost
+	c := gr.add(chargeMeta{boundLimit: b, key: key})
+	c.Spec, c.Cost, c.Subject.Space = b.spec, d.cost, b.space
+	if gr == &d.watched && (b.shared || b.async) {
+		c.Spec = fallbackSpec(b.spec, d.g.processes())
+	}
+	if key >= 0 {
+		c.Subject.Name = string(d.name(key))
+	} else {
+		c.Subject.Client = d.client
+	}
 	return c
 }
 
@@ -183,14 +190,9 @@ func (d *decision) chargeKey(i int, k *requestKey) {
 	}
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil
 	d.hasRefund = d.hasRefund || h.refund != nil
-	name := string(d.name(i))
-	c := d.charge(&h.term, i, &h.spec, false)
-	if c.Subject.Space, c.Subject.Name = spaceHot, name; h.term.shadow {
-		c.Subject.Space = spaceWatched
-	}
+	d.charge(&h.limit, i, false)
 	if h.candidate != nil {
-		c := d.watch(&h.candidate.term, i, &h.candidate.spec)
-		c.Subject.Space, c.Subject.Name = spaceCandidate, name
+		d.charge(h.candidate, i, true)
 	}
 }
 

@@ -87,7 +87,7 @@ func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 		name := string(d.name(p.key))
 		p.memory = g.denials.memory(name)
 		if last := p.memory.denial(now, p.space, name, new(limit.Spec)); last != nil {
-			return d.denyAgain(v, &p.term, p.key, last)
+			return d.denyAgain(v, &p.denial, p.key, last)
 		}
 	}
 	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
@@ -101,13 +101,13 @@ func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *chargeGrou
 		}
 		m.memory = g.denials.memory(s.Name)
 		if last := m.memory.denial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
-			return d.denyAgain(v, m.chargePolicy, m.key, last)
+			return d.denyAgain(v, m.boundLimit, m.key, last)
 		}
 	}
 	return false
 }
 
-func (d *decision) denyAgain(v *hottype.Verdict, t *chargePolicy, key int, last *denial) bool {
+func (d *decision) denyAgain(v *hottype.Verdict, t *boundLimit, key int, last *denial) bool {
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
 	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)

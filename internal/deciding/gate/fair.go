@@ -14,14 +14,14 @@ type fairShare struct {
 // divide divides the limit of a key among clients if fair is set. A key that had the same
 // limit before keeps the credits of its clients.
 func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
-	if !fair || !h.limited || h.term.shadow || !fairness.Divisible(h.spec) {
+	if !fair || !h.limited || h.limit.shadow || !fairness.Divisible(h.limit.spec) {
 		return
 	}
-	if before != nil && before.fair != nil && before.spec == h.spec && before.fair.header == header {
+	if before != nil && before.fair != nil && before.limit.spec == h.limit.spec && before.fair.header == header {
 		h.fair = before.fair
 		return
 	}
-	h.fair = &fairShare{fairness.NewDivider(h.spec), header}
+	h.fair = &fairShare{fairness.NewDivider(h.limit.spec), header}
 }
 
 // client is the client of a request, as the rule names clients.
@@ -44,8 +44,8 @@ func (d *decision) chargeFair(v *hottype.Verdict) bool {
 		if k.share = k.fair.key.Charge(d.now, k.fair.client(d), d.cost); k.share.Allowed {
 			continue
 		}
-		d.denyKey(v, &k.h.term, i, k.share.RetryAfter)
-		v.Reason, v.Limit, v.ResetAfter = hottype.ReasonFair, k.h.spec.Capacity(), k.share.ResetAfter
+		d.denyKey(v, &k.h.limit, i, k.share.RetryAfter)
+		v.Reason, v.Limit, v.ResetAfter = hottype.ReasonFair, k.h.limit.spec.Capacity(), k.share.ResetAfter
 		return false
 	}
 	return true
@@ -64,13 +64,9 @@ func (d *decision) refundFair() {
 // recordAllowed reports to fairness the levels of the buckets that allowed the request.
 func (d *decision) recordAllowed() {
 	for _, gr := range []*chargeGroup{&d.local, &d.fallback, &d.shared} {
-		limiters := int64(1)
-		if gr == &d.shared {
-			limiters = d.g.processes()
-		}
 		for i, m := range gr.meta {
 			if m.key >= 0 && d.keys[m.key].fair != nil {
-				d.keys[m.key].fair.key.RecordAllowed(d.now, d.level(gr, i, limiters))
+				d.keys[m.key].fair.key.RecordAllowed(d.now, d.level(gr, i))
 			}
 		}
 	}
@@ -78,18 +74,22 @@ func (d *decision) recordAllowed() {
 
 // recordDenied reports to fairness which limits of a group have denied the request. Fairness refunds
 // the client's share then.
-func (d *decision) recordDenied(gr *chargeGroup, limiters int64) {
+func (d *decision) recordDenied(gr *chargeGroup) {
 	for i, m := range gr.meta {
 		r := &gr.results[i]
 		if m.key < 0 || d.keys[m.key].fair == nil || r.Allowed || r.RetryAfter == hottype.Never {
 			continue
 		}
 		k := &d.keys[m.key]
-		k.fair.key.RecordDenied(d.now, d.level(gr, i, limiters), k.fair.client(d), d.cost, k.share)
+		k.fair.key.RecordDenied(d.now, d.level(gr, i), k.fair.client(d), d.cost, k.share)
 		k.share.Charged = false
 	}
 }
 
-func (d *decision) level(gr *chargeGroup, i int, limiters int64) fairness.Level {
-	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters, gr == &d.shared && d.call.Prefetched)
+func (d *decision) level(gr *chargeGroup, i int) fairness.Level {
+	limiters, prefetched := int64(1), false
+	if gr == &d.shared {
+		limiters, prefetched = d.g.processes(), d.call.Prefetched
+	}
+	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters, prefetched)
 }

@@ -136,22 +136,14 @@ type Config struct {
 
 // Gate decides. It may be used by any number of goroutines.
 type Gate struct {
-	hot     *hotset.Replica
-	local   LocalStore
-	shared  *guarded.Store // nil: none
-	async   Async          // nil: none
-	slots   slots
-	refunds Refunds // nil: none
+	cfg    Config         // with its defaults
+	shared *guarded.Store // calls cfg.Shared; nil: none
+	slots  slots
 	// upstreams are what adaptive limits follow.
 	upstreams adaptive.Upstreams
-	live      func() int
-	counter   Counter
-	verifier  Verifier // nil: none
-	instance  string
-	coldKeys  bool
 
 	mu   sync.Mutex // guards changes: live, and building the next state
-	over []rules.Override
+	live []rules.Override
 	cur  atomic.Pointer[state]
 
 	decisions sync.Pool // of *decision
@@ -164,32 +156,26 @@ type Gate struct {
 
 // New builds a gate.
 func New(cfg Config) *Gate {
-	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Limiters,
-		counter:  cfg.Counter,
-		verifier: cfg.Verifier,
-		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
+	if cfg.Hot == nil {
+		cfg.Hot = new(hotset.Replica)
 	}
-	if g.hot == nil {
-		g.hot = new(hotset.Replica)
+	if cfg.Local == nil {
+		cfg.Local = limit.NewMemory(limit.MemoryConfig{})
 	}
-	if g.local == nil {
-		g.local = limit.NewMemory(limit.MemoryConfig{})
-	}
+	g := &Gate{cfg: cfg, live: cfg.Overrides}
 	budget, log := cmp.Or(max(cfg.Budget, 0), DefaultBudget), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Shared != nil {
 		g.shared = guarded.NewStore(cfg.Shared, budget, log)
 	}
 	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
 	g.slots.of = make(map[string]*limit.InFlight)
+	g.denials.seed = maphash.MakeSeed()
+	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
 	set := cfg.Rules
 	if set == nil {
 		set = rules.Default()
 	}
-	g.upstreams.Configure(set)
-	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing(), &g.upstreams))
-	g.denials.seed = maphash.MakeSeed()
-	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
+	g.SetRules(set)
 	return g
 }
 
@@ -198,19 +184,17 @@ func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.upstreams.Configure(set)
-	g.cur.Store(newState(g.cur.Load(), set, g.over, g.sharing(), &g.upstreams))
+	g.cur.Store(g.newState(g.cur.Load(), set, g.live))
 }
 
 // SetOverrides replaces the live overrides. The slice belongs to the gate.
 func (g *Gate) SetOverrides(live []rules.Override) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.over = live
+	g.live = live
 	old := g.cur.Load()
-	g.cur.Store(newState(old, old.set, live, g.sharing(), &g.upstreams))
+	g.cur.Store(g.newState(old, old.set, live))
 }
-
-func (g *Gate) sharing() sharing { return sharing{g.shared != nil, g.async != nil} }
 
 // Rules are the rules in force.
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }
@@ -221,4 +205,42 @@ func (g *Gate) Upstream(class string) string {
 		return c.upstream
 	}
 	return ""
+}
+
+// spaceLimit is the space of limits that callers pass to TakeLimit.
+const spaceLimit = "limit"
+
+// Limit is a limit that a caller of TakeLimit defines instead of a rule. It is immutable.
+type Limit struct {
+	local, shared boundLimit
+}
+
+// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
+func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
+	st := state{exact: true}
+	b := st.bind(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
+	b.shadow = shadow
+	l := &Limit{local: b, shared: b}
+	l.local.shared = false
+	return l
+}
+
+// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
+// shared store if there is one, and while that fails to the fallback in this process. Nothing is
+// counted under a key, and no per-IP window is charged. cost is at least 1.
+func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
+	d := g.decisions.Get().(*decision)
+	d.st, d.now, d.cost = g.cur.Load(), now, cost
+	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
+	b := &l.local
+	if g.shared != nil {
+		b = &l.shared
+	}
+	d.charge(b, -1, false).Subject.Name = subject
+	if g.take(ctx, d, &v) && !d.watched.empty() {
+		g.judgeWatched(ctx, d, &v)
+	}
+	d.counters.verdict(&v)
+	g.end(d)
+	return v
 }

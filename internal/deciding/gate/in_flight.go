@@ -28,22 +28,14 @@ const (
 // inFlight bounds how many requests of a key or client are in flight. It is immutable.
 type inFlight struct {
 	rules.InFlight
-	space string // before the name of the key or client
-	term  chargePolicy
+	space  string     // before the name of the key or client
+	denial boundLimit // without numbers
 	// upstream is set for slots of hot requests to an upstream.
 	upstream *adaptive.Upstream
 }
 
-func newInFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFlight {
-	space := "hot:"
-	if reason == hottype.ReasonIPInFlight {
-		space = "ip:"
-	}
-	return &inFlight{
-		InFlight: *f,
-		space:    space,
-		term:     chargePolicy{rule: rule, reason: reason, policy: f.OnStoreFailure},
-	}
+func newInFlight(f rules.InFlight, space, rule string, reason hottype.Reason) *inFlight {
+	return &inFlight{InFlight: f, space: space, denial: boundLimit{rule: rule, reason: reason}}
 }
 
 // slotRequest is one slot that a request needs.
@@ -73,7 +65,7 @@ func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict
 		if ok {
 			continue
 		}
-		d.denyKey(v, &p.term, p.key, min(max(r.RetryAfter, time.Millisecond), inFlightRetry))
+		d.denyKey(v, &p.denial, p.key, min(max(r.RetryAfter, time.Millisecond), inFlightRetry))
 		v.Limit, v.ResetAfter = p.Limit, r.ResetAfter
 		return false
 	}
@@ -103,7 +95,7 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict,
 		}
 		switch p.OnStoreFailure {
 		case rules.FailOpen:
-			v.Reason, v.Rule = hottype.ReasonStore, p.term.rule
+			v.Reason, v.Rule = hottype.ReasonStore, p.denial.rule
 			return r, true
 		case rules.FailClosed:
 			return r, false

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -26,12 +25,11 @@ type keyLimit struct {
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be resolved again; zero: never
 
-	limited   bool // spec and term apply
-	spec      limit.Spec
-	term      chargePolicy
+	limited   bool // limit applies
+	limit     boundLimit
 	inFlight  *inFlight         // bounds the requests in flight; nil: unbounded
 	adaptive  *adaptiveLimit    // nil: the rate does not follow an upstream
-	candidate *candidate        // is compared with spec; nil: none
+	candidate *boundLimit       // is compared with limit; nil: none
 	fair      *fairShare        // nil: the limit is not divided among clients
 	refund    *hottype.Statuses // of responses that refund the charge; nil: none
 	shadow    bool              // of an override in shadow mode: nothing is charged to the key
@@ -115,7 +113,7 @@ func (d *decision) exemptByRule() (exempt bool) {
 // metric name is a hash are published under an alias, which is looked up only
 // while there are such keys.
 func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
-	if e := g.hot.Lookup(key, d.now); e != nil || !g.hot.Aliases() {
+	if e := g.cfg.Hot.Lookup(key, d.now); e != nil || !g.cfg.Hot.Aliases() {
 		return e, false
 	}
 	alias, ok := canon.Alias(key, d.alias[:0])
@@ -123,7 +121,7 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 		return nil, false
 	}
 	d.alias = alias
-	return g.hot.Lookup(alias, d.now), true
+	return g.cfg.Hot.Lookup(alias, d.now), true
 }
 
 // hotKeyLimit finds what applies to a hot key.
@@ -199,14 +197,22 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 		h.serve = cmp.Or(r.Cache, rules.DefaultCache())
 	}
 	if o.Action != rules.ActionLimit {
-		h.term.reason = hottype.ReasonBlocked // if it blocks
+		h.limit.reason = hottype.ReasonBlocked // if it blocks
 		return
 	}
-	h.limited, h.spec, h.refund = true, o.Spec(), r.Limit.RefundStatus
-	h.term = st.term(id, hottype.ReasonOverride, h.spec, r.Limit.Scope, r.Limit.OnStoreFailure)
+	h.limited, h.refund = true, r.Limit.RefundStatus
+	h.limit = st.bindOverride(spaceHot, o, r.Limit.Scope, r.Limit.OnStoreFailure)
+}
+
+// bindOverride makes the limit that an override sets.
+func (st *state) bindOverride(space string, o *rules.Override, scope rules.Scope,
+	policy rules.FailurePolicy) boundLimit {
+	state := st.overrideState(o)
+	b := st.bind(space, state.id, hottype.ReasonOverride, o.Spec(), scope, policy)
 	if o.InShadow() {
-		h.term.owner = st.overrideState(o)
+		b.space, b.owner = spaceShadow, state
 	}
+	return b
 }
 
 // malformedLimit finds the limit of malformed requests without an override.
@@ -247,7 +253,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	if m.Malformed {
 		reason = hottype.ReasonMalformed
 		if r.Malformed == rules.MalformedDeny {
-			h.action, h.rule, h.term.reason = rules.ActionBlock, r.Name, reason
+			h.action, h.rule, h.limit.reason = rules.ActionBlock, r.Name, reason
 		}
 		if r.Malformed != rules.MalformedLimit {
 			return
@@ -255,16 +261,19 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	}
 	l := r.LimitFor(hottype.Key(m.Key))
 	if l.InFlight != nil && h.action != rules.ActionShadow {
-		h.rule, h.inFlight = r.Name, newInFlight(l.InFlight, r.Name, hottype.ReasonInFlight)
+		h.rule, h.inFlight = r.Name, newInFlight(*l.InFlight, "hot:", r.Name, hottype.ReasonInFlight)
 	}
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec, h.refund = r.Name, true, l.Spec, l.RefundStatus
-	h.term = st.term(r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
-	h.term.shadow = l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow
+	h.rule, h.limited, h.refund = r.Name, true, l.RefundStatus
+	h.limit = st.bind(spaceHot, r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
 	if l.Candidate != nil {
-		h.candidate = &candidate{*l.Candidate, h.term}
-		h.candidate.term.candidate = true
+		c := h.limit
+		c.spec, c.space, c.candidate = *l.Candidate, spaceCandidate, true
+		h.candidate = &c
+	}
+	if l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow {
+		h.limit.space, h.limit.shadow = spaceWatched, true
 	}
 }

@@ -1,12 +1,13 @@
 package gate
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -68,7 +69,7 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		spec, ok := st.specOf(now, c.Key)
 		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
 			if h.limited && !h.shadow { // also if the rate adapts
-				spec, ok = h.spec, true
+				spec, ok = h.limit.spec, true
 			}
 		})
 		if !ok {
@@ -76,13 +77,13 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		}
 		charge := limit.Charge{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}, Spec: spec, Cost: c.Cost}
 		switch {
-		case c.Store == hottype.ChargedShared && g.refunds != nil:
-			g.refunds.Refund(r.At, charge)
+		case c.Store == hottype.ChargedShared && g.cfg.Refunds != nil:
+			g.cfg.Refunds.Refund(r.At, charge)
 		case c.Store == hottype.ChargedFallback:
 			charge.Spec = fallbackSpec(spec, g.processes())
 			fallthrough
 		case c.Store == hottype.ChargedLocal:
-			g.local.RefundAt(r.At, []limit.Charge{charge})
+			g.cfg.Local.RefundAt(r.At, []limit.Charge{charge})
 		}
 		g.stats.refunded.Add(uint64(c.Cost))
 	}
@@ -103,31 +104,26 @@ func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 
 // CountedSubjects are the subjects under which limits count a key or a client, as
 // charges of no cost.
-func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
+func CountedSubjects(set *rules.Set, c hottype.Command) (list []limit.Charge) {
 	if c.Key != "" {
-		return []limit.Charge{
-			{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}},
-			{Subject: limit.Subject{Space: spaceWatched, Name: string(c.Key)}},
-			{Subject: limit.Subject{Space: spaceCandidate, Name: string(c.Key)}},
-			{Subject: limit.Subject{Space: spaceShadow, Name: string(c.Key)}},
+		for _, space := range [...]string{spaceHot, spaceWatched, spaceCandidate, spaceShadow} {
+			list = append(list, limit.Charge{Subject: limit.Subject{Space: space, Name: string(c.Key)}})
 		}
+		return list
 	}
-	st := newState(nil, set, nil, sharing{}, new(adaptive.Upstreams))
-	list := []limit.Charge{
-		{Subject: limit.Subject{Space: spaceClient, Client: c.Client}},
-		{Subject: limit.Subject{Space: spaceShadow, Client: c.Client}},
+	add := func(space string, spec limit.Spec) {
+		list = append(list, limit.Charge{Subject: limit.Subject{Space: space, Client: c.Client}, Spec: spec})
 	}
-	add := func(cl *class) {
+	add(spaceClient, limit.Spec{})
+	add(spaceShadow, limit.Spec{})
+	st := new(Gate).newState(nil, set, nil)
+	usual := &st.defaultClass
+	for _, cl := range append(slices.Collect(maps.Values(st.classes)), usual) {
 		for i, w := range cl.windows {
-			if w == nil || cl != &st.defaultClass && w == st.defaultClass.windows[i] {
-				continue
+			if w != nil && (cl == usual || w != usual.windows[i]) {
+				add(w.space, w.spec)
 			}
-			list = append(list, limit.Charge{Subject: limit.Subject{Space: w.space, Client: c.Client}, Spec: w.spec})
 		}
-	}
-	add(&st.defaultClass)
-	for _, cl := range st.classes {
-		add(cl)
 	}
 	return list
 }
@@ -138,9 +134,9 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 func (g *Gate) Reset(now time.Time, c hottype.Command) {
 	st := g.cur.Load()
 	for _, charge := range CountedSubjects(st.set, c) {
-		g.local.Reset(&charge.Subject)
-		if g.async != nil {
-			g.async.Reset(&charge.Subject)
+		g.cfg.Local.Reset(&charge.Subject)
+		if g.cfg.Async != nil {
+			g.cfg.Async.Reset(&charge.Subject)
 		}
 	}
 	if c.Key != "" {
@@ -160,7 +156,7 @@ func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyL
 		names = append(names, alias)
 	}
 	for _, name := range names {
-		if e := g.hot.Lookup(name, now); e != nil {
+		if e := g.cfg.Hot.Lookup(name, now); e != nil {
 			if memo := e.Memo.Load(); memo != nil {
 				if h, ok := memo.Value.(*keyLimit); ok {
 					f(h)

@@ -19,9 +19,9 @@ func TestReportTellsWhoAsksAndHow(t *testing.T) {
 			if i%5 == 0 {
 				target, client = "/topic?id=%34%32", fmt.Sprintf("2001:db8:1:%x::9", i)
 			}
-			b.DecideUncounted(t.Context(), b.now, request(target, client))
+			b.Decide(t.Context(), b.now, request(target, client))
 		}
-		b.DecideUncounted(t.Context(), b.now, request("/topic?id=1", "192.0.2.1")) // not hot
+		b.Decide(t.Context(), b.now, request("/topic?id=1", "192.0.2.1")) // not hot
 	}
 	if ask(); len(b.Report(b.now).Samples) > 0 {
 		t.Error("sampled before anybody looked")
@@ -66,9 +66,9 @@ func TestSamplesAreBounded(t *testing.T) {
 	b.hot(keys...)
 	b.Report(b.now)
 	for i := range 50_000 {
-		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%%3%d&id=%d", i%10, i%50),
+		b.Decide(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%%3%d&id=%d", i%10, i%50),
 			fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
-		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%d", i%50),
+		b.Decide(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%d", i%50),
 			fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
 	}
 	found := b.Report(b.now).Samples

@@ -1,8 +1,13 @@
 package gate
 
 import (
+	"cmp"
+	"maps"
+	"math"
+	"math/bits"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -10,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -21,40 +27,32 @@ type state struct {
 	set             *rules.Set
 	overrides       *rules.Overrides // nil: none is of keys
 	clients         *rules.Overrides // nil: none is of clients
-	shadow          shadowOverrides
-	clientLimits    map[overrideID]*clientLimit
+	shadow          *rules.Overrides // as if those in shadow mode were enforced; nil: none is
+	clientLimits    map[overrideID]*boundLimit
 	overrideStates  map[overrideID]*overrideState
 	malformed       map[*rules.Rule]*keyLimit // of malformed requests without an override
 	exempt          *bart.Lite                // nil: none
 	defaultClass    class
 	classes         map[string]*class // by name
-	sharing         sharing
+	exact, async    bool              // which stores exist beside the local one
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // the default one; nil: no limit follows it
 	adapts          bool               // some limit is adaptive
 }
 
-// sharing says which stores exist beside the local one.
-type sharing struct{ exact, async bool }
-
 // class is the limits of a group of clients.
 type class struct {
-	windows  [2]*clientLimit // fixed and sliding; nil: none
-	inFlight *inFlight       // nil: unbounded
+	windows  [2]*boundLimit // fixed and sliding; nil: none
+	inFlight *inFlight      // nil: unbounded
 	upstream string
 	adapts   *adaptive.Upstream // of that name; nil: no limit follows it
 }
 
-// clientLimit is one per-IP window.
-type clientLimit struct {
-	space string
-	spec  limit.Spec
-	term  chargePolicy
-}
-
-// chargePolicy is what one charge means: which verdict it leads to, and what happens
+// boundLimit is a limit and what a charge of it means: which verdict it leads to, and what happens
 // when its store fails.
-type chargePolicy struct {
+type boundLimit struct {
+	spec   limit.Spec
+	space  string // of its subjects
 	rule   string // Verdict.Rule
 	reason hottype.Reason
 	window time.Duration // Verdict.Window
@@ -69,16 +67,32 @@ type chargePolicy struct {
 	owner     *overrideState // an override in shadow mode; nil: it is none
 }
 
-// term is the policy of an enforced limit.
-func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
-	policy rules.FailurePolicy) chargePolicy {
-	return chargePolicy{rule: rule, reason: reason, window: refill(s), policy: policy,
-		shared: st.sharing.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
+// bind makes a limit that is enforced.
+func (st *state) bind(space, rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
+	policy rules.FailurePolicy) boundLimit {
+	return boundLimit{spec: s, space: space, rule: rule, reason: reason, window: refill(s), policy: policy,
+		shared: st.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
 }
 
-func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing, up *adaptive.Upstreams) *state {
+// refill is Verdict.Window of a limit: the time in which its whole capacity is
+// refilled.
+func refill(s limit.Spec) time.Duration {
+	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
+		return s.Window
+	}
+	hi, lo := bits.Mul64(uint64(s.Capacity()), uint64(s.Window))
+	if hi >= uint64(s.Limit) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(s.Limit))
+	return time.Duration(min(q, math.MaxInt64))
+}
+
+// newState compiles what a gate goes by, after an old state, nil for none.
+func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *state {
+	up := &g.upstreams
 	st := &state{
-		set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt),
+		set: set, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
 	if old == nil {
@@ -94,10 +108,8 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		if all.OfClients() {
 			st.clients = all
 		}
-		st.shadow = newShadowOverrides(all, list)
-		if all.OfClients() || st.shadow.clients != nil {
-			st.compileClients(list)
-		}
+		st.shadow = all.WithShadow()
+		st.compileClients(list)
 	}
 	st.compileMalformed()
 	st.defaultClass = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
@@ -122,7 +134,7 @@ func (st *state) class(c *rules.Class) *class {
 		cl.windows[1] = st.window(c.Sliding, hottype.ReasonIPSliding, c.Name)
 	}
 	if c.InFlight != nil {
-		cl.inFlight = newInFlight(c.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
+		cl.inFlight = newInFlight(*c.InFlight, "ip:", "ip_in_flight", hottype.ReasonIPInFlight)
 		if c.Name != "" {
 			cl.inFlight.space += c.Name + ":"
 		}
@@ -130,15 +142,15 @@ func (st *state) class(c *rules.Class) *class {
 	return cl
 }
 
-func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *clientLimit {
+func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *boundLimit {
 	space := reason.String()
 	if class != "" {
 		space += ":" + class
 	}
-	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
-	t := st.term(reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
-	t.shared, t.async, t.shadow = t.shared && !async, async, w.Mode == hottype.ModeShadow
-	return &clientLimit{space, w.Spec, t}
+	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.async
+	b := st.bind(space, reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
+	b.shared, b.async, b.shadow = b.shared && !async, async, w.Mode == hottype.ModeShadow
+	return &b
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
@@ -165,3 +177,65 @@ func exemptTable(list []netip.Prefix) *bart.Lite {
 
 // expired reports whether a moment that may be unset has come.
 func expired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
+
+// overrideState is what the gate counts for an override. Its Decisions are those
+// on keys that are not hot: one per override, not per key, because a pattern may match
+// any number of keys. It survives changes as long as the override's name stays.
+type overrideState struct {
+	id  string
+	key hottype.Key // or the text of another target
+	hotset.Decisions
+	// countedTwice are the decisions that are also counted elsewhere: those on hot keys, and
+	// those that an override in shadow mode applies to. wouldDeny are those of the latter that
+	// it would deny.
+	countedTwice, wouldDeny atomic.Uint64
+	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
+}
+
+// count counts a decision that the override made.
+func (o *overrideState) count(allowed bool) {
+	if allowed {
+		o.Allowed.Add(1)
+	} else {
+		o.Denied.Add(1)
+	}
+}
+
+// watched counts a request that the override in shadow mode applies to.
+func (o *overrideState) watched(denied bool) {
+	o.countedTwice.Add(1)
+	if denied {
+		o.wouldDeny.Add(1)
+	}
+}
+
+// overrideID identifies an override: there may be several of one target, of which
+// the best that has not expired applies. One that is enforced after shadow mode begins anew.
+type overrideID struct {
+	id   string
+	of   rules.Target
+	mode hottype.Mode
+}
+
+func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
+
+// overrideState is that of an override of this state.
+func (st *state) overrideState(o *rules.Override) *overrideState { return st.overrideStates[idOf(o)] }
+
+// addOverrideStates makes the state of each override, or takes over an old one.
+func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
+	st.overrideStates = make(map[overrideID]*overrideState, len(list))
+	for i := range list {
+		o, id := &list[i], idOf(&list[i])
+		if st.overrideStates[id] = old[id]; old[id] == nil {
+			name := cmp.Or(o.ID, o.DefaultID())
+			st.overrideStates[id] = &overrideState{id: name, key: hottype.Key(o.Target().String())}
+		}
+	}
+}
+
+func (st *state) sortedOverrideStates() []*overrideState {
+	return slices.SortedFunc(maps.Values(st.overrideStates), func(a, b *overrideState) int {
+		return cmp.Compare(a.key, b.key)
+	})
+}

@@ -120,9 +120,9 @@ func (s *shard) addTo(out *Stats) {
 // as no key does) for all keys that it decided on and that were not hot then.
 func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	st := g.Stats()
-	r := hottype.LimiterReport{Instance: g.instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
+	r := hottype.LimiterReport{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
-	hot := g.hot.Entries(now)
+	hot := g.cfg.Hot.Entries(now)
 	r.Samples = g.sampled(hot)
 	for _, e := range hot {
 		key := e.Key()

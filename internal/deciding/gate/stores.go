@@ -27,7 +27,7 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdic
 	case ok:
 		gr.taken = true
 	default:
-		d.denyGroup(v, &asked, 1)
+		d.denyGroup(v, &asked)
 	}
 	return ok
 }
@@ -35,9 +35,9 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdic
 // takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are
 // not known is limited to this process's share of its limit, or by the failure policy.
 func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) bool {
-	stale := func(c *limit.Charge) bool { return !g.async.Fresh(d.now, &c.Subject) }
+	stale := func(c *limit.Charge) bool { return !g.cfg.Async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
-		(d.async.empty() || g.takeInProcess(ctx, d, v, g.async, &d.async, 0))
+		(d.async.empty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
 }
 
 // failOver decides about charges of a group, from an index on, whose store failed: all of them, or those for
@@ -52,7 +52,7 @@ func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *chargeGroup, from i
 		switch {
 		case failed != nil && !failed(&gr.charges[i]):
 		case m.policy == rules.FailClosed:
-			d.denyKey(v, m.chargePolicy, m.key, closedRetry)
+			d.denyKey(v, m.boundLimit, m.key, closedRetry)
 			v.Reason, v.Window = hottype.ReasonStore, 0
 			return false
 		case m.policy == rules.FailOpen || shares == nil:
@@ -87,7 +87,7 @@ func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 		*c = d.shared.charges[i]
 		c.Spec = fallbackSpec(c.Spec, live)
 		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nothing is delayed or denied here
-		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
+		if _, err := g.cfg.Local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
 		}
 		one.cut(before) // it is not part of this decision
@@ -109,10 +109,10 @@ func (g *Gate) refund(d *decision, store Refunder, gr *chargeGroup) {
 
 // processes is how many processes share the limits, this one included.
 func (g *Gate) processes() int64 {
-	if g.live == nil {
+	if g.cfg.Limiters == nil {
 		return 1
 	}
-	return max(int64(g.live()), 1)
+	return max(int64(g.cfg.Limiters()), 1)
 }
 
 // fallbackSpec is the part of a limit that one of n processes enforces by itself.

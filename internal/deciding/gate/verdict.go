@@ -14,7 +14,7 @@ func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Dur
 
 // denyKey makes a verdict a denial by a limit of key i, or of the client (-1). In the latter case the
 // request does not reach its keys.
-func (d *decision) denyKey(v *hottype.Verdict, t *chargePolicy, i int, retry time.Duration) {
+func (d *decision) denyKey(v *hottype.Verdict, t *boundLimit, i int, retry time.Duration) {
 	deny(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
 	if d.aside = i < 0; !d.aside {
@@ -24,9 +24,8 @@ func (d *decision) denyKey(v *hottype.Verdict, t *chargePolicy, i int, retry tim
 
 // denyGroup makes a verdict of a group that its store denied: reason, rule and limit are
 // those of the first charge that denied (so a per-IP window goes before a
-// key's limit), the wait is the longest, what remains the least. Some number of limiters share
-// the limits.
-func (d *decision) denyGroup(v *hottype.Verdict, gr *chargeGroup, limiters int64) {
+// key's limit), the wait is the longest, what remains the least.
+func (d *decision) denyGroup(v *hottype.Verdict, gr *chargeGroup) {
 	first, retry := -1, time.Duration(0)
 	for i := range gr.results {
 		r, k := &gr.results[i], gr.meta[i].key
@@ -45,11 +44,11 @@ func (d *decision) denyGroup(v *hottype.Verdict, gr *chargeGroup, limiters int64
 		}
 	}
 	m, r := &gr.meta[first], &gr.results[first]
-	d.denyKey(v, m.chargePolicy, m.key, retry)
+	d.denyKey(v, m.boundLimit, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
 	d.remember(gr)
 	if d.hasFair {
-		d.recordDenied(gr, limiters)
+		d.recordDenied(gr)
 	}
 }
 
@@ -79,13 +78,13 @@ func (d *decision) report(v *hottype.Verdict) {
 			if m.waits {
 				v.Wait = max(v.Wait, gr.charges[i].Wait(r))
 			}
-			d.reportLimit(v, m.chargePolicy, r)
+			d.reportLimit(v, m.boundLimit, r)
 		}
 	}
 }
 
 // reportLimit fills in the numbers of a limit, if it has less left than those reported so far.
-func (d *decision) reportLimit(v *hottype.Verdict, t *chargePolicy, r *limit.Result) {
+func (d *decision) reportLimit(v *hottype.Verdict, t *boundLimit, r *limit.Result) {
 	if d.reported && r.Remaining >= v.Remaining {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -22,23 +21,6 @@ const (
 	spaceShadow    = "shadow"    // overrides in shadow mode, of keys and of clients
 )
 
-// candidate is a limit that is compared with the enforced one of a key.
-type candidate struct {
-	spec limit.Spec
-	term chargePolicy
-}
-
-// watch adds a charge of a limit that only counts. Its subject is still to be filled in.
-func (d *decision) watch(t *chargePolicy, key int, spec *limit.Spec) *limit.Charge {
-	d.charged = true
-	c := d.watched.add(chargeMeta{chargePolicy: t, key: key})
-	c.Spec, c.Cost = *spec, d.cost
-	if t.shared || t.async {
-		c.Spec = fallbackSpec(c.Spec, d.g.processes())
-	}
-	return c
-}
-
 // judgeWatched judges the limits that only count. A request that was denied because of its client does not
 // count for limits of its keys. A denied request counts only for limits that would replace the one that
 // denied: candidates and overrides.
@@ -51,7 +33,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 		if d.aside && m.key >= 0 || !v.Allowed && !replaces {
 			continue
 		}
-		ok, err := g.local.Take(ctx, d.now, gr.charges[i:i+1], gr.results[i:i+1])
+		ok, err := g.cfg.Local.Take(ctx, d.now, gr.charges[i:i+1], gr.results[i:i+1])
 		if err != nil {
 			g.stats.localErrors.Add(1)
 			continue
@@ -63,7 +45,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 		if m.owner != nil {
 			m.owner.watched(!ok)
 		} else if nothingEnforced { // so that clients see the same with and without a shadow limit
-			d.reportLimit(v, m.chargePolicy, r)
+			d.reportLimit(v, m.boundLimit, r)
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
@@ -82,26 +64,6 @@ func wouldDeny(v *hottype.Verdict, reason hottype.Reason) {
 	}
 }
 
-// shadowOverrides are indexes of overrides as if those in shadow mode were enforced.
-type shadowOverrides struct {
-	keys, clients *rules.Overrides // nil: none in shadow mode is of them
-}
-
-func newShadowOverrides(all *rules.Overrides, list []rules.Override) (s shadowOverrides) {
-	for i := range list {
-		switch o := &list[i]; {
-		case !o.InShadow():
-		case o.OfClients():
-			s.clients = all.WithShadow()
-		default:
-			s.keys = all.WithShadow()
-		}
-	}
-	return s
-}
-
-func (s *shadowOverrides) any() bool { return s.keys != nil || s.clients != nil }
-
 // watchOverrides adds the overrides in shadow mode that would decide about the request if all
 // of them were enforced. Blocks need no charge and are counted at once. Fairness and refunds of a
 // watched limit are left out.
@@ -109,16 +71,12 @@ func (d *decision) watchOverrides(v *hottype.Verdict) {
 	if d.req.Cost < 0 {
 		return
 	}
-	if all := d.st.shadow.clients; all != nil && !d.keysOnly {
-		if o := d.clientOverride(all, v.Class); o.Override != nil && o.InShadow() {
-			d.watchClient(v, &o)
-		}
+	if o := d.clientOverride(d.st.shadow, v.Class); !d.keysOnly && o.Override != nil && o.InShadow() {
+		d.watchClient(v, &o)
 	}
-	if all := d.st.shadow.keys; all != nil && !d.aside {
-		for i := range d.keys {
-			if o := all.Find(d.matches[i].Key, d.now); o != nil && o.InShadow() {
-				d.watchKey(v, o, i)
-			}
+	for i := range d.keys {
+		if o := d.st.shadow.Find(d.matches[i].Key, d.now); !d.aside && o != nil && o.InShadow() {
+			d.watchKey(v, o, i)
 		}
 	}
 }
@@ -130,8 +88,7 @@ func (d *decision) watchClient(v *hottype.Verdict, o *clientOverride) {
 		o.state.watched(true)
 		wouldDeny(v, hottype.ReasonBlocked)
 	case w != nil && !d.client.IsZero():
-		c := d.watch(&w.term, -1, &w.spec)
-		c.Subject.Space, c.Subject.Client = w.space, d.client
+		d.charge(w, -1, true)
 	}
 }
 
@@ -142,12 +99,11 @@ func (d *decision) watchKey(v *hottype.Verdict, o *rules.Override, i int) {
 	switch {
 	case !h.limited && !d.keysOnly:
 		state.watched(true)
-		wouldDeny(v, h.term.reason)
+		wouldDeny(v, h.limit.reason)
 	case h.limited && v.Cache == nil:
 		if k := &d.keys[i]; k.name == "" && string(state.key) == string(d.matches[i].Key) {
 			k.name = state.key
 		}
-		c := d.watch(&h.term, i, &h.spec)
-		c.Subject.Space, c.Subject.Name = spaceShadow, string(d.name(i))
+		d.charge(&h.limit, i, true)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -274,13 +275,8 @@ type latency struct {
 }
 
 func (l *latency) add(d time.Duration) {
-	i := 0
-	for _, b := range latencyBounds() {
-		if d <= b {
-			break
-		}
-		i++
-	}
+	bounds := latencyBounds()
+	i, _ := slices.BinarySearch(bounds[:], d)
 	l.counts[i].Add(1)
 	l.sum.Add(int64(d))
 }

@@ -201,8 +201,7 @@ func (d *decoder) cost() (int64, error) {
 	return n, nil
 }
 
-// str reads a string. Without escapes it is a part of the body, and nothing is
-// allocated.
+// str reads a string. One without escapes is a part of the body: nothing is allocated.
 func (d *decoder) str(what string) (string, error) {
 	if d.peek() != '"' {
 		return "", d.errorf("%s must be a string", what)
