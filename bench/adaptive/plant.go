@@ -24,6 +24,7 @@ type site struct {
 	cold, hot func(t float64) float64 // demand, requests a second
 	slower    func(t float64) float64 // factor on the time of a request that begins then; nil: 1
 	stalled   func(t float64) float64 // when a request that would begin then begins; nil: then
+	fails     func(t float64) float64 // part of the requests that fail at once, whatever the load; nil: none
 
 	keys   []float64 // parts of the hot demand; each has an even part of the rate; nil: one key
 	beside *beside   // nil: one upstream
@@ -262,6 +263,9 @@ func (w *world) admit(t float64, limiter int) bool {
 func (w *world) serve(p *pool, t float64) (took float64, ok bool) {
 	for len(p.inside) > 0 && p.inside[0] <= t {
 		heap.Pop(&p.inside)
+	}
+	if w.fails != nil && w.rng.Float64() < w.fails(t) {
+		return 0, false
 	}
 	servers := len(p.free)
 	waiting := len(p.inside) - servers

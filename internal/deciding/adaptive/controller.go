@@ -46,11 +46,13 @@ const (
 	pooled             = 10 // most seconds that are judged together
 	stale              = 4 * time.Second
 	initialInFlight    = 10   // requests in flight that are borne before anything is known
-	adaptAfterTicks    = 8    // ticks after which a latency is taken for that of the upstream itself
+	adaptAfterTicks    = 5    // ticks after which a latency is taken for that of the upstream itself
 	searchTicks        = 12   // ticks after the first limited one in which the capacity is searched
 	searchGrowth       = 0.4  // by which the capacity is raised in one of them
 	minGrowth          = 0.02 // by which it is raised first after that, and
 	maxGrowth          = 0.2  // at last
+	maxOwnFailures     = 0.1  // share of failed requests that may be the upstream's own
+	errorCut           = 0.1  // part of the capacity whose loss makes failures by overload fewer
 )
 
 // Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
@@ -70,10 +72,15 @@ type Controller struct {
 	capacity         float64
 	lastGoodCapacity float64 // capacity when the rate last left its minimum's neighbourhood
 	growth           float64
-	growthHold       int // ticks for which the capacity is not raised
-	searching        int // ticks that are left of the search after the onset
-	headroomTicks    int // ticks since which more could be borne
-	limited          int // ticks since the first limited one
+	growthHold       int     // ticks for which the capacity is not raised
+	ownFailures      ewma    // share of the requests that fails whatever the load
+	failed           ewma    // share of the requests that fails now
+	uncut            float64 // capacity when requests began to fail
+	uncutFailed      float64 // most of failed until errorCut of it was taken
+	cutTicks         int     // ticks since then
+	searching        int     // ticks that are left of the search after the onset
+	headroomTicks    int     // ticks since which more could be borne
+	limited          int     // ticks since the first limited one
 	bad              history
 	missedTicks      int // ticks in a row in which the target was missed
 	flight           [5]float64
@@ -129,7 +136,7 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) Limit {
 	if s.n > 0 {
 		c.judge(&s)
 		c.bound.Judged, c.bound.Latency, c.bound.Target = true, s.quantile, s.target
-		c.bound.Errors, c.bound.Flight = s.errors, s.flight
+		c.bound.Errors, c.bound.Flight = s.failed, s.flight
 	}
 	return c.bound
 }
@@ -184,14 +191,16 @@ func (c *Controller) estimate(s *sample) {
 		}
 	case s.over:
 		c.bound.Why = s.reason(c)
+		if s.missed && s.ok < c.capacity {
+			gain = 0.5 / s.width // it is saturated: what it answers is what it can do
+		}
 		c.capacity += gain * (min(s.ok, 1.1*c.capacity) - c.capacity)
 		c.growth, c.headroomTicks = minGrowth, 0
 		if s.errors > 0.3*c.target.Errors {
-			c.capacity = min(c.capacity, 1.02*s.ok) * (1 - clamp(s.errors, 0.005, 0.05)/s.width)
-			c.growthHold = 5
+			c.lowerByErrors(s)
 		}
-		if float64(c.missedTicks) > 8*s.width && s.flight > 0.8*c.flight[4] {
-			c.capacity -= 0.12 * (c.capacity - s.cold)
+		if float64(c.missedTicks) > 4*s.width && s.flight > 0.8*c.flight[4] {
+			c.capacity -= 0.2 * (c.capacity - s.cold)
 		}
 	case s.bad: // one bad second is no overload
 		c.bound.Why = "waiting: " + s.reason(c)

@@ -219,3 +219,88 @@ func TestOnsetAtTheEndOfASecond(t *testing.T) {
 		t.Errorf("%.0f a second ten seconds after the onset, of %d", limit.Rate, capacity)
 	}
 }
+
+// saturate drives a controller whose upstream answers capacity(second) requests a second in 50 ms, and more slowly where
+// more come, but for a share that fails at once. Only hot keys are asked for, by far too much from second 5 on.
+func saturate(seconds int, capacity func(second int) float64, fails func(second int, hot float64) float64) []Limit {
+	c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 2, 2000)
+	limit, list := c.Bound(), make([]Limit, 0, seconds)
+	for i := range seconds {
+		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), Hot: 20}
+		if i > 5 {
+			m.Hot, m.Refused = int64(min(1000, limit.Rate)), 1000
+		}
+		m.Errors = int64(fails(i, float64(m.Hot)) * float64(m.Hot))
+		latency := 50 * time.Millisecond
+		if m.OK = m.Hot - m.Errors; float64(m.OK) > capacity(i) {
+			m.OK, latency = int64(capacity(i)), time.Second
+		}
+		m.Latency.addN(latency, m.OK)
+		m.InFlight = float64(m.OK) * latency.Seconds()
+		limit = c.Tick(m.At, []Measurement{m})
+		list = append(list, limit)
+	}
+	return list
+}
+
+// Failures that lower rates make no fewer are the upstream's own: they cost a fifth of the limit at most.
+func TestOwnFailuresLowerLittle(t *testing.T) {
+	t.Parallel()
+	list := saturate(120, func(int) float64 { return 1000 }, func(second int, _ float64) float64 {
+		if second < 40 {
+			return 0
+		}
+		return 0.03
+	})
+	for i, limit := range list[40:] {
+		if limit.Rate < 800 || math.Abs(limit.Errors-0.03) > 0.002 {
+			t.Fatalf("second %d: %.0f of 1,000 (%s, errors %v)", 40+i, limit.Rate, limit.Why, limit.Errors)
+		}
+	}
+}
+
+// Failures that lower rates end are those of overload: the rate falls until they are few.
+func TestFailuresByOverloadLowerTheRate(t *testing.T) {
+	t.Parallel()
+	for _, left := range []float64{950, 900, 870, 850, 800, 500} {
+		list := saturate(90, func(int) float64 { return 1000 }, func(second int, hot float64) float64 {
+			if second < 40 {
+				return 0
+			}
+			return max(0, 1-left/hot)
+		})
+		for i := 60; i < len(list); i++ {
+			if limit := list[i]; limit.Rate > 1.1*left || limit.Rate < 0.7*left {
+				t.Fatalf("second %d: %.0f where %.0f do not fail (%s)", i, limit.Rate, left, limit.Why)
+			}
+		}
+	}
+}
+
+// What a saturated upstream answers when it has become slower is its capacity after some seconds.
+func TestCapacityThatFallsIsSeenSoon(t *testing.T) {
+	t.Parallel()
+	list := saturate(60, func(second int) float64 {
+		if second < 40 {
+			return 800
+		}
+		return 300
+	}, func(int, float64) float64 { return 0 })
+	if limit := list[43]; limit.Rate > 400 {
+		t.Errorf("%.0f a second three seconds after the capacity fell to 300 (%s)", limit.Rate, limit.Why)
+	}
+}
+
+// The quantile of few requests is less exact, so less is borne: the cap is lower for each request a second.
+func TestFewRequestsAreSteeredLower(t *testing.T) {
+	t.Parallel()
+	places := func(n int64) float64 {
+		c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 2, 2000)
+		m := Measurement{At: begin, OK: n, Hot: n}
+		m.Latency.addN(100*time.Millisecond, n)
+		return c.Tick(begin, []Measurement{m}).InFlight / float64(n)
+	}
+	if few, many := places(100), places(10000); few > 0.9*many {
+		t.Errorf("%.3f slots for each of 100 requests a second, %.3f of 10,000", few, many)
+	}
+}

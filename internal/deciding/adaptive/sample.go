@@ -35,7 +35,8 @@ type sample struct {
 	n                  uint64
 	width              float64 // half the seconds that it covers, at least 1
 	lag                float64 // seconds from the middle of what was seen to its effect
-	ok, errors, flight float64
+	ok, flight         float64
+	failed, errors     float64 // shares: of all that failed, and of those beyond the upstream's own
 	hot, cold, refused float64
 	mean, quantile     float64 // of latency, seconds
 	target, point      float64 // latency: what is to be held, what is steered to
@@ -50,7 +51,7 @@ func (c *Controller) sample(now time.Time) sample {
 		ok: float64(p.OK) * per, flight: p.InFlight,
 		hot: float64(p.Hot) * per, cold: float64(p.Cold) * per, refused: float64(p.Refused) * per,
 		mean: p.Latency.Mean().Seconds(), quantile: p.Latency.Quantile(c.target.Quantile).Seconds(),
-		errors: float64(p.Errors) / math.Max(1, float64(p.OK+p.Errors)),
+		failed: float64(p.Errors) / math.Max(1, float64(p.OK+p.Errors)),
 	}
 	if s.n == 0 {
 		return s
@@ -58,11 +59,19 @@ func (c *Controller) sample(now time.Time) sample {
 	if c.limited == 0 {
 		c.baseLatency.add(s.quantile, 0.1)
 	}
+	c.failed.add(s.failed, 0.3)
+	own := c.ownFailures.value
+	noise := 3 * math.Sqrt(own/math.Max(1, float64(p.OK+p.Errors)))
+	if s.failed < own-noise {
+		c.ownFailures.add(s.failed, 0.2)
+	}
+	s.errors = max(0, s.failed-own-noise)
 	s.target = c.target.Latency.Seconds()
 	if s.target == 0 {
 		s.target = 1.6 * c.baseLatency.value
 	}
 	s.point = clamp(1.3*max(c.baseLatency.value, c.slowBaseLatency.value), 0.45*s.target, 0.85*s.target)
+	s.point /= 1 + 2/math.Sqrt(float64(max(1, p.OK))) // the quantile of few requests is less exact
 	c.learnSlower(&s)
 	c.spread.add(s.mean/math.Max(s.quantile, 1e-9), 0.3)
 	c.allowance.add(max(s.mean+s.point-s.quantile, 0.5*c.spread.value*s.point), 0.5)
@@ -83,9 +92,33 @@ func (c *Controller) learnSlower(s *sample) {
 	switch {
 	case float64(c.above) > adaptAfterTicks*s.width:
 		c.slowBaseLatency = ewma{max(c.slowBaseLatency.value, c.baseLatency.value), true}
-		c.slowBaseLatency.add(s.quantile/1.3, 0.1)
+		c.slowBaseLatency.add(s.quantile/1.3, 0.3)
 	case s.quantile < 0.8*s.point:
 		c.slowBaseLatency.value *= 0.98
+	}
+}
+
+// lowerByErrors lowers the capacity while requests fail. Failures that are hardly fewer some seconds after errorCut of
+// the capacity was taken are the upstream's own: they lower nothing any more.
+func (c *Controller) lowerByErrors(s *sample) {
+	if c.growthHold <= 0 {
+		c.uncut, c.uncutFailed, c.cutTicks = c.capacity, 0, 0
+	}
+	c.growthHold = 5
+	least := c.uncut - errorCut*max(0, c.uncut-s.cold)
+	if c.failed.value > maxOwnFailures {
+		least = 0
+	}
+	if c.capacity > least {
+		c.uncutFailed = max(c.uncutFailed, c.failed.value)
+		c.capacity = max(least, min(c.capacity, 1.02*s.ok)*(1-clamp(s.errors, 0.005, 0.05)/s.width))
+		return
+	}
+	if c.cutTicks++; float64(c.cutTicks) <= 4*s.lag {
+		return
+	}
+	if c.growthHold = 0; c.failed.value > 0.6*c.uncutFailed {
+		c.ownFailures.value, c.capacity, c.searching = c.failed.value, c.uncut, searchTicks
 	}
 }
 
