@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
@@ -116,7 +117,7 @@ func (c *adminFlags) silent(err error) error {
 func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, error) {
 	u, err := url.Parse(c.Admin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usage("--admin: want a URL such as http://127.0.0.1:9180")
+		return nil, config.Usage("--admin: want a URL such as http://127.0.0.1:9180")
 	}
 	u = u.JoinPath(q.path)
 	u.RawQuery = q.query.Encode()
@@ -176,14 +177,14 @@ type tokenCmd struct {
 
 func (c *tokenCmd) Run(k *kong.Kong) error {
 	if c.Expires < 0 {
-		return usage("token: --expires %v: want more than 0", c.Expires)
+		return config.Usage("token: --expires %v: want more than 0", c.Expires)
 	}
 	token := auth.NewToken()
 	if c.Stdin {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // what cannot be read is short
 		token = strings.TrimSpace(line)
 		if len(token) < auth.MinToken {
-			return usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
+			return config.Usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
 		}
 		if err := auth.CheckToken("stdin", token); err != nil {
 			return err
@@ -199,11 +200,77 @@ func (c *tokenCmd) Run(k *kong.Kong) error {
 	}
 	line := auth.FormatToken(role, token, until)
 	if _, err := auth.ParseTokens("name", map[string]string{c.Name: line}); err != nil {
-		return usage("token: %v", err)
+		return config.Usage("token: %v", err)
 	}
 	if !c.Stdin {
 		fmt.Fprintf(k.Stdout, "# The token, shown this once:\n# %s\n", token)
 	}
 	fmt.Fprintf(k.Stdout, "admin:\n  tokens:\n    %q: %s\n", c.Name, line)
 	return nil
+}
+
+// waitFlags let a command end only when its change holds everywhere.
+type waitFlags struct {
+	Wait time.Duration `placeholder:"10s" help:"Wait, at most so long, until every limiter has the change; exit code 1 if one lags."`
+}
+
+// waitForAll waits until every limiter has what is stored now.
+func (c *adminFlags) waitForAll(ctx context.Context, k *kong.Kong, most time.Duration) error {
+	if most <= 0 {
+		return nil
+	}
+	a, err := c.limiters(ctx)
+	if err != nil {
+		return err
+	}
+	return c.waitFor(ctx, k, most, a.Revision)
+}
+
+// limitersAnswer is what GET /v1/limiters says.
+type limitersAnswer struct {
+	Revision int64
+	Limiters []admin.Limiter
+}
+
+func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error) {
+	_, err = c.ask(ctx, question{path: "/v1/limiters"}, &a)
+	return a, err
+}
+
+// pollEvery is how often it is asked whether a change has arrived.
+const pollEvery = 100 * time.Millisecond
+
+// waitFor waits until no limiter has an older revision, and says which have where that takes too long.
+func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Duration, revision int64) error {
+	if most <= 0 {
+		return nil
+	}
+	began := time.Now()
+	end, poll := time.After(most), time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		a, err := c.limiters(ctx)
+		if err != nil {
+			return err
+		}
+		var behind []string
+		for _, l := range a.Limiters {
+			if l.Revision < revision {
+				behind = append(behind, printable(l.Instance))
+			}
+		}
+		if len(behind) == 0 {
+			fmt.Fprintf(k.Stdout, "%s it, after %v\n", counted(len(a.Limiters), "limiter has", "limiters have"),
+				time.Since(began).Round(time.Millisecond))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end:
+			return fmt.Errorf("%d of %d limiters do not have it after %v: %s; it is stored, and they get it when they "+
+				"can", len(behind), len(a.Limiters), most, strings.Join(behind, ", "))
+		case <-poll.C:
+		}
+	}
 }

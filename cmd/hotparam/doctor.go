@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 		return err
 	}
 	if c.Rules == "redis:" && len(c.Redis.Addr) == 0 {
-		return usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
+		return config.Usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
 	}
 	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
 	if err := names.Validate(); err != nil {
@@ -115,16 +116,12 @@ func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
 // one order.
 func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
 	inspections := []func() []doctor.Finding{
-		func() []doctor.Finding {
-			return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
-		},
+		func() []doctor.Finding { return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now()) },
 		func() []doctor.Finding {
 			o := detect.Options{Counters: c.Detect.Counters, MaxRate: c.Detect.MaxRate, Lateness: c.Detect.Lateness}
 			return doctor.Counters(set, o, c.Config)
 		},
-		func() []doctor.Finding {
-			return doctor.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
-		},
+		func() []doctor.Finding { return doctor.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second)) },
 		func() []doctor.Finding { return doctor.CheckSenders(c.senders(), set, c.Config) },
 		func() []doctor.Finding { return c.statsd(ctx, want) },
 		func() []doctor.Finding { return c.graphite(ctx, set, want) },
@@ -232,4 +229,34 @@ func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expec
 func unusable(setting string, err error) []doctor.Finding {
 	return []doctor.Finding{{Level: doctor.Fail, What: err.Error(), Where: setting,
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
+}
+
+// cache inspects the response cache of the program at --admin.
+func (c *doctorCmd) cache(ctx context.Context, set *rules.Set) []doctor.Finding {
+	in := doctor.CacheInspection{Admin: config.Redact(c.Admin)}
+	if c.Admin != "" {
+		admin := adminFlags{Admin: c.Admin, adminAccess: c.adminAccess, Timeout: c.Timeout}
+		page, err := admin.ask(ctx, question{path: "/metrics"}, nil)
+		if err != nil {
+			in.Err = err.Error()
+		}
+		in.Present, in.Silent = silentUpstreams(string(page.body))
+	}
+	return doctor.Cache(in, set)
+}
+
+// silentUpstreams reads what a response cache reports of its upstreams in /metrics. known is false if the page is that
+// of a program without a response cache.
+func silentUpstreams(page string) (known bool, silent []doctor.SilentUpstream) {
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "hotparam_cache_hits_total ") {
+			known = true
+		}
+		var s doctor.SilentUpstream
+		if n, _ := fmt.Sscanf(line, "hotparam_cache_silent_answers_total{rule=%q,upstream=%q} %g",
+			&s.Rule, &s.Upstream, &s.Stored); n == 3 {
+			silent = append(silent, s)
+		}
+	}
+	return known, silent
 }

@@ -75,7 +75,7 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 		}
 	}
 	if !any {
-		return usage("explain: no URL after the method %s", method)
+		return config.Usage("explain: no URL after the method %s", method)
 	}
 	return nil
 }
@@ -191,22 +191,16 @@ func printable(s string) string {
 }
 
 // isMethod tells a method from a target: methods are upper-case letters.
-func isMethod(s string) bool {
-	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
-}
+func isMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
 func parseHeaders(lines []string) (http.Header, error) {
 	h := http.Header{}
 	for _, line := range lines {
 		k, v, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(k) == "" {
-			return nil, usage("-H %q: want 'Name: value'", line)
+			return nil, config.Usage("-H %q: want 'Name: value'", line)
 		}
 		h.Add(strings.TrimSpace(k), strings.TrimSpace(v))
 	}
 	return h, nil
-}
-
-func usage(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", config.ErrUsage, fmt.Sprintf(format, args...))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -33,10 +34,10 @@ const firstLineMax = 300
 func (c *healthCmd) Run(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usage("health: want a URL such as http://127.0.0.1:9180/readyz")
+		return config.Usage("health: want a URL such as http://127.0.0.1:9180/readyz")
 	}
 	if c.Timeout <= 0 {
-		return usage("health: --timeout %v: want more than 0", c.Timeout)
+		return config.Usage("health: --timeout %v: want more than 0", c.Timeout)
 	}
 	client, err := c.client()
 	if err != nil {

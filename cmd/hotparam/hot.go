@@ -16,6 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
 type hotCmd struct {
@@ -37,26 +39,14 @@ type hotLsCmd struct {
 type hotAnswer struct {
 	At      time.Time
 	Matched int
-	Keys    []struct {
-		hottype.HotKey
-		Limit   *struct{ Text string }
-		Allowed *float64 `json:"allowed_per_second"`
-		Denied  *float64 `json:"denied_per_second"`
-		Served  *float64 `json:"served_per_second"`
-	}
-	Loops  []hottype.HotKey
-	Totals struct {
-		Requests *float64 `json:"requests_per_second"`
-		Allowed  *float64 `json:"allowed_per_second"`
-		Denied   *float64 `json:"denied_per_second"`
-		Limiters int
-	}
+	Keys    []admin.HotKey
+	Loops   []hottype.HotKey
+	Totals  admin.Totals
 	Trouble []string
 }
 
 // hotKeys asks what is hot.
-func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort,
-	find string) (a hotAnswer, got answer, err error) {
+func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort, find string) (a hotAnswer, got answer, err error) {
 	got, err = c.ask(ctx, question{path: "/v1/hot", query: url.Values{
 		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
 	}}, &a)
@@ -68,9 +58,7 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	for _, text := range a.Trouble { // else an empty table would look like a quiet site
-		fmt.Fprintf(k.Stderr, "%s: %s\n", name, printable(text))
-	}
+	warn(k.Stderr, a.Trouble) // else an empty table would look like a quiet site
 	return c.print(k, answer, a.table)
 }
 
@@ -78,12 +66,8 @@ func (a *hotAnswer) table(t io.Writer) {
 	row(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		text := ""
-		if h.Limit != nil {
-			text = h.Limit.Text
-		}
 		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
-			text, number(h.Allowed), number(h.Denied), number(h.Served))
+			limitText(h), number(h.Allowed), number(h.Denied), number(h.Served))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
@@ -93,6 +77,14 @@ func (a *hotAnswer) table(t io.Writer) {
 	if more := a.Matched - len(a.Keys); more > 0 {
 		fmt.Fprintf(t, "and %d more; --limit shows them\n", more)
 	}
+}
+
+// limitText is what limits a key; "" for nothing.
+func limitText(h *admin.HotKey) string {
+	if h.Limit == nil {
+		return ""
+	}
+	return h.Limit.Text
 }
 
 // number is a rate as people read it; "" where it is not known.
@@ -190,7 +182,7 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	path := "/v1/keys/" + url.PathEscape(c.Key) + "/reset"
 	switch {
 	case (c.Key == "") == (c.Client == ""):
-		return usage("hot reset: want a key or --client")
+		return config.Usage("hot reset: want a key or --client")
 	case c.Client != "":
 		path = "/v1/clients/" + url.PathEscape(c.Client) + "/reset"
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -63,9 +64,7 @@ func start(args []string) int {
 	}
 	// which log them
 	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) {
-		for _, w := range p.Warnings() {
-			fmt.Fprintf(os.Stderr, "%s: %s\n", name, w)
-		}
+		warn(os.Stderr, p.Warnings())
 	}
 	ctx, stop := program.Context()
 	defer stop()
@@ -98,19 +97,31 @@ type validateCmd struct {
 }
 
 func (v validateCmd) Run(k *kong.Kong) error {
+	return validate(k, v.Files, program.Validate, func(set *rules.Set) string {
+		return "namespace " + set.Namespace + ", " + amounts(set)
+	})
+}
+
+// validate checks files, and prints what is in those without an error.
+func validate(k *kong.Kong, files []string, check func(path string) (*rules.Set, []string, error),
+	holds func(*rules.Set) string) error {
 	var failed error
-	for _, path := range v.Files {
-		set, warnings, err := program.Validate(path)
+	for _, path := range files {
+		set, warnings, err := check(path)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		for _, w := range warnings {
-			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
-		}
-		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %s\n", path, set.Namespace, amounts(set))
+		warn(k.Stderr, warnings)
+		fmt.Fprintf(k.Stdout, "%s: ok: %s\n", path, holds(set))
 	}
 	return failed
+}
+
+func warn(to io.Writer, list []string) {
+	for _, w := range list {
+		fmt.Fprintf(to, "%s: %s\n", name, printable(w))
+	}
 }
 
 // amounts says how much there is in a file.

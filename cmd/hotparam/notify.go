@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/operator/admin"
-
 	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
 type notifyCmd struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -123,7 +124,7 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		}
 	}
 	if targets != 1 {
-		return usage("override set: want one of a key, --resource, --client, --cidr, --class")
+		return config.Usage("override set: want one of a key, --resource, --client, --cidr, --class")
 	}
 	body := map[string]any{"action": c.Action}
 	if c.Mode != string(hottype.ModeEnforce) { // programs before it know no mode

@@ -127,9 +127,7 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 	kept := map[string]bool{}
 	for i := range want {
 		w := &want[i]
-		j := slices.IndexFunc(have, func(h listedOverride) bool {
-			return h.Replaces(w.Override)
-		})
+		j := slices.IndexFunc(have, func(h listedOverride) bool { return h.Replaces(w.Override) })
 		if j < 0 {
 			put = append(put, overrideChange{after: w})
 			continue

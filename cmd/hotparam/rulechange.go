@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/operator/admin"
-
 	"github.com/alecthomas/kong"
 
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -90,13 +90,8 @@ func (c *rulesPushCmd) named(err error) error {
 // known warns if no limiter that is known would try the rules, as after a typing error in its name.
 func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
 	a, _, err := c.stored(ctx)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool { return l.Instance == c.Only }) {
 		return err
-	}
-	for _, l := range a.Limiters {
-		if l.Instance == c.Only {
-			return nil
-		}
 	}
 	_, err = fmt.Fprintf(warn, "%s: no limiter that reports is called %s; hotparam rules status lists those that do\n",
 		name, printable(c.Only))
@@ -175,18 +170,24 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.put(ctx, k.Stdout, etag, r.Text, query)
 }
 
+// tried is stored, and an error while no limiter tries rules.
+func (c *adminFlags) tried(ctx context.Context) (a admin.Rules, etag string, err error) {
+	a, etag, err = c.stored(ctx)
+	if err == nil && a.Trial == nil {
+		err = fmt.Errorf("nothing is tried: %s holds version %d for all", storeOf(&a), a.Version)
+	}
+	return a, etag, err
+}
+
 type rulesPromoteCmd struct {
 	adminFlags
 	reasoned
 }
 
 func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, etag, err := c.stored(ctx)
+	a, etag, err := c.tried(ctx)
 	if err != nil {
 		return err
-	}
-	if a.Trial == nil {
-		return fmt.Errorf("nothing is tried: %s holds version %d for all", storeOf(&a), a.Version)
 	}
 	query := c.query()
 	if c.Reason == "" {
@@ -201,12 +202,9 @@ type rulesDropCmd struct {
 }
 
 func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, etag, err := c.stored(ctx)
+	a, etag, err := c.tried(ctx)
 	if err != nil {
 		return err
-	}
-	if a.Trial == nil {
-		return errors.New("nothing is tried")
 	}
 	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(),
 		header: http.Header{"If-Match": {etag}}}

@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/operator/admin"
-
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -163,21 +161,15 @@ type rulesValidateCmd struct {
 }
 
 func (c *rulesValidateCmd) Run(k *kong.Kong) error {
-	var failed error
-	for _, path := range c.Files {
+	return validate(k, c.Files, func(path string) (*rules.Set, []string, error) {
 		text, err := readText(path)
-		var set *rules.Set
-		if err == nil {
-			set, err = config.CheckStored(path, text)
-		}
 		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
+			return nil, nil, err
 		}
-		for _, w := range set.Warnings {
-			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
+		set, err := config.CheckStored(path, text)
+		if err != nil {
+			return nil, nil, err
 		}
-		fmt.Fprintf(k.Stdout, "%s: ok: %s\n", path, amounts(set))
-	}
-	return failed
+		return set, set.Warnings, nil
+	}, amounts)
 }

@@ -32,7 +32,7 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) erro
 	if c.Learn != nil {
 		opts.Learn = &program.Learning{For: *c.Learn, Out: c.LearnOut, Output: k.Stdout}
 	} else if c.LearnOut != "" {
-		return usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
+		return config.Usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
 	}
 	local, err := program.OpenLocal(ctx, cfg, opts)
 	if err != nil {
@@ -63,10 +63,10 @@ func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	if c.Topics < 10 || c.Topics > 1_000_000 {
-		return usage("--topics %d: want 10 to 1000000", c.Topics)
+		return config.Usage("--topics %d: want 10 to 1000000", c.Topics)
 	}
 	if c.Duration < 0 || c.Duration > 0 && c.Duration < 10*time.Second {
-		return usage("--duration %v: want at least 10s, or 0 for no end", c.Duration)
+		return config.Usage("--duration %v: want at least 10s, or 0 for no end", c.Duration)
 	}
 	opts := demo.Options{
 		Duration: c.Duration, Topics: c.Topics, Listen: c.Listen, Admin: c.Admin, JSON: c.JSON, Out: k.Stdout,
@@ -91,7 +91,7 @@ type loadCmd struct {
 
 func (c *loadCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Duration <= 0 {
-		return usage("--duration %v: want more than 0", c.Duration)
+		return config.Usage("--duration %v: want more than 0", c.Duration)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
+
+	"github.com/hotparam/pipeline/internal/app/config"
 )
 
 type topCmd struct {
@@ -21,7 +23,7 @@ type topCmd struct {
 
 func (c *topCmd) Run(ctx context.Context) error {
 	if c.Interval < 100*time.Millisecond {
-		return usage("top: --interval %v: want at least 100ms", c.Interval)
+		return config.Usage("top: --interval %v: want at least 100ms", c.Interval)
 	}
 	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // told better before the screen is taken
 		return err
@@ -152,13 +154,9 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	t.line(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		limit := ""
-		if h.Limit != nil {
-			limit = h.Limit.Text
-		}
 		t.keys = append(t.keys, string(h.Key))
 		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
-			knownClients(h.Clients), since(a.At, h.Since), limit)
+			knownClients(h.Clients), since(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]

@@ -26,10 +26,8 @@ func Take(dir, name string) (*os.File, error) {
 	}
 	if !held {
 		holder := holderOf(f)
-		return nil,
-			errors.Join(
-				fmt.Errorf("dirlock: %s is in use by %s: stop it, or give this process a state directory of its own",
-					dir, holder), f.Close())
+		return nil, errors.Join(fmt.Errorf("dirlock: %s is in use by %s: stop it, or give this process a state directory "+
+			"of its own", dir, holder), f.Close())
 	}
 	// The number only serves the message above; without it the lock holds too.
 	if err := f.Truncate(0); err == nil {

@@ -32,27 +32,10 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
-	p := launch(
-		t,
-		"hotparam",
-		"serve",
-		"--config",
-		write(t, "hotparam.yaml", pipelineRules),
-		"--upstream",
+	p := launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", pipelineRules), "--upstream",
 		upstream.URL,
-		"--listen",
-		addr,
-		"--admin.listen",
-		admin,
-		"--state.dir",
-		t.TempDir(),
-		"--proxy.max_connections",
-		fmt.Sprint(clients),
-		"--proxy.max_connections_client",
-		"0",
-		"--proxy.idle_timeout",
-		"10m",
-	)
+		"--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir(),
+		"--proxy.max_connections", fmt.Sprint(clients), "--proxy.idle_timeout", "10m")
 	ready(t, admin)
 	visit := func() net.Conn {
 		t.Helper()

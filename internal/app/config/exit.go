@@ -12,6 +12,11 @@ import (
 // ErrUsage marks errors of the command line: exit code 2.
 var ErrUsage = errors.New("usage")
 
+// Usage is an error of the command line.
+func Usage(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrUsage, fmt.Errorf(format, args...))
+}
+
 // WrongFile marks errors of the configuration file: exit code 2, because to start again does not help.
 type WrongFile struct{ Err error }
 

@@ -19,9 +19,6 @@ type Port struct {
 	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one if the
 	// listener speaks HTTP and there is one, and is refused otherwise.
 	MaxConnections int `name:"max_connections" default:"10000" help:"Most open connections; 0: no bound."`
-	// Most open connections of one client, an address or a /64 of IPv6; 0: no bound. ip.trusted_proxies have all. Its
-	// next connection takes the place of its own longest idle one.
-	MaxConnectionsClient int `name:"max_connections_client" default:"1000" help:"Most open connections of one client."`
 }
 
 // Listener is an HTTP listener.

@@ -113,7 +113,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
 		if err := checkNegative(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
-			return nil, fmt.Errorf("%w: --%s: %w", ErrUsage, flag.Name, err)
+			return nil, Usage("--%s: %w", flag.Name, err)
 		}
 	}
 	if p.file.secret, err = p.secret(); err != nil {
@@ -138,28 +138,25 @@ func (p *Parser) secret() ([]byte, error) {
 	text, _ := p.settings["privacy.secret"].(string)
 	if path, _ := p.settings["privacy.secret_file"].(string); path != "" {
 		if text != "" {
-			return nil, fmt.Errorf("%w: --privacy.secret and --privacy.secret_file are both set; keep one", ErrUsage)
+			return nil, Usage("--privacy.secret and --privacy.secret_file are both set; keep one")
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("config: --privacy.secret_file: %w", err)
 		}
 		if text = strings.TrimSpace(string(data)); text == "" {
-			return nil,
-				fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: openssl rand -hex 24 > %s",
-					path, path)
+			return nil, fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: "+
+				"openssl rand -hex 24 > %[1]s", path)
 		}
 	}
 	if text != "" && len(text) < rules.MinSecret {
-		return nil,
-			fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: openssl rand -hex 24",
-				len(text), rules.MinSecret)
+		return nil, fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: "+
+			"openssl rand -hex 24", len(text), rules.MinSecret)
 	}
 	return []byte(text), nil
 }
 
-// Rules are the rules of the file that --config named; the defaults without
-// one. Call it after Parse.
+// Rules are the rules of the file that --config named; the defaults without one. Call it after Parse.
 func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 
 // RulesToRun are Rules for a program that runs by them: a file that is empty or
@@ -228,15 +225,12 @@ var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
 })
 
 // sections are the top-level names of the file that belong to programs.
-func sections() []string {
-	var out []string
+func sections() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
 		section, _, _ := strings.Cut(name, ".")
-		if !slices.Contains(out, section) {
-			out = append(out, section)
-		}
+		out = append(out, section)
 	}
-	return out
+	return slices.Compact(out)
 }
 
 func isSection(name string) bool { return slices.Contains(sections(), name) }

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/notify"
 )
 
 // The doc comment of a field is its text in docs/settings.md, the help tag its
@@ -39,13 +41,9 @@ type Redis struct {
 	// Password for AUTH. Better set by the environment than as a flag.
 	Password string `help:"Password for AUTH."`
 	DB       int    `default:"0" help:"Database number; a cluster has only 0."`
-	TLS      bool   `help:"Connect by TLS; rediss:// and each of the tls_ settings do so too."`
-	// Authorities (PEM) that sign the server's certificate; default: those that the system trusts. The files are read
-	// again for every connection.
-	CA         string `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that Redis is trusted by; default: the system's."`
-	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to Redis."`
-	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for Redis."`
-	ServerName string `name:"tls_server_name" help:"Name in the certificate of Redis if not the dialled host."`
+	// Connect by TLS; rediss:// and each of the tls_ settings do so too. Their files are read for every connection.
+	TLS   bool     `help:"Connect by TLS; rediss:// and each of the tls_ settings do so too."`
+	Files TLSFiles `embed:"" prefix:"tls_" set:"of=Redis"`
 	// Name by which Sentinels know the master. With it addr lists the Sentinels (usual port 26379); user, password and
 	// database are those of the master, TLS is for both.
 	SentinelMaster   string `name:"sentinel_master" placeholder:"NAME" help:"Name of the master; addr lists its Sentinels then."`
@@ -59,19 +57,24 @@ type Redis struct {
 	HotTTLBlind time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long keys stay hot without news of them."`
 }
 
+// TLSFiles are the certificates of connections to a server.
+type TLSFiles struct {
+	// Authorities (PEM) that sign the server's certificate; default: those that the system trusts.
+	CA         string `name:"ca" placeholder:"FILE" help:"Certificates (PEM) that ${of} is trusted by; default: the system's."`
+	Cert       string `name:"cert" placeholder:"FILE" help:"Certificate (PEM) to show to ${of}."`
+	Key        string `name:"key" placeholder:"FILE" help:"Key (PEM) of the certificate for ${of}."`
+	ServerName string `name:"server_name" help:"Name in the certificate of ${of} if not the dialled host."`
+}
+
 // Etcd is where rules live with --rules etcd:KEY.
 type Etcd struct {
 	Addr     []string `placeholder:"HOST:PORT" help:"Members of the etcd cluster that has the rules."`
 	Username string   `help:"User of etcd."`
 	// Password of the user of etcd. Better set by the environment than as a flag.
-	Password string `help:"Password of the user of etcd."`
-	TLS      bool   `help:"Connect to etcd by TLS; each of the tls_ settings does so too."`
-	// Authorities (PEM) that sign the certificates of etcd; default: those that the system trusts.
-	CA         string        `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that etcd is trusted by; default: the system's."`
-	Cert       string        `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to etcd."`
-	Key        string        `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for etcd."`
-	ServerName string        `name:"tls_server_name" help:"Name in the certificate of etcd if not the dialled host."`
-	Timeout    time.Duration `default:"2s" help:"Longest call to etcd."`
+	Password string        `help:"Password of the user of etcd."`
+	TLS      bool          `help:"Connect to etcd by TLS; each of the tls_ settings does so too."`
+	Files    TLSFiles      `embed:"" prefix:"tls_" set:"of=etcd"`
+	Timeout  time.Duration `default:"2s" help:"Longest call to etcd."`
 }
 
 // Kafka is the topic that carries counts.
@@ -80,14 +83,10 @@ type Kafka struct {
 	Topic   string   `default:"hotparam-counts" help:"Topic of the counts."`
 	// Partitions that the topic should have; another number is logged. 0: as many as it has, and 8 if it has to be
 	// created.
-	Partitions int32 `default:"0" help:"Partitions that the topic should have; 0: as it is."`
-	Create     bool  `default:"true" negatable:"" help:"Create the topic if it is missing."`
-	TLS        bool  `help:"Connect by TLS."`
-	// Authorities (PEM) that sign the certificates of the brokers; default: those that the system trusts.
-	CA         string `name:"tls_ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
-	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to the brokers."`
-	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of that certificate."`
-	ServerName string `name:"tls_server_name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
+	Partitions int32    `default:"0" help:"Partitions that the topic should have; 0: as it is."`
+	Create     bool     `default:"true" negatable:"" help:"Create the topic if it is missing."`
+	TLS        bool     `help:"Connect by TLS."`
+	Files      TLSFiles `embed:"" prefix:"tls_" set:"of=a broker"`
 	// How to log in if there is a user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN reveals the password to a reader
 	// of the connection.
 	SASL     string `name:"sasl" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" default:"PLAIN" help:"How to log in: ${enum}."`
@@ -275,4 +274,26 @@ func (t *Targets) UnmarshalText(text []byte) error {
 	}
 	*t = append(*t, strings.TrimSpace(string(text[start:])))
 	return nil
+}
+
+// Notifications are the receivers of events.
+type Notifications struct {
+	// Webhooks that are notified when keys become hot or cold, and of loops, overrides, a failing store and adaptive
+	// limits at their minimum: a list of {name, url, format, events, secret, …}, see admin.md. As a flag or in the
+	// environment it is one line of YAML.
+	Webhooks Webhooks `placeholder:"YAML" help:"Webhooks that receive events: a list of {name, url, …}."`
+}
+
+// Webhooks are those of the settings. As text they are a list in YAML.
+type Webhooks []notify.Webhook
+
+// yamlSetting marks settings whose text is YAML, whatever they hold.
+type yamlSetting interface{ isYAML() }
+
+func (*Webhooks) isYAML() {}
+
+// UnmarshalText reads the list. No error repeats a value that may be secret.
+func (w *Webhooks) UnmarshalText(text []byte) (err error) {
+	*w, err = notify.ReadWebhooks(text)
+	return err
 }

@@ -1,10 +1,11 @@
 package program
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -111,12 +112,10 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 // check says what makes a run pointless: no counts, nowhere to publish, or rules that the memory is too small for.
 func (a *aggregator) check(set *rules.Set) error {
 	if len(a.cfg.In.Listen) == 0 && len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == "" {
-		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url",
-			config.ErrUsage)
+		return config.Usage("no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url")
 	}
 	if len(a.cfg.Redis.Addr) == 0 {
-		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379",
-			config.ErrUsage)
+		return config.Usage("the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379")
 	}
 	return checkCounters(a.cfg.Detect)(set)
 }
@@ -179,22 +178,11 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 }
 
 func (a *aggregator) metrics() []metrics.Collector {
-	parts := []metrics.Collector{
+	return slices.Concat([]metrics.Collector{
 		metrics.Of(a.agg.Stats), metrics.Of(a.feed.Stats), metrics.Of(a.redis.Stats),
-		metrics.Of(func() hotset.Stats { return a.replica.Stats(time.Now()) }),
-		metrics.Of(a.upstreams),
-	}
-	parts = append(parts, a.reload.metrics()...)
-	if a.listener != nil {
-		parts = append(parts, metrics.Of(a.listener.Stats))
-	}
-	if a.consumer != nil {
-		parts = append(parts, metrics.Of(a.consumer.Stats))
-	}
-	if a.poller != nil {
-		parts = append(parts, metrics.Of(a.poller.Stats))
-	}
-	return parts
+		metrics.Of(func() hotset.Stats { return a.replica.Stats(time.Now()) }), metrics.Of(a.upstreams),
+	}, a.reload.metrics(), metricsIf(a.listener, a.listener.Stats), metricsIf(a.consumer, a.consumer.Stats),
+		metricsIf(a.poller, a.poller.Stats))
 }
 
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
@@ -241,22 +229,16 @@ func (a *aggregator) setRules(set *rules.Set) {
 }
 
 func (a *aggregator) dashboard() string {
-	addr := a.admin.addr()
-	if addr == "" {
-		return ""
+	if addr := a.admin.addr(); addr != "" {
+		return "http://" + addr + "/"
 	}
-	return "http://" + addr + "/"
+	return ""
 }
 
 // publisherName tells aggregators apart that publish side by side. It must be
 // the same after a restart, or the old process's keys stay until they expire.
 // Of two processes with the same name one publishes and the other stands by.
-func publisherName(cfg config.Aggregator) string {
-	if cfg.ID != "" {
-		return cfg.ID
-	}
-	return lifecycle.HostName()
-}
+func publisherName(cfg config.Aggregator) string { return cmp.Or(cfg.ID, lifecycle.HostName()) }
 
 // sources says what is heard of each source of counts that is configured. They
 // are asked when all parts have been built.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -43,13 +44,8 @@ type collector struct {
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
 func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
-	store, file, err := followRules(
-		ctx,
-		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, lifecycle.InstanceName("")},
-		file,
-		nil,
-		c.log,
-	)
+	store, file, err := followRules(ctx,
+		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, lifecycle.InstanceName("")}, file, nil, c.log)
 	if err != nil {
 		return err
 	}
@@ -64,10 +60,8 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		return err
 	}
 	adm := admin.Config{Ready: c.out.ready(), Config: live.Config{
-		Namespace: set.Namespace, Version: version, Log: c.log,
-		Hot:    func() []hottype.HotKey { return nil },
-		Rules:  c.rules.Load,
-		Status: c.out.status,
+		Namespace: set.Namespace, Version: version, Log: c.log, Hot: func() []hottype.HotKey { return nil },
+		Rules: c.rules.Load, Status: c.out.status,
 	}}
 	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.metrics()...))
 	if err != nil {
@@ -95,11 +89,10 @@ func (c *collector) build(ctx context.Context) error {
 		return err
 	}
 	if kind == "none" {
-		return fmt.Errorf("%w: counts have nowhere to go: set --kafka.brokers or --statsd.addr", config.ErrUsage)
+		return config.Usage("counts have nowhere to go: set --kafka.brokers or --statsd.addr")
 	}
 	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
-		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file",
-			config.ErrUsage)
+		return config.Usage("nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file")
 	}
 	judge := kind
 	if kind == "both" {
@@ -127,8 +120,8 @@ func (c *collector) build(ctx context.Context) error {
 		c.mirror = mirror.New(c.rules.Load, c.tally, mirror.Options{
 			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
 		})
-		if c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener,
-			c.mirror); err != nil {
+		c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener, c.mirror)
+		if err != nil {
 			return err
 		}
 	}
@@ -167,15 +160,10 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 }
 
 func (c *collector) metrics() []metrics.Collector {
-	parts := []metrics.Collector{metrics.Of(c.tally.Stats), c.out.metrics}
+	parts := slices.Concat([]metrics.Collector{metrics.Of(c.tally.Stats), c.out.metrics},
+		metricsIf(c.listener, c.listener.Stats), metricsIf(c.mirror, c.mirror.Stats))
 	if c.history != nil {
 		parts = append(parts, c.history.metrics)
-	}
-	if c.listener != nil {
-		parts = append(parts, metrics.Of(c.listener.Stats))
-	}
-	if c.mirror != nil {
-		parts = append(parts, metrics.Of(c.mirror.Stats))
 	}
 	if len(c.logs) > 0 {
 		parts = append(parts, metrics.Of(c.accessStats))

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/lifecycle"
@@ -112,15 +113,7 @@ func (s *sidecar) readLimits(*rules.Set) error {
 	return refused(err)
 }
 
-func (g *gateways) metrics() (parts []metrics.Collector) {
-	if g.check != nil {
-		parts = append(parts, metrics.Of(g.check.Stats))
-	}
-	if g.envoy != nil {
-		parts = append(parts, metrics.Of(g.envoy.Stats))
-	}
-	if g.spoe != nil {
-		parts = append(parts, metrics.Of(g.spoe.Stats))
-	}
-	return parts
+func (g *gateways) metrics() []metrics.Collector {
+	return slices.Concat(metricsIf(g.check, g.check.Stats), metricsIf(g.envoy, g.envoy.Stats),
+		metricsIf(g.spoe, g.spoe.Stats))
 }

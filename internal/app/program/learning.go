@@ -45,15 +45,13 @@ const (
 // check reports what is wrong before anything runs.
 func (l *Learning) check(stateDir, configFile string) error {
 	if l.For <= 0 || l.For > maxLearn {
-		return fmt.Errorf("%w: --learn %v: want more than 0s, up to %v, such as 10m", config.ErrUsage, l.For,
-			maxLearn)
+		return config.Usage("--learn %v: want more than 0s, up to %v, such as 10m", l.For, maxLearn)
 	}
 	if l.Out == "" {
 		l.Out = filepath.Join(stateDir, learnedName)
 	}
 	if isFile(l.Out, configFile) {
-		return fmt.Errorf("%w: --learn-out %s is the file of --config, which is in force: write somewhere else",
-			config.ErrUsage, l.Out)
+		return config.Usage("--learn-out %s is the file of --config, which is in force: write somewhere else", l.Out)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(l.Out), ".hotparam-learn-*")
 	if err != nil {

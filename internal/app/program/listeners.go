@@ -3,7 +3,6 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -40,18 +39,13 @@ func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger
 // rest for handing over what they left.
 func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
-	s, err := listener.Listen(ctx, listener.Config{
-		Name: name, Addr: addr, Handler: h,
-		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
-		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient, Trusted: l.clients.Trusts,
-		HeaderTimeout: cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
-		Grace: l.stop.Timeout / 2, Log: l.log,
-	})
-	if err != nil {
-		return nil, refused(err)
+	c := l.config(name, addr, cfg.Port)
+	c.Handler, c.HeaderTimeout, c.BodyTimeout, c.IdleTimeout = h, cfg.HeaderTimeout, cfg.BodyTimeout, cfg.IdleTimeout
+	s, err := listener.Listen(ctx, c)
+	if err == nil {
+		l.byName[name] = s
 	}
-	l.byName[name] = s
-	return s, nil
+	return s, refused(err)
 }
 
 // openGuarded takes a port whose callers show a token, a certificate, or that only
@@ -66,16 +60,20 @@ func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, c
 
 // openPort takes a port for another protocol than HTTP.
 func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
-	p, err := listener.Open(ctx, listener.Config{
-		Name: name, Addr: addr, TLS: tlsOf(cfg), ProxyProtocol: l.proxyProtocol(name, cfg),
-		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient, Trusted: l.clients.Trusts,
-		Log: l.log,
-	})
-	if err != nil {
-		return nil, refused(err)
+	p, err := listener.Open(ctx, l.config(name, addr, cfg))
+	if err == nil {
+		l.byName[name] = p
 	}
-	l.byName[name] = p
-	return p, nil
+	return p, refused(err)
+}
+
+// config is what all listeners have.
+func (l *listeners) config(name, addr string, cfg config.Port) listener.Config {
+	return listener.Config{
+		Name: name, Addr: addr, TLS: listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
+		ProxyProtocol: l.proxyProtocol(name, cfg), MaxConnections: cfg.MaxConnections, Grace: l.stop.Timeout / 2,
+		Log: l.log,
+	}
 }
 
 // proxyProtocol says whose connections begin with a header of the PROXY protocol.
@@ -95,20 +93,13 @@ func refused(err error) error {
 	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", config.ErrUsage, err)
+	return config.Usage("%w", err)
 }
 
 // guarded refuses an address that others reach without showing who they are.
 func guarded(name, addr string, asked bool, cfg config.Port) error {
 	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
-		return fmt.Errorf(
-			"%w: %w (--%s.token, --%s.token_file or --%s.tls_client_ca)",
-			config.ErrUsage,
-			err,
-			name,
-			name,
-			name,
-		)
+		return config.Usage("%w (--%s.token, --%[2]s.token_file or --%[2]s.tls_client_ca)", err, name)
 	}
 	return nil
 }
@@ -121,20 +112,16 @@ func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	}
 	for name, value := range cfg.Refusal {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return a, fmt.Errorf("%w: --answer.refusal: %q: %q is no header field", config.ErrUsage, name, value)
+			return a, config.Usage("--answer.refusal: %q: %q is no header field", name, value)
 		}
 	}
 	if cfg.Script != "" && (cfg.Script[0] != '/' || hottype.InvalidTargetReason(http.MethodGet, cfg.Script) != "") {
-		return a, fmt.Errorf("%w: --answer.script %q: want a path such as /hotparam.js", config.ErrUsage, cfg.Script)
+		return a, config.Usage("--answer.script %q: want a path such as /hotparam.js", cfg.Script)
 	}
 	if err := a.Check(); err != nil {
-		return a, fmt.Errorf("%w: answer: %w", config.ErrUsage, err)
+		return a, config.Usage("answer: %w", err)
 	}
 	return a, nil
-}
-
-func tlsOf(cfg config.Port) listener.TLS {
-	return listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA}
 }
 
 func (l *listeners) stats() map[string]listener.Stats {

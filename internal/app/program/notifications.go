@@ -44,18 +44,13 @@ func notifyWebhooks(cfg notifierConfig, adm *admin.Config, parts *[]metrics.Coll
 		IsLeader: cfg.Leads, Log: cfg.Log,
 	}, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", config.ErrUsage, err)
+		return nil, config.Usage("%w", err)
 	}
 	adm.Notify = webhooks{n}
 	adm.OnChange = func(c admin.Change) { n.Notify(eventOf(&c)) }
 	*parts = append(*parts, metrics.Of(n.Stats))
-	before, upstreams := adm.Status, adm.Upstreams
-	adm.Status = func() (list []admin.Status) {
-		if before != nil {
-			list = before()
-		}
-		return append(list, webhookStatus(n.Stats().Webhooks)...)
-	}
+	upstreams := adm.Upstreams
+	addStatus(adm, func() []admin.Status { return webhookStatus(n.Stats().Webhooks) })
 	return func(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sinks, "notifications", n.Run)
 		s.Add(lifecycle.Sinks, "conditions", func(ctx context.Context) error {
@@ -211,13 +206,8 @@ const trimHistory = "@every 10m"
 
 func checkHistory(cfg config.History) error {
 	if cfg.Keep < 0 || cfg.Keep > 0 && (cfg.MaxBytes < 1<<20 || cfg.Keys < 1) {
-		return fmt.Errorf(
-			"%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
-			config.ErrUsage,
-			cfg.Keep,
-			cfg.MaxBytes,
-			cfg.Keys,
-		)
+		return config.Usage("--history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
+			cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
 	return nil
 }
@@ -236,13 +226,9 @@ func keepHistory(
 		Log: log})
 	adm.History = store
 	*parts = append(*parts, metrics.Of(store.Stats))
-	before := adm.Status
-	adm.Status = func() (list []admin.Status) {
-		if before != nil {
-			list = before()
-		}
-		return append(list, historyStatus(store.Failing(), store.Stats().SetAside > 0))
-	}
+	addStatus(adm, func() []admin.Status {
+		return []admin.Status{historyStatus(store.Failing(), store.Stats().SetAside > 0)}
+	})
 	return func(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sinks, "history", store.Run)
 		s.Add(lifecycle.Sinks, "trim history", func(ctx context.Context) error {

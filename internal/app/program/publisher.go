@@ -24,9 +24,8 @@ import (
 func newPublisher(cfg config.Aggregator, feed *rediscontrol.Feed, current *atomic.Pointer[rules.Set],
 	since func() time.Time) (*rediscontrol.Publisher, error) {
 	if cfg.Lease >= cfg.Detect.HotTTL {
-		return nil,
-			fmt.Errorf(
-				"%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
+		return nil, config.Usage("--aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over "+
+			"before a standby renews them", cfg.Lease, cfg.Detect.HotTTL)
 	}
 	return feed.NewPublisher(rediscontrol.PublisherConfig{
 		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,

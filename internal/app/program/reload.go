@@ -37,36 +37,22 @@ type reloader struct {
 	apply func(*rules.Set)
 	// follow takes the settings that may change while the program runs: it checks
 	// those of a new file, and returns what puts them in force; nil: none.
-	follow      func(next *config.Parser) (func(), error)
-	log         *slog.Logger
-	hup         chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
-	validations chan validation
+	follow func(next *config.Parser) (func(), error)
+	log    *slog.Logger
+	hup    chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
+	calls  chan func()    // for Run to call
 
 	mu    sync.Mutex // guards what follows
 	stats metrics.ReloadStats
 	why   string // of the failure; "" after a success
 }
 
-// validation asks whether a revision from the store would be taken.
-type validation struct {
-	revision rules.Revision
-	answer   chan<- validationResult
-}
-
-// validationResult are the rules that would hold, or why they would not.
-type validationResult struct {
-	set *rules.Set
-	err error
-}
-
 // newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
 // hold in place of the file's; nil: none.
 func newReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set) error, apply func(*rules.Set),
 	log *slog.Logger) *reloader {
-	r := &reloader{
-		file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
-		validations: make(chan validation),
-	}
+	r := &reloader{file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
+		calls: make(chan func())}
 	r.succeeded(time.Now())
 	if r.hasFile() {
 		signal.Notify(r.hup, syscall.SIGHUP)
@@ -96,9 +82,8 @@ func (r *reloader) Run(ctx context.Context) error {
 			return nil
 		case t := <-r.rules.next():
 			r.applyUpdate(t)
-		case a := <-r.validations:
-			_, set, err := r.rules.checked(r.file, a.revision, r.check)
-			a.answer <- validationResult{set, err}
+		case call := <-r.calls:
+			call()
 		case <-r.hup:
 			asked = true
 			w.ask(time.Now())
@@ -124,12 +109,15 @@ func (r *reloader) applyUpdate(t ruleUpdate) {
 }
 
 // validate gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.
-func (r *reloader) validate(ctx context.Context, revision rules.Revision) (*rules.Set, error) {
-	answer := make(chan validationResult, 1)
+func (r *reloader) validate(ctx context.Context, revision rules.Revision) (set *rules.Set, err error) {
+	done := make(chan struct{})
 	select {
-	case r.validations <- validation{revision, answer}:
-		t := <-answer
-		return t.set, t.err
+	case r.calls <- func() {
+		_, set, err = r.rules.checked(r.file, revision, r.check)
+		close(done)
+	}:
+		<-done
+		return set, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -190,9 +178,8 @@ func (r *reloader) load(data []byte) error {
 		return err
 	}
 	if len(restart) > 0 {
-		return fmt.Errorf(
-			"%s: changed and cannot take effect while the program runs: %s; restart it, or take the change back. Nothing of the new file holds",
-			r.file.Path(), strings.Join(restart, ", "))
+		return fmt.Errorf("%s: changed and cannot take effect while the program runs: %s; restart it, or take the "+
+			"change back. Nothing of the new file holds", r.file.Path(), strings.Join(restart, ", "))
 	}
 	if r.check != nil {
 		if err := r.check(set); err != nil {

@@ -3,7 +3,6 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
@@ -84,11 +83,8 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, err
 	}
 	if cfg.Proxy.Upstream == "" {
-		return nil,
-			fmt.Errorf(
-				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000",
-				config.ErrUsage,
-			)
+		return nil, config.Usage("where do allowed requests go? Set --upstream to the URL of the service, such as " +
+			"http://127.0.0.1:3000")
 	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
 	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
@@ -139,8 +135,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			l.reload.rules.fillReport(&r)
 			return []hottype.LimiterReport{r}, err
 		},
-		Overrides: l.overrides,
-		Log:       l.log,
+		Overrides: l.overrides, Log: l.log,
 	}}
 	parts := append(metricsOf(l.parts), metrics.Of(handler.Stats), metrics.Of(handler.Cache().Stats),
 		metrics.Of(handler.Cache().Silent))

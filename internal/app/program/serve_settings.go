@@ -2,7 +2,6 @@ package program
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -102,8 +101,8 @@ func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error)
 		return c, err
 	}
 	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
-		return c, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
-			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
+		return c, config.Usage("--proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
+			cfg.CacheMemory, cfg.CacheTimeout)
 	}
 	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
 		return c, err
@@ -131,8 +130,7 @@ func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 		}
 		switch {
 		case have != "" && have != u.URL:
-			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name,
-				u.URL, have, where)
+			return config.Usage("upstream %q is %s in the rules file and %s in %s: keep one", u.Name, u.URL, have, where)
 		case u.Name == hottype.DefaultUpstream:
 			cfg.Upstream = u.URL
 		default:
@@ -148,7 +146,7 @@ func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 func upstreamURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
-		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
+		return nil, config.Usage("--%s %q: want a URL such as http://127.0.0.1:3000", flag, raw)
 	}
 	return u, nil
 }

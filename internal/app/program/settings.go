@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -45,11 +46,11 @@ func gateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
 
 // KafkaConfig is how the programs reach Kafka.
 func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
+	f := k.Files
 	return kafka.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
-		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: k.CA, CertFile: k.Cert, KeyFile: k.Key, ServerName: k.ServerName},
-		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password},
-		Log:   log,
+		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName},
+		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password}, Log: log,
 	}
 }
 
@@ -68,27 +69,20 @@ func checkCounters(cfg config.Detect) func(*rules.Set) error {
 
 // metricsOf are the metrics of the parts that a pipeline has.
 func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
-	parts := []metrics.Collector{metrics.Of(p.Gate.Stats),
-		metrics.Of(func() hotset.Stats { return p.Hot.Stats(time.Now()) }),
-		metrics.Of(p.Crawlers.Stats),
-		metrics.Of(p.Bounds)}
-	if p.Tally != nil {
-		parts = append(parts, metrics.Of(p.Tally.Stats))
+	return slices.Concat([]metrics.Collector{
+		metrics.Of(p.Gate.Stats), metrics.Of(func() hotset.Stats { return p.Hot.Stats(time.Now()) }),
+		metrics.Of(p.Crawlers.Stats), metrics.Of(p.Bounds),
+	}, metricsIf(p.Tally, p.Tally.Stats), metricsIf(p.Aggregate, p.Aggregate.Stats), metricsIf(p.Feed, p.Feed.Stats),
+		metricsIf(p.Limits, p.Limits.Stats), metricsIf(p.Windows, p.Windows.Stats),
+		metricsIf(p.Refunds, p.Refunds.Stats), metricsIf(p.Prefetch, p.Prefetch.Stats))
+}
+
+// metricsIf are the metrics of a part; none if it is nil.
+func metricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
+	if part == nil {
+		return nil
 	}
-	if p.Aggregate != nil {
-		parts = append(parts, metrics.Of(p.Aggregate.Stats))
-	}
-	if p.Feed != nil {
-		parts = append(parts, metrics.Of(p.Feed.Stats), metrics.Of(p.Limits.Stats),
-			metrics.Of(p.Windows.Stats))
-	}
-	if p.Refunds != nil {
-		parts = append(parts, metrics.Of(p.Refunds.Stats))
-	}
-	if p.Prefetch != nil {
-		parts = append(parts, metrics.Of(p.Prefetch.Stats))
-	}
-	return parts
+	return []metrics.Collector{metrics.Of(stats)}
 }
 
 // machineMemory is how many bytes the machine has, or the container if that may have less. It is
@@ -123,33 +117,26 @@ func atMost(n int64, number []byte, unit int64) int64 {
 func checkCacheMemory(bytes, machine int64, log *slog.Logger) error {
 	switch {
 	case bytes > machine:
-		return fmt.Errorf(
-			"%w: --proxy.cache_memory %d is more than the %d bytes of memory that this machine or container has",
-			config.ErrUsage, bytes, machine)
+		return config.Usage("--proxy.cache_memory %d is more than the %d bytes of memory that this machine or "+
+			"container has", bytes, machine)
 	case bytes > machine/2:
-		log.Warn(
-			"proxy.cache_memory is more than half of the memory of this machine or container; the process needs about "+
-				"twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
+		log.Warn("proxy.cache_memory is more than half of the memory of this machine or container; the process needs "+
+			"about twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
 	}
 	return nil
 }
 
 // OpenRedis makes a client; budget is that of decisions, 0 where there are none.
-func OpenRedis(
-	cfg config.Redis,
-	namespace string,
-	budget time.Duration,
-	log *slog.Logger,
-) (*redisclient.Client, error) {
+func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
+	log *slog.Logger) (*redisclient.Client, error) {
 	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
-		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
+		return nil, config.Usage("--redis.hot_ttl_blind %v: want 0 to 24h", cfg.HotTTLBlind)
 	}
 	return redisclient.Open(redisclient.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
-		TLSFiles:       tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
-		SentinelMaster: cfg.SentinelMaster, SentinelUsername: cfg.SentinelUsername,
-		SentinelPassword: cfg.SentinelPassword,
-		Namespace:        namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
+		TLSFiles: tlsfiles.Files(cfg.Files), SentinelMaster: cfg.SentinelMaster,
+		SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
+		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
 	})
 }
 
@@ -166,17 +153,18 @@ func warnAbsent(ctx context.Context, c *redisclient.Client, log *slog.Logger) {
 // redisStatus is the dashboard's line about Redis.
 func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
 	all := feed.Stats()
-	st := all.Hot
+	line, st := admin.Status{Name: "redis"}, all.Hot
 	switch {
 	case c.Stats().ReadOnly:
-		return admin.Status{Name: "redis", Value: "refuses writes: a read-only replica"}
+		line.Value = "refuses writes: a read-only replica"
 	case st.Err != "":
-		return admin.Status{Name: "redis", Value: st.Err}
+		line.Value = st.Err
 	case all.OverridesBehind:
-		return admin.Status{Name: "redis",
-			Value: "lost overrides that are in force here, and they may not be written back from here"}
+		line.Value = "lost overrides that are in force here, and they may not be written back from here"
 	case st.AgeSeconds < 0:
-		return admin.Status{Name: "redis", Value: "not heard yet"}
+		line.Value = "not heard yet"
+	default:
+		line.Value, line.OK = fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), st.AgeSeconds < 5
 	}
-	return admin.Status{Name: "redis", Value: fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), OK: st.AgeSeconds < 5}
+	return line
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -73,16 +74,14 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	s.reload = newReloader(file, store, s.readLimits, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
-		return fmt.Errorf("%w: --redis.addr is required, for example 127.0.0.1:6379", config.ErrUsage)
+		return config.Usage("--redis.addr is required, for example 127.0.0.1:6379")
 	}
 	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
-		return fmt.Errorf(
-			"%w: no listener is configured: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
-			config.ErrUsage)
+		return config.Usage("no listener is configured: set --decide.listen, --check.listen, --proxy.listen, " +
+			"--envoy.listen or --spoe.listen")
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
-		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to",
-			config.ErrUsage)
+		return config.Usage("--proxy.listen needs --proxy.upstream, the URL that allowed requests go to")
 	}
 	if err := s.build(ctx, set, version); err != nil {
 		return err
@@ -228,12 +227,12 @@ func (s *sidecar) setRules(set *rules.Set) {
 }
 
 func (s *sidecar) metrics() []metrics.Collector {
-	parts := append(metricsOf(s.parts), metrics.Of(s.redis.Stats))
-	parts = append(parts, s.reload.metrics()...)
+	parts := slices.Concat(metricsOf(s.parts), s.reload.metrics(), s.httpMetrics, s.gateways.metrics(),
+		metricsIf(s.redis, s.redis.Stats))
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)
 	}
-	return append(append(parts, s.httpMetrics...), s.gateways.metrics()...)
+	return parts
 }
 
 func (s *sidecar) adminConfig(version string) admin.Config {

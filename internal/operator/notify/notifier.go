@@ -14,6 +14,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -61,9 +62,7 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.IsLeader == nil {
 		cfg.IsLeader = func() bool { return true }
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -47,7 +49,7 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 		return nil, err
 	}
 	s := &sender{
-		hook: w, owner: n, target: target, secret: secret, queue: newQueue(),
+		hook: w, owner: n, target: target, secret: secret, encode: encoders[w.Format], queue: newQueue(),
 		count: WebhookStats{Format: w.Format, Events: w.Events},
 		client: &http.Client{
 			Timeout: w.Timeout,
@@ -59,15 +61,11 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	switch w.Format {
-	case Alertmanager:
-		s.encode = encodeAlerts
-	case Slack:
-		s.encode = encodeSlack
-	default:
-		s.encode = encodeJSON
-	}
 	return s, nil
+}
+
+var encoders = map[Format]func(*Notifier, []Event, time.Time) ([]byte, error){
+	JSON: encodeJSON, Alertmanager: encodeAlerts, Slack: encodeSlack,
 }
 
 // wants reports whether the webhook receives an event. An alert that began has to end, so an Alertmanager receives the
@@ -104,7 +102,7 @@ func (s *sender) run(ctx context.Context) {
 			s.refresh(ctx)
 		}
 		s.logLost()
-		wait(ctx, pause)
+		wait.For(ctx, pause)
 	}
 }
 
@@ -148,7 +146,7 @@ func (s *sender) last(ctx context.Context) {
 	if len(batch) > 0 {
 		s.attempt(ctx, batch)
 	}
-	s.queue.drop(0)
+	s.queue.drop()
 	s.logLost()
 }
 
@@ -177,8 +175,7 @@ func (s *sender) note(err error, at time.Time) {
 	case err != nil && !before && errors.As(err, &permanent):
 		log.Error("notify: a webhook rejects events", "webhook", s.hook.Name, "err", err)
 	case err != nil && !before:
-		log.Warn("notify: a webhook fails; retrying",
-			"webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)
+		log.Warn("notify: a webhook fails; retrying", "webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)
 	case err == nil && before:
 		log.Info("notify: a webhook works again", "webhook", s.hook.Name)
 	}
@@ -206,13 +203,6 @@ func (s *sender) stats() WebhookStats {
 	waiting, dropped := s.queue.stats()
 	st.Queued, st.Dropped = waiting, st.Dropped+dropped
 	return st
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 const (
@@ -259,11 +249,11 @@ func (q *queue) take() (batch []Event, more bool) {
 	return batch, len(q.events) > 0
 }
 
-// drop drops all queued events, and counts those that were taken and not sent.
-func (q *queue) drop(taken int) {
+// drop drops all queued events.
+func (q *queue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dropped += uint64(len(q.events) + taken)
+	q.dropped += uint64(len(q.events))
 	q.events = nil
 }
 

@@ -100,11 +100,8 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 		at += size
 	}
 	order := func(a, b recordTime) int {
-		if a.nanos != b.nanos {
-			return cmp.Compare(a.nanos, b.nanos)
-		}
-		if a.hash != b.hash {
-			return cmp.Compare(a.hash, b.hash)
+		if c := cmp.Or(cmp.Compare(a.nanos, b.nanos), cmp.Compare(a.hash, b.hash)); c != 0 {
+			return c
 		}
 		return strings.Compare(records[a.from:a.to], records[b.from:b.to])
 	}

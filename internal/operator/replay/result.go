@@ -43,12 +43,8 @@ func (r *replayer) reading(rep *Report) {
 
 // complete makes lists empty instead of nil, which differ in JSON.
 func (r *Report) complete() *Report {
-	r.Hot, r.Loops = orEmpty(r.Hot), orEmpty(r.Loops)
-	r.Keys = orEmpty(r.Keys)
-	r.Clients = orEmpty(r.Clients)
-	r.Sources = orEmpty(r.Sources)
-	r.Broken = orEmpty(r.Broken)
-	r.HotAt = orEmpty(r.HotAt)
+	r.Hot, r.Loops, r.Keys, r.Clients = orEmpty(r.Hot), orEmpty(r.Loops), orEmpty(r.Keys), orEmpty(r.Clients)
+	r.Sources, r.Broken, r.HotAt = orEmpty(r.Sources), orEmpty(r.Broken), orEmpty(r.HotAt)
 	t := &r.Timeline
 	t.Requests, t.Denied, t.Peak = orEmpty(t.Requests), orEmpty(t.Denied), orEmpty(t.Peak)
 	return r

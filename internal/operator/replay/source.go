@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -104,9 +105,7 @@ func (s *source) detect() bool {
 }
 
 // ended reports whether an error of lines.next is the end of the stream.
-func ended(err error) bool {
-	return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut)
-}
+func ended(err error) bool { return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut) }
 
 // next returns the next line as lines.next does.
 func (s *source) next() (text string, err error) {
@@ -137,4 +136,106 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// maxLine is the longest line that is read, in bytes. No server accepts a request
+// line this long, so a longer line is not a request.
+const maxLine = 64 << 10
+
+var (
+	errLong = errors.New("line is longer than 64 KiB")
+	errCut  = errors.New("line is cut off where the file could not be read further")
+)
+
+// lines cuts a stream into lines without their ends. It reads blocks, and
+// hands out lines as parts of one string per block, so that a line costs no
+// allocation.
+type lines struct {
+	r     io.Reader
+	buf   []byte // read after the last block
+	block string // the rest of the block
+	long  bool   // inside a line that is too long
+	err   error  // how the stream ended, once it has
+}
+
+func newLines(r io.Reader) *lines { return &lines{r: r, buf: make([]byte, 0, maxLine)} }
+
+// next returns the next line, io.EOF after the last. errLong and errCut are each
+// returned in place of one line; any other error ends the stream.
+func (l *lines) next() (string, error) {
+	for l.block == "" {
+		if l.err != nil {
+			return l.last()
+		}
+		if err := l.fill(); err != nil {
+			return "", err
+		}
+	}
+	line, rest, _ := strings.Cut(l.block, "\n")
+	l.block = rest
+	return strings.TrimSuffix(line, "\r"), nil
+}
+
+// pending reports whether next has a line without reading.
+func (l *lines) pending() bool { return l.block != "" }
+
+// fill reads until there is a block of whole lines or the stream ends.
+func (l *lines) fill() error {
+	for idle := 0; l.err == nil; {
+		seen := len(l.buf)
+		n, err := l.r.Read(l.buf[seen:cap(l.buf)])
+		l.buf, l.err = l.buf[:seen+n], err
+		if idle++; n > 0 {
+			idle = 0
+		} else if idle > 100 && err == nil {
+			l.err = io.ErrNoProgress
+		}
+		if l.long {
+			if end := bytes.IndexByte(l.buf, '\n'); end >= 0 {
+				l.drop(end + 1)
+				l.long = false
+				l.cut(0)
+				return errLong
+			}
+			l.buf = l.buf[:0]
+			continue
+		}
+		if l.cut(seen) {
+			return nil
+		}
+		if len(l.buf) == cap(l.buf) {
+			l.long, l.buf = true, l.buf[:0]
+		}
+	}
+	return nil
+}
+
+// cut makes a block of the whole lines in buf, whose first from bytes are known
+// to contain no line end. It returns false if there is none.
+func (l *lines) cut(from int) bool {
+	end := bytes.LastIndexByte(l.buf[from:], '\n')
+	if end < 0 {
+		return false
+	}
+	l.block = string(l.buf[:from+end+1])
+	l.drop(from + end + 1)
+	return true
+}
+
+// drop removes the first n bytes of buf.
+func (l *lines) drop(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
+
+// last returns the bytes after the last line end, then the error that ended the stream.
+func (l *lines) last() (string, error) {
+	line, long := string(l.buf), l.long
+	l.buf, l.long = l.buf[:0], false
+	switch {
+	case long:
+		return "", errLong
+	case line == "":
+		return "", l.err
+	case !errors.Is(l.err, io.EOF):
+		return "", errCut
+	}
+	return strings.TrimSuffix(line, "\r"), nil
 }

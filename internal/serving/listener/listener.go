@@ -32,10 +32,8 @@ type Config struct {
 	// protocol, version 1 or 2, that names the client; nil: of none. An invalid address is
 	// that of a unix socket.
 	ProxyProtocol func(netip.Addr) bool
-	// MaxConnections bounds the open connections, MaxConnectionsClient those of one client, an address or a /64 of
-	// IPv6; 0: no bound. Peers that are Trusted speak for many clients and have all; nil: there are none.
-	MaxConnections, MaxConnectionsClient int
-	Trusted                              func(netip.Addr) bool
+	// MaxConnections bounds the open connections; 0: no bound.
+	MaxConnections int
 	// HeaderTimeout bounds the header of a request and the TLS handshake,
 	// BodyTimeout how long its body may keep the handler waiting (see
 	// httplimit.SlowBodies), IdleTimeout the wait for the next one; 0: no bound.
@@ -52,19 +50,7 @@ type Server struct {
 	srv      *http.Server
 	bodies   httplimit.SlowBodies
 	prefaces atomic.Uint64
-	headers  atomic.Uint64 // requests refused for the headers that their client holds
 }
-
-// HTTP/2 repeats a field of a header by a byte or two, so that a client that holds streams open takes thousand times the
-// memory that it sends. These bound what it gets.
-const (
-	maxHeader  = 64 << 10 // of one request, and its target
-	maxStreams = 100      // of one connection
-	// maxHeld is of the headers of all requests under way of one client. Beyond it only usual headers pass, so that many
-	// people behind one address do.
-	maxHeld     = 2 << 20
-	usualHeader = 2 << 10
-)
 
 // Listen takes the address, so that a taken port is an error before anything else
 // starts.
@@ -75,19 +61,13 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		Handler:           s.bodies.Protect(cfg.Handler),
 		ReadHeaderTimeout: cfg.HeaderTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    64 << 10, // also bounds the request target
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
-			WriteByteTimeout: writeWithin, MaxConcurrentStreams: maxStreams},
-		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
-			if c := unwrapConn(nc); c != nil && c.client != nil {
-				return context.WithValue(ctx, clientKey{}, c.client)
-			}
-			return ctx
-		},
+			WriteByteTimeout: writeWithin},
 	}
-	s.srv.Handler = s.boundHeaders(s.refusePrefaces(s.srv.Handler))
+	s.srv.Handler = s.refusePrefaces(s.srv.Handler)
 	s.srv.Protocols.SetHTTP1(true)
 	s.srv.Protocols.SetHTTP2(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(!cfg.TLS.On())
@@ -114,46 +94,13 @@ func (s *Server) refusePrefaces(next http.Handler) http.Handler {
 	})
 }
 
-// clientKey is the key of the *client in the context of a request.
-type clientKey struct{}
-
-// boundHeaders refuses HTTP/2 requests of a client whose requests under way hold maxHeld bytes of header.
-func (s *Server) boundHeaders(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, _ := r.Context().Value(clientKey{}).(*client)
-		if r.ProtoMajor < 2 || client == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
-		size := headerSize(r)
-		defer client.headers.Add(-size)
-		if client.headers.Add(size) > maxHeld && size > usualHeader {
-			s.headers.Add(1)
-			httplimit.WriteProblem(w, http.StatusRequestHeaderFieldsTooLarge,
-				"Too many bytes of header are held by requests under way.")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// headerSize is what a header takes, with 32 bytes for each field as RFC 9113, 6.5.2 counts.
-func headerSize(r *http.Request) (n int64) {
-	for name, values := range r.Header {
-		for _, v := range values {
-			n += int64(len(name) + len(v) + 32)
-		}
-	}
-	return n + int64(len(r.RequestURI)+len(r.Host))
-}
-
 // OnShutdown calls f when the server begins to stop.
 func (s *Server) OnShutdown(f func()) { s.srv.RegisterOnShutdown(f) }
 
 // Stats reads the counters.
 func (s *Server) Stats() Stats {
 	st := s.port.Stats()
-	st.Slow, st.Prefaces, st.Headers = s.bodies.Cut(), s.prefaces.Load(), s.headers.Load()
+	st.Slow, st.Prefaces = s.bodies.Cut(), s.prefaces.Load()
 	return st
 }
 

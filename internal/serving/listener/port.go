@@ -42,7 +42,7 @@ func open(ctx context.Context, cfg Config) (*port, error) {
 		p.headers = &proxyHeaders{Listener: ln, from: cfg.ProxyProtocol, within: cfg.HeaderTimeout}
 		ln = p.headers
 	}
-	p.conns = &conns{Listener: ln, max: cfg.MaxConnections, perClient: cfg.MaxConnectionsClient, trusted: cfg.Trusted}
+	p.conns = &conns{Listener: ln, max: cfg.MaxConnections}
 	return p, nil
 }
 
@@ -87,7 +87,6 @@ type Stats struct {
 	Open     int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
 	Refused  uint64 `metric:"hotparam_listener_refused_total" help:"Connections refused because all were taken by requests under way."`
 	Evicted  uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
-	Headers  uint64 `metric:"hotparam_listener_headers_refused_total" help:"HTTP/2 requests answered 431 because those under way of their client hold too many bytes of header."`
 	Slow     uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
 	Prefaces uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
 	NoHeader uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`

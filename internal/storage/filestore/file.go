@@ -28,17 +28,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-const overridesFile = "overrides.json"
-
-// formatVersion is that of overrides.json. A reader refuses higher ones.
-const formatVersion = 1
-
-// maxFile bounds what is read into memory.
-const maxFile = 64 << 20
+const (
+	overridesFile = "overrides.json"
+	auditFile     = "audit.jsonl"
+	tempSuffix    = ".tmp"
+	formatVersion = 1        // of overrides.json; a reader refuses higher ones
+	maxFile       = 64 << 20 // bytes that are read into memory
+	// slack is how many lines over MaxAudit the audit may have before it is written
+	// anew: trimming at every change would write it a thousand times as often.
+	slack = 250
+)
 
 // envelope is overrides.json.
 type envelope struct {
@@ -84,8 +88,7 @@ func readEnvelope(d disk) (envelope, error) {
 
 func (env envelope) check(d disk) error {
 	if env.Version > formatVersion {
-		return fmt.Errorf(
-			"filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
+		return fmt.Errorf("filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
 			d.path(overridesFile), env.Version, formatVersion)
 	}
 	if env.Version < 1 || env.Overrides == nil {
@@ -107,21 +110,17 @@ func (env envelope) check(d disk) error {
 
 // damaged says which file, where, and what to do.
 func damaged(d disk, where string, err error) error {
-	return fmt.Errorf(
-		"filestore: %s%s cannot be used: %w; fix it, or move it away to start without overrides (%s lists what they were)",
-		d.path(overridesFile), where, err, auditFile)
+	return fmt.Errorf("filestore: %s%s cannot be used: %w; fix it, or move it away to start without overrides "+
+		"(%s lists what they were)", d.path(overridesFile), where, err, auditFile)
 }
 
 // lineOf finds where JSON went wrong.
 func lineOf(data []byte, err error) string {
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
 	offset := int64(-1)
-	switch {
-	case errors.As(err, &syntax):
-		offset = syntax.Offset
-	case errors.As(err, &kind):
-		offset = kind.Offset
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = e.Offset
+	} else if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		offset = e.Offset
 	}
 	if offset < 0 || offset > int64(len(data)) {
 		return ""
@@ -144,8 +143,6 @@ type disk interface {
 
 // dirDisk is the disk itself.
 type dirDisk string
-
-const tempSuffix = ".tmp"
 
 func (f dirDisk) path(name string) string { return filepath.Join(string(f), name) }
 
@@ -178,13 +175,24 @@ func (f dirDisk) replaceBy(tempName, name string, data []byte) error {
 		err = os.Rename(temp, f.path(name))
 	}
 	if err == nil {
-		// The new name is on the disk only when the directory is.
 		err = f.sync()
 	}
 	if err != nil {
 		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
 	}
 	return nil
+}
+
+// sync makes the names in the directory durable. Windows writes them with the rename.
+func (f dirDisk) sync() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(string(f))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (f dirDisk) add(name string, data []byte) error {
@@ -214,3 +222,78 @@ func (f dirDisk) sweep() error {
 	}
 	return nil
 }
+
+// record appends a change to audit.jsonl. The caller holds mu.
+func (o *Overrides) record(c rules.Change) error {
+	line, err := json.Marshal(c.Stored())
+	if err != nil {
+		return fmt.Errorf("filestore: a change of override %q cannot be written: %w", c.ID, err)
+	}
+	line = append(line, '\n')
+	if o.torn || o.lines >= MaxAudit+slack {
+		return o.rewrite(line)
+	}
+	if err := o.disk.add(auditFile, line); err != nil {
+		o.torn = true // part of the line may be there
+		return err
+	}
+	o.lines++
+	return nil
+}
+
+// rewrite replaces audit.jsonl by what is known and one more line.
+func (o *Overrides) rewrite(line []byte) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for _, c := range o.audit {
+		if err := enc.Encode(c.Stored()); err != nil {
+			return fmt.Errorf("filestore: %s: %w", auditFile, err)
+		}
+	}
+	buf.Write(line)
+	if err := o.disk.replace(auditFile, buf.Bytes()); err != nil {
+		return err
+	}
+	o.lines, o.torn = len(o.audit)+1, false
+	return nil
+}
+
+// readAudit reads the changes. Torn is true when the last line has no end: its
+// writer crashed before it answered.
+func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
+	data, err := d.read(auditFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for n := 1; len(data) > 0; n++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		if !whole {
+			return changes, true, nil
+		}
+		var c rules.Change
+		if err := json.Unmarshal(line, &c); err != nil {
+			return nil, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the "+
+				"file away to begin a new audit", d.path(auditFile), n, err)
+		}
+		changes, data = append(changes, c.Loaded().Numbered()), rest
+	}
+	return changes, false, nil
+}
+
+// dropUncommitted drops the last line where overrides.json ends with the one before
+// it. An audit that does not fit otherwise was changed by a person, and stays.
+func dropUncommitted(audit []rules.Change, last *rules.Change) []rules.Change {
+	n := len(audit)
+	switch {
+	case n == 0:
+		return audit
+	case n == 1 && last == nil, n > 1 && last != nil && same(audit[n-2], *last):
+		return audit[:n-1]
+	}
+	return audit
+}
+
+func same(a, b rules.Change) bool { return a.At.Equal(b.At) && a.ID == b.ID && a.Action == b.Action }

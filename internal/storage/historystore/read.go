@@ -96,11 +96,16 @@ func readTotals(ctx context.Context, db *sql.DB, q *history.Query, a *history.An
 // the span is.
 func endOfMinutes(q *history.Query) int64 { return q.To.Add(time.Second - 1).Unix() }
 
-func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := `minute >= ? AND minute < ?`, []any{q.From.Unix(), endOfMinutes(q)}
-	if q.Key != "" {
-		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
+// ofKey narrows a condition to the key of a query, if it names one.
+func ofKey(q *history.Query, where string, args ...any) (string, []any) {
+	if q.Key == "" {
+		return where, args
 	}
+	return `key = ? AND ` + where, append([]any{string(q.Key)}, args...)
+}
+
+func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
+	where, args := ofKey(q, `minute >= ? AND minute < ?`, q.From.Unix(), endOfMinutes(q))
 	a.Keys, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (k history.KeyMinute, err error) {
 		var minute int64
 		err = r.Scan(&minute, (*string)(&k.Key), &k.Rule, &k.State, &k.Rate, &k.Peak, &k.Allowed, &k.Denied, &k.Clients)
@@ -112,10 +117,7 @@ func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answ
 }
 
 func readSpans(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := `since < ? AND (until = 0 OR until >= ?)`, []any{q.To.UnixMilli(), q.From.UnixMilli()}
-	if q.Key != "" {
-		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
-	}
+	where, args := ofKey(q, `since < ? AND (until = 0 OR until >= ?)`, q.To.UnixMilli(), q.From.UnixMilli())
 	a.Spans, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (s history.Span, err error) {
 		var since, until int64
 		err = r.Scan((*string)(&s.Key), &s.State, &since, &until, &s.Rule, &s.Peak)
@@ -133,10 +135,7 @@ func readEvents(ctx context.Context, db *sql.DB, q *history.Query, a *history.An
 
 // readEventsWhere reads those events of which a further condition holds, in SQL.
 func readEventsWhere(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer, further string) (err error) {
-	where, args := `at >= ? AND at < ?`+further, []any{q.From.UnixMilli(), q.To.UnixMilli()}
-	if q.Key != "" {
-		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
-	}
+	where, args := ofKey(q, `at >= ? AND at < ?`+further, q.From.UnixMilli(), q.To.UnixMilli())
 	a.Events, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (e history.Event, err error) {
 		var at int64
 		var detail string
@@ -177,22 +176,22 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 
 // readHeatmap finds the heaviest keys by the hours where the time has many, and their cells.
 func readHeatmap(ctx context.Context, db *sql.DB, q *history.HeatmapQuery, m *history.Heatmap) error {
-	cells, cellTime := "minute", "minute"
+	cells := "minute" // the table, and its column of times
 	if q.Step%time.Hour == 0 {
-		cells, cellTime = "hour", "hour"
+		cells = "hour"
 	}
-	top, topTime := cells, cellTime
+	top := cells
 	if q.To.Sub(q.From) > 6*time.Hour {
-		top, topTime = "hour", "hour"
+		top = "hour"
 	}
 	first, last := q.From.Unix(), q.To.Unix()
 	rows, err := db.QueryContext(ctx, `WITH top AS (
-			SELECT key, max(peak) AS heaviest FROM `+top+` WHERE `+topTime+` >= ?1 / 3600 * 3600 AND `+topTime+` < ?2
+			SELECT key, max(peak) AS heaviest FROM `+top+` WHERE `+top+` >= ?1 / 3600 * 3600 AND `+top+` < ?2
 			GROUP BY key ORDER BY heaviest DESC, key LIMIT ?4)
-		SELECT c.key, max(c.rule), (c.`+cellTime+` - ?1) / ?3 AS cell,
+		SELECT c.key, max(c.rule), (c.`+cells+` - ?1) / ?3 AS cell,
 			CASE WHEN max(c.state = 'hot') THEN 'hot' WHEN max(c.state = 'loop') THEN 'loop' ELSE 'cold' END,
 			max(c.peak), sum(c.allowed), sum(c.denied)
-		FROM top JOIN `+cells+` AS c ON c.key = top.key AND c.`+cellTime+` >= ?1 AND c.`+cellTime+` < ?2
+		FROM top JOIN `+cells+` AS c ON c.key = top.key AND c.`+cells+` >= ?1 AND c.`+cells+` < ?2
 		GROUP BY c.key, cell ORDER BY top.heaviest DESC, c.key, cell`, first, last, int64(q.Step/time.Second), q.Keys)
 	if err != nil {
 		return err

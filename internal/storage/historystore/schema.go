@@ -130,15 +130,10 @@ func prepare(ctx context.Context, db *sql.DB) error {
 
 // makeTables brings a file to the version of today.
 func makeTables(ctx context.Context, db *sql.DB, tables string) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
+	return inTransaction(ctx, db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, tables+"PRAGMA user_version = "+strconv.Itoa(version))
 		return err
-	}
-	defer func() { _ = tx.Rollback() }() // nothing after a commit
-	if _, err := tx.ExecContext(ctx, tables+"PRAGMA user_version = "+strconv.Itoa(version)); err != nil {
-		return err
-	}
-	return tx.Commit()
+	})
 }
 
 var errDamaged = errors.New("the file is damaged")

@@ -6,6 +6,7 @@
 package historystore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -73,25 +74,13 @@ type Stats struct {
 
 // New builds a Store. It opens nothing.
 func New(cfg Config) *Store {
-	if cfg.Keep <= 0 {
-		cfg.Keep = 7 * 24 * time.Hour
-	}
-	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = 1 << 30
-	}
-	if cfg.Keys <= 0 {
-		cfg.Keys = 100
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Keep, cfg.MaxBytes = cmp.Or(cfg.Keep, 7*24*time.Hour), cmp.Or(cfg.MaxBytes, 1<<30)
+	cfg.Keys, cfg.Log = cmp.Or(cfg.Keys, 100), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Store{
-		cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}),
-		recorder: history.NewRecorder(cfg.Keys),
-	}
+	return &Store{cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}),
+		recorder: history.NewRecorder(cfg.Keys)}
 }
 
 // Second takes what was seen in a second. It does not block.
@@ -189,12 +178,10 @@ func (s *Store) reopen(ctx context.Context) {
 	db, aside, err := open(ctx, s.cfg.Dir, s.cfg.MaxBytes)
 	if aside != "" {
 		s.setAside.Add(1)
-		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside",
-			aside)
+		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside", aside)
 	}
 	if err == nil {
-		err = s.closeSpans(ctx, db)
-		if err != nil {
+		if err = s.closeSpans(ctx, db); err != nil {
 			err = errors.Join(err, db.Close())
 		}
 	}
@@ -230,8 +217,7 @@ func (s *Store) fail(err error) bool {
 		text += ": " + do
 	}
 	if s.failing.Swap(&text) == nil {
-		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err",
-			text)
+		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err", text)
 	}
 	return true
 }

@@ -280,8 +280,8 @@ func flushLog(ctx context.Context, db *sql.DB) error {
 	var busy, pages, moved int
 	err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err == nil && busy != 0 {
-		err = errors.New(
-			"the rows are removed, but their place in the file is not overwritten yet, because it is being read; purge again")
+		err = errors.New("the rows are removed, but their place in the file is not overwritten yet, because it is being " +
+			"read; purge again")
 	}
 	if err != nil {
 		return fmt.Errorf("historystore: %w", err)

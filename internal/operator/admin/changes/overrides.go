@@ -131,12 +131,9 @@ func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		return c.ID == id && (revision == 0 || c.Revision == revision)
 	})
 	if i < 0 && revision > 0 {
-		return web.NewProblem(
-			http.StatusNotFound,
-			fmt.Sprintf("no revision %d of an override %s is on record", revision,
-				web.Quoted(id)),
-			"GET /v1/audit?id="+url.QueryEscape(id)+" lists those that are",
-		)
+		return web.NewProblem(http.StatusNotFound,
+			fmt.Sprintf("no revision %d of an override %s is on record", revision, web.Quoted(id)),
+			"GET /v1/audit?id="+url.QueryEscape(id)+" lists those that are")
 	}
 	if i < 0 {
 		return web.NewProblem(http.StatusNotFound, "no change of an override "+web.Quoted(id)+" is on record",

@@ -191,16 +191,11 @@ func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revis
 // ruleChange is a change with who makes it and why.
 func (s *Service) ruleChange(r *http.Request, action string) (rules.Revision, error) {
 	q := r.URL.Query()
-	c := rules.Revision{
-		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
-		Reason: q.Get("reason"),
-	}
+	c := rules.Revision{Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
+		Reason: q.Get("reason")}
 	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxReasonBytes {
-		return c, web.BadField(
-			"reason",
-			fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes),
-			"say it shorter",
-		)
+		return c, web.BadField("reason",
+			fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes), "say it shorter")
 	}
 	return c, nil
 }
@@ -244,11 +239,8 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 			return web.WriteJSON(w, http.StatusOK, list[i])
 		}
 	}
-	return web.NewProblem(
-		http.StatusNotFound,
-		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
-		"GET /v1/rules/history lists those that are kept",
-	)
+	return web.NewProblem(http.StatusNotFound, "there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept")
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {

@@ -27,25 +27,17 @@ type hotQuery struct {
 	sort, find    string
 }
 
-// hotOrders compare two hot keys by what the list can be sorted by: numbers from the greatest, texts and
-// times from the first.
-var hotOrders = map[string]func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int{
-	"rate":  func(_, _ *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return 0 }, // they come so
-	"share": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return cmp.Compare(b.Share, a.Share) },
-	"clients": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int {
-		return cmp.Compare(b.Clients, a.Clients)
-	},
-	"since": func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return a.Since.Compare(b.Since) },
-	"key":   func(a, b *hottype.HotKey, _ map[hottype.Key]keySpeed) int { return cmp.Compare(a.Key, b.Key) },
-	"allowed": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
-		return cmp.Compare(speeds[b.Key].Allowed, speeds[a.Key].Allowed)
-	},
-	"denied": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
-		return cmp.Compare(speeds[b.Key].Denied, speeds[a.Key].Denied)
-	},
-	"served": func(a, b *hottype.HotKey, speeds map[hottype.Key]keySpeed) int {
-		return cmp.Compare(speeds[b.Key].Served, speeds[a.Key].Served)
-	},
+// hotOrders compare two hot keys, and their speeds, by what the list can be sorted by: numbers from the greatest,
+// texts and times from the first.
+var hotOrders = map[string]func(a, b *hottype.HotKey, x, y keySpeed) int{
+	"rate":    func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // they come so
+	"share":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Share, a.Share) },
+	"clients": func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Clients, a.Clients) },
+	"since":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return a.Since.Compare(b.Since) },
+	"key":     func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(a.Key, b.Key) },
+	"allowed": func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Allowed, x.Allowed) },
+	"denied":  func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Denied, x.Denied) },
+	"served":  func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Served, x.Served) },
 }
 
 // getHot lists what is hot: GET /v1/hot?limit&offset&sort&find.
@@ -97,7 +89,7 @@ func (q *hotQuery) from(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (
 		})
 	}
 	order := hotOrders[q.sort]
-	slices.SortStableFunc(list, func(a, b hottype.HotKey) int { return order(&a, &b, speeds) })
+	slices.SortStableFunc(list, func(a, b hottype.HotKey) int { return order(&a, &b, speeds[a.Key], speeds[b.Key]) })
 	matched = len(list)
 	list = list[min(q.offset, matched):]
 	return list[:min(q.limit, len(list))], matched

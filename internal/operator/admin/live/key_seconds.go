@@ -171,13 +171,8 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Unlock()
 	views := make([]Second, len(list))
 	for i, one := range list {
-		views[i] = Second{
-			int64(one.At),
-			nullable(one.Rate),
-			nullable(one.Allowed),
-			nullable(one.Denied),
-			nullable(one.Limit),
-		}
+		views[i] = Second{int64(one.At), nullable(one.Rate), nullable(one.Allowed), nullable(one.Denied),
+			nullable(one.Limit)}
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
 }

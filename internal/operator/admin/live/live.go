@@ -10,6 +10,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -67,22 +68,10 @@ type Config struct {
 	Now func() time.Time
 }
 
-const (
-	defaultMaxStreams  = 64
-	defaultHistoryKeys = 100
-)
-
 // WithDefaults is the configuration with every field that has a default.
 func (c Config) WithDefaults() Config {
-	if c.MaxStreams == 0 {
-		c.MaxStreams = defaultMaxStreams
-	}
-	if c.HistoryKeys <= 0 {
-		c.HistoryKeys = defaultHistoryKeys
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.MaxStreams, c.HistoryKeys = cmp.Or(c.MaxStreams, 64), cmp.Or(max(c.HistoryKeys, 0), 100)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -214,9 +214,7 @@ const (
 	HistoryPurged   = "history_purged" // of a key, which is not named
 )
 
-func newRecent() *recent {
-	return &recent{points: []point{}, changes: []Change{}}
-}
+func newRecent() *recent { return &recent{points: []point{}, changes: []Change{}} }
 
 func (r *recent) addPoint(p point) { r.points = appendBounded(r.points, p, keepPoints) }
 

@@ -36,9 +36,7 @@ type hubStats struct {
 	refused, dropped uint64
 }
 
-func newHub(max int) *hub {
-	return &hub{max: max, streams: map[*stream]struct{}{}}
-}
+func newHub(max int) *hub { return &hub{max: max, streams: map[*stream]struct{}{}} }
 
 func (h *hub) open() {
 	h.mu.Lock()

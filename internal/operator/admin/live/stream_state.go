@@ -148,15 +148,9 @@ func (s *Service) Init(now time.Time) Init {
 		sparks[string(key)] = s.seconds.spark(key, now)
 	}
 	return Init{
-		Namespace: s.cfg.Namespace,
-		Version:   s.cfg.Version,
-		Writable:  s.cfg.Overrides != nil,
-		Kept:      s.cfg.History != nil,
-		History:   s.recent.points,
-		Sparks:    sparks,
-		Changes:   s.recent.changes,
-		Overrides: s.shownOverrides(now),
-		State:     s.latest.state,
+		Namespace: s.cfg.Namespace, Version: s.cfg.Version, Writable: s.cfg.Overrides != nil,
+		Kept: s.cfg.History != nil, History: s.recent.points, Sparks: sparks, Changes: s.recent.changes,
+		Overrides: s.shownOverrides(now), State: s.latest.state,
 	}
 }
 

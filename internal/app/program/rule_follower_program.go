@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/etcdrules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -59,8 +61,7 @@ func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleS
 	kind, key, _ := strings.Cut(cfg.Rules, ":")
 	switch {
 	case cfg.Rules == "redis:" && len(cfg.redis.Addr) == 0:
-		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379",
-			config.ErrUsage)
+		return nil, nil, config.Usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
 	case cfg.Rules == "redis:":
 		client, err := OpenRedis(cfg.redis, namespace, 0, log)
 		if err != nil {
@@ -70,20 +71,19 @@ func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleS
 	case kind == "etcd":
 		store, err := openEtcd(cfg.Etcd, key, log)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: --rules %s: %w", config.ErrUsage, cfg.Rules, err)
+			return nil, nil, config.Usage("--rules %s: %w", cfg.Rules, err)
 		}
 		return store, store.Close, nil
 	}
-	return nil, nil, fmt.Errorf("%w: --rules: want redis: or etcd:KEY, and not %q", config.ErrUsage, cfg.Rules)
+	return nil, nil, config.Usage("--rules: want redis: or etcd:KEY, and not %q", cfg.Rules)
 }
 
 func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {
 	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password,
 		Timeout: cfg.Timeout, Log: log}
-	files := tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName}
-	if cfg.TLS || files != (tlsfiles.Files{}) {
+	if cfg.TLS || cfg.Files != (config.TLSFiles{}) {
 		var err error
-		if c.TLS, err = files.Client("etcd.tls_"); err != nil {
+		if c.TLS, err = tlsfiles.Files(cfg.Files).Client("etcd.tls_"); err != nil {
 			return nil, err
 		}
 	}
@@ -124,10 +124,9 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 			"err", storeErr)
 		return file, nil
 	}
-	return nil,
-		fmt.Errorf(
-			"no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config names no file with rules. "+
-				"Give it one, and put it into the store by hotparam rules push", c.name, storeErr, c.copy.Path())
+	return nil, fmt.Errorf("no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config "+
+		"names no file with rules. Give it one, and put it into the store by hotparam rules push", c.name, storeErr,
+		c.copy.Path())
 }
 
 func (c *ruleFollower) firstRead(ctx context.Context) (*rules.Stored, error) {
@@ -171,4 +170,106 @@ func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 		err = check(set)
 	}
 	return next, set, err
+}
+
+// ruleAdmin is what the admin page does with a central store of rules.
+type ruleAdmin struct {
+	*ruleFollower
+	reload *reloader
+}
+
+var _ admin.RuleStore = ruleAdmin{}
+
+// State tells which rules this program runs.
+func (a ruleAdmin) State() admin.RulesState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st := admin.RulesState{Store: a.name, Running: a.running.Version, Refused: a.rejected.Version}
+	if a.rejectErr != nil {
+		st.Why = a.rejectErr.Error()
+	}
+	return st
+}
+
+func (a ruleAdmin) Read(ctx context.Context) (*rules.Stored, error) { return a.store.Read(ctx) }
+
+func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
+	return a.store.History(ctx)
+}
+
+// Check reads the rules of a change as this program would run them.
+func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, error) {
+	set, err := a.reload.validate(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	}
+	return set, nil
+}
+
+// Change makes a change on top of the version before. Rules that this program would not take are not
+// written.
+func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
+	stored, err := a.store.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if versionOf(stored) != before && before != admin.AnyVersion {
+		return nil, rules.ErrConflict
+	}
+	next, err := stored.With(&r, a.maxVersion())
+	if err == nil && r.Text != "" {
+		_, err = a.reload.validate(ctx, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	}
+	return next, a.store.Write(ctx, versionOf(stored), next, &r)
+}
+
+// maxVersion is the highest version that this process has heard of.
+func (c *ruleFollower) maxVersion() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(versionOf(c.seen), c.running.Version)
+}
+
+func versionOf(s *rules.Stored) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}
+
+// shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
+// rules to its API and its readiness.
+func (r *reloader) shownBy(c admin.Config) admin.Config {
+	if r.rules != nil {
+		c.Central = ruleAdmin{r.rules, r}
+		ready := map[string]func(context.Context) error{"rules": r.rules.check}
+		maps.Copy(ready, c.Ready)
+		c.Ready = ready
+	}
+	addStatus(&c, func() (list []admin.Status) {
+		if r.rules != nil {
+			list = append(list, r.rules.status())
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.why != "" {
+			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was refused: " + r.why})
+		}
+		return list
+	})
+	return c
+}
+
+// addStatus adds to the status line of an admin page.
+func addStatus(c *admin.Config, more func() []admin.Status) {
+	before := c.Status
+	c.Status = func() (list []admin.Status) {
+		if before != nil {
+			list = before()
+		}
+		return append(list, more()...)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
@@ -68,16 +70,15 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	switch {
 	case setting != "auto":
 		if !haveKafka && (setting == "kafka" || setting == "both") {
-			return "", fmt.Errorf("%w: --%s=%s needs --kafka.brokers", config.ErrUsage, flag, setting)
+			return "", config.Usage("--%s=%s needs --kafka.brokers", flag, setting)
 		}
 		if !haveStatsD && (setting == "statsd" || setting == "both") {
-			return "", fmt.Errorf("%w: --%s=%s needs --statsd.addr", config.ErrUsage, flag, setting)
+			return "", config.Usage("--%s=%s needs --statsd.addr", flag, setting)
 		}
 		return setting, nil
 	case haveKafka && haveStatsD:
-		return "",
-			fmt.Errorf("%w: --kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s",
-				config.ErrUsage, flag)
+		return "", config.Usage("--kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s",
+			flag)
 	case haveKafka:
 		return "kafka", nil
 	case haveStatsD:
@@ -101,8 +102,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	}
 	open := func(servers []string) (*statsd.Sender, error) {
 		return statsd.NewSender(statsd.SenderConfig{
-			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
-			Log: log,
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names, Log: log,
 		})
 	}
 	out, err := open(c.StatsD.Addr)
@@ -156,8 +156,8 @@ func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Co
 	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{
 		Config: KafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
-		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
-		Instance: cfg.Group.Instance, SessionTimeout: cfg.Group.SessionTimeout,
+		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag, Instance: cfg.Group.Instance,
+		SessionTimeout: cfg.Group.SessionTimeout,
 	}
 	c.Group = cfg.Group.Group
 	return kafka.NewConsumer(c)
@@ -187,12 +187,64 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count
 	}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer,
-		MaxConnections: in.MaxConnections,
-		Idle:           in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
-		Allow: allow, MaxCount: in.MaxCount,
+		MaxConnections: in.MaxConnections, Idle: in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll,
+		Handle: handle, Log: log, Allow: allow, MaxCount: in.MaxCount,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.listen, --statsd.forward)", err)
 	}
 	return l, nil
+}
+
+// NewPoller takes counts out of Graphite and hands them on.
+func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count),
+	log *slog.Logger) (*graphite.Poller, error) {
+	names, err := metricNames(n)
+	if err != nil {
+		return nil, err
+	}
+	targets := make(map[string][]string, len(cfg.Targets))
+	for rule, list := range cfg.Targets {
+		targets[rule] = list
+	}
+	header := make(http.Header, len(cfg.Header))
+	for name, value := range cfg.Header {
+		header.Set(name, value)
+	}
+	p, err := graphite.New(graphite.Config{
+		URL: cfg.URL, Prefix: cfg.Prefix, Suffix: cfg.Suffix, Flush: cfg.Flush, Names: names, Rules: set,
+		Targets: targets, Username: cfg.Username, Password: cfg.Password, Header: header, Timeout: cfg.Timeout,
+		Settle: cfg.Settle, MaxBody: cfg.MaxBody, MaxSeries: cfg.MaxSeries, Handle: handle, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (settings graphite.*)", err)
+	}
+	return p, nil
+}
+
+// poll asks Graphite on its schedule until ctx ends.
+func poll(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Logger) error {
+	defer p.Close()
+	err := onSchedule(ctx, schedule, log, func(ctx context.Context) error {
+		_ = p.Poll(ctx) // it says itself when an outage begins and ends
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w (--graphite.schedule, such as @every 1s or */2 * * * * *)", err)
+	}
+	return nil
+}
+
+// graphiteStatus is the dashboard's line about Graphite.
+func graphiteStatus(p *graphite.Poller) admin.Status {
+	st, line := p.Stats(), admin.Status{Name: "graphite"}
+	switch age := time.Since(st.LastSuccess); {
+	case st.Err != "":
+		line.Value = st.Err
+	case st.LastSuccess.IsZero():
+		line.Value = "not asked yet"
+	default:
+		line.Value, line.OK = fmt.Sprintf("answered %.1f s ago", age.Seconds()), age < time.Minute
+	}
+	return line
 }
