@@ -35,36 +35,29 @@ type Format string
 
 // The formats.
 const (
-	// Combined is the common and the combined format of Apache and nginx,
-	// optionally with a virtual host as first field. Further fields at the end
-	// of a line are ignored.
+	// Combined is the common and the combined format of Apache and nginx, optionally with a virtual host as
+	// first field. Further fields at the end of a line are ignored.
 	Combined Format = "combined"
-	// Events is unix_seconds, client, method and target, separated by tabs.
-	// Empty lines and lines that begin with "#" are skipped.
+	// Events is unix_seconds, client, method and target, separated by tabs. Lines that begin with "#" are
+	// skipped, as empty ones are in all formats.
 	Events Format = "events"
-	// JSONL is one object a line with "t" (unix seconds or RFC 3339),
-	// "client", "method", "target" and, if known, "host", "user_agent",
-	// "referer" and "status".
-	// Empty lines are skipped.
+	// JSONL is one object a line with "t" (unix seconds or RFC 3339), "client", "method", "target" and, if
+	// known, "host", "user_agent", "referer" and "status".
 	JSONL Format = "jsonl"
 )
 
-// ErrSkip is returned for lines that hold no request and are no mistake:
-// empty ones and comments.
+// ErrSkip is returned for empty lines and comments, which hold no request.
 var ErrSkip = errors.New("accesslog: line holds no request")
 
 // Entry is one line. Parse overwrites all of it, so one Entry can be used for
 // many lines; it must not be copied, because Request.Header points into it.
 type Entry struct {
-	// Second is the unix second of the request and Nanos the part after it,
-	// 0 where the log has whole seconds only.
-	Second int64
-	Nanos  int32
-	// Request has a Header with User-Agent and Referer as far as the line
-	// tells them, never nil after a successful Parse.
+	Second int64 // the unix second of the request
+	Nanos  int32 // the part after it, 0 where the log has whole seconds only
+	// Request has a Header with User-Agent and Referer as far as the line has them, never nil after a
+	// successful Parse.
 	Request hottype.Request
-	// Status is that of the response, 0 where the line does not tell it.
-	Status int
+	Status  int // of the response, 0 where the line has none
 
 	header Header
 }
@@ -93,20 +86,15 @@ func (h *Header) Get(name string) string {
 
 // Error says why a line does not parse.
 type Error struct {
-	// Reason is what was expected, without any part of the line.
-	Reason string
-	// Value is the part of the line that is wrong, raw and of any length.
-	Value string
+	Reason string // what was expected, without any part of the line
+	Value  string // the part of the line that is wrong, raw and of any length
 }
 
-// shownValue is how many bytes of a wrong value are worth showing.
-const shownValue = 60
-
-// Error quotes the value, so no control byte of a log reaches a terminal.
+// Error quotes the beginning of the value, so no control byte of a log reaches a terminal.
 func (e *Error) Error() string {
 	v, more := e.Value, ""
-	if len(v) > shownValue {
-		v, more = v[:shownValue], "..."
+	if len(v) > 60 {
+		v, more = v[:60], "..."
 	}
 	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
 }
@@ -130,11 +118,7 @@ func (f Format) Parse(line string, e *Entry) error {
 // Detect finds the format of the first lines of a log: the one that most of
 // them parse as. False when none of them parses as anything.
 func Detect(lines []string) (Format, bool) {
-	var (
-		best Format
-		most int
-		e    Entry
-	)
+	best, most, e := Format(""), 0, Entry{}
 	for _, f := range []Format{Combined, Events, JSONL} {
 		n := 0
 		for _, l := range lines {

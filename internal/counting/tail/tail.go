@@ -30,22 +30,16 @@ const Stdin = "-"
 
 // Config configures a Tail. Only Path is needed.
 type Config struct {
-	// Path of the file, or "-" for standard input.
-	Path string
-	// FromStart reads what is in the file already. A file that appears later
-	// is always read from its start.
+	Path string // of the file, or "-" for standard input
+	// FromStart reads what is in the file already. A file that appears later is always read from its
+	// start.
 	FromStart bool
-	// MaxLine bounds a line in bytes; default 65536. Longer ones are counted
-	// and not handed on.
-	MaxLine int
-	// Poll is how often to look where the system does not tell of changes;
-	// default 250 ms. A rotated file is read for as long after its successor
-	// was seen, because its writers need a moment to move.
-	Poll time.Duration
-	// Input is read for "-"; default os.Stdin.
-	Input io.Reader
-	// Log hears of files that cannot be opened; default slog.Default().
-	Log *slog.Logger
+	MaxLine   int // bytes of a line, default 65536; longer ones are counted and not handed on
+	// Poll is how often to look if the system does not report changes; default 250 ms. A rotated file
+	// is read for as long after its successor was seen, because its writers need a moment to move.
+	Poll  time.Duration
+	Input io.Reader    // read for "-"; default os.Stdin
+	Log   *slog.Logger // receives files that cannot be opened; default slog.Default()
 }
 
 // Tail follows one file. Stats may be called by any goroutine; Run once.
@@ -92,16 +86,11 @@ func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
 
 // Stats is what a Tail read. All fields only grow.
 type Stats struct {
-	Lines uint64
-	Bytes uint64
-	// TooLong are the lines that were longer than MaxLine; Lines are the others.
-	TooLong uint64
-	// Rotations are changes to a new file, Truncations are files that became
-	// shorter.
-	Rotations   uint64
-	Truncations uint64
-	// Errors are failures to open or read, a file that is not there included.
-	Errors uint64
+	Lines, Bytes uint64
+	TooLong      uint64 // lines longer than MaxLine, which are not in Lines
+	Rotations    uint64 // changes to a new file
+	Truncations  uint64 // files that became shorter
+	Errors       uint64 // failures to open or read, a missing file included
 }
 
 // Stats reads the counters.

@@ -24,34 +24,29 @@ type Publisher interface {
 
 // Config says how an Aggregator works. Only Rules is needed.
 type Config struct {
-	Rules *rules.Set
-	// Publish receives every hot set; nil: none does.
-	Publish Publisher
-	// Tick is how often keys are judged; default 100 ms, at most the refresh.
-	// A key that crosses its threshold does not wait for it.
+	Rules   *rules.Set
+	Publish Publisher // receives every hot set; nil: none does
+	// Tick is how often keys are judged; default 100 ms, at most the refresh. A key that crosses its threshold
+	// does not wait for it.
 	Tick time.Duration
-	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that
-	// receive no further set keep them for longer, by their own setting.
+	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that receive no further set keep them
+	// for longer, by their own setting.
 	HotTTL time.Duration
 	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of detect.Options.
 	Counters, Shards int
 	MaxRate          float64
 	Lateness, Future time.Duration
 	NoClients        bool
-	// Sources says, by name, what is heard of each source of counts; none: counts
-	// come from this process itself, which is always heard.
+	// Sources reports by name on each source of counts; none: counts come from this process itself.
 	Sources map[string]func() SourceStatus
-	// TTLBlind is how long nothing cools because a source is not heard; default
-	// [hotset.DefaultTTLBlind], a negative one not at all.
+	// TTLBlind is how long nothing cools because a source is silent; default [hotset.DefaultTTLBlind], a
+	// negative one not at all.
 	TTLBlind time.Duration
-	// Now is the clock; default time.Now.
-	Now func() time.Time
-	// OnChange, when set, is called with what entered and left the hot set, in
-	// order and never twice at once. Judging waits for it, publishing does
-	// not: it must not block. The slice is its own.
+	Now      func() time.Time // default time.Now
+	// OnChange, when set, is called with what entered and left the hot set, in order and never twice at once.
+	// Judging waits for it, publishing does not: it must not block. The slice is its own.
 	OnChange func([]detect.Change)
-	// Log receives outages of the publisher; default: none.
-	Log *slog.Logger
+	Log      *slog.Logger // receives outages of the publisher; default: none
 }
 
 // Times that are no settings.

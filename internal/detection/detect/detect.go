@@ -223,37 +223,29 @@ const maxShards = 64
 // Options bound a Detector. The zero value has the defaults; what is negative
 // counts as not set.
 type Options struct {
-	// Counters caps what is counted for each rule: a key takes one counter for
-	// each second of the window in which it is seen. 0 means 131,072, of about
-	// 200 bytes at most. Beyond it the lightest keys are given up and sums are
-	// lower bounds with a known error: see Stats.Error.
+	// Counters caps what is counted for each rule: a key takes one, of at most about 200 bytes, for each
+	// second of the window in which it is seen. 0 means 131,072. Beyond it the lightest keys are given up
+	// and sums are lower bounds with a known error: see Stats.Error.
 	Counters int
-	// MaxRate is how many requests per second one rule is expected to get at
-	// most, where the rule does not say it itself (max_rate); 0: not stated.
-	// Only Check looks at it.
+	// MaxRate is the most requests per second that a rule without max_rate is expected to get; 0: not
+	// stated. Only Check reads it.
 	MaxRate float64
-	// Shards is in how many parts, each with a lock of its own, keys are
-	// counted, so that so many goroutines can Add at the same time; 0 means 1.
-	// Rounded up to a power of two. The counters are shared out evenly.
+	// Shards is in how many parts keys are counted, each with its own lock and its share of the counters;
+	// 0 means 1. Rounded up to a power of two.
 	Shards int
-	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule
-	// never uses more of it than its window. Whole seconds, rounded up.
+	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule uses at most its window of
+	// it. Whole seconds, rounded up.
 	Lateness time.Duration
-	// Future is how far ahead of now a count's second may be, for senders
-	// with a fast clock; 0 means 2 s. Such counts are judged when their
-	// second comes. Whole seconds, rounded up.
+	// Future is how far ahead of now a count's second may be, for senders with a fast clock; 0 means 2 s.
+	// Such counts are judged when their second comes. Whole seconds, rounded up.
 	Future time.Duration
-	// HotTTL is how long a set keeps its keys hot: Hot.Until = now + HotTTL;
-	// 0 means 5 s.
-	HotTTL time.Duration
-	// MaxSketches caps the keys of which the clients are held, those near their
-	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
-	// Beyond it the lightest of the network that has most of them are given up; such a key
-	// counts as one client's until its clients are known again.
+	HotTTL time.Duration // how long a set keeps its keys hot: Hot.Until = now + HotTTL; 0 means 5 s
+	// MaxSketches caps the keys near their threshold of which the clients are held, over all rules; 0 means
+	// 4096, of up to about 5 KB. Beyond it the lightest of the network that has most of them are given up;
+	// such a key counts as one client's until its clients are known again.
 	MaxSketches int
-	// NoClients says that the source of the counts cannot name the clients
-	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which
-	// without a client count as those of one client.
+	// NoClients means that the source of the counts cannot name clients (Graphite): min_clients then holds
+	// nothing back. Otherwise requests without a client count as those of one client.
 	NoClients bool
 }
 

@@ -25,19 +25,16 @@ const keyBytes = 64
 
 // Config bounds a Counter. All times are whole seconds.
 type Config struct {
-	// Window is how many seconds a sum is over, ending with the current one.
-	// At least 1.
+	// Window is how many seconds a sum is over, ending with the current one. At least 1.
 	Window int64
-	// Lateness is how many seconds behind the current one a count may be. It
-	// has no effect beyond Window-1: what is older is in no sum any more.
+	// Lateness is how many seconds behind the current one a count may be, at most Window-1: what is older is
+	// in no sum any more.
 	Lateness int64
-	// Future is how many seconds ahead of the current one a count may be. It
-	// is kept, and is in the sum when its second comes.
+	// Future is how many seconds ahead of the current one a count may be. It is in the sum when its second
+	// comes.
 	Future int64
-	// Counters caps the counters, which all seconds share: a key takes one for
-	// each second that it is counted in. 0 means 131,072; at most
-	// MaxCounters. Memory is at most
-	// about 200 bytes a counter, and is taken as it is needed.
+	// Counters caps the counters, which all seconds share: a key takes one for each second that it is counted
+	// in. 0 means 131,072; at most MaxCounters. Memory is taken as needed, at most about 200 bytes a counter.
 	Counters int
 }
 

@@ -19,50 +19,36 @@ import (
 
 // Config says where Redis is. The zero value of a field means its default.
 type Config struct {
-	// Addrs is one server, or some nodes of a cluster, each "host:port", "host"
-	// (port 6379) or "/path/of.sock". A single address may also be a URL:
-	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path.
-	// What the URL says wins over the fields. Default 127.0.0.1:6379.
+	// Addrs is one server, or some nodes of a cluster, each "host:port", "host" (port 6379) or
+	// "/path/of.sock". A single address may also be a URL, which comes before the fields:
+	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path. Default 127.0.0.1:6379.
 	Addrs []string
-	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a
-	// *redis.ClusterClient. Its address, credentials, TLS and dialer are taken and those
-	// here ignored; the client itself is not used, see takeFrom.
+	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a *redis.ClusterClient.
+	// Its address, credentials, TLS and dialer are taken and those here ignored; the client itself is
+	// not used, see takeFrom.
 	OptionsFrom redis.UniversalClient
-	// Cluster asks for the cluster protocol with a single address too. Several
-	// addresses always mean a cluster.
-	Cluster  bool
-	Username string
-	Password string
-	// DB is the database number; a cluster has only 0.
-	DB int
-	// TLS with the system's certificate authorities; the name checked is that
-	// of the address.
-	TLS bool
-	// TLSFiles asks for TLS with an authority, a certificate or a name of one's own.
-	TLSFiles tlsfiles.Files
-	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are
-	// those of the Sentinels (port 26379 if none is given), and the other fields hold
-	// for the servers; TLS holds for both.
+	Cluster     bool // the cluster protocol with a single address too; several are always a cluster
+	Username    string
+	Password    string
+	DB          int            // the database number; a cluster has only 0
+	TLS         bool           // with the system's authorities, and the name of the address
+	TLSFiles    tlsfiles.Files // TLS with an authority, a certificate or a name of one's own
+	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are those of the
+	// Sentinels (port 26379 if none is given), and the other fields hold for the servers; TLS for both.
 	SentinelMaster string
 	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
 	SentinelUsername, SentinelPassword string
-	// Namespace keeps tenants apart: 1 to 64 of A-Z a-z 0-9 . _ -.
-	// Default "default".
-	Namespace string
-	// Timeout bounds a call with everything that belongs to it: waiting for a
-	// connection, dialling, writing, reading, redirects of a cluster. A context
-	// that ends sooner ends the call sooner. Default 1s.
+	Namespace                          string // 1 to 64 of A-Z a-z 0-9 . _ -; default "default"
+	// Timeout bounds a call with waiting for a connection, dialling, writing, reading and redirects of
+	// a cluster. A context that ends sooner ends the call sooner. Default 1s.
 	Timeout time.Duration
-	// Budget is the shortest time that a caller of Take waits. A call of which
-	// nothing is heard for a quarter of it no longer keeps others from being made.
-	// Default 20ms.
+	// Budget is the shortest time that a caller of Take waits. A call without an answer for a quarter
+	// of it no longer keeps others from being made. Default 20ms.
 	Budget time.Duration
-	// PoolSize is how many connections a process may hold. Default 16: callers
-	// share pipelines, so more connections only cost Redis memory.
+	// PoolSize is how many connections a process may hold. Default 16: callers share pipelines, so
+	// more connections only cost Redis memory.
 	PoolSize int
-	// Log gets what deserves a person's eye: trouble when it begins and ends.
-	// nil: nothing is logged.
-	Log *slog.Logger
+	Log      *slog.Logger // receives an outage when it begins and when it ends; nil: nothing is logged
 }
 
 const (

@@ -19,54 +19,37 @@ const pings = 100
 // judges it. What could not be read is empty, and why is in Unknown.
 type Inspection struct {
 	Addrs []string
-	// Err is why nothing answers; then all else is empty.
-	Err string
-	// Version is that of Redis that the server speaks, and its own where it is
-	// another: "7.2.4 (Valkey 8.1.1)". Cluster says that it is one node of several.
-	Version string
-	Cluster bool
-	// ClusterState is "ok", or what the cluster says of itself. WholeOnly says that
-	// all its nodes refuse everything while one master has no replacement.
-	ClusterState string
-	WholeOnly    bool
-	// Role is "master" or "slave".
-	Role       string
-	UsedMemory int64 // bytes
-	MaxMemory  int64 // bytes; 0: no bound
-	Policy     string
-	Evicted    int64 // keys thrown away since the server started
-	AppendOnly bool
-	SavesToRDB bool
-	Overrides  int64
+	Err   string // why nothing answers; then all else is empty
+	// Version is that of Redis which the server speaks, and its own where it is another: "7.2.4 (Valkey 8.1.1)".
+	Version      string
+	Cluster      bool   // it is one node of several
+	ClusterState string // "ok", or what the cluster reports
+	WholeOnly    bool   // all nodes of the cluster refuse everything while one master has no replacement
+	Role         string // "master" or "slave"
+	UsedMemory   int64  // bytes
+	MaxMemory    int64  // bytes; 0: no bound
+	Policy       string
+	Evicted      int64 // keys thrown away since the server started
+	AppendOnly   bool
+	SavesToRDB   bool
+	Overrides    int64
 	// Median and Worst are of 100 pings, one after the other.
 	Median, Worst time.Duration
-	// ClockAhead is the server's clock less this machine's, to within half of
-	// Median.
-	ClockAhead time.Duration
-	// ReadOnly says that it refuses writes, as a replica does.
-	ReadOnly bool
-	// Sentinels are those asked, and Silent those of them that do not tell the
-	// master, with the reason.
-	Sentinels int
-	Silent    map[string]string
-	// Rights are what the ACL of the user refuses, and Missing the commands of
-	// ours that the server does not have.
-	Rights  Rights
-	Missing []string
-	// Publishers are the aggregators that have written, by name.
-	Publishers []PublisherSeen
-	// Unknown are the questions that were not answered, with the reason.
-	Unknown map[string]string
+	ClockAhead    time.Duration     // the server's clock less this machine's, to within half of Median
+	ReadOnly      bool              // it refuses writes, as a replica does
+	Sentinels     int               // that were asked
+	Silent        map[string]string // Sentinels that do not report the master, with the reason
+	Rights        Rights            // what the ACL of the user refuses
+	Missing       []string          // commands of ours that the server does not have
+	Publishers    []PublisherSeen   // aggregators that have written, by name
+	Unknown       map[string]string // questions without an answer, with the reason
 }
 
 // PublisherSeen is one aggregator's hot set.
 type PublisherSeen struct {
-	Name string
-	// Live says that the set has not expired.
-	Live bool
-	// Takeovers is how often the name changed hands while Inspect looked: two
-	// processes call themselves by it.
-	Takeovers int64
+	Name      string
+	Live      bool  // the set has not expired
+	Takeovers int64 // while Inspect looked: two processes have the name
 }
 
 // Inspect looks at the server without changing anything that lasts: it writes

@@ -19,28 +19,22 @@ import (
 
 // PublisherConfig says who publishes. Only ID is needed.
 type PublisherConfig struct {
-	// ID is 1 to 128 printable bytes, no spaces, the same when the process is
-	// started again. A bad one is an error of Publish.
+	// ID is 1 to 128 printable bytes, no spaces, the same when the process is started again. A bad one is
+	// an error of Publish.
 	ID string
-	// Lease is how long the id stays with a process that does not publish;
-	// then another one with the same id may take it. At most a minute; default
-	// 2 s. Shorter than the Hold of the keys, or they expire before a standby
-	// renews them.
+	// Lease is how long the id stays with a process that does not publish, at most a minute; default 2 s.
+	// Shorter than the Hold of the keys, or they expire before a standby renews them.
 	Lease time.Duration
-	// Keep is how long a set stays in Redis beyond the Until of its keys, for
-	// limiters that start while no aggregator publishes; at most a day, default
-	// [hotset.DefaultTTLBlind], a negative one not at all.
+	// Keep is how long a set stays in Redis beyond the Until of its keys, for limiters that start while no
+	// aggregator publishes; at most a day, default [hotset.DefaultTTLBlind], a negative one not at all.
 	Keep time.Duration
-	// Window, when set, gives the window of a rule. A process that takes the
-	// id and has not counted for a whole window of a rule cannot know that a key
-	// is cold: it keeps the rule's keys that it finds until it has, for Keep at
-	// most.
+	// Window, when set, gives the window of a rule. A process that takes the id and has not counted for a
+	// whole window cannot know that a key is cold: it keeps the rule's keys until it has, at most for Keep.
 	Window func(rule string) time.Duration
-	// Since is since when this process has counted without a gap; the zero time
-	// while it gets no counts. Default: since it was built.
+	// Since is since when this process has counted without a gap; the zero time while it gets no counts.
+	// Default: since it was built.
 	Since func() time.Time
-	// Hold is for how long the found keys are renewed; default 5 s.
-	Hold time.Duration
+	Hold  time.Duration // for how long the found keys are renewed; default 5 s
 }
 
 // Publisher publishes the hot sets of one aggregator. It is known by an id that

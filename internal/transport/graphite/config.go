@@ -18,50 +18,33 @@ import (
 
 // Config configures a Poller. URL, Names, Rules and Handle are needed.
 type Config struct {
-	// URL is where graphite-web is: "http://graphite:8080", with a path where
-	// it has one. "/render" is added.
+	// URL is that of graphite-web, with a path where it has one. "/render" is added.
 	URL string
-	// Prefix is what the StatsD server writes before our names; default
-	// "stats_counts", which is where statsd puts counts per flush.
-	Prefix string
-	// Suffix is what it writes behind them, without the dot: "count" and "rate"
-	// of statsd's newer namespace; default none. The values of "rate" are per
-	// second, all others per flush.
-	Suffix string
-	// Flush is the flush interval of the StatsD server, in whole seconds;
-	// default 1 s.
-	Flush time.Duration
-	// Names are how the senders write keys.
-	Names canon.Names
-	// Rules say which metrics there are and from which count on they matter.
-	Rules *rules.Set
-	// Targets are, by the name of a rule, what is asked for instead of the
-	// target that is made of Prefix, Names and Suffix. They are sent as they
-	// are, but {threshold} becomes the rule's threshold. Each series is counted
-	// for itself: where parts of one key are in several, add them up in the
-	// target (sumSeriesWithWildcards), or a part below the threshold is missed.
+	// Prefix is what the StatsD server writes before our names; default "stats_counts", where statsd
+	// puts counts per flush. Suffix follows them, without the dot: "count" and "rate" of statsd's
+	// newer namespace; default none. The values of "rate" are per second, all others per flush.
+	Prefix, Suffix string
+	Flush          time.Duration // of the StatsD server, in whole seconds; default 1 s
+	Names          canon.Names   // how the senders write keys
+	Rules          *rules.Set    // which metrics there are, and from which count on they matter
+	// Targets replace, by the name of a rule, the target that is made of Prefix, Names and Suffix;
+	// {threshold} becomes the rule's threshold. Each series is counted for itself: where parts of one
+	// key are in several, add them up in the target (sumSeriesWithWildcards), or a part below the
+	// threshold is missed.
 	Targets map[string][]string
-	// Username and Password are for basic authentication; Header is sent with
-	// every request.
+	// Username and Password are for basic authentication.
 	Username, Password string
-	Header             http.Header
-	// Timeout bounds one poll; default 5 s.
-	Timeout time.Duration
-	// Settle is how long after the full second a poll begins at the earliest;
-	// default none. statsd flushes on the full second, cron starts the poll
-	// then too, and one that came first would see nothing new.
-	Settle time.Duration
-	// MaxBody bounds one answer, unpacked; default 32 MiB.
-	MaxBody int64
-	// MaxSeries bounds how many series are remembered; default 200,000. What
-	// comes beyond it is dropped and counted.
-	MaxSeries int
-	// Handle gets the counts and may keep the slice. It is called by Poll.
-	Handle func([]hottype.Count)
-	// Now is the clock; default time.Now.
-	Now func() time.Time
-	// Log hears when Graphite stops and begins to answer, and of settings that
-	// lose counts; default slog.Default().
+	Header             http.Header   // of every request
+	Timeout            time.Duration // of one poll; default 5 s
+	// Settle is how long after the full second a poll begins at the earliest; default none. statsd
+	// flushes and cron starts the poll on the full second: a poll before the flush sees nothing new.
+	Settle    time.Duration
+	MaxBody   int64                 // bytes of an answer, unpacked; default 32 MiB
+	MaxSeries int                   // that are remembered, default 200,000; others are dropped and counted
+	Handle    func([]hottype.Count) // gets the counts from Poll, and may keep the slice
+	Now       func() time.Time      // default time.Now
+	// Log receives the beginning and end of an outage, and settings that lose counts; default
+	// slog.Default().
 	Log *slog.Logger
 }
 

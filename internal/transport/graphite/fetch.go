@@ -149,25 +149,16 @@ func (p *Poller) readClock(date string) {
 // Inspection is what a look at Graphite found. It is plain: package doctor
 // judges it.
 type Inspection struct {
-	URL string
-	// Err is why the metrics cannot be read; it says what to do. Then what
-	// follows is empty.
-	Err string
-	// PollErr is why the polls, which use functions, are refused.
-	PollErr string
-	// Version is that of graphite-web, "" where it does not say.
-	Version string
-	// ClockAhead is its clock less this machine's, to about a second.
-	ClockAhead time.Duration
+	URL        string
+	Err        string        // why the metrics cannot be read, and what to do; then what follows is empty
+	PollErr    string        // why the polls, which use functions, are refused
+	Version    string        // of graphite-web, "" where it does not say
+	ClockAhead time.Duration // its clock less this machine's, to about a second
 	ClockKnown bool
-	// Series is how many metrics of ours were found, at most 100 a rule.
-	Series int
-	// Step is the distance between their points, 0 where there are no two.
-	Step time.Duration
-	// Age is how long ago the newest point was; negative where there is none.
-	Age time.Duration
-	// Flush is the flush interval in the poller's configuration.
-	Flush time.Duration
+	Series     int           // metrics of ours that were found, at most 100 a rule
+	Step       time.Duration // the distance between their points, 0 where there are no two
+	Age        time.Duration // of the newest point; negative where there is none
+	Flush      time.Duration // the flush interval in the poller's configuration
 }
 
 // inspected is how far back Inspect looks, in seconds.

@@ -37,28 +37,19 @@ import (
 // Config is what producer and consumer need to find their topic. Brokers and
 // Topic are needed, and Group for a consumer.
 type Config struct {
-	// Brokers are "host:port" of one or more brokers of the cluster.
-	Brokers []string
-	Topic   string
-	// Group is the consumer group. Members of one group share the partitions.
-	Group string
-	// ClientID names this program in the brokers' logs; default "hotparam".
-	ClientID string
-	// Namespace is the tenant: written into records, and required of them.
-	Namespace string
-	// TLS encrypts the connections; Login says who we are.
-	TLS   TLS
-	Login Login
-	// CreateTopic creates the topic where it is missing, with the cluster's own
-	// replication.
+	Brokers   []string // "host:port" of one or more of the cluster
+	Topic     string
+	Group     string // of consumers, which share the partitions
+	ClientID  string // in the brokers' logs; default "hotparam"
+	Namespace string // the tenant: written into records, and required of them
+	TLS       TLS
+	Login     Login
+	// CreateTopic creates the topic where it is missing, with the cluster's own replication.
 	CreateTopic bool
-	// Partitions the topic should have; 0: as many as it has, and 8 where it is
-	// created. Another number than that of the topic is logged, no
-	// more: everybody goes by what the topic has. They bound how many consumers
-	// of a group can work.
+	// Partitions the topic should have, which bound the working consumers of a group; 0: as many as
+	// it has, and 8 where it is created. Where the topic has another number, that is logged and used.
 	Partitions int32
-	// Log hears of outages, once for each; default slog.Default().
-	Log *slog.Logger
+	Log        *slog.Logger // receives each outage once; default slog.Default()
 }
 
 const defaultPartitions = 8

@@ -17,37 +17,31 @@ import (
 // ConsumerConfig configures a Consumer. Handle and Group are needed.
 type ConsumerConfig struct {
 	Config
-	// Handle gets the counts of each record and may keep the slice; the keys
-	// of a record share memory. It is called by one goroutine for each
-	// partition, at the same time. The record counts as read when it returns.
+	// Handle gets the counts of each record and may keep the slice; the keys of a record share
+	// memory. Each partition has a goroutine that calls it. The record counts as read when it returns.
 	Handle func([]hottype.Count)
-	// Taken is called when a partition has come, before its first Handle: what
-	// is longer than Backlog is not known of its keys. Default: nothing.
+	// Taken is called when a partition has come, before its first Handle: of its keys nothing is
+	// known from before the Backlog. Default: nothing.
 	Taken func()
-	// Lost is called when a partition leaves this member, after its last
-	// Handle, with a function that knows the keys of the partition. What was
-	// counted of them must be dropped: the next owner of the partition, also
-	// if it is this member again, reads the Backlog again. Default: nothing.
+	// Lost is called when a partition leaves, after its last Handle, with a function that knows its
+	// keys. Their counts must be dropped: the next owner, also if it is this member again, reads the
+	// Backlog again. Default: nothing.
 	Lost func(held func(hottype.Key) bool)
-	// Backlog is how far back a partition is read when it is taken over, below
-	// the offset that the group committed or above; default 10 s. It should be
-	// the longest window of the rules and what flushing and clocks add to it:
-	// then the new owner counts exactly what the old one did, and what is
-	// older need not be read.
+	// Backlog is how far back a partition is read when it is taken over, below or above the offset
+	// that the group committed; default 10 s. With the longest window of the rules, and what
+	// flushing and clocks add to it, the new owner counts exactly what the old one did.
 	Backlog time.Duration
-	// MaxLag is how far behind its end a partition may be read; default 30 s,
-	// at least two backlogs. Further behind, reading jumps to the Backlog.
+	// MaxLag is how far behind its end a partition may be read; default 30 s, at least two backlogs.
+	// Further behind, reading jumps to the Backlog.
 	MaxLag time.Duration
-	// Instance makes this a static member of the group: a restart within
-	// SessionTimeout under the same name keeps its partitions, and nothing
-	// moves; in return a stop hands them over only after SessionTimeout. Each
-	// member needs a name of its own. Default: a dynamic member.
+	// Instance makes this a static member of the group: a restart within SessionTimeout under the
+	// same name, which no other member has, keeps its partitions; a stop hands them over only after
+	// SessionTimeout. Default: a dynamic member.
 	Instance string
-	// SessionTimeout is when a member that is not heard of has left, 6 s to
-	// 30 min as brokers are set up; default 10 s.
+	// SessionTimeout is when a silent member has left, 6 s to 30 min as brokers are set up; default
+	// 10 s.
 	SessionTimeout time.Duration
-	// Now is the clock that Backlog and lag are counted from; default time.Now.
-	Now func() time.Time
+	Now            func() time.Time // for Backlog and lag; default time.Now
 }
 
 // Consumer reads counts as a member of a consumer group. Stats and SetBacklog
@@ -227,11 +221,9 @@ type readError struct {
 // readErrorFor is how long an error may be why no record comes.
 const readErrorFor = 10 * time.Second
 
-// LastHeard is when the last record of our namespace came, the zero time before the
-// first; whether producers have promised to write one into every partition each
-// second, so that silence means that none can be heard; and what is wrong with the
-// brokers, if that is known. A member without a partition has nothing to hear: it
-// hears all of it.
+// LastHeard is when the last record of our namespace came, the zero time before the first; whether
+// producers write one into every partition each second, so that silence means that they are cut off;
+// and what is wrong with the brokers, if that is known. A member without a partition misses nothing.
 func (c *Consumer) LastHeard() (last time.Time, promised bool, err error) {
 	now := c.cfg.Now()
 	c.mu.Lock()

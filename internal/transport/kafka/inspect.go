@@ -14,29 +14,22 @@ import (
 // Inspection is what a look at the cluster found. It is plain: package doctor
 // judges it.
 type Inspection struct {
-	Brokers []string // as configured
-	Topic   string
-	Group   string
-	// Err is why no broker answers; then all else is empty.
-	Err string
-	// Found is how many brokers the cluster has.
-	Found int
-	// Missing says that there is no such topic.
-	Missing    bool
+	Brokers    []string // as configured
+	Topic      string
+	Group      string
+	Err        string // why no broker answers; then all else is empty
+	Found      int    // brokers of the cluster
+	Missing    bool   // there is no such topic
 	Partitions int
-	// Replicas is the least number of copies of a partition, InSync the least
-	// that are up to date; Leaderless is how many partitions have no leader.
-	Replicas, InSync, Leaderless int
-	// Settings are those of the topic that matter here, "" where the broker
-	// does not tell.
-	Settings map[string]string
-	// Lag is how many records the group is behind, and Uncommitted how many
-	// partitions it has no position in. Members is how many consumers it has.
-	Lag         int64
+	Replicas   int               // the least number of copies of a partition
+	InSync     int               // the least number of them that are up to date
+	Leaderless int               // partitions without a leader
+	Settings   map[string]string // of the topic, those that matter here; "" where the broker does not say
+	Lag        int64             // records that the group is behind
+	Members    int               // consumers of the group
+	// Uncommitted is how many partitions the group has no position in.
 	Uncommitted int
-	Members     int
-	// Unknown are the questions that were not answered, with the reason.
-	Unknown map[string]string
+	Unknown     map[string]string // questions without an answer, with the reason
 }
 
 // Inspect looks at the cluster and changes nothing. It ends with ctx.

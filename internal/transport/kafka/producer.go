@@ -19,23 +19,17 @@ import (
 // ProducerConfig configures a Producer.
 type ProducerConfig struct {
 	Config
-	// Source names this process among all producers, at most 256 bytes;
-	// default random.
+	// Source names this process among all producers, at most 256 bytes; default random.
 	Source string
-	// MaxPairs bounds the pairs of key and second that wait for the brokers,
-	// and again those that were sent and not confirmed; default 262144. So does
-	// MaxBytes with the memory of each; default 64 MiB. The oldest are dropped.
-	// One batch may be larger.
+	// MaxPairs, default 262144, and MaxBytes, default 64 MiB, bound the pairs of key and second that
+	// wait for the brokers, and again those sent and not confirmed. The oldest are dropped. One
+	// batch may be larger.
 	MaxPairs, MaxBytes int
-	// MaxAge is how long a batch may wait before it is dropped, and a record
-	// that is not confirmed is repeated; default 10 s. Older counts are outside
-	// of every window anyway.
+	// MaxAge is how long a batch waits and an unconfirmed record is repeated; default 10 s. Older
+	// counts are outside of every window.
 	MaxAge time.Duration
-	// Drain bounds the time that Run takes to send the rest at its end;
-	// default 2 s.
-	Drain time.Duration
-	// Now is the clock that stamps records; default time.Now.
-	Now func() time.Time
+	Drain  time.Duration    // for the rest at the end of Run; default 2 s
+	Now    func() time.Time // stamps records; default time.Now
 }
 
 // Producer writes counts to the topic. It implements the sink of package
@@ -261,9 +255,8 @@ func (p *Producer) drop(batches []batchqueue.Batch) {
 // ProducerStats is what a Producer did. Except for Queued and Connected the
 // fields only grow.
 type ProducerStats struct {
-	// Sent and Dropped count requests: written to a broker, and dropped
-	// because none took them in time. What a broker wrote without confirming it
-	// is among the dropped, so more may have arrived than Sent says, never less.
+	// Sent and Dropped count requests. What a broker wrote without confirming it is among the
+	// dropped, so more may have arrived than Sent, never less.
 	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
 	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time."`
 	// Invalid are counts that cannot be written: no key, one longer than

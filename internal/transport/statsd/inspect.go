@@ -16,27 +16,20 @@ import (
 // doctor judges it.
 type Inspection struct {
 	Addr string
-	// AddrErr is why no datagram can be sent there: the name does not resolve,
-	// or on the same machine, no socket listens. UDP reports nothing else.
+	// AddrErr is why no datagram can be sent there: the name does not resolve, or on the same machine, no
+	// socket listens. UDP reports nothing else.
 	AddrErr string
-	// Admin is the address of the management interface, AdminErr why it does
-	// not answer. Servers other than the Node.js one have none.
+	// Admin is the address of the management interface, AdminErr why it does not answer. Only the Node.js
+	// server has one.
 	Admin, AdminErr string
-	// Health is "up" or "down".
-	Health string
-	// Settings are those that the running server tells, else those of the file,
-	// by name: "flushInterval", "graphite > legacyNamespace". What is absent
-	// has the server's default.
-	Settings map[string]string
-	// Known says that Settings could be read.
-	Known bool
-	// BadLines is how many lines the server could not read, "" when it does not
-	// say.
-	BadLines string
-	// File is the configuration file that was read, FileErr why it was not.
-	File, FileErr string
-	// Unread are the settings of the file whose value is not written out there.
-	Unread []string
+	Health          string // "up" or "down"
+	// Settings are those of the running server, else those of the file, by name: "flushInterval",
+	// "graphite > legacyNamespace". What is absent has the server's default.
+	Settings      map[string]string
+	Known         bool     // Settings could be read
+	BadLines      string   // how many lines the server could not read, "" when it does not say
+	File, FileErr string   // the configuration file that was read, and why it was not
+	Unread        []string // settings of the file whose value is not written out there
 }
 
 const inspectWithin = 2 * time.Second

@@ -45,57 +45,37 @@ import (
 
 // ListenerConfig configures a Listener. Addresses, Names and Handle are needed.
 type ListenerConfig struct {
-	// Addresses to listen on: "host:port" or "udp://host:port" (datagrams),
-	// "tcp://host:port", "unix:/path" (datagrams) or "unixstream:/path". A
-	// socket file that is there already is replaced.
+	// Addresses are "host:port" or "udp://host:port" (datagrams), "tcp://host:port",
+	// "unix:/path" (datagrams) or "unixstream:/path". An existing socket file is replaced.
 	Addresses []string
-	// Names are how the senders write keys.
-	Names canon.Names
-	// Handle gets the counts, summed by key, and may keep the slice. It is
-	// called by several goroutines where there are several sockets, and must be
-	// quick: while it runs a socket is not read, and the kernel's buffer fills.
+	Names     canon.Names // how the senders write keys
+	// Handle gets the counts, summed by key, and may keep the slice. Each socket has a goroutine
+	// that calls it and does not read meanwhile, so it must be quick.
 	Handle func([]hottype.Count)
-	// Readers is how many sockets share a UDP port, each with a goroutine and
-	// sums of its own; default 1. The kernel spreads the senders over them, one
-	// sender stays with one. More than one help when one core is not enough,
-	// and only on Linux.
-	Readers int
-	// Flush is how long counts are summed before Handle gets them; default
-	// 20 ms.
-	Flush time.Duration
-	// Remember is how long metric names are remembered; default 10 s.
-	Remember time.Duration
-	// MaxNames bounds the names that a reader remembers at once; default 65536.
-	// At the bound all are handed over and forgotten, so nothing is lost.
-	MaxNames int
-	// MaxNameBytes bounds the memory of those names, of their keys and of who
-	// stands behind them, in bytes; default 32 MiB. At the bound the same
-	// happens.
-	MaxNameBytes int
-	// MaxCount is the most that one line may count; more is malformed. Default, and
-	// at most, hottype.MaxCount.
+	// Readers is how many sockets share a UDP port, each with its own goroutine and sums; default
+	// 1. The kernel gives each sender one of them. More help when one core is not enough, on Linux.
+	Readers  int
+	Flush    time.Duration // how long counts are summed; default 20 ms
+	Remember time.Duration // how long metric names are remembered; default 10 s
+	// MaxNames bounds the names that a reader remembers, default 65536, and MaxNameBytes their
+	// memory with keys and clients, default 32 MiB. At a bound all are handed over and forgotten.
+	MaxNames, MaxNameBytes int
+	// MaxCount is the most that a line may count; default and at most hottype.MaxCount.
 	MaxCount int64
-	// Allow are the addresses whose datagrams and connections are read; empty:
-	// everybody's. Unix sockets are guarded by their files.
-	Allow []netip.Prefix
-	// MaxLine bounds a line in bytes; default 8192. Longer ones are malformed.
-	MaxLine int
-	// ReadBuffer is the receive buffer to ask the kernel for; default 16 MiB.
-	ReadBuffer int
-	// MaxConnections bounds the connections of all stream addresses together;
-	// default 1024. Each holds some 16 KiB. Further ones are closed.
+	// Allow are the addresses that are read, empty: all. Files guard unix sockets.
+	Allow      []netip.Prefix
+	MaxLine    int // bytes of a line, default 8192; longer ones are malformed
+	ReadBuffer int // bytes of receive buffer to ask the kernel for; default 16 MiB
+	// MaxConnections bounds the connections of all stream addresses, of 16 KiB each; default 1024.
 	MaxConnections int
-	// Idle is how long a connection may be silent; default 5 min.
-	Idle time.Duration
-	// Forward is another StatsD server, "host:port" or "unix:/path", that gets
-	// all lines which are not ours, byte for byte; empty: none. With ForwardAll
-	// it gets ours too.
+	Idle           time.Duration // how long a connection may be silent; default 5 min
+	// Forward is another StatsD server, "host:port" or "unix:/path", that gets all lines that are
+	// not ours, byte for byte; empty: none. With ForwardAll it gets ours too.
 	Forward    string
 	ForwardAll bool
-	// Now gives the arrival time; default time.Now.
-	Now func() time.Time
-	// Log hears of a small buffer, of malformed lines and of a server that
-	// cannot be forwarded to; default slog.Default().
+	Now        func() time.Time // of arrival; default time.Now
+	// Log receives a warning about a small buffer, malformed lines, and a failing forward; default
+	// slog.Default().
 	Log *slog.Logger
 }
 
@@ -222,9 +202,8 @@ func (l *Listener) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run reads until ctx ends. Then it takes what the kernel had already received,
-// hands everything over, forwards what is to be forwarded, closes the sockets
-// and returns nil. An error means that a socket broke.
+// Run reads until ctx ends. Then it hands over and forwards what the kernel had already received,
+// closes the sockets and returns nil. An error means that a socket broke.
 func (l *Listener) Run(ctx context.Context) error {
 	forwarding, stopForwarding := context.WithCancel(context.WithoutCancel(ctx))
 	forwarded := make(chan struct{})
@@ -244,9 +223,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// LastHeard is when the last line of a sender of ours came, the zero time before the
-// first, and whether senders have said that they live: those say so about once a
-// second, so from then on silence means that they cannot be heard.
+// LastHeard is when the last line of a sender of ours came, the zero time before the first, and
+// whether heartbeats came: senders send one a second, so silence then means that they are cut off.
 func (l *Listener) LastHeard() (last time.Time, promised bool) {
 	for _, s := range l.sources {
 		signs := s.signs()

@@ -20,37 +20,25 @@ import (
 
 // SenderConfig configures a Sender. Servers and Names are needed.
 type SenderConfig struct {
-	// Servers that share the counts, each "host:port" (UDP) or "unix:/path"
-	// (datagrams). A key is always sent to the same one, chosen by these texts
-	// as they are written, so all senders should have the same list; its order
-	// does not matter.
+	// Servers that share the counts, each "host:port" (UDP) or "unix:/path" (datagrams). The texts
+	// as written choose the one of a key, so all senders need the same list, in any order.
 	Servers []string
-	// Names are how keys are written; the server's side must have the same.
-	Names canon.Names
-	// MTU bounds a datagram in bytes; default 1432, which fits an Ethernet
-	// frame. A single line that is longer goes alone.
+	Names   canon.Names // how keys are written, as on the server's side
+	// MTU bounds a datagram in bytes; default 1432, an Ethernet frame. A longer line goes alone.
 	MTU int
-	// Interval is the time between two calls of Send, as tally's Flush; default
-	// 100 ms. A large batch is spread over most of it, or of a second where it
-	// is longer, so that it does not overrun the server's receive buffer.
+	// Interval is the time between two calls of Send; default 100 ms. A large batch is spread over
+	// most of it, at most a second, so that it does not overrun the server's receive buffer.
 	Interval time.Duration
-	// Timeout is how long a server may keep one batch waiting, beyond the time
-	// over which it is spread; default 500 ms. What then is not with the
-	// kernel is lost.
+	// Timeout is how long a batch may take beyond that; default 500 ms. The rest of it is lost.
 	Timeout time.Duration
-	// MaxQueued bounds the counts that wait for one server, default 131072; they
-	// take 64 MiB at most. The oldest are dropped, and so is what waited for a
-	// second: lines have no time. One batch may be larger.
+	// MaxQueued bounds the counts that wait for one server, default 131072 and 64 MiB. The oldest
+	// are dropped, and all that waited for a second, because lines have no time. One batch may be
+	// larger.
 	MaxQueued int
-	// NoSets leaves out the lines that say which clients stand behind a key,
-	// for servers that do not know StatsD sets.
-	NoSets bool
-	// Resolve is how long a resolved host name is believed; default 30 s.
-	Resolve time.Duration
-	// Resolver for host names; nil means net.DefaultResolver.
-	Resolver *net.Resolver
-	// Log hears of outages, once for each; default slog.Default().
-	Log *slog.Logger
+	NoSets    bool          // no lines that name clients, for servers without StatsD sets
+	Resolve   time.Duration // how long a resolved host name is used; default 30 s
+	Resolver  *net.Resolver // nil: net.DefaultResolver
+	Log       *slog.Logger  // receives each outage once; default slog.Default()
 }
 
 func (c SenderConfig) withDefaults() SenderConfig {
