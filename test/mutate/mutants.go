@@ -131,6 +131,7 @@ func (b *bench) tryMutant(ctx context.Context, s subject, m mutant) (o outcome, 
 		return o, err
 	}
 	for _, what := range s.tests {
+		_ = os.RemoveAll(filepath.Join(b.dir, "mutant")) // it is in the system's temporary directory
 		o, err = b.try(ctx, fault{name: "mutant", file: m.file, pkg: what.pkg, tests: what.pattern,
 			text: string(text[:m.begin]) + m.new + string(text[m.end:])})
 		if err != nil || o.failed {
