@@ -136,3 +136,24 @@ func TestInFlightRemovesEndedLeases(t *testing.T) {
 		}
 	}
 }
+
+// The key lives as long as its last lease, also where a later one is shorter.
+func TestInFlightExpires(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	for _, call := range []struct{ lease, lives time.Duration }{
+		{time.Hour, time.Hour}, {10 * time.Hour, 10 * time.Hour}, {time.Minute, 10 * time.Hour},
+	} {
+		f, err := c.InFlight("export", 1000, call.lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Acquire(t.Context(), call.lease.String()); err != nil {
+			t.Fatal(err)
+		}
+		life, err := c.rdb.PTTL(t.Context(), f.key).Result()
+		if err != nil || life > call.lives+2*time.Millisecond || life < call.lives-3*time.Second {
+			t.Errorf("after a lease of %v the key lives %v; %v", call.lease, life, err)
+		}
+	}
+}

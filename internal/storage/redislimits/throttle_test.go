@@ -2,11 +2,14 @@ package redislimits
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -70,6 +73,84 @@ func TestThrottleChanges(t *testing.T) {
 		got, err := c.Throttle(context.Background(), "k", call.burst, call.count, time.Second, 1)
 		if err != nil || fiveNumbers(got) != call.want {
 			t.Errorf("call %d: %v, want %v; %v", i, fiveNumbers(got), call.want, err)
+		}
+	}
+}
+
+// GCRA is a bucket of one call more seen from its other end, so the algorithm in Go is the
+// oracle, up to the very moments in which a call is due.
+func TestThrottleMatchesGCRA(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	clock, r := setClock(c.rdb, time.Now()), rand.New(rand.NewPCG(1, 2))
+	seconds := func(us int64) int64 { return limitcore.CeilDiv(max(0, us), 1_000_000) }
+	for key := range 40 {
+		spec := limitcore.Spec{Algorithm: limitcore.GCRA, Limit: 1 + r.Int64N(12),
+			Window: time.Duration(1+r.Int64N(9)) * time.Second,
+			Burst:  r.Int64N(8)}
+		terms, err := spec.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var state limitcore.State
+		now := time.Now().UnixMicro()
+		for range 25 {
+			clock.Set(time.UnixMicro(now))
+			quantity := r.Int64N(spec.Burst + 3)
+			o := terms.Charge(&state, nil, now, quantity)
+			want := [5]int64{1, spec.Burst + 1, o.Remaining, -1, seconds(o.Reset)}
+			if o.Allowed {
+				want[0] = 0
+			} else if o.Retry >= 0 {
+				want[3] = seconds(o.Retry)
+			}
+			got, err := c.Throttle(context.Background(), fmt.Sprint(key), spec.Burst, spec.Limit, spec.Window, quantity)
+			if err != nil || fiveNumbers(got) != want {
+				t.Fatalf("%+v, cost %d at %d: %v, want %v; %v", spec, quantity, now, fiveNumbers(got), want, err)
+			}
+			steps := []int64{0, 1, o.Reset, o.Reset - 1, o.Retry, o.Retry - 1, o.Reset % 1_000_000,
+				o.Reset%1_000_000 - 1,
+				r.Int64N(2_000_000)}
+			now += max(0, steps[r.IntN(len(steps))])
+		}
+	}
+}
+
+// A state lives as long as it says anything, and a millisecond more.
+func TestThrottleExpires(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	for _, hours := range []int64{1, 10} {
+		key := fmt.Sprint(hours)
+		if _, err := c.Throttle(context.Background(), key, 0, 1, time.Duration(hours)*time.Hour, 1); err != nil {
+			t.Fatal(err)
+		}
+		life, err := c.rdb.PTTL(context.Background(), c.keys.throttle(key)).Result()
+		if most := time.Duration(hours)*time.Hour + time.Millisecond; err != nil || life > most ||
+			life < most-3*time.Second {
+			t.Errorf("%d hours: %v; %v", hours, life, err)
+		}
+	}
+}
+
+// The last rate that can be kept exactly, and the first that cannot.
+func TestThrottleBounds(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	for i, at := range []struct {
+		burst, count, seconds int64
+		valid                 bool
+	}{
+		{0, 1, 35_184_372, true}, {0, 1, 35_184_373, false},
+		{70_368_743, 1, 1, true}, {70_368_744, 1, 1, false}, // 2^46 us to fill
+		{1<<46 - 1, 1_000_000, 1, true}, {1 << 46, 1_000_000, 1, false},
+		{9_007_199_253, 999_999, 1, true}, {9_007_199_254, 999_999, 1, false}, // 2^53 units
+		{1<<53 - 2, 256_000_000, 1, true}, {1<<53 - 1, 256_000_000, 1, false},
+	} {
+		_, err := c.Throttle(context.Background(), fmt.Sprint(i), at.burst, at.count,
+			time.Duration(at.seconds)*time.Second, 0)
+		if (err == nil) != at.valid {
+			t.Errorf("%+v: %v", at, err)
 		}
 	}
 }
