@@ -119,11 +119,11 @@ func TestTape(t *testing.T) {
 	is, was := bytes.Split(out.Bytes(), []byte("\n")), bytes.Split(text, []byte("\n"))
 	for i := range min(len(is), len(was)) {
 		if !bytes.Equal(is[i], was[i]) {
-			t.Fatalf("line %d:\n got %s\nwant %s", i+1, is[i], was[i])
+			t.Fatalf("line %d, -update if the change is meant:\n got %s\nwant %s", i+1, is[i], was[i])
 		}
 	}
 	if len(is) != len(was) {
-		t.Errorf("%d lines, want %d", len(is), len(was))
+		t.Errorf("%d lines, want %d; -update, if the change is meant", len(is), len(was))
 	}
 }
 
