@@ -307,6 +307,9 @@ func TestSweepKeepsDebts(t *testing.T) {
 			t.Fatalf("a network has %v left at %v", left, c.now)
 		}
 	}
+	for range 1 << 10 { // half of the time to the next sweep
+		c.advance(1<<9, most)
+	}
 	owes, _ := c.find(c.clients[:], 7)
 	c.charge(owes, 7, maxCredit, most)
 	for range 1<<11 - 2 {

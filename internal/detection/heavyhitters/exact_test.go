@@ -47,6 +47,7 @@ func TestMemoryOfATable(t *testing.T) {
 		{1000, 1 << 20, 1, 1, memory{64, 128, 2048}, memory{64, 128, 2048}},
 		{1000, 1 << 20, 64, 8, memory{64, 128, 2048}, memory{64, 128, 2048}},
 		{1000, 1 << 20, 65, 17, memory{128, 128, 2048}, memory{128, 128, 2048}},
+		{1000, 1 << 20, 96, 96, memory{128, 128, 2048}, memory{128, 128, 2048}},
 		{1000, 1 << 20, 97, 16, memory{128, 256, 2048}, memory{128, 128, 2048}},
 		{1000, 1 << 20, 97, 15, memory{128, 256, 2048}, memory{64, 128, 480}},
 		{1000, 1 << 20, 800, 100, memory{1000, 2048, 16608}, memory{200, 512, 3200}},
@@ -106,6 +107,12 @@ func TestWarmChangesNothing(t *testing.T) {
 	if got := one.Warm([]uint64{7}); got != 7+'a' {
 		t.Errorf("%d", got)
 	}
+	two := NewTable[int](2, 10)
+	two.Insert(7, "ab")
+	two.Insert(8, "cd")
+	if got := two.Warm([]uint64{8, 7}); got != 7+'a'+8+'c' {
+		t.Errorf("%d", got)
+	}
 }
 
 // Numbers below 1 count as 1; parts of all numbers, exactly where each has a level of its own.
@@ -121,6 +128,13 @@ func TestPartsOfNumbers(t *testing.T) {
 	some.Add(31)
 	if some.Median() != 2 || some.LowerThird() != 1 {
 		t.Errorf("median %d, third %d", some.Median(), some.LowerThird())
+	}
+	var twelve Histogram
+	for n := range int64(12) {
+		twelve.Add(n + 1)
+	}
+	if twelve.Median() != 6 || twelve.LowerThird() != 4 {
+		t.Errorf("of 1 to 12: median %d, third %d", twelve.Median(), twelve.LowerThird())
 	}
 	for n, want := range map[int64][2]int64{1: {1, 1}, 31: {31, 31}, 32: {32, 33}, 33: {32, 33}, 34: {33, 35}, 64: {48,
 		67},

@@ -192,7 +192,7 @@ func TestWatchTape(t *testing.T) {
 	if b.WatchOf(place) != -1 {
 		t.Error("watched from the beginning")
 	}
-	a := b.Watch(place, 6)
+	a := b.WatchKey(b.Hash(place), "a", 6)
 	other := b.WatchKey(2, "b", 4)
 	if a != 0 || other != 1 || b.WatchOf(place) != 0 || b.Stats().Keys != 2 {
 		t.Errorf("watches %d and %d, %d keys", a, other, b.Stats().Keys)
@@ -215,7 +215,10 @@ func TestWatchTape(t *testing.T) {
 	if b.watches[other].place != -1 || b.Stats().Keys != 1 || b.WatchKey(3, "c", 1) != other || b.Stats().Keys != 2 {
 		t.Errorf("%+v, %d keys", b.watches, b.Stats().Keys)
 	}
-	if b.WatchKey(4, string(make([]byte, 70_000)), 1) != -1 {
-		t.Error("too long a key is watched")
+	for counters, most := range map[int]int{100: 1 << 16, 10_000: 160_000} {
+		b := newBox(Config{Window: 2, Counters: counters}, 10)
+		if b.WatchKey(4, string(make([]byte, most+1)), 1) != -1 || b.WatchKey(4, string(make([]byte, most)), 1) != 0 {
+			t.Errorf("%d counters: a key of other than %d bytes is the longest", counters, most)
+		}
 	}
 }
