@@ -23,10 +23,8 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// maxAnswer bounds what is read of an answer.
 const maxAnswer = 16 << 20
 
-// adminFlags are the admin listener that a command calls, and how.
 type adminFlags struct {
 	Admin string `default:"http://127.0.0.1:9180" placeholder:"URL" help:"Admin listener of an aggregator, a limiter or hotparam serve."`
 	adminAccess
@@ -48,7 +46,6 @@ type question struct {
 	body         string
 }
 
-// answer is what came, as it can be printed.
 type answer struct {
 	header http.Header
 	body   json.RawMessage
@@ -226,7 +223,6 @@ func (c *adminFlags) waitForAll(ctx context.Context, k *kong.Kong, most time.Dur
 	return c.waitFor(ctx, k, most, a.Revision)
 }
 
-// limitersAnswer is what GET /v1/limiters says.
 type limitersAnswer struct {
 	Revision int64
 	Limiters []admin.Limiter

@@ -86,7 +86,6 @@ func (c *doctorCmd) report(out io.Writer, r doctor.Report) error {
 	return err
 }
 
-// defaultWindow is that of a rule that names none.
 const defaultWindow = 5 * time.Second
 
 func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
@@ -161,7 +160,6 @@ func (c *doctorCmd) senders() doctor.Senders {
 	return s
 }
 
-// statsd inspects the servers and the carbon behind them.
 func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.Finding {
 	var out []doctor.Finding
 	target := statsd.Target{Admin: c.StatsDAdmin.Admin, File: c.StatsDAdmin.Config}

@@ -50,7 +50,6 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	return append(out, text)
 }
 
-// clientOverride says which override holds for the client.
 func clientOverride(set *rules.Set, client hottype.Client, class string) []string {
 	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
 	var out []string
@@ -84,7 +83,6 @@ func overrideText(o *rules.Override, key, instead string) string {
 	return text
 }
 
-// clientLimits says what holds for the client.
 func clientLimits(set *rules.Set, class *rules.Class) []string {
 	fixed, sliding, running, who := set.IP.Fixed, set.IP.Sliding, set.IP.InFlight, "every client"
 	if class != nil {

@@ -35,7 +35,6 @@ type hotLsCmd struct {
 	Find  string `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
 }
 
-// hotAnswer is what GET /v1/hot says.
 type hotAnswer struct {
 	At      time.Time
 	Matched int
@@ -45,7 +44,6 @@ type hotAnswer struct {
 	Trouble []string
 }
 
-// hotKeys asks what is hot.
 func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort, find string) (a hotAnswer, got answer, err error) {
 	got, err = c.ask(ctx, question{path: "/v1/hot", query: url.Values{
 		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
@@ -144,7 +142,6 @@ func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return errors.Join(fmt.Errorf("%s ended the stream", c.Admin), lines.Err())
 }
 
-// change prints one change.
 func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 	var v struct {
 		At                        time.Time

@@ -240,7 +240,6 @@ func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
 	return l, nil
 }
 
-// spool copies what can be read once to a file.
 func spool(from *os.File, most int64) (*os.File, error) {
 	defer from.Close()
 	f, err := os.CreateTemp("", "hotparam-learn-*")
@@ -262,7 +261,6 @@ func spool(from *os.File, most int64) (*os.File, error) {
 	return f, nil
 }
 
-// open gives all logs from their beginning.
 func (l *logFiles) open() ([]replay.Source, error) {
 	var sources []replay.Source
 	for i, f := range l.files {
@@ -271,7 +269,6 @@ func (l *logFiles) open() ([]replay.Source, error) {
 	return sources, nil
 }
 
-// Close closes all files.
 func (l *logFiles) Close() {
 	for _, f := range l.files {
 		f.Close()

@@ -79,10 +79,8 @@ func (versionCmd) Run(k *kong.Kong) error {
 	return nil
 }
 
-// completionCmd prints how tab completion is turned on.
 type completionCmd struct{ kongcompletion.Completion }
 
-// Help is called by kong.
 func (*completionCmd) Help() string {
 	return "Prints a command that turns tab completion on in this shell. Put it into the shell's start-up file to keep " +
 		"it. Without a shell it is made for the one that you log in with."
@@ -124,7 +122,6 @@ func warn(to io.Writer, list []string) {
 	}
 }
 
-// amounts says how much there is in a file.
 func amounts(set *rules.Set) string {
 	return counted(len(set.Rules), "rule", "rules") + ", " + counted(len(set.Classes), "class", "classes") + ", " +
 		counted(len(set.Overrides), "override", "overrides")

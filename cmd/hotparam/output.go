@@ -20,7 +20,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// outputFlags say how a command prints what it was told.
 type outputFlags struct {
 	Output string `short:"o" enum:"table,json,yaml" default:"table" help:"How to print it: ${enum}."`
 }
@@ -121,7 +120,6 @@ func row(t io.Writer, cells ...string) {
 	fmt.Fprintln(t, strings.Join(cells, "\t"))
 }
 
-// key acts on a key of the keyboard.
 func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
 	row, _ := t.table.GetSelection()
 	key := t.at(row)
@@ -193,7 +191,6 @@ func (t *top) put(body map[string]any) {
 	})
 }
 
-// say does something and shows what came of it.
 func (t *top) say(do func(context.Context, *bytes.Buffer) error) {
 	var out bytes.Buffer
 	if err := do(context.Background(), &out); err != nil { // ask bounds it
@@ -203,7 +200,6 @@ func (t *top) say(do func(context.Context, *bytes.Buffer) error) {
 	t.foot.SetText(printable(strings.TrimSpace(strings.ReplaceAll(out.String(), "\n", "  "))))
 }
 
-// read asks for a line of text.
 func (t *top) read(label, text string, then func(string)) {
 	t.entry = then
 	t.input.SetLabel(label).SetText(text)

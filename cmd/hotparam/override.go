@@ -46,7 +46,6 @@ func (o *listedOverride) wouldDeny() string {
 	return fmt.Sprintf("%d of %d, %s/s", *o.WouldDeny, *o.Hits, strconv.FormatFloat(*o.Pace, 'f', -1, 64))
 }
 
-// effect says in a few words what an override does.
 func effect(o *rules.Override) string {
 	mode := ""
 	if o.InShadow() {
@@ -62,7 +61,6 @@ func effect(o *rules.Override) string {
 	return text
 }
 
-// ending says until when an override holds.
 func ending(o *rules.Override) string {
 	if o.Until.IsZero() {
 		return "removed"
@@ -70,7 +68,6 @@ func ending(o *rules.Override) string {
 	return o.Until.UTC().Format(time.RFC3339)
 }
 
-// overrides asks for the list.
 func (c *adminFlags) overrides(ctx context.Context) ([]listedOverride, answer, error) {
 	var a struct{ Overrides []listedOverride }
 	got, err := c.ask(ctx, question{path: "/v1/overrides"}, &a)

@@ -41,7 +41,6 @@ func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return nil
 }
 
-// line is an override in one line.
 func (o *listedOverride) line() string {
 	until := ending(&o.Override)
 	if o.For > 0 {
@@ -83,7 +82,6 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.waitForAll(ctx, k, c.Wait)
 }
 
-// body is what is sent to have the override.
 func (o *listedOverride) body(author string) map[string]any {
 	body := map[string]any{o.Target().Kind: o.Target().Value, "action": o.Action, "author": author}
 	if o.Rate != 0 {

@@ -98,7 +98,6 @@ func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
 	return err
 }
 
-// dryRun tells what rules would have changed.
 func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) error {
 	var a admin.DryRun
 	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}},

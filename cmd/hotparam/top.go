@@ -31,7 +31,6 @@ func (c *topCmd) Run(ctx context.Context) error {
 	return newTop(c).run(ctx)
 }
 
-// topKeys are the most keys that are asked for.
 const topKeys = 200
 
 // topOrders is the round of S.
@@ -101,7 +100,6 @@ func (t *top) run(ctx context.Context) error {
 	return err
 }
 
-// follow asks again and again.
 func (t *top) follow(ctx context.Context) {
 	tick := time.NewTicker(t.Interval)
 	defer tick.Stop()

@@ -45,7 +45,6 @@ func (f Files) Client(setting string) (*tls.Config, error) {
 	return c, nil
 }
 
-// Authorities reads the certificates of authorities.
 func Authorities(path string) (*x509.CertPool, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 // ErrUsage marks errors of the command line: exit code 2.
 var ErrUsage = errors.New("usage")
 
-// Usage is an error of the command line.
 func Usage(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUsage, fmt.Errorf(format, args...))
 }
@@ -20,10 +19,8 @@ func Usage(format string, args ...any) error {
 // WrongFile marks errors of the configuration file: exit code 2, because to start again does not help.
 type WrongFile struct{ Err error }
 
-// Error is the text of Err.
 func (e WrongFile) Error() string { return e.Err.Error() }
 
-// Unwrap is called by package errors.
 func (e WrongFile) Unwrap() error { return e.Err }
 
 // Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.

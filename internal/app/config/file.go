@@ -87,7 +87,6 @@ func (f *file) load(path string) {
 	f.take(path, data)
 }
 
-// take reads the settings from what the file holds.
 func (f *file) take(path string, data []byte) {
 	f.path, f.data = path, data
 	// What is no YAML package rules reports: it reads the same bytes and says
@@ -125,7 +124,6 @@ func (f *file) settings(top *yaml.Node) {
 	}
 }
 
-// setting takes one leaf.
 func (f *file) setting(name string, line int, value *yaml.Node) {
 	known := knownFlags()
 	if known[name] == nil {
@@ -171,7 +169,6 @@ func checkNegative(flag *kong.Flag, value reflect.Value) error {
 	return nil
 }
 
-// textOf writes a node as the text of a flag.
 func textOf(flag *kong.Flag, n *yaml.Node) (string, error) {
 	if _, ok := flag.Target.Addr().Interface().(yamlSetting); ok {
 		text, err := yaml.Marshal(n)
@@ -217,7 +214,6 @@ func entryText(n *yaml.Node) (string, error) {
 	return strings.Join(parts, ","), err
 }
 
-// items are those of a list of plain text.
 func items(n *yaml.Node) ([]string, error) {
 	parts := make([]string, len(n.Content))
 	for i, c := range n.Content {

@@ -84,7 +84,6 @@ func DefaultAdmin(program string) string {
 	return "127.0.0.1:9180"
 }
 
-// Parser reads one command line.
 type Parser struct {
 	Kong *kong.Kong
 	file *file

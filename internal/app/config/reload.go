@@ -143,7 +143,6 @@ func entries(n *yaml.Node) map[string]*yaml.Node {
 	return out
 }
 
-// storedRules are rules from a central store.
 type storedRules struct {
 	name string // where from, for messages: "redis: version 7"
 	text []byte

@@ -38,7 +38,6 @@ const (
 	target        = "\nupstreams:\n  - {name: default, target: {latency: 250ms}}\n"
 )
 
-// rulesOf reads the rules of the waves.
 func rulesOf(file []byte) (sets [phases]*rules.Set, err error) {
 	for phase, limit := range map[int]string{limited: firstLimit, served: servedLimit, adaptive: adaptiveLimit} {
 		text := bytes.Replace(file, []byte(firstLimit), []byte(limit), 1)
@@ -53,7 +52,6 @@ func rulesOf(file []byte) (sets [phases]*rules.Set, err error) {
 	return sets, nil
 }
 
-// Options say how the demo is shown.
 type Options struct {
 	// Duration; 0 means until interrupted.
 	Duration time.Duration
@@ -69,7 +67,6 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// show is one running demo.
 type show struct {
 	opts     Options
 	plan     plan
@@ -166,7 +163,6 @@ func (s *show) changed(changes []detect.Change) {
 	}
 }
 
-// printEvents writes the story until ctx ends.
 func (s *show) printEvents(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -201,7 +197,6 @@ func (s *show) printEvents(ctx context.Context) error {
 	}
 }
 
-// enter begins a phase of the plan.
 func (s *show) enter(at time.Duration, phase int) {
 	s.visitors.SetRate(Quiet, quietRate)
 	s.visitors.SetRate(Crawler, crawlerRate)

@@ -23,7 +23,6 @@ type plan struct {
 	repeats bool
 }
 
-// The phases of a plan.
 const (
 	before = iota
 	limited
@@ -51,7 +50,6 @@ func newPlan(d time.Duration) plan {
 	return p
 }
 
-// phase is where the plan is.
 func (p *plan) phase(at time.Duration) int {
 	if p.repeats {
 		at %= p.length

@@ -18,7 +18,6 @@ type screen struct {
 	color bool
 }
 
-// The few colours in use, by what they mean.
 const (
 	plain  = ""
 	bold   = "1"

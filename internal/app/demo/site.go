@@ -18,7 +18,6 @@ const (
 	siteConcurrency = 50
 )
 
-// site is a small news site.
 type site struct {
 	*http.Server
 	page  atomic.Int64  // nanoseconds that a page takes
@@ -26,7 +25,6 @@ type site struct {
 	busy  chan struct{} // has room for the pages that are put together at a time
 }
 
-// openSite serves a site on a free port of loopback.
 func openSite(ctx context.Context) (*site, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -42,7 +40,6 @@ func openSite(ctx context.Context) (*site, error) {
 	return s, nil
 }
 
-// setPageTime sets how long a page takes from now on.
 func (s *site) setPageTime(page time.Duration) { s.page.Store(int64(page)) }
 
 func (s *site) topic(w http.ResponseWriter, r *http.Request) {

@@ -14,10 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Kind is a group of visitors.
 type Kind int
 
-// The groups.
 const (
 	Quiet   Kind = iota // readers of any topic but the viral one
 	Viral               // readers of the viral topic
@@ -50,7 +48,6 @@ type job struct {
 	target string
 }
 
-// outcome counts the answers to one group.
 type outcome struct{ ok, denied, failed atomic.Uint64 }
 
 // Seen is what one group has got so far.
@@ -63,7 +60,6 @@ type Seen struct {
 // Sub is what was added since an earlier Seen.
 func (s Seen) Sub(o Seen) Seen { return Seen{s.OK - o.OK, s.Denied - o.Denied, s.Failed - o.Failed} }
 
-// Total is all answers.
 func (s Seen) Total() uint64 { return s.OK + s.Denied + s.Failed }
 
 const (
@@ -96,7 +92,6 @@ func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
 	}
 }
 
-// SetRate changes how many requests per second a group sends.
 func (c *Visitors) SetRate(k Kind, perSecond int64) { c.rates[k].Store(perSecond) }
 
 // Seen is what a group has got so far.

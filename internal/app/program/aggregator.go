@@ -28,7 +28,6 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// aggregator is one running aggregator.
 type aggregator struct {
 	cfg       config.Aggregator
 	log       *slog.Logger

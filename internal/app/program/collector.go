@@ -24,7 +24,6 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// collector is one running collector.
 type collector struct {
 	cfg       config.Collector
 	log       *slog.Logger
@@ -140,7 +139,6 @@ func (c *collector) setRules(set *rules.Set) {
 	c.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 }
 
-// add takes counts that are counts already.
 func (c *collector) add(counts []hottype.Count) {
 	for i := range counts {
 		c.tally.AddCount(counts[i])
@@ -193,7 +191,6 @@ func newAccessLog(path string, c *collector) (*accessLog, error) {
 	return l, nil
 }
 
-// accessStats counts the lines of all access logs.
 func (c *collector) accessStats() (out metrics.AccessLogStats) {
 	for _, l := range c.logs {
 		t := l.tail.Stats()
@@ -242,7 +239,6 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 	return l.format.Parse(line, e)
 }
 
-// show logs a malformed line.
 func (l *accessLog) show(line []byte, err error) {
 	if len(line) > 200 {
 		line = line[:200]

@@ -27,7 +27,6 @@ type gateways struct {
 	limits *envoy.Limits        // of the files as they were last read
 }
 
-// listenCheck takes the port of the endpoint /check.
 func (s *sidecar) listenCheck(ctx context.Context) error {
 	cfg := s.cfg.Check
 	token, err := auth.ReadToken("check.token", cfg.Token, cfg.TokenFile)
@@ -52,7 +51,6 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 	return nil
 }
 
-// listenEnvoy takes the port of the gRPC services for Envoy.
 func (s *sidecar) listenEnvoy(ctx context.Context) error {
 	cfg := s.cfg.Envoy
 	token, err := auth.ReadToken("envoy.token", cfg.Token, cfg.TokenFile)
@@ -78,7 +76,6 @@ func (s *sidecar) listenEnvoy(ctx context.Context) error {
 	return nil
 }
 
-// listenSPOE takes the port of the agent for HAProxy.
 func (s *sidecar) listenSPOE(ctx context.Context) error {
 	cfg := s.cfg.SPOE
 	if err := auth.CheckListen(cfg.Listen, cfg.TLSClientCA != ""); err != nil {

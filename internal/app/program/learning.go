@@ -42,7 +42,6 @@ const (
 	learnMaxBuffer = 64 << 20
 )
 
-// check reports what is wrong before anything runs.
 func (l *Learning) check(stateDir, configFile string) error {
 	if l.For <= 0 || l.For > maxLearn {
 		return config.Usage("--learn %v: want more than 0s, up to %v, such as 10m", l.For, maxLearn)
@@ -171,7 +170,6 @@ func (l *learning) Run(ctx context.Context) error {
 	return nil
 }
 
-// write learns from the spool and writes the file.
 func (l *learning) write(ctx context.Context, looked time.Duration) error {
 	n, missed := l.recorder.Written(), l.recorder.Dropped()
 	if n < minRequests {

@@ -58,7 +58,6 @@ func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, c
 	return l.open(ctx, name, addr, cfg, h)
 }
 
-// openPort takes a port for another protocol than HTTP.
 func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
 	p, err := listener.Open(ctx, l.config(name, addr, cfg))
 	if err == nil {
@@ -67,7 +66,6 @@ func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.
 	return p, refused(err)
 }
 
-// config is what all listeners have.
 func (l *listeners) config(name, addr string, cfg config.Port) listener.Config {
 	return listener.Config{
 		Name: name, Addr: addr, TLS: listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
@@ -182,7 +180,6 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 	return &adminPage{s, port}, nil
 }
 
-// credentials are who may call the admin listener.
 func credentials(cfg config.Admin) (c auth.Credentials, err error) {
 	if c.Token, err = auth.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
 		return c, refused(err)

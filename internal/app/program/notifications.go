@@ -22,7 +22,6 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// notifierConfig is what a program tells webhooks by.
 type notifierConfig struct {
 	config.Notifications
 	Instance string
@@ -142,7 +141,6 @@ func overrideChange(c *admin.Change) string {
 	return did + " (" + what + ")"
 }
 
-// webhooks is the notifier as the admin page knows it.
 type webhooks struct{ n *notify.Notifier }
 
 func (w webhooks) Webhooks() (list []admin.Webhook) {
@@ -173,7 +171,6 @@ func (w webhooks) Test(ctx context.Context, name, author string) (list []admin.W
 	return list
 }
 
-// webhookStatus is a line of the page for each webhook.
 func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		w := all[name]
@@ -201,7 +198,6 @@ func isLeader(feed *rediscontrol.Feed, replica *hotset.Replica, name string) fun
 	}
 }
 
-// trimHistory is the schedule on which old history is removed.
 const trimHistory = "@every 10m"
 
 func checkHistory(cfg config.History) error {

@@ -86,7 +86,6 @@ func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	return admin.Status{Name: "hot set", Value: fmt.Sprintf("judged %.1f s ago", age.Seconds()), OK: true}
 }
 
-// roleStatus says whether this aggregator is the one that publishes.
 func roleStatus(feed *rediscontrol.Feed, standby bool) admin.Status {
 	switch {
 	case feed.Stats().Publishing:
@@ -97,7 +96,6 @@ func roleStatus(feed *rediscontrol.Feed, standby bool) admin.Status {
 	return admin.Status{Name: "role", Value: "publishes nothing yet"}
 }
 
-// sourceStatus are the lines about where counts come from.
 func sourceStatus(list []aggregate.SourceState) []admin.Status {
 	var out []admin.Status
 	for _, st := range list {

@@ -65,7 +65,6 @@ func newReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set
 
 func (r *reloader) hasFile() bool { return r.file != nil && r.file.Path() != "" }
 
-// Run watches until ctx ends.
 func (r *reloader) Run(ctx context.Context) error {
 	defer signal.Stop(r.hup)
 	var looks <-chan time.Time // never, without a file
@@ -235,7 +234,6 @@ func (r *reloader) succeeded(now time.Time) {
 	}
 }
 
-// Stats tells how the last reload ended.
 func (r *reloader) Stats() metrics.ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +242,6 @@ func (r *reloader) Stats() metrics.ReloadStats {
 	return st
 }
 
-// addTo runs the reloader, and what follows its store.
 func (r *reloader) addTo(s *lifecycle.Stages) {
 	s.Add(lifecycle.Sinks, "reload", r.Run)
 	if r.rules != nil {

@@ -66,13 +66,11 @@ type ruleUpdate struct {
 	revision rules.Revision
 }
 
-// Run follows the store until ctx ends.
 func (c *ruleFollower) Run(ctx context.Context) error {
 	err := c.store.Follow(ctx, func(s *rules.Stored, err error) { c.onRead(ctx, s, err, time.Now()) })
 	return errors.Join(err, c.close())
 }
 
-// onRead takes what a look at the store found.
 func (c *ruleFollower) onRead(ctx context.Context, s *rules.Stored, err error, now time.Time) {
 	if lost := c.update(s, err, now); lost != nil && now.Sub(c.lastWriteBack) >= writeBackEvery {
 		c.lastWriteBack = now
@@ -136,7 +134,6 @@ func (c *ruleFollower) next() <-chan ruleUpdate {
 	return c.updates
 }
 
-// recordApplied notes how the reloader took a revision.
 func (c *ruleFollower) recordApplied(t ruleUpdate, err error) {
 	var copyErr error
 	if err == nil {

@@ -48,7 +48,6 @@ func followRules(
 	return c, first, nil
 }
 
-// centralConfig are the settings of a central store.
 type centralConfig struct {
 	config.RuleSource
 	redis    config.Redis
@@ -56,7 +55,6 @@ type centralConfig struct {
 	instance string
 }
 
-// openRuleStore opens what --rules names.
 func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleStore, func() error, error) {
 	kind, key, _ := strings.Cut(cfg.Rules, ":")
 	switch {
@@ -172,7 +170,6 @@ func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 	return next, set, err
 }
 
-// ruleAdmin is what the admin page does with a central store of rules.
 type ruleAdmin struct {
 	*ruleFollower
 	reload *reloader
@@ -180,7 +177,6 @@ type ruleAdmin struct {
 
 var _ admin.RuleStore = ruleAdmin{}
 
-// State tells which rules this program runs.
 func (a ruleAdmin) State() admin.RulesState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -263,7 +259,6 @@ func (r *reloader) shownBy(c admin.Config) admin.Config {
 	return c
 }
 
-// addStatus adds to the status line of an admin page.
 func addStatus(c *admin.Config, more func() []admin.Status) {
 	before := c.Status
 	c.Status = func() (list []admin.Status) {

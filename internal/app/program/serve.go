@@ -45,7 +45,6 @@ type Local struct {
 	history, notify func(*lifecycle.Stages)
 }
 
-// LocalOptions are what only some callers need.
 type LocalOptions struct {
 	Version string
 	// OnChange hears, in order, what became hot and what cooled down.
@@ -161,13 +160,11 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	return err
 }
 
-// Addr is where the proxy listens.
 func (l *Local) Addr() string { return l.listener.Addr() }
 
 // AdminAddr is where the admin page listens, "" when it does not.
 func (l *Local) AdminAddr() string { return l.admin.addr() }
 
-// Report is what the gate has decided so far.
 func (l *Local) Report() hottype.LimiterReport { return l.parts.Gate.Report(time.Now()) }
 
 // Upstreams are what holds of what upstreams bear, where limits follow them.
@@ -196,10 +193,8 @@ func (l *Local) Run(ctx context.Context) error {
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
-// Rules are those in force.
 func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
 
-// SetRules takes new rules.
 func (l *Local) SetRules(set *rules.Set) {
 	l.parts.SetRules(set)
 	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)

@@ -69,7 +69,6 @@ func checkServe(cfg *config.Serve, set *rules.Set, log *slog.Logger) error {
 	return nil
 }
 
-// newProxy builds the reverse proxy of serve and the sidecar.
 func newProxy(
 	g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, answers httplimit.Responder, log *slog.Logger,
 ) (*proxy.Proxy, error) {

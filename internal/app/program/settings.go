@@ -44,7 +44,6 @@ func gateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
 	}
 }
 
-// KafkaConfig is how the programs reach Kafka.
 func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
 	f := k.Files
 	return kafka.Config{
@@ -67,7 +66,6 @@ func checkCounters(cfg config.Detect) func(*rules.Set) error {
 	return func(set *rules.Set) error { return pipeline.CheckRules(set, detectConfig(cfg, nil)) }
 }
 
-// metricsOf are the metrics of the parts that a pipeline has.
 func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
 	return slices.Concat([]metrics.Collector{
 		metrics.Of(p.Gate.Stats), metrics.Of(func() hotset.Stats { return p.Hot.Stats(time.Now()) }),
@@ -150,7 +148,6 @@ func warnAbsent(ctx context.Context, c *redisclient.Client, log *slog.Logger) {
 	}
 }
 
-// redisStatus is the dashboard's line about Redis.
 func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
 	all := feed.Stats()
 	line, st := admin.Status{Name: "redis"}, all.Hot

@@ -28,7 +28,6 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// sidecar is one running limiter.
 type sidecar struct {
 	cfg     config.Sidecar
 	log     *slog.Logger
@@ -147,7 +146,6 @@ func (s *sidecar) openCopy(namespace string) {
 	}
 }
 
-// listen opens the configured listeners.
 func (s *sidecar) listen(ctx context.Context) error {
 	for _, front := range []struct {
 		addr   string
@@ -166,7 +164,6 @@ func (s *sidecar) listen(ctx context.Context) error {
 	return nil
 }
 
-// listenProxy takes the port of the reverse proxy.
 func (s *sidecar) listenProxy(ctx context.Context) error {
 	cfg := s.cfg.Proxy
 	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.answers, s.log)
@@ -184,7 +181,6 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 	return nil
 }
 
-// listenDecide takes the port of the decision API.
 func (s *sidecar) listenDecide(ctx context.Context) error {
 	cfg := s.cfg.Decide
 	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
@@ -206,7 +202,6 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	return nil
 }
 
-// addParts adds what is around the pipeline.
 func (s *sidecar) addParts() {
 	s.parts.Overrides = s.schedules.setLive
 	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)

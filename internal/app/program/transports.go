@@ -23,7 +23,6 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// sink is where counts leave a process.
 type sink struct {
 	tally.Sink
 	name    string // "kafka" or "statsd"
@@ -87,7 +86,6 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	return "none", nil
 }
 
-// newSink builds the way out of counts.
 func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
 	if kind == "kafka" {
 		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: KafkaConfig(c.Kafka, namespace, log)})
@@ -174,7 +172,6 @@ func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
 	return longest
 }
 
-// newListener takes StatsD counts in and hands them on.
 func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count),
 	log *slog.Logger) (*statsd.Listener, error) {
 	names, err := metricNames(n)
@@ -196,7 +193,6 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count
 	return l, nil
 }
 
-// NewPoller takes counts out of Graphite and hands them on.
 func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count),
 	log *slog.Logger) (*graphite.Poller, error) {
 	names, err := metricNames(n)
@@ -222,7 +218,6 @@ func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func(
 	return p, nil
 }
 
-// poll asks Graphite on its schedule until ctx ends.
 func poll(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Logger) error {
 	defer p.Close()
 	err := onSchedule(ctx, schedule, log, func(ctx context.Context) error {
@@ -235,7 +230,6 @@ func poll(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Lo
 	return nil
 }
 
-// graphiteStatus is the dashboard's line about Graphite.
 func graphiteStatus(p *graphite.Poller) admin.Status {
 	st, line := p.Stats(), admin.Status{Name: "graphite"}
 	switch age := time.Since(st.LastSuccess); {

@@ -116,7 +116,6 @@ type Webhook struct {
 	At time.Time `json:"last_attempt,omitzero"`
 }
 
-// WebhookTest is how the test of one webhook ended.
 type WebhookTest struct {
 	Name   string  `json:"name"`
 	OK     bool    `json:"ok"`
@@ -155,7 +154,6 @@ func (s *Server) testNotifications(w http.ResponseWriter, r *http.Request) error
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"results": results})
 }
 
-// checkTimeout bounds each check of /readyz.
 const checkTimeout = 2 * time.Second
 
 // check is the outcome of one readiness check. Only callers with the token
@@ -236,7 +234,6 @@ func (s *Server) runChecks(ctx context.Context) map[string]check {
 	return done
 }
 
-// getUpstreams lists the upstreams that adaptive limits follow.
 func (s *Server) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
 	list := []hottype.UpstreamLimit{}
 	if s.cfg.Upstreams != nil {

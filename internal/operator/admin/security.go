@@ -95,7 +95,6 @@ func forbidden(c auth.Caller, needs auth.Role) *web.Problem {
 		"use a token with the role "+needs.String()+": docs/security.md explains roles")
 }
 
-// getCaller responds with the name and the role of the caller.
 func (s *Server) getCaller(w http.ResponseWriter, r *http.Request) error {
 	c := web.CallerOf(r)
 	return web.WriteJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})

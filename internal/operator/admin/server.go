@@ -163,7 +163,6 @@ func (s *Server) ReplaceTokens(tokens []auth.Token) {
 	}
 }
 
-// Stats returns the server's own counters.
 func (s *Server) Stats() Stats {
 	t := s.access.Stats()
 	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Wrong, Slowed: t.RateLimited,
@@ -176,7 +175,6 @@ var static embed.FS
 //go:embed openapi.json
 var openAPI []byte
 
-// file is one embedded file as it is served.
 type file struct {
 	route, contentType, etag string
 	body                     []byte

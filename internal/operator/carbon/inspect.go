@@ -32,7 +32,6 @@ type Inspection struct {
 	Problems []string
 }
 
-// Schema is one section of storage-schemas.conf.
 type Schema struct {
 	Name, Pattern string
 	Line          int
@@ -44,7 +43,6 @@ type Schema struct {
 	match *regexp.Regexp // nil: the pattern cannot be tried here
 }
 
-// Aggregation is one section of storage-aggregation.conf.
 type Aggregation struct {
 	Name, Pattern string
 	Line          int
@@ -105,7 +103,6 @@ type section struct {
 	values map[string]string
 }
 
-// maxFile bounds what is read.
 const maxFile = 4 << 20
 
 // sections reads a file in the manner of Python's ConfigParser: "name = value"

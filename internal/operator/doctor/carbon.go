@@ -37,16 +37,15 @@ func Carbon(in carbon.Inspection, flush time.Duration, want Expected) []Finding 
 func (l *list) carbonPace(in carbon.Inspection) {
 	where := in.Dir + "/carbon.conf [cache]"
 	if n := pace(in.Settings["MAX_CREATES_PER_MINUTE"]); n < minCreates {
-		l.add(Fail, Finding{What: fmt.Sprintf("MAX_CREATES_PER_MINUTE = %g", n), Where: where,
-			Why: fmt.Sprintf(
-				"carbon makes files for %g new metrics a minute and throws the points of all others away: "+
-					"a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
+		l.fail(Finding{What: fmt.Sprintf("MAX_CREATES_PER_MINUTE = %g", n), Where: where,
+			Why: fmt.Sprintf("carbon makes files for %g new metrics a minute and throws the points of all others "+
+				"away: a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
 			Fix: "MAX_CREATES_PER_MINUTE = inf"})
 	} else {
 		l.ok("new metrics get a file at once (MAX_CREATES_PER_MINUTE = %g)", n)
 	}
 	if n := pace(in.Settings["MAX_UPDATES_PER_SECOND"]); n < fewUpdates {
-		l.add(Warn, Finding{What: fmt.Sprintf("MAX_UPDATES_PER_SECOND = %g", n), Where: where,
+		l.warn(Finding{What: fmt.Sprintf("MAX_UPDATES_PER_SECOND = %g", n), Where: where,
 			Why: "with more keys than that a second, points wait in carbon's memory; a question to the files alone finds old ones", Fix: "MAX_UPDATES_PER_SECOND = 5000"})
 	}
 }
@@ -66,12 +65,11 @@ func pace(text string) float64 {
 }
 
 func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, want Expected) {
-	fix := fmt.Sprintf(
-		"[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
-		step(flush, want), in.Dir)
+	fix := fmt.Sprintf("[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-"+
+		"schemas.conf; files that exist keep theirs: whisper-resize.py", step(flush, want), in.Dir)
 	s := in.SchemaOf(metric)
 	if s == nil {
-		l.add(Fail, Finding{What: "no schema is known to match " + metric, Where: in.Dir + "/storage-schemas.conf",
+		l.fail(Finding{What: "no schema is known to match " + metric, Where: in.Dir + "/storage-schemas.conf",
 			Why: "carbon then keeps one point a minute for a day", Fix: fix})
 		return
 	}
@@ -85,14 +83,11 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", want.Window,
 				s.Step)
 		}
-		l.add(level,
-			Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step,
-				want.Window), Where: where, Why: why, Fix: fix})
+		l.add(level, Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric,
+			s.Step, want.Window), Where: where, Why: why, Fix: fix})
 	case flush > 0 && s.Step > flush:
-		l.add(Fail,
-			Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush),
-				Where: where,
-				Why:   "within a step the last point wins: the counts before it are lost", Fix: fix})
+		l.fail(Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush),
+			Where: where, Why: "within a step the last point wins: the counts before it are lost", Fix: fix})
 	default:
 		l.ok("%s is kept every %v for %v", metric, s.Step, s.Keep)
 	}
@@ -111,18 +106,16 @@ func (l *list) carbonAggregation(in carbon.Inspection, metric string) {
 		l.ok("%s is summed when it is thinned out", metric)
 		return
 	}
-	l.add(Warn, Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor),
-		Where: where,
-		Why:   "counts must be summed, and a key that was asked for in one second of ten must not vanish",
-		Fix: fmt.Sprintf(
-			"[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in %s/storage-aggregation.conf", in.Dir)})
+	l.warn(Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor),
+		Where: where, Why: "counts must be summed, and a key that was asked for in one second of ten must not vanish",
+		Fix: "[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in " + in.Dir +
+			"/storage-aggregation.conf"})
 }
 
-// Graphite judges the render API that detection reads.
 func Graphite(in graphite.Inspection, want Expected) []Finding {
 	l := &list{where: "graphite " + in.URL}
 	if in.Err != "" {
-		l.add(Fail, Finding{What: in.Err, Why: "no counts come from Graphite: nothing becomes hot",
+		l.fail(Finding{What: in.Err, Why: "no counts come from Graphite: nothing becomes hot",
 			Fix: "curl -i '" + in.URL + "?target=randomWalk(1)&format=json'"})
 		return l.findings
 	}
@@ -131,13 +124,13 @@ func Graphite(in graphite.Inspection, want Expected) []Finding {
 	case in.Version == "":
 		l.unknown("the version of graphite-web", "it does not say")
 	case !strings.HasPrefix(in.Version, "1.1") && !strings.HasPrefix(in.Version, "1.2"):
-		l.add(Warn, Finding{What: "graphite-web has version " + in.Version,
+		l.warn(Finding{What: "graphite-web has version " + in.Version,
 			Why: "it was made for 1.1: functions may be missing", Fix: "apt-get install graphite-web   # 1.1"})
 	default:
 		l.ok("graphite-web %s", in.Version)
 	}
 	if in.PollErr != "" {
-		l.add(Fail, Finding{What: "what the aggregator asks is refused: " + in.PollErr,
+		l.fail(Finding{What: "what the aggregator asks is refused: " + in.PollErr,
 			Why: "no counts come from Graphite: nothing becomes hot",
 			Fix: "graphite: {targets: …}   # without the function that it does not have"})
 	}
@@ -151,15 +144,12 @@ func (l *list) graphiteClock(in graphite.Inspection, want Expected) {
 	case !in.ClockKnown:
 		l.unknown("its clock", "answers have no Date")
 	case off > want.Lateness:
-		l.add(Fail,
-			Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Second)),
-				Why: fmt.Sprintf("counts that are %v off have no place in a window (detect.lateness)", want.Lateness),
-				Fix: "chronyc tracking   # on both machines"})
+		l.fail(Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Second)),
+			Why: fmt.Sprintf("counts that are %v off have no place in a window (detect.lateness)", want.Lateness),
+			Fix: "chronyc tracking   # on both machines"})
 	case off > 2*time.Second:
-		l.add(Warn,
-			Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Second)),
-				Why: "counts come late, or seem to come from the future",
-				Fix: "chronyc tracking   # on both machines"})
+		l.warn(Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Second)),
+			Why: "counts come late, or seem to come from the future", Fix: "chronyc tracking   # on both machines"})
 	default:
 		l.ok("its clock is this machine's, to about a second")
 	}
@@ -167,7 +157,7 @@ func (l *list) graphiteClock(in graphite.Inspection, want Expected) {
 
 func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 	if in.Series == 0 {
-		l.add(Warn, Finding{What: "it has no metric of ours in the last ten minutes",
+		l.warn(Finding{What: "it has no metric of ours in the last ten minutes",
 			Why: "nothing was counted, or it is stored under other names",
 			Fix: "graphite: {prefix: stats_counts}   # or prefix: stats.counters, suffix: count with legacyNamespace off; and names.prefix"})
 		return
@@ -178,7 +168,7 @@ func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 		if in.Age >= 0 {
 			age = in.Age.Round(time.Second).String()
 		}
-		l.add(Warn, Finding{What: fmt.Sprintf("the newest point of %d metrics of ours is %s old", in.Series, age),
+		l.warn(Finding{What: fmt.Sprintf("the newest point of %d metrics of ours is %s old", in.Series, age),
 			Why: "counts that come later than detect.lateness are dropped",
 			Fix: "hotparam doctor --statsd.admin HOST:8126 --carbon.conf DIR   # says whether StatsD or carbon is slow"})
 	default:
@@ -187,15 +177,14 @@ func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 	switch {
 	case in.Step == 0:
 	case in.Step > want.Window:
-		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, want.Window),
+		l.fail(Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, want.Window),
 			Why: "a window cannot be judged by points that are further apart",
 			Fix: "hotparam doctor --carbon.conf DIR   # says which line of storage-schemas.conf"})
 	case in.Step > in.Flush:
-		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; graphite.flush is %v", in.Step, in.Flush),
+		l.fail(Finding{What: fmt.Sprintf("points are %v apart; graphite.flush is %v", in.Step, in.Flush),
 			Why: "of several flushes in one point the last wins: the counts before it are lost",
-			Fix: fmt.Sprintf(
-				"graphite: {flush: %v}   # if that is the flushInterval of the server; else finer retentions",
-				in.Step)})
+			Fix: "graphite: {flush: " + in.Step.String() +
+				"}   # if that is the flushInterval of the server; else finer retentions"})
 	case in.Step < in.Flush:
 		l.ok("points are %v apart, finer than graphite.flush %v", in.Step, in.Flush)
 	default:

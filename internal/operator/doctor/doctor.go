@@ -15,10 +15,8 @@ import (
 	"time"
 )
 
-// Level says how bad a finding is.
 type Level string
 
-// The levels of a finding.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn" // works now, and may not when it matters
@@ -38,12 +36,10 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Report is all findings of one run.
 type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Worst is the worst level of all.
 func (r Report) Worst() Level {
 	for _, l := range []Level{Fail, Warn} {
 		if r.Count(l) > 0 {
@@ -53,7 +49,6 @@ func (r Report) Worst() Level {
 	return OK
 }
 
-// Count says how many findings have a level.
 func (r Report) Count(l Level) int {
 	n := 0
 	for _, f := range r.Findings {
@@ -87,7 +82,6 @@ type Expected struct {
 	Lateness time.Duration
 }
 
-// list collects findings about one place.
 type list struct {
 	where    string
 	findings []Finding
@@ -106,9 +100,12 @@ func (l *list) add(level Level, f Finding) {
 	l.findings = append(l.findings, f)
 }
 
+func (l *list) warn(f Finding) { l.add(Warn, f) }
+func (l *list) fail(f Finding) { l.add(Fail, f) }
+
 // unknown is the finding about what could not be inspected.
 func (l *list) unknown(what, reason string) {
-	l.add(Warn, Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
+	l.warn(Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
 }
 
 // bytes writes a size for people: 16 MiB.
@@ -124,7 +121,6 @@ func bytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// Options say how a report is written.
 type Options struct {
 	Color bool
 	// Quiet leaves out what is fine.

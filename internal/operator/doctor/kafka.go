@@ -16,7 +16,7 @@ import (
 func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	l := &list{where: fmt.Sprintf("kafka %s, topic %s", strings.Join(in.Brokers, ","), in.Topic)}
 	if in.Err != "" {
-		l.add(Fail, Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot",
+		l.fail(Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot",
 			Fix: "start the brokers, or fix kafka.brokers"})
 		return l.findings
 	}
@@ -47,15 +47,15 @@ func kafkaTool(in kafka.Inspection, tool, args string) string {
 func (l *list) kafkaTopic(in kafka.Inspection) {
 	switch {
 	case in.Leaderless > 0:
-		l.add(Fail, Finding{What: fmt.Sprintf("%d of %d partitions have no leader", in.Leaderless, in.Partitions),
+		l.fail(Finding{What: fmt.Sprintf("%d of %d partitions have no leader", in.Leaderless, in.Partitions),
 			Why: "counts of their keys are dropped",
 			Fix: kafkaTool(in, "kafka-topics.sh", "--describe --unavailable-partitions")})
 	case in.InSync < in.Replicas:
-		l.add(Warn, Finding{What: fmt.Sprintf("a partition has %d of %d copies up to date", in.InSync, in.Replicas),
+		l.warn(Finding{What: fmt.Sprintf("a partition has %d of %d copies up to date", in.InSync, in.Replicas),
 			Why: "one more broker away and its counts are dropped",
 			Fix: kafkaTool(in, "kafka-topics.sh", "--describe --under-replicated-partitions")})
 	case in.Replicas < 2 && in.Found > 1:
-		l.add(Warn, Finding{What: "partitions have one copy, and the cluster has " + strconv.Itoa(in.Found) +
+		l.warn(Finding{What: "partitions have one copy, and the cluster has " + strconv.Itoa(in.Found) +
 			" brokers",
 			Why: "while a broker is away, the keys of its partitions are not counted",
 			Fix: kafkaTool(in, "kafka-reassign-partitions.sh", "…   # replication factor 2 or 3")})
@@ -63,7 +63,7 @@ func (l *list) kafkaTopic(in kafka.Inspection) {
 		l.ok("%d partitions with %d copies, all up to date", in.Partitions, in.Replicas)
 	}
 	if in.Partitions == 1 {
-		l.add(Warn, Finding{What: "the topic has one partition", Why: "one aggregator counts, however many run",
+		l.warn(Finding{What: "the topic has one partition", Why: "one aggregator counts, however many run",
 			Fix: kafkaTool(in, "kafka-topics.sh", "--alter --topic "+in.Topic+" --partitions 8")})
 	}
 }
@@ -75,7 +75,7 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	}
 	before := len(l.findings)
 	if policy := in.Settings["cleanup.policy"]; strings.Contains(policy, "compact") {
-		l.add(Fail, Finding{What: "cleanup.policy is " + policy,
+		l.fail(Finding{What: "cleanup.policy is " + policy,
 			Why: "compaction keeps the last record of a key only: counts before it are thrown away",
 			Fix: alter("cleanup.policy=delete")})
 	}
@@ -83,22 +83,22 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 		keep := time.Duration(ms) * time.Millisecond
 		switch {
 		case keep < want.Lateness:
-			l.add(Fail, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
+			l.fail(Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
 				Why: "an aggregator that restarts finds that counts are gone which still have a place in a window",
 				Fix: alter("retention.ms=3600000")})
 		case keep > 7*24*time.Hour:
-			l.add(Warn, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
+			l.warn(Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
 				Why: "counts are worth nothing after seconds; they only fill the disks",
 				Fix: alter("retention.ms=3600000")})
 		}
 	}
 	if in.Settings["message.timestamp.type"] == "LogAppendTime" {
-		l.add(Warn, Finding{What: "message.timestamp.type is LogAppendTime",
+		l.warn(Finding{What: "message.timestamp.type is LogAppendTime",
 			Why: "records lose the time at which they were made: their delay cannot be seen",
 			Fix: alter("message.timestamp.type=CreateTime")})
 	}
 	if n, err := strconv.ParseInt(in.Settings["max.message.bytes"], 10, 64); err == nil && n < kafka.MaxRecordBytes {
-		l.add(Fail, Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
+		l.fail(Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
 			Why: fmt.Sprintf("senders write up to %d: large flushes, those of a busy moment, are refused",
 				kafka.MaxRecordBytes),
 			Fix: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
@@ -117,17 +117,17 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	describe := kafkaTool(in, "kafka-consumer-groups.sh", "--describe --group "+in.Group)
 	switch {
 	case in.Members == 0:
-		l.add(Warn, Finding{What: "the group has no member", Why: "no aggregator reads counts: nothing becomes hot",
+		l.warn(Finding{What: "the group has no member", Why: "no aggregator reads counts: nothing becomes hot",
 			Fix: "aggregator --kafka.brokers " + strings.Join(in.Brokers, ",")})
 	case in.Members > in.Partitions:
-		l.add(Warn, Finding{What: fmt.Sprintf("the group has %d members for %d partitions", in.Members, in.Partitions),
+		l.warn(Finding{What: fmt.Sprintf("the group has %d members for %d partitions", in.Members, in.Partitions),
 			Why: "the others wait without work", Fix: kafkaTool(in, "kafka-topics.sh",
 				fmt.Sprintf("--alter --topic %s --partitions %d", in.Topic, 2*in.Members))})
 	default:
 		l.ok("%d aggregators read", in.Members)
 	}
 	if in.Lag > maxLag {
-		l.add(Warn, Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
+		l.warn(Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
 			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
 			Fix: describe + "   # then start more aggregators"})
 	}

@@ -34,13 +34,12 @@ func Redis(in redisclient.Inspection, want Expected) []Finding {
 	return l.findings
 }
 
-// redisSilent is the finding about a server that does not answer.
 func (l *list) redisSilent(in redisclient.Inspection) {
 	if len(in.Rights.Limiter) > 0 {
 		l.redisDenied(in.Rights.User, in.Rights.Limiter)
 		return
 	}
-	l.add(Fail, Finding{What: "it does not answer: " + in.Err,
+	l.fail(Finding{What: "it does not answer: " + in.Err,
 		Why: "limits are local to each process, live overrides and hot keys of others are not seen",
 		Fix: redisCLI(in.Addrs[0]) + " ping   # then start it, or fix redis.addr"})
 }
@@ -58,7 +57,7 @@ func redisCLI(addr string) string {
 // master, which is a finding of its own.
 func (l *list) redisSentinels(in redisclient.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
-		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
+		l.warn(Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr,
 			Why:   "when the others fail too, no program finds the master",
 			Fix:   redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
@@ -75,7 +74,7 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 		l.redisRules(in.Rights)
 	}
 	for _, name := range in.Missing {
-		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
+		l.fail(Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
 			Why: "the programs need it",
 			Fix: "a server that has it: docs/deploy.md names the tested ones"})
 	}
@@ -93,7 +92,6 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 	}
 }
 
-// redisRules judges the rights of a program whose rules are in Redis.
 func (l *list) redisRules(r redisclient.Rights) {
 	l.redisDenied(r.User, r.Rules)
 	switch {
@@ -108,7 +106,7 @@ func (l *list) redisRules(r redisclient.Rights) {
 
 func (l *list) redisDenied(user string, denied []redisclient.Denied) {
 	for _, d := range denied {
-		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
+		l.fail(Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
 			Why: "the programs need it",
 			Fix: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line",
 				user, d.Right)})
@@ -129,20 +127,19 @@ func (l *list) redisUnknown(in redisclient.Inspection, name string) {
 
 func (l *list) redisRole(in redisclient.Inspection) {
 	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
-		l.add(Fail, Finding{What: "it is a replica",
+		l.fail(Finding{What: "it is a replica",
 			Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
 			Fix: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
 	if in.ClusterState != "" && in.ClusterState != "ok" {
-		l.add(Fail, Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
+		l.fail(Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
 			Why: "some or all keys cannot be reached", Fix: "redis-cli --cluster check " + in.Addrs[0]})
 	}
 	if in.WholeOnly {
-		l.add(Warn, Finding{What: "cluster-require-full-coverage is yes",
+		l.warn(Finding{What: "cluster-require-full-coverage is yes",
 			Why: "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
-			Fix: fmt.Sprintf(
-				"redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf",
-				in.Addrs[0])})
+			Fix: "redis-cli --cluster call " + in.Addrs[0] +
+				" CONFIG SET cluster-require-full-coverage no   # and in redis.conf"})
 	}
 }
 
@@ -151,16 +148,14 @@ func (l *list) redisMemory(in redisclient.Inspection) {
 	const fix = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
 	case evicts && in.Evicted > 0:
-		l.add(Fail,
-			Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-				Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
-				Fix: fix})
+		l.fail(Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
+			Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
+			Fix: fix})
 	case evicts:
-		l.add(Warn,
-			Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
-				Why: "when memory is full, limits and overrides are thrown away like any other key", Fix: fix})
+		l.warn(Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
+			Why: "when memory is full, limits and overrides are thrown away like any other key", Fix: fix})
 	case in.MaxMemory > 0 && in.UsedMemory > in.MaxMemory/5*4:
-		l.add(Warn, Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
+		l.warn(Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
 			Why: "when it is full, writes are refused: limits are local then",
 			Fix: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
 	default:
@@ -174,14 +169,13 @@ func (l *list) redisDurability(in redisclient.Inspection) {
 	case in.AppendOnly:
 		l.ok("what is written survives a restart (appendonly)")
 	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
-		l.add(Fail, Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
+		l.fail(Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
 			Why: "after a restart every live override is gone",
 			Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	case in.Overrides > 0:
-		l.add(Warn,
-			Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
-				Why: "after a crash the overrides of the last minutes are gone",
-				Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+		l.warn(Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
+			Why: "after a crash the overrides of the last minutes are gone",
+			Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	default:
 		l.ok("there is no live override that a restart could lose (appendonly is off)")
 	}
@@ -195,9 +189,9 @@ func (l *list) redisPace(in redisclient.Inspection, want Expected) {
 		(2 * in.Worst).Round(time.Millisecond).String() + "}"
 	switch {
 	case in.Median > want.Budget:
-		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
+		l.fail(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	case in.Median > want.Budget/2 || in.Worst > want.Budget:
-		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
+		l.warn(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	default:
 		l.ok("%s; gate.budget is %v", what, want.Budget)
 	}
@@ -210,11 +204,11 @@ func (l *list) redisPace(in redisclient.Inspection, want Expected) {
 	if off >= want.HotTTL {
 		level = Fail
 	}
-	l.add(level,
-		Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
-			Why: fmt.Sprintf(
-				"hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", want.HotTTL),
-			Fix: "chronyc tracking   # on both machines"})
+	l.add(level, Finding{
+		What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
+		Why: fmt.Sprintf("hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come "+
+			"or go at the wrong time", want.HotTTL),
+		Fix: "chronyc tracking   # on both machines"})
 }
 
 func (l *list) redisPublishers(in redisclient.Inspection) {
@@ -224,14 +218,13 @@ func (l *list) redisPublishers(in redisclient.Inspection) {
 			live++
 		}
 		if p.Takeovers > 0 {
-			l.add(Fail,
-				Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
-					Why: "two processes have one name: each takes the other's hot keys away",
-					Fix: "aggregator: {id: another-name}   # a name for each"})
+			l.fail(Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
+				Why: "two processes have one name: each takes the other's hot keys away",
+				Fix: "aggregator: {id: another-name}   # a name for each"})
 		}
 	}
 	if live == 0 {
-		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace",
+		l.warn(Finding{What: "no aggregator publishes a hot set in this namespace",
 			Why: "no limiter has hot keys",
 			Fix: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
 		return

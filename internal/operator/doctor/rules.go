@@ -26,7 +26,7 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 		l.where = "defaults (no --config)"
 	}
 	if len(set.Rules) == 0 {
-		l.add(Fail, Finding{What: "there is no rule",
+		l.fail(Finding{What: "there is no rule",
 			Why: "no program starts with this file, and a running one keeps the rules that it has",
 			Fix: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
 	}
@@ -55,7 +55,7 @@ func (l *list) upstreams(set *rules.Set) {
 		}
 	}
 	if len(without) > 0 {
-		l.add(Warn, Finding{What: "no parse_as is set for " + strings.Join(without, ", "),
+		l.warn(Finding{What: "no parse_as is set for " + strings.Join(without, ", "),
 			Why: "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
 			Fix: "parse_as: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
 	}
@@ -67,22 +67,22 @@ const maxUnlimitedBurst = 60 * time.Second
 func (l *list) rule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
 	if r.Hot.MinCount() <= 1 {
-		l.add(Warn, Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
+		l.warn(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
 	}
 	if !r.Limit.Set {
-		l.add(Warn, Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
+		l.warn(Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
 			Fix: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
 		return
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
-		l.add(Warn, Finding{What: name + ": its limit is in shadow mode",
+		l.warn(Finding{What: name + ": its limit is in shadow mode",
 			Why: "what it would deny is counted and let pass",
 			Fix: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
-		l.add(Warn, Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
+		l.warn(Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
 			Why: "each process has the whole limit for itself",
 			Fix: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: limit: {scope: instance}"})
 	}
@@ -102,13 +102,10 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 	}
 	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
 	if until > maxUnlimitedBurst {
-		l.add(Warn,
-			Finding{
-				What: fmt.Sprintf(
-					"%s: at its threshold of %g/s a key spends the burst of %d for %v before anything is denied",
-					name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
-				Why: "most bursts of interest are over by then",
-				Fix: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
+		l.warn(Finding{What: fmt.Sprintf("%s: at its threshold of %g/s a key spends the burst of %d for %v before "+
+			"anything is denied", name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
+			Why: "most bursts of interest are over by then",
+			Fix: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
 	}
 }
 
@@ -116,11 +113,11 @@ func (l *list) override(o rules.Override, now time.Time) {
 	name := fmt.Sprintf("override of %s", o.Target())
 	switch {
 	case o.Expired(now):
-		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
+		l.warn(Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
 			Why: "it has no effect any more",
 			Fix: "take it out of the file, or give it another until"})
 	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
-		l.add(Warn, Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
+		l.warn(Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
 			Why: "it has no effect any more", Fix: "give it another until"})
 	}
 }
@@ -133,7 +130,7 @@ func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 		l.where = "defaults (no --config)"
 	}
 	if err := detect.Check(set, o); err != nil {
-		l.add(Fail, Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
+		l.fail(Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
 			Why: "the aggregator does not start with this",
 			Fix: "detect: {counters: …}   # as many as the finding says"})
 	}
@@ -166,7 +163,7 @@ func Cache(in CacheInspection, set *rules.Set) []Finding {
 	case in.Admin == "":
 		l.cacheUnknown(set)
 	case in.Err != "":
-		l.add(Fail, Finding{What: "it does not answer: " + in.Err,
+		l.fail(Finding{What: "it does not answer: " + in.Err,
 			Why: "what upstreams send with the responses that are stored cannot be judged",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # and --token-file FILE if it requires a token"})
 	case !in.Present:
@@ -187,7 +184,7 @@ func (l *list) cacheSilent(s SilentUpstream) {
 	if s.Upstream != "" {
 		upstream = "upstream " + s.Upstream
 	}
-	l.add(Warn, Finding{
+	l.warn(Finding{
 		What: fmt.Sprintf("rule %s: %.0f stored responses of %s came with neither Cache-Control nor Vary",
 			s.Rule, s.Stored, upstream),
 		Why: "if they differ by language, device or another header field, one client's response is served to all",
@@ -205,7 +202,7 @@ func (l *list) cacheUnknown(set *rules.Set) {
 	}
 	if len(names) > 0 {
 		l.where = "response cache"
-		l.add(Warn, Finding{What: "what upstreams send with stored responses is not known, for " + strings.Join(names, ", "),
+		l.warn(Finding{What: "what upstreams send with stored responses is not known, for " + strings.Join(names, ", "),
 			Why: "one client's response is served to all if the upstream sends neither Cache-Control nor Vary",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # the running program with the cache"})
 	}

@@ -15,13 +15,12 @@ import (
 // defaultFlush is the default of the Node.js statsd.
 const defaultFlush = 10 * time.Second
 
-// StatsD judges a StatsD server.
 func StatsD(in statsd.Inspection, want Expected) []Finding {
 	l := &list{where: "statsd " + in.Addr}
 	switch {
 	case in.Addr == "":
 	case in.AddrErr != "":
-		l.add(Fail, Finding{What: "counts cannot be sent: " + in.AddrErr,
+		l.fail(Finding{What: "counts cannot be sent: " + in.AddrErr,
 			Why: "UDP has no answer: senders lose every count without an error",
 			Fix: "start the server, or fix statsd.addr"})
 	default:
@@ -29,7 +28,7 @@ func StatsD(in statsd.Inspection, want Expected) []Finding {
 	}
 	l.statsdAdmin(in)
 	if in.FileErr != "" {
-		l.add(Fail, Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
+		l.fail(Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
 			Why: "what is not known cannot be judged", Fix: "fix --statsd.config"})
 	}
 	if !in.Known {
@@ -51,17 +50,17 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 	switch {
 	case in.Admin == "":
 	case in.AdminErr != "":
-		l.add(Warn, Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
+		l.warn(Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
 			Why: "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
 			Fix: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
 	case in.Health != "up":
-		l.add(Warn, Finding{What: "the server says its health is " + strconv.Quote(in.Health), Where: in.Admin,
+		l.warn(Finding{What: "the server says its health is " + strconv.Quote(in.Health), Where: in.Admin,
 			Why: "proxies send it nothing", Fix: "echo health up | nc -q1 " + in.Admin})
 	default:
 		l.ok("the server says its health is up (%s)", in.Admin)
 	}
 	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
-		l.add(Warn, Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
+		l.warn(Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
 			Why: "what they counted is lost",
 			Fix: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
 	}
@@ -78,10 +77,9 @@ func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 		level, why = Fail,
 			"detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
 	}
-	l.add(level,
-		Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, want.Window),
-			Why: why,
-			Fix: fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
+	l.add(level, Finding{Why: why,
+		What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, want.Window),
+		Fix:  fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
 }
 
 // FlushOf is how often a server hands on what it counted; 0 where its settings
@@ -102,7 +100,7 @@ func (l *list) statsdIdle(in statsd.Inspection) {
 		l.ok("counters that are idle are forgotten")
 		return
 	}
-	l.add(Fail, Finding{What: "deleteIdleStats and deleteCounters are off",
+	l.fail(Finding{What: "deleteIdleStats and deleteCounters are off",
 		Why: "the server keeps every key that was ever counted and sends a 0 for it at every flush, for ever: memory and carbon fill up with yesterday's keys",
 		Fix: "deleteIdleStats: true   // in config.js"})
 }
@@ -111,7 +109,7 @@ func (l *list) statsdNames(in statsd.Inspection, want Expected) {
 	sanitizes := in.Settings["keyNameSanitize"] != "false"
 	switch {
 	case want.Plain && sanitizes:
-		l.add(Fail, Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
+		l.fail(Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
 			Why: "it drops % and & from names: different keys become one, and none can be read back",
 			Fix: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
 	case sanitizes:
@@ -134,29 +132,25 @@ func (l *list) statsdNamespace(in statsd.Inspection, want Expected) {
 		l.ok("counters are written as %s.…", writes)
 		return
 	}
-	l.add(Fail,
-		Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes,
-			want.Prefix),
-			Why: "the question finds nothing, or rates per second in the place of counts",
-			Fix: settings + "   # in hotparam's file"})
+	l.fail(Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…",
+		writes, want.Prefix),
+		Why: "the question finds nothing, or rates per second in the place of counts",
+		Fix: settings + "   # in hotparam's file"})
 }
 
-// UDP judges the receive buffers of UDP.
 func UDP(in udpstat.Inspection) []Finding {
 	l := &list{where: "this machine's kernel"}
-	fix := fmt.Sprintf(
-		"sysctl -w net.core.rmem_max=%d   # and in /etc/sysctl.d/60-hotparam.conf: net.core.rmem_max = %d", in.Asked,
-		in.Asked)
+	fix := fmt.Sprintf("sysctl -w net.core.rmem_max=%d   # and in /etc/sysctl.d/60-hotparam.conf: "+
+		"net.core.rmem_max = %[1]d", in.Asked)
 	switch {
 	case in.Granted < 0:
 		l.unknown("the UDP receive buffer", in.Err)
 	case in.Granted < in.Asked:
-		l.add(Warn,
-			Finding{What: fmt.Sprintf("a StatsD listener asks for a receive buffer of %s and is granted %s",
-				bytes(in.Asked), bytes(in.Granted)),
-				Where: fmt.Sprintf("net.core.rmem_max = %d", in.MaxBuffer),
-				Why:   "while the process waits for a processor the buffer fills, and the kernel throws counts away without a word",
-				Fix:   fix})
+		l.warn(Finding{What: fmt.Sprintf("a StatsD listener asks for a receive buffer of %s and is granted %s",
+			bytes(in.Asked), bytes(in.Granted)),
+			Where: fmt.Sprintf("net.core.rmem_max = %d", in.MaxBuffer),
+			Why:   "while the process waits for a processor the buffer fills, and the kernel throws counts away without a word",
+			Fix:   fix})
 	default:
 		l.ok("UDP sockets are granted the receive buffer of %s that they ask for", bytes(in.Granted))
 	}
@@ -165,26 +159,22 @@ func UDP(in udpstat.Inspection) []Finding {
 	case in.Granted >= 0 && in.Err != "":
 		l.unknown("the count of lost datagrams", in.Err)
 	case lost > 0:
-		l.add(Fail,
-			Finding{
-				What: fmt.Sprintf("%d UDP datagrams were thrown away in the last %v because a receive buffer was full",
-					lost, in.Between),
-				Where: "/proc/net/snmp, Udp RcvbufErrors",
-				Why:   "counts are being lost right now: keys look colder than they are",
-				Fix:   fix + "; then give the listener more processor time"})
+		l.fail(Finding{What: fmt.Sprintf("%d UDP datagrams were thrown away in the last %v because a receive buffer "+
+			"was full", lost, in.Between),
+			Where: "/proc/net/snmp, Udp RcvbufErrors",
+			Why:   "counts are being lost right now: keys look colder than they are",
+			Fix:   fix + "; then give the listener more processor time"})
 	case before > 0:
-		l.add(Warn,
-			Finding{
-				What: fmt.Sprintf("%d UDP datagrams were thrown away since the machine started, none in the last %v",
-					before, in.Between),
-				Where: "/proc/net/snmp, Udp RcvbufErrors",
-				Why:   "bursts do not fit into the receive buffer of some program on this machine",
-				Fix:   fix})
+		l.warn(Finding{What: fmt.Sprintf("%d UDP datagrams were thrown away since the machine started, none in the "+
+			"last %v", before, in.Between),
+			Where: "/proc/net/snmp, Udp RcvbufErrors",
+			Why:   "bursts do not fit into the receive buffer of some program on this machine",
+			Fix:   fix})
 	case in.Err == "":
 		l.ok("no UDP datagram was thrown away since the machine started")
 	}
 	if grown := in.After.InErrors - in.Before.InErrors - lost; grown > 0 {
-		l.add(Warn, Finding{What: fmt.Sprintf("%d UDP datagrams came with errors in the last %v", grown, in.Between),
+		l.warn(Finding{What: fmt.Sprintf("%d UDP datagrams came with errors in the last %v", grown, in.Between),
 			Where: "/proc/net/snmp, Udp InErrors", Why: "their counts are lost",
 			Fix: "nstat -az 'Udp*'   # tells which errors; then look at the network"})
 	}
@@ -210,7 +200,7 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 		case !open(addr):
 			l.ok("%s takes lines of this machine only", addr)
 		case len(s.Allow) == 0:
-			l.add(Warn, Finding{What: addr + " takes lines from every address",
+			l.warn(Finding{What: addr + " takes lines from every address",
 				Why: "any sender that reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any source address",
 				Fix: "statsd: {allow: [10.0.0.0/8]}   # the networks of your senders; or listen on 127.0.0.1 or unix:/path"})
 		default:
@@ -224,17 +214,15 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 		}
 		switch {
 		case s.NoClientsSetting != "":
-			l.add(Fail,
-				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
-					r.Name, r.Hot.MinClients, s.NoClientsSetting),
-					Why: "requests without a client count as those of one client: none of its keys becomes hot",
-					Fix: "take " + s.NoClientsSetting + " away, or min_clients"})
+			l.fail(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
+				r.Name, r.Hot.MinClients, s.NoClientsSetting),
+				Why: "requests without a client count as those of one client: none of its keys becomes hot",
+				Fix: "take " + s.NoClientsSetting + " away, or min_clients"})
 		case s.Graphite:
-			l.add(Warn,
-				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,
-					r.Hot.MinClients),
-					Why: "min_clients holds nothing back: a client in a loop makes a key hot",
-					Fix: "take min_clients away, or counts by StatsD or Kafka"})
+			l.warn(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,
+				r.Hot.MinClients),
+				Why: "min_clients holds nothing back: a client in a loop makes a key hot",
+				Fix: "take min_clients away, or counts by StatsD or Kafka"})
 		}
 	}
 	return l.findings

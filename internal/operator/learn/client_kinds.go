@@ -13,7 +13,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// kind is what a client looks like.
 type kind int
 
 // The kinds of clients. A client that matches no other kind is a person.
@@ -41,7 +40,6 @@ const (
 	robotRequests  = 20
 )
 
-// visitor is what is known of one client.
 type visitor struct {
 	requests, refused int64
 
@@ -62,7 +60,6 @@ type visitor struct {
 	}
 }
 
-// visitors are all clients of a log.
 type visitors struct {
 	all     map[hottype.Client]*visitor
 	dropped int64 // requests of clients beyond maxClients
@@ -73,7 +70,6 @@ type visitors struct {
 
 func newVisitors() *visitors { return &visitors{all: make(map[hottype.Client]*visitor)} }
 
-// add records one request.
 func (v *visitors) add(s *replay.Seen, asset bool) {
 	r := s.Request
 	v.requests++
@@ -144,7 +140,6 @@ func (c *visitor) agent(name string) {
 	}
 }
 
-// target counts one more request for a target.
 func (c *visitor) target(h uint64) {
 	free := -1
 	for i := range c.targets {
@@ -190,7 +185,6 @@ func (v *visitors) kindOf(c *visitor) kind {
 	return person
 }
 
-// census is how many clients there are of each kind.
 func (v *visitors) census() (clients [kinds]int64) {
 	for _, c := range v.all {
 		clients[v.kindOf(c)]++

@@ -37,7 +37,6 @@ import (
 // usualMinClients is how many clients a value must have to be hot.
 const usualMinClients = 5
 
-// Proposal is what was learned from logs.
 type Proposal struct {
 	// Read is how the logs were read.
 	Read *replay.Report
@@ -59,7 +58,6 @@ type Proposal struct {
 	dropped    int64
 }
 
-// proposed is one rule.
 type proposed struct {
 	*candidate
 	name string
@@ -105,7 +103,6 @@ func (p *Proposal) Rules() int { return len(p.rules) }
 // status of 4xx are left out: scanners request pages that do not exist.
 func isInformative(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
 
-// learner reads logs.
 type learner struct {
 	cfg  Config
 	logs Logs
@@ -125,7 +122,6 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 	return rep, nil
 }
 
-// replayConfig is that of the next pass.
 func (l *learner) replayConfig() replay.Config {
 	l.pass++
 	pass := min(l.pass, Passes)

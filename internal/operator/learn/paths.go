@@ -21,7 +21,6 @@ const (
 	maxChildren  = 512 // children that are held before they are folded while reading
 )
 
-// node is a path up to a segment.
 type node struct {
 	requests int64 // that go on here or below
 	ends     int64 // that end here
@@ -39,7 +38,6 @@ type paths struct {
 
 func newPaths() *paths { return &paths{root: &node{}} }
 
-// add records the path and the query of one request.
 func (p *paths) add(r *hottype.Request) {
 	target, query := r.SplitTarget()
 	segments, ok := segmentsOf(target)
@@ -58,7 +56,6 @@ func (p *paths) add(r *hottype.Request) {
 	}
 }
 
-// child finds or makes the node of a segment.
 func (p *paths) child(n *node, segment string) *node {
 	if next := n.literal[segment]; next != nil {
 		return next
@@ -142,7 +139,6 @@ func (n *node) merge(names []string) {
 	}
 }
 
-// take adds the counts of other.
 func (n *node) take(other *node) {
 	n.requests += other.requests
 	n.ends += other.ends
@@ -169,7 +165,6 @@ func (n *node) take(other *node) {
 	}
 }
 
-// foldAll folds every node, at the end.
 func (n *node) foldAll() {
 	n.fold()
 	for _, c := range n.literal {
@@ -196,7 +191,6 @@ func (p *paths) find(segments []string) *node {
 	return n
 }
 
-// template is a path pattern under which requests were seen.
 type template struct {
 	*node
 	pattern string   // as match.path of a rule

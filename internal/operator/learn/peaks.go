@@ -91,7 +91,6 @@ func (c *peaks) add(key []byte, client uint32, second int64) {
 	k.bursts = append(k.bursts, burst{second, client, 1})
 }
 
-// advance ends a second.
 func (c *peaks) advance(second int64) {
 	for _, k := range c.active {
 		c.measure(k)
@@ -103,7 +102,6 @@ func (c *peaks) advance(second int64) {
 	c.now = second
 }
 
-// sweep deletes idle keys with a low score.
 func (c *peaks) sweep(second int64) {
 	for {
 		for key, k := range c.keys {
@@ -124,7 +122,6 @@ func (c *peaks) sweep(second int64) {
 
 func (k *keyPeaks) best() float64 { return k.score[len(windows)-1] }
 
-// expire drops what is older than the longest window.
 func (c *peaks) expire(k *keyPeaks, second int64) {
 	old := 0
 	for old < len(k.bursts) && k.bursts[old].second <= second-windows[len(windows)-1] {

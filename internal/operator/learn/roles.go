@@ -9,10 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// role is what a parameter is at a path.
 type role int
 
-// The roles of a parameter.
 const (
 	content  role = iota // it may decide which page is requested
 	noise                // it does not: the same page has many values of it

@@ -21,7 +21,6 @@ type tracked struct {
 	why      string
 }
 
-// place is a path with its tracked parameters.
 type place struct {
 	*template
 	params []*tracked // the commonest first
@@ -72,7 +71,6 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 	return s
 }
 
-// add records the values of one request.
 func (s *survey) add(seen *replay.Seen) {
 	target, query := seen.Request.SplitTarget()
 	segments, ok := segmentsOf(target)
@@ -110,7 +108,6 @@ func (s *survey) add(seen *replay.Seen) {
 	}
 }
 
-// pair counts the pairs of values of two parameters.
 func (pl *place) pair(i, j int, hashes []uint64) {
 	if hashes[i] == 0 || hashes[j] == 0 {
 		return
@@ -123,7 +120,6 @@ func (pl *place) pair(i, j int, hashes []uint64) {
 	d.at(mix(hashes[i]*31 + hashes[j]))
 }
 
-// judgeAll gives all parameters their roles.
 func (s *survey) judgeAll() {
 	for _, pl := range s.places {
 		for _, p := range pl.params {

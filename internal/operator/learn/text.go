@@ -31,7 +31,6 @@ func quoteAll(all []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// wrap cuts a text into lines at spaces.
 func wrap(s string, width int) []string {
 	var lines []string
 	line := ""
@@ -47,7 +46,6 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// lines are sentences on what a proposal would have done.
 func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
 	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
@@ -112,7 +110,6 @@ func about(n float64) string {
 	return replay.Grouped(int64(n))
 }
 
-// spanOf writes a time in words.
 func spanOf(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

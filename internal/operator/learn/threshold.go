@@ -27,7 +27,6 @@ type threshold struct {
 	ratio        float64
 }
 
-// found reports whether a value was above the threshold.
 func (t *threshold) found() bool { return t.viral > 0 }
 
 // isSteady reports whether the peak of a key is close to its mean, within chance: a key

@@ -49,13 +49,11 @@ func (d *distinct[V]) at(h uint64) *V {
 // count is about how many different hashes there were.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
-// lastClient is the client that last requested a value.
 type lastClient struct {
 	client uint32
 	known  bool
 }
 
-// values are statistics of the values of one parameter of one path.
 type values struct {
 	requests int64
 	distinct distinct[lastClient]
@@ -72,7 +70,6 @@ type values struct {
 
 func newValues() *values { return &values{heavy: heavyhitters.New(1024)} }
 
-// add records one request with a value.
 func (v *values) add(value string, client uint32, at time.Time) {
 	v.requests++
 	v.bytes += int64(len(value))
@@ -109,7 +106,6 @@ func (v *values) sharedness() float64 {
 	return float64(v.others) / float64(v.repeats)
 }
 
-// topShare is the share of the requests for the commonest value.
 func (v *values) topShare() float64 { return float64(v.top) / float64(max(v.requests, 1)) }
 
 // isClock reports whether a value is the time of its request, give or take a day, in

@@ -9,7 +9,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// mode is the mode of the limits of a proposal.
 type mode string
 
 const (
@@ -25,7 +24,6 @@ func (p *Proposal) WriteYAML(w io.Writer) error {
 	return nil
 }
 
-// file is a configuration being written.
 type file struct{ strings.Builder }
 
 func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }

@@ -56,7 +56,6 @@ func New(namespace, version string, log *slog.Logger, parts ...Collector) *Regis
 // Add takes further parts. It panics if two have a metric in common.
 func (r *Registry) Add(parts ...Collector) { r.registry.MustRegister(parts...) }
 
-// info is which program this is.
 type info struct {
 	Namespace string `label:"namespace"`
 	Version   string `label:"version"`

@@ -45,7 +45,6 @@ func (s scrape) with(label string) scrape {
 	return s
 }
 
-// reader reads the tags of a type.
 type reader struct {
 	prefix, what string // for {} in helps
 	label        string // of the keys of a map
@@ -152,7 +151,6 @@ func (r reader) metric(t reflect.Type, name, help string) sender {
 	return one
 }
 
-// reasons are counts by reason.
 type reasons interface {
 	All() iter.Seq2[hottype.Reason, uint64]
 }
@@ -187,7 +185,6 @@ func histogram(to scrape, desc *prometheus.Desc, l guarded.Latency) {
 	}
 }
 
-// number is a value as Prometheus has it.
 func number(v reflect.Value) float64 {
 	switch x := v.Interface().(type) {
 	case time.Time:

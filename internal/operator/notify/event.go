@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what an event is about.
 type Kind string
 
 // The kinds of events. A webhook names those that it receives.
@@ -29,7 +28,6 @@ const (
 // Kinds are those that a webhook may name.
 var Kinds = []Kind{Hot, Cold, Loop, Override, StoreFailure, AdaptiveFloor}
 
-// Event is something that happened.
 type Event struct {
 	// ID is the same for each delivery of an event, and in each process that sends it. Notify sets it.
 	ID   string `json:"id"`
@@ -69,7 +67,6 @@ func (e *Event) begins() bool {
 	return false
 }
 
-// ends reports whether the event is the end of something.
 func (e *Event) ends() bool { return e.Kind == Cold || e.Ended }
 
 // subject is what begins and ends: the same for an event and for its end.
@@ -94,7 +91,6 @@ func (e *Event) id(namespace string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// line is the event in one line for people.
 func (e *Event) line() string {
 	of, rule, upstream := shown(e.Key, maxShown), shown(e.Rule, maxShown), shown(e.Upstream, maxShown)
 	switch {

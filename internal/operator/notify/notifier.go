@@ -27,7 +27,6 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Config is the configuration of a Notifier.
 type Config struct {
 	Webhooks []Webhook
 	// Namespace, Instance and Version identify the process that sends an event.
@@ -135,7 +134,6 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Result is how the test of one webhook ended.
 type Result struct {
 	Name   string
 	Status int // of HTTP; 0: there was no response
@@ -189,7 +187,6 @@ type WebhookStats struct {
 	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"When an event was last sent to a webhook, or failed to be, in unix seconds."`
 }
 
-// Stats reads the figures.
 func (n *Notifier) Stats() Stats {
 	st := Stats{NotLeading: n.notLeading.Load(), Webhooks: map[string]WebhookStats{}}
 	for _, s := range n.senders {

@@ -67,7 +67,6 @@ func Sign(secret []byte, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// withoutURL takes the URL out of an error of net/http.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if !errors.As(err, &wrapped) {
@@ -99,7 +98,6 @@ func checkResponse(resp *http.Response, now time.Time) error {
 	return backoff.Permanent(fmt.Errorf("answered %d", code))
 }
 
-// retryLater is the error of a response with Retry-After.
 type retryLater struct {
 	code  int
 	after *backoff.RetryAfterError
@@ -126,7 +124,6 @@ func retryAfter(text string, now time.Time) (wait time.Duration, ok bool) {
 // Version is the version of the json format. It changes when receivers have to change; new fields do not change it.
 const Version = 1
 
-// message is a message in the json format.
 type message struct {
 	Version   int       `json:"version"`
 	Namespace string    `json:"namespace"`
@@ -149,7 +146,6 @@ type slackMessage struct {
 	UnfurlMedia bool   `json:"unfurl_media"`
 }
 
-// maxLines bounds a message to people.
 const maxLines = 20
 
 // slackText escapes the three characters that Slack requires to be escaped; they make mentions and links.
@@ -169,7 +165,6 @@ func encodeSlack(n *Notifier, batch []Event, _ time.Time) ([]byte, error) {
 	return json.Marshal(slackMessage{Text: b.String(), Parse: "none"})
 }
 
-// alert is one alert of Alertmanager's API, version 2.
 type alert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`

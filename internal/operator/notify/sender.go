@@ -23,7 +23,6 @@ const (
 	maxAfter     = 10 * time.Minute // the longest Retry-After that is honored
 )
 
-// sender sends events to one webhook.
 type sender struct {
 	hook   Webhook
 	owner  *Notifier
@@ -150,7 +149,6 @@ func (s *sender) last(ctx context.Context) {
 	s.logLost()
 }
 
-// attempt is one try after ctx has ended.
 func (s *sender) attempt(ctx context.Context, batch []Event) {
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finalTimeout, s.hook.Timeout))
 	defer cancel()
@@ -249,7 +247,6 @@ func (q *queue) take() (batch []Event, more bool) {
 	return batch, len(q.events) > 0
 }
 
-// drop drops all queued events.
 func (q *queue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

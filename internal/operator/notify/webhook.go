@@ -14,10 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// Format is the format of a webhook's messages.
 type Format string
 
-// The formats.
 const (
 	JSON         Format = "json"         // documented in docs/admin.md
 	Alertmanager Format = "alertmanager" // POST /api/v2/alerts
@@ -49,7 +47,6 @@ const (
 	maxSecretFile = 64 << 10
 )
 
-// webhooks is how a list of webhooks is read.
 var webhooks = newSchema()
 
 func newSchema() *conf.Schema {

@@ -8,10 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// pictureRows is the height of the picture in lines.
 const pictureRows = 5
 
-// bars are the eighths of a cell.
 var bars = [...]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}
 
 // picture draws the busiest second of each column, and below it what was

@@ -25,7 +25,6 @@ const maxCounters = 1 << 23
 // peakSeconds is the width of the window of a key's wide peak, Peak5s.
 const peakSeconds = 5
 
-// engine judges one second after the other.
 type engine struct {
 	gate     *gate.Gate
 	detector *detect.Detector
@@ -52,7 +51,6 @@ type engine struct {
 	verdict   func(*Seen, *hottype.Verdict) // Config.Verdict
 }
 
-// counted is one key of a request.
 type counted struct {
 	key hottype.Key
 	id  uint32
@@ -80,7 +78,6 @@ func newEngine(cfg Config) *engine {
 // counter receives the keys of each request from the gate.
 type counter engine
 
-// AddFrom records one key of the current request.
 func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	id, ok := c.keys.ids[string(key)]
 	if !ok {
@@ -97,7 +94,6 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	c.counted = append(c.counted, k)
 }
 
-// second judges all requests of one second.
 func (e *engine) second(ctx context.Context, b *bucket) {
 	denied := e.totals.Denied.Total()
 	e.records.each(b, func(s *Seen) { e.request(ctx, s) })
@@ -117,7 +113,6 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.last = b.second
 }
 
-// request decides one request, then counts it.
 func (e *engine) request(ctx context.Context, s *Seen) {
 	now, req := s.At, s.Request
 	e.judgeUntil(now)

@@ -39,7 +39,6 @@ func newOrder(maxSize int64) *order {
 	return &order{seconds: make(map[int64]*bucket), maxSize: maxSize, horizon: math.MinInt64}
 }
 
-// add adds a request, unless it is late.
 func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
 	if e.Second <= o.horizon {
 		o.late++
@@ -56,7 +55,6 @@ func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
 	o.size += int64(len(b.records) - before)
 }
 
-// bucket finds or makes the bucket of a second.
 func (o *order) bucket(second int64) *bucket {
 	b := o.seconds[second]
 	if b == nil {
@@ -123,7 +121,6 @@ type sourceWatermark struct {
 	latest [16]int64 // ascending
 }
 
-// add records the time of a line.
 func (p *sourceWatermark) add(second int64) {
 	if second <= p.latest[0] {
 		return
@@ -202,7 +199,6 @@ func readClient(s string) (hottype.Client, string) {
 	return hottype.Client{}, s
 }
 
-// readString reads a uvarint and as many bytes.
 func readString(s string) (value, rest string) {
 	n, shift := 0, 0
 	for s[0] >= 0x80 {

@@ -35,7 +35,6 @@ func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*
 	return r.run(ctx, logs)
 }
 
-// visitor passes the requests of each second on.
 type visitor struct {
 	visit   func(*Seen)
 	read    Report

@@ -74,7 +74,6 @@ type ThresholdCount struct {
 	Keys int64 `json:"keys"`
 }
 
-// Key is one key of a Report.
 type Key struct {
 	Key      hottype.Key `json:"key"`
 	Requests int64       `json:"requests"`
@@ -88,7 +87,6 @@ type Key struct {
 	Denied int64 `json:"denied"`
 }
 
-// Client is one client of a Report.
 type Client struct {
 	Client    string `json:"client"`
 	Requests  int64  `json:"requests"`
@@ -134,7 +132,6 @@ type Dropped struct {
 	Uncertain int64 `json:"uncertain"`
 }
 
-// SourceReport is one source of a Report.
 type SourceReport struct {
 	Name      string           `json:"name"`
 	Format    accesslog.Format `json:"format"`
@@ -145,7 +142,6 @@ type SourceReport struct {
 	Error string `json:"error,omitempty"`
 }
 
-// BrokenLine is one malformed line.
 type BrokenLine struct {
 	Source string `json:"source"`
 	Line   int64  `json:"line"` // from 1
@@ -192,7 +188,6 @@ type Config struct {
 	Verdict func(*Seen, *hottype.Verdict)
 }
 
-// Progress is how far a replay has come.
 type Progress struct {
 	// Bytes read from all sources, as they are stored (compressed, if so).
 	Bytes int64
@@ -210,7 +205,6 @@ type Source struct {
 	Reader io.Reader
 }
 
-// complete fills in the defaults.
 func (c Config) complete() (Config, error) {
 	if c.Rules == nil {
 		c.Rules = rules.Default()

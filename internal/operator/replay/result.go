@@ -29,7 +29,6 @@ func (e *engine) report() Report {
 	return rep
 }
 
-// reading adds the counts of reading the sources.
 func (r *replayer) reading(rep *Report) {
 	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
 	rep.Dropped.EarlySeconds = r.order.early
@@ -57,7 +56,6 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// hotAt counts the keys that reach each of some rates.
 func (e *engine) hotAt() []ThresholdCount {
 	all := []ThresholdCount{{Rate: 5}, {Rate: 20}, {Rate: 50}, {Rate: 200}, {Rate: 1000}}
 	for i := range e.keys.rows {
@@ -142,7 +140,6 @@ func (t *Timeline) add(second, requests, denied int64) {
 	t.Peak[i] = max(t.Peak[i], requests)
 }
 
-// halve merges every two steps into one.
 func (t *Timeline) halve() {
 	half := (len(t.Requests) + 1) / 2
 	for i := range half {

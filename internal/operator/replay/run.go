@@ -53,7 +53,6 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	return r.run(ctx, logs)
 }
 
-// run reads all sources and reports.
 func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 	for _, l := range logs {
 		r.open(l)
@@ -81,7 +80,6 @@ func newReplayer(cfg Config, j secondHandler) *replayer {
 	}
 }
 
-// replayer is one replay under way.
 type replayer struct {
 	cfg      Config
 	sources  []*source
@@ -100,7 +98,6 @@ type replayer struct {
 	entry  accesslog.Entry
 }
 
-// headersOf reports whether rules read User-Agent and Referer.
 func headersOf(set *rules.Set) (agent, referer bool) {
 	note := func(name string) {
 		agent = agent || strings.EqualFold(name, "User-Agent")
@@ -172,7 +169,6 @@ func (r *replayer) watermark() int64 {
 	return r.sources[i].pos.reached() - r.lateness
 }
 
-// block reads one block of lines.
 func (r *replayer) block(i int) {
 	src := r.sources[i]
 	for {
@@ -193,7 +189,6 @@ func (r *replayer) block(i int) {
 	}
 }
 
-// take parses one line and adds it to the order.
 func (r *replayer) take(i int, text string) {
 	e, src := &r.entry, r.sources[i]
 	err := src.format.Parse(text, e)
@@ -216,7 +211,6 @@ func (r *replayer) take(i int, text string) {
 	r.order.add(e, &kept)
 }
 
-// maxBroken is how many malformed lines are shown.
 const maxBroken = 10
 
 func (r *replayer) malformed(i int, reason string) {
@@ -226,7 +220,6 @@ func (r *replayer) malformed(i int, reason string) {
 	}
 }
 
-// ended records how a source ended.
 func (r *replayer) ended(i int, err error) {
 	if errors.Is(err, io.EOF) {
 		return
@@ -237,7 +230,6 @@ func (r *replayer) ended(i int, err error) {
 	r.errs = append(r.errs, err)
 }
 
-// judgeBefore judges all seconds before the watermark.
 func (r *replayer) judgeBefore(ctx context.Context, before int64) error {
 	for b := r.order.next(before); b != nil; b = r.order.next(before) {
 		if err := r.pace.wait(ctx, b.second); err != nil {

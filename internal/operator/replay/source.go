@@ -12,7 +12,6 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// source is one log being read.
 type source struct {
 	name   string
 	raw    *countingReader
@@ -107,7 +106,6 @@ func (s *source) detect() bool {
 // ended reports whether an error of lines.next is the end of the stream.
 func ended(err error) bool { return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut) }
 
-// next returns the next line as lines.next does.
 func (s *source) next() (text string, err error) {
 	if len(s.held) > 0 {
 		text, err = s.held[0].text, s.held[0].err
@@ -126,7 +124,6 @@ func (s *source) next() (text string, err error) {
 // pending reports whether next has a line without reading.
 func (s *source) pending() bool { return len(s.held) > 0 || s.lines.pending() }
 
-// countingReader counts the bytes read.
 type countingReader struct {
 	r io.Reader
 	n int64
@@ -222,7 +219,6 @@ func (l *lines) cut(from int) bool {
 	return true
 }
 
-// drop removes the first n bytes of buf.
 func (l *lines) drop(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
 
 // last returns the bytes after the last line end, then the error that ended the stream.

@@ -51,7 +51,6 @@ func (b *totals[K]) enter(name K) (uint32, bool) {
 	return id, true
 }
 
-// count adds one request in the current second.
 func (b *totals[K]) count(id uint32) {
 	r := &b.rows[id]
 	if r.current == 0 {
@@ -241,7 +240,6 @@ func (h *hotSeconds) number(k hottype.Key) uint32 {
 	return n
 }
 
-// byTime returns the keys of each second.
 func (h *hotSeconds) byTime() map[int64][]hottype.Key {
 	m := make(map[int64][]hottype.Key, len(h.seconds))
 	from := 0

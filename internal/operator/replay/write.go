@@ -12,7 +12,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Options say how a report is written for people.
 type Options struct {
 	// Color uses the colours of a terminal.
 	Color bool
@@ -60,7 +59,6 @@ type page struct {
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
 
-// The colours, as parameters of an escape code.
 const (
 	bold = "1"
 	dim  = "2"

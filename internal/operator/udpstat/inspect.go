@@ -31,7 +31,6 @@ type Inspection struct {
 	Err string
 }
 
-// UDP are counters since the machine started.
 type UDP struct {
 	InDatagrams  int64
 	InErrors     int64

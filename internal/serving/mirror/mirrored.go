@@ -47,7 +47,6 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Stats are counters since the start.
 type Stats struct {
 	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
 	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
@@ -108,7 +107,6 @@ func (h *Handler) count(r *http.Request) {
 	}
 }
 
-// Stats gives the counters.
 func (h *Handler) Stats() Stats {
 	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load()}
 }

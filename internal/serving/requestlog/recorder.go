@@ -52,7 +52,6 @@ type Recorder struct {
 	written, missed atomic.Int64
 }
 
-// New builds a recorder.
 func New(cfg Config) *Recorder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -92,7 +91,6 @@ func (r *Recorder) put(line []byte) {
 	}
 }
 
-// loggedHeaders are the headers that are written.
 type loggedHeaders struct{ agent, referer string }
 
 // Get implements hottype.Header.

@@ -35,7 +35,6 @@ const (
 	maxMessage = rules.MaxRevisions*rules.MaxText*2 + 1<<20
 )
 
-// Config says where etcd is.
 type Config struct {
 	Endpoints          []string // host:port, or http:// and https:// before it
 	Key                string
@@ -71,7 +70,6 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{cfg, client}, nil
 }
 
-// Close ends all connections.
 func (s *Store) Close() error { return s.client.Close() }
 
 // Read gives what the store holds; nil: nothing.
@@ -185,7 +183,6 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 	return nil
 }
 
-// watch hints at changes until ctx ends.
 func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 	for ctx.Err() == nil {
 		watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))

@@ -108,7 +108,6 @@ func NewRulesCopy(dir, namespace string) *RulesCopy {
 	return &RulesCopy{dirDisk(dir), "rules." + namespace + ".json"}
 }
 
-// Path is the file.
 func (c *RulesCopy) Path() string { return c.dir.path(c.name) }
 
 // Save replaces the copy, and makes the directory if need be.

@@ -44,7 +44,6 @@ const (
 	slack = 250
 )
 
-// envelope is overrides.json.
 type envelope struct {
 	Version   int              `json:"version"`
 	Last      *rules.Change    `json:"last,omitempty"` // the change that this file holds
@@ -108,13 +107,11 @@ func (env envelope) check(d disk) error {
 	return nil
 }
 
-// damaged says which file, where, and what to do.
 func damaged(d disk, where string, err error) error {
 	return fmt.Errorf("filestore: %s%s cannot be used: %w; fix it, or move it away to start without overrides "+
 		"(%s lists what they were)", d.path(overridesFile), where, err, auditFile)
 }
 
-// lineOf finds where JSON went wrong.
 func lineOf(data []byte, err error) string {
 	offset := int64(-1)
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -141,7 +138,6 @@ type disk interface {
 	sweep() error
 }
 
-// dirDisk is the disk itself.
 type dirDisk string
 
 func (f dirDisk) path(name string) string { return filepath.Join(string(f), name) }

@@ -96,7 +96,6 @@ func (o *Overrides) Close() error {
 	return o.lock.Close()
 }
 
-// errClosed is what a use after Close gets.
 var errClosed = errors.New("filestore: the state directory is closed")
 
 // List returns every override by ID; expired ones are among them until Trim.

@@ -146,7 +146,6 @@ func readEventsWhere(ctx context.Context, db *sql.DB, q *history.Query, a *histo
 	return err
 }
 
-// heatmapEvents bounds the events of a heatmap.
 const heatmapEvents = 1000
 
 // Heatmap answers when the heaviest keys of a time were asked for. Times longer than a few hours are

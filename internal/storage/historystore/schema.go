@@ -16,7 +16,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// fileName is the file in the directory of a Store.
 const fileName = "history.sqlite"
 
 // version is that of the schema, SQLite's user_version. Files of another one are set aside.
@@ -78,7 +77,6 @@ func open(ctx context.Context, dir string, maxBytes int64) (db *sql.DB, setAside
 	return db, setAside, again
 }
 
-// errVersion is a file of another schema.
 var errVersion = errors.New("another version of the schema")
 
 func openFile(ctx context.Context, path string, maxBytes int64) (*sql.DB, error) {

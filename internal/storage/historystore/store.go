@@ -21,7 +21,6 @@ import (
 	"github.com/hotparam/pipeline/internal/dirlock"
 )
 
-// Config is what a Store is built from.
 type Config struct {
 	// Dir is where the file lies; it is made if need be.
 	Dir string
@@ -272,7 +271,6 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 	return nil
 }
 
-// Stats reads the counters.
 func (s *Store) Stats() Stats {
 	return Stats{
 		Written: s.written.Load(), Dropped: s.dropped.Load(), Failures: s.failures.Load(), SetAside: s.setAside.Load(),

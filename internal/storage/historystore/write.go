@@ -139,7 +139,6 @@ func (s *Store) closeSpans(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Trim deletes what is older than Keep.
 func (s *Store) Trim(ctx context.Context) error {
 	db := s.db.Load()
 	if db == nil {
@@ -171,7 +170,6 @@ func (s *Store) makeSpace(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// used is how many bytes of the file hold something.
 func used(ctx context.Context, db *sql.DB) (int64, error) {
 	var pages int64
 	err := db.QueryRowContext(ctx,
@@ -212,7 +210,6 @@ func (s *Store) deleteBefore(ctx context.Context, db *sql.DB, t time.Time) error
 	return err
 }
 
-// purge asks Run to remove a key.
 type purge struct {
 	key  hottype.Key
 	done chan<- purged // has room for the answer

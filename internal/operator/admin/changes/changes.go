@@ -70,10 +70,8 @@ type Live interface {
 // Service answers the routes. It is safe for concurrent use.
 type Service struct{ cfg Config }
 
-// New builds a Service.
 func New(cfg Config) *Service { return &Service{cfg} }
 
-// Routes are the routes of the package.
 func (s *Service) Routes() []web.Route {
 	put := web.If(s.writable, s.putOverride)
 	return []web.Route{

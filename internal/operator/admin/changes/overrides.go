@@ -148,7 +148,6 @@ func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		map[string]any{"undone": audit[i], "override": restored, "revision": s.cfg.Live.Revision()})
 }
 
-// queryRevision reads the revision that is to be undone; 0: the last.
 func queryRevision(r *http.Request) (int64, error) {
 	text := r.URL.Query().Get("revision")
 	if text == "" {

@@ -52,7 +52,6 @@ type RulesState struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// Rules is what the central store holds, and who runs it.
 type Rules struct {
 	RulesState
 	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
@@ -63,7 +62,6 @@ type Rules struct {
 	LimitersError string `json:"limiters_error,omitempty"`
 }
 
-// LimiterRules are the rules of one limiter.
 type LimiterRules struct {
 	Instance string `json:"instance"`
 	Running  int64  `json:"running"`
@@ -152,7 +150,6 @@ func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rul
 	return s.writeRules(w, r, stored)
 }
 
-// storeError tells why rules were not stored.
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrConflict):
@@ -164,7 +161,6 @@ func storeError(err error) error {
 	return fmt.Errorf("admin: the rules were not stored: %w", err)
 }
 
-// readRules reads rules and the reason for them from a request.
 func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
 	change, err := s.ruleChange(r, rules.RevisionPush)
 	if err != nil {
@@ -211,7 +207,6 @@ func trialLength(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// getRulesHistory lists the last changes, without their texts.
 func (s *Service) getRulesHistory(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.rulesHistory(r)
 	if err != nil {
@@ -220,7 +215,6 @@ func (s *Service) getRulesHistory(w http.ResponseWriter, r *http.Request) error 
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"revisions": withoutTexts(list)})
 }
 
-// withoutTexts takes the texts out of a list.
 func withoutTexts(list []rules.Revision) []rules.Revision {
 	for i := range list {
 		list[i].Text = ""
@@ -228,7 +222,6 @@ func withoutTexts(list []rules.Revision) []rules.Revision {
 	return list
 }
 
-// getRevision gives one change with its text.
 func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 	list, err := s.rulesHistory(r)
 	if err != nil {

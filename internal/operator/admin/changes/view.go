@@ -15,13 +15,11 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Sources of an override.
 const (
 	SourceLive = "live" // in the store: may be changed here
 	SourceFile = "file" // in the rules file
 )
 
-// View is an override and where it is written.
 type View struct {
 	rules.Override
 	Source string `json:"source"`
@@ -105,7 +103,6 @@ func Listed(set *rules.Set, live []rules.Override, now time.Time) []View {
 	return views
 }
 
-// maxBody bounds what a change may send.
 const maxBody = 64 << 10
 
 // overrideInput is an override as a person wrote it, made canonical.
@@ -148,7 +145,6 @@ func (in *overrideInput) canonical(o *rules.Override) error {
 	return err
 }
 
-// remedies are how the fields of an override are written.
 var remedies = map[string]string{
 	"key": `write resource?params as GET /v1/hot shows it ("topic?id=42"), or a pattern with * ("topic?id=*"); ` +
 		"or give resource, client, cidr or class",
@@ -167,7 +163,6 @@ var remedies = map[string]string{
 	"author":   "keep it within 256 bytes, in one line",
 }
 
-// problemOf is the problem of an error of the reader.
 func problemOf(e *rules.Error) error {
 	if e.Field == "" {
 		return web.NewProblem(http.StatusBadRequest, "the body "+e.Message,

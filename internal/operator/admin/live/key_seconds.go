@@ -138,7 +138,6 @@ func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.HotKe
 	s.seconds.add(now, keys, of)
 }
 
-// Second is a second of a key as the API shows it.
 type Second struct {
 	At      int64    `json:"at"`
 	Rate    *float64 `json:"rate"`
@@ -177,7 +176,6 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
 }
 
-// whatIfSpan is how far back a limit is tried.
 const whatIfSpan = 5 * time.Minute
 
 // getWhatIf tries a limit: GET /v1/keys/{key}/what-if?rate&burst. Nothing is changed.

@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Key is all that is known about one key.
 type Key struct {
 	Key      string          `json:"key"`
 	Resource string          `json:"resource"`
@@ -46,7 +45,6 @@ type ruleView struct {
 	Threshold int64   `json:"threshold"` // requests within the window
 }
 
-// appliedLimit is one limit and why it holds or does not.
 type appliedLimit struct {
 	Source  string     `json:"source"` // override, rule, ip_fixed, ip_sliding
 	Applies bool       `json:"applies"`

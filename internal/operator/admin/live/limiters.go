@@ -22,7 +22,6 @@ const (
 	maxLagging = 100
 )
 
-// Limiter says which overrides hold in one limiter.
 type Limiter struct {
 	Instance string `json:"instance"`
 	// Revision is that of the overrides that hold there, as it last said.
@@ -51,7 +50,6 @@ func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
 		"limiters": s.viewLimiters(now)})
 }
 
-// Revision is that of the overrides as last read.
 func (s *Service) Revision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

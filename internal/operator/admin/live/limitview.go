@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// HotKey is a hot key as the API shows it.
 type HotKey struct {
 	hottype.HotKey
 	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
@@ -73,7 +72,6 @@ func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 	return v
 }
 
-// specText says what a limit is in a few words.
 func specText(s limit.Spec) string {
 	if limitcore.Spec(s).Even() {
 		return number(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
@@ -96,7 +94,6 @@ func viewLimit(l rules.Limit) *limitView {
 	return v
 }
 
-// viewWindow is a window of every client.
 func viewWindow(w *rules.IPWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
 	if w.Consistency == rules.Async {
@@ -193,7 +190,6 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 	s.cfg.History.Second(second)
 }
 
-// recordChange hands a change to the history.
 func (s *Service) recordChange(c *Change) {
 	if s.cfg.History == nil {
 		return

@@ -124,7 +124,6 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Routes are the routes of the package.
 func (s *Service) Routes() []web.Route {
 	return []web.Route{
 		web.Get("/v1/hot", s.getHot),
@@ -216,7 +215,6 @@ func (s *Service) Purged(key hottype.Key, author string) {
 	s.recordChange(&Change{At: s.cfg.Now(), Kind: HistoryPurged, Author: author})
 }
 
-// Stats returns the package's own counters.
 func (s *Service) Stats() Stats {
 	h := s.hub.stats()
 	return Stats{Changes: s.changes.Load(), SampleErrors: s.sampleErrors.Load(), Streams: h.open,

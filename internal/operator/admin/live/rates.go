@@ -32,7 +32,6 @@ type instance struct {
 	speed    speed
 }
 
-// speed is decisions a second.
 type speed struct {
 	Allowed  float64
 	Denied   [hottype.NumReasons]float64
@@ -202,7 +201,6 @@ type Overview struct {
 	Rules map[string]RuleOverview `label:"rule"`
 }
 
-// RuleOverview is what is hot by one rule.
 type RuleOverview struct {
 	HotKeys int     `metric:"hotparam_namespace_rule_hot_keys" help:"Keys of the namespace that are hot, by rule."`
 	HotRate float64 `metric:"hotparam_namespace_rule_hot_rate" help:"Requests per second of all of the rule's hot keys in the namespace."`

@@ -17,7 +17,6 @@ const maxShown = 100
 // does not stop the clock of the page.
 const readTimeout = 400 * time.Millisecond
 
-// Sample does the work of one second. Run calls it.
 func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.ReadOverrides(ctx)
@@ -106,7 +105,6 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 	}
 }
 
-// knows reports whether the list is the one last read.
 func (s *Service) knows(list []rules.Override) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,14 +171,12 @@ const (
 	keepChanges = 100
 )
 
-// point is one second of the chart.
 type point struct {
 	At      time.Time `json:"at"`
 	Allowed float64   `json:"allowed"`
 	Denied  float64   `json:"denied"`
 }
 
-// Change is one entry of the events feed.
 type Change struct {
 	// Seq numbers the changes of this process from 1.
 	Seq  uint64    `json:"seq"`
@@ -200,7 +196,6 @@ type Change struct {
 	Override *rules.Override `json:"override,omitempty"`
 }
 
-// The kinds of a Change.
 const (
 	BecameHot       = "became_hot"
 	Cooled          = "cooled"

@@ -9,14 +9,12 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// latest is what the last sample found.
 type latest struct {
 	state   State
 	closest []closeKey // replaced, never changed
 	failing string     // why reports cannot be read, "" if they can
 }
 
-// State is the event of every second.
 type State struct {
 	At     time.Time `json:"at"`
 	Totals Totals    `json:"totals"`
@@ -56,7 +54,6 @@ type overrideNotes struct {
 	revisions []int64
 }
 
-// hotNote is what a cooled key was.
 type hotNote struct {
 	rule string
 	rate float64
@@ -154,7 +151,6 @@ func (s *Service) Init(now time.Time) Init {
 	}
 }
 
-// changeOf is a change of an override as the feed shows it.
 func changeOf(c rules.Change) Change {
 	out := Change{At: c.At, Kind: OverridePut, Author: c.Author, Override: c.After}
 	switch c.Action {

@@ -76,14 +76,12 @@ func (s *Service) DryRun(ctx context.Context, next *rules.Set, live []rules.Over
 	return d, nil
 }
 
-// rulesAt are rules with the overrides of a moment.
 type rulesAt struct {
 	set       *rules.Set
 	overrides *rules.Overrides
 	now       time.Time
 }
 
-// keyPolicy is how a key is treated by rules.
 type keyPolicy struct {
 	rule     *rules.Rule // nil: nothing counts it
 	limit    rules.Limit
@@ -157,7 +155,6 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 	return a, nil
 }
 
-// evaluate fills in what would have become of the key.
 func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before keyPolicy, next *rulesAt) error {
 	after := next.of(d.Key)
 	switch {
@@ -233,7 +230,6 @@ func secondsOf(k *history.KeyMinute) []Second {
 	return list
 }
 
-// hotter is the hotter of two states.
 func hotter(a, b string) string {
 	order := []string{history.Cold, history.Loop, history.Hot}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]

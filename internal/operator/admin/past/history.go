@@ -59,10 +59,8 @@ type Config struct {
 // Service answers the routes. It is safe for concurrent use.
 type Service struct{ cfg Config }
 
-// New builds a Service.
 func New(cfg Config) *Service { return &Service{cfg} }
 
-// Routes are the routes of the package.
 func (s *Service) Routes() []web.Route {
 	return []web.Route{
 		{Path: "/v1/history", Methods: map[string]web.Handler{http.MethodGet: web.If(s.requireHistory, s.getHistory),

@@ -37,17 +37,14 @@ type Route struct {
 	Role auth.Role
 }
 
-// Get is a route that is only read.
 func Get(path string, h Handler) Route {
 	return Route{Path: path, Methods: map[string]Handler{http.MethodGet: h}}
 }
 
-// Post is a route that takes only POST.
 func Post(path string, h Handler) Route {
 	return Route{Path: path, Methods: map[string]Handler{http.MethodPost: h}}
 }
 
-// Needs is the least role that a method needs.
 func (r Route) Needs(method string) auth.Role {
 	if method == http.MethodGet || r.Open {
 		return auth.Viewer
@@ -79,7 +76,6 @@ type Problem struct {
 // Error makes a Problem an error; it is the detail.
 func (p *Problem) Error() string { return p.Detail }
 
-// NewProblem is a problem with a status of HTTP.
 func NewProblem(status int, detail, remedy string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Remedy: remedy}
 }
@@ -100,7 +96,6 @@ func AsProblem(err error) *Problem {
 	return NewProblem(http.StatusServiceUnavailable, err.Error(), "try again; /readyz says which part is failing")
 }
 
-// WriteProblem responds with a problem.
 func WriteProblem(w http.ResponseWriter, p *Problem) {
 	body, _ := json.Marshal(p) // a number and texts have a JSON form
 	writeBody(w, "application/problem+json", p.Status, body)
@@ -124,10 +119,8 @@ func writeBody(w http.ResponseWriter, contentType string, status int, body []byt
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// callerKey is the key of the caller in a request's context.
 type callerKey struct{}
 
-// WithCaller is a context that carries the caller of a request.
 func WithCaller(ctx context.Context, c auth.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
@@ -183,7 +176,6 @@ func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, er
 		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
 }
 
-// IsDryRun reads ?dry_run=.
 func IsDryRun(r *http.Request) (bool, error) {
 	text := r.URL.Query().Get("dry_run")
 	if text == "" {
