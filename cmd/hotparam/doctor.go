@@ -49,8 +49,8 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	if c.Rules == "redis:" && len(c.Redis.Addr) == 0 {
 		return config.Usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
 	}
-	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
-	if err := names.Validate(); err != nil {
+	names, err := c.Names.Metric()
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)

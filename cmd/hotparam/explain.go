@@ -52,8 +52,8 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 	if err != nil {
 		return err
 	}
-	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
-	if err := names.Validate(); err != nil {
+	names, err := c.Names.Metric()
+	if err != nil {
 		return err
 	}
 	header, err := parseHeaders(c.Header)

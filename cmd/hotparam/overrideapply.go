@@ -82,28 +82,18 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.waitForAll(ctx, k, c.Wait)
 }
 
-func (o *listedOverride) body(author string) map[string]any {
-	body := map[string]any{o.Target().Kind: o.Target().Value, "action": o.Action, "author": author}
-	if o.Rate != 0 {
-		body["rate"] = o.Rate
-	}
-	if o.Burst != 0 {
-		body["burst"] = o.Burst
-	}
-	if o.Mode != "" {
-		body["mode"] = o.Mode
-	}
-	if !o.Until.IsZero() {
-		body["until"] = o.Until
-	}
-	if o.For > 0 {
-		body["for"] = o.For.String()
-	}
-	if !o.Schedule.IsZero() {
-		body["schedule"] = o.Schedule
-	}
-	if o.Reason != "" {
-		body["reason"] = o.Reason
+// overrideBody is what is sent to have an override: all of it but what the store sets.
+type overrideBody struct {
+	rules.Override
+	ID      string `json:"id,omitempty"`
+	Created string `json:"created,omitempty"`
+	For     string `json:"for,omitempty"`
+}
+
+func (o *listedOverride) body(author string) overrideBody {
+	body := overrideBody{Override: o.Override}
+	if body.Author = author; o.For > 0 {
+		body.For = o.For.String()
 	}
 	return body
 }

@@ -38,12 +38,8 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) erro
 	if err != nil {
 		return err
 	}
-	dashboard := "none"
-	if addr := local.AdminAddr(); addr != "" {
-		dashboard = "http://" + addr + "/"
-	}
-	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard,
-		"rules", len(local.Rules().Rules), "state", cfg.State.Dir)
+	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard",
+		cmp.Or(local.Dashboard(), "none"), "rules", len(local.Rules().Rules), "state", cfg.State.Dir)
 	return local.Run(ctx)
 }
 

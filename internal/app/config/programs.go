@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
 
 // Common settings are in every program.
 type Common struct {
@@ -120,4 +124,17 @@ type Doctor struct {
 	Detect      Detect      `embed:"" prefix:"detect."`
 	Graphite    Graphite    `embed:"" prefix:"graphite."`
 	Tally       Tally       `embed:"" prefix:"tally."`
+}
+
+// Names is how keys are written as metrics. All programs that meet must agree.
+type Names struct {
+	Prefix string `default:"hotparam" help:"First part of every metric name."`
+	// Form of metric names: hp1 survives every StatsD server, plain is easier to read.
+	Style string `enum:"hp1,plain" default:"hp1" help:"Form of metric names: ${enum}."`
+}
+
+// Metric are the names as they are written.
+func (n Names) Metric() (canon.Names, error) {
+	names := canon.Names{Prefix: n.Prefix, Style: canon.Style(n.Style)}
+	return names, names.Validate()
 }

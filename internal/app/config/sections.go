@@ -110,13 +110,6 @@ type KafkaGroup struct {
 	SessionTimeout time.Duration `name:"session_timeout" default:"10s" help:"Silence after which a member has left."`
 }
 
-// Names is how keys are written as metrics. All programs that meet must agree.
-type Names struct {
-	Prefix string `default:"hotparam" help:"First part of every metric name."`
-	// Form of metric names: hp1 survives every StatsD server, plain is easier to read.
-	Style string `enum:"hp1,plain" default:"hp1" help:"Form of metric names: ${enum}."`
-}
-
 // StatsDOut is where counts are sent to by StatsD.
 type StatsDOut struct {
 	// StatsD servers that counts are sent to, or unix:/path. Several servers divide the keys; give all programs the

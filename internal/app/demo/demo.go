@@ -125,11 +125,7 @@ func (s *show) run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.local.Run(pipeline) }()
 
-	dashboard := ""
-	if addr := s.local.AdminAddr(); addr != "" {
-		dashboard = "http://" + addr + "/"
-	}
-	s.screen.head(s.opts.Topics, "http://"+s.local.Addr()+"/topic?id=1", dashboard, s.plan)
+	s.screen.head(s.opts.Topics, "http://"+s.local.Addr()+"/topic?id=1", s.local.Dashboard(), s.plan)
 	s.start = time.Now()
 	if s.opts.Duration > 0 {
 		var cancel context.CancelFunc
@@ -232,11 +228,8 @@ func (s *show) enter(at time.Duration, phase int) {
 func (s *show) leave(at time.Duration, phase int) {
 	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
 	if phase >= 0 && viral(phase) {
-		s.waves[phase] = Readers{
-			now.Sub(s.phaseStart.Seen),
-			now.Seconds - s.phaseStart.Seconds,
-			now.Site - s.phaseStart.Site,
-		}
+		s.waves[phase] = Readers{now.Sub(s.phaseStart.Seen), now.Seconds - s.phaseStart.Seconds,
+			now.Site - s.phaseStart.Site}
 	}
 	s.phaseStart = now
 }

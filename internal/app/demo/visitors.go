@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 type Kind int
@@ -77,18 +79,11 @@ const (
 func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	return &Visitors{
-		targets: targets,
-		topics:  topics,
-		rnd:     rnd,
-		zipf:    rand.NewZipf(rnd, 1.1, 8, uint64(topics-1)),
-		jobs:    make(chan job, connections),
-		client: &http.Client{
-			Timeout: 5 * time.Second,
-			Transport: &http.Transport{
-				MaxIdleConnsPerHost: connections,
-				DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
-			},
-		},
+		targets: targets, topics: topics, rnd: rnd, zipf: rand.NewZipf(rnd, 1.1, 8, uint64(topics-1)),
+		jobs: make(chan job, connections),
+		client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+			MaxIdleConnsPerHost: connections, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext,
+		}},
 	}
 }
 
@@ -213,16 +208,9 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 	start := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.Run(ctx) })
+	var last [kinds]Seen
 	group.Go(func() error {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		var last [kinds]Seen
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
+		wait.Every(ctx, time.Second, func() {
 			rate := int64(0)
 			if viral(plan.phase(time.Since(start))) {
 				rate = viralRate
@@ -235,7 +223,8 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 				fmt.Fprintf(out, "%s %d ok %d denied %d failed   ", name, d.OK, d.Denied, d.Failed)
 			}
 			fmt.Fprintln(out)
-		}
+		})
+		return nil
 	})
 	return group.Wait()
 }

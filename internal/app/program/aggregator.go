@@ -104,7 +104,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite",
-		cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
+		cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.admin.url())
 	return s.Run(delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
 }
 
@@ -225,13 +225,6 @@ func (a *aggregator) setRules(set *rules.Set) {
 		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
 	}
 	a.schedules.setFile(set.Overrides)
-}
-
-func (a *aggregator) dashboard() string {
-	if addr := a.admin.addr(); addr != "" {
-		return "http://" + addr + "/"
-	}
-	return ""
 }
 
 // publisherName tells aggregators apart that publish side by side. It must be

@@ -213,12 +213,12 @@ func (p *adminPage) addTo(s *lifecycle.Stages) {
 	}
 }
 
-// addr is where the admin page listens, "" when it does not.
-func (p *adminPage) addr() string {
+// url is the address of the dashboard, "" when there is none.
+func (p *adminPage) url() string {
 	if p.port == nil {
 		return ""
 	}
-	return p.port.Addr()
+	return "http://" + p.port.Addr() + "/"
 }
 
 // delayed ends after ctx, by the delay of the stop: listeners go on accepting while

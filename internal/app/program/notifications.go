@@ -20,6 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 type notifierConfig struct {
@@ -63,33 +64,26 @@ func followConditions(
 	ctx context.Context, tell func(notify.Event),
 	store func(context.Context) error, upstreams func() []hottype.UpstreamLimit,
 ) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	var c notify.Conditions
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			var hold []notify.Event
-			if store != nil {
-				short, cancel := context.WithTimeout(ctx, time.Second)
-				if err := store(short); err != nil && ctx.Err() == nil {
-					hold = append(hold, notify.Event{Kind: notify.StoreFailure, Why: config.Redact(err.Error())})
-				}
-				cancel()
+	wait.Every(ctx, time.Second, func() {
+		var hold []notify.Event
+		if store != nil {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			if err := store(short); err != nil && ctx.Err() == nil {
+				hold = append(hold, notify.Event{Kind: notify.StoreFailure, Why: config.Redact(err.Error())})
 			}
-			for _, b := range upstreams() {
-				if atFloor(&b) {
-					hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
-						Why: b.Reason})
-				}
-			}
-			for _, e := range c.Update(now, hold) {
-				tell(e)
+			cancel()
+		}
+		for _, b := range upstreams() {
+			if atFloor(&b) {
+				hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate, Why: b.Reason})
 			}
 		}
-	}
+		for _, e := range c.Update(time.Now(), hold) {
+			tell(e)
+		}
+	})
+	return nil
 }
 
 // atFloor reports whether an adaptive limit is as low as it may be.

@@ -162,8 +162,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 
 func (l *Local) Addr() string { return l.listener.Addr() }
 
-// AdminAddr is where the admin page listens, "" when it does not.
-func (l *Local) AdminAddr() string { return l.admin.addr() }
+// Dashboard is the URL of the admin page, "" when there is none.
+func (l *Local) Dashboard() string { return l.admin.url() }
 
 func (l *Local) Report() hottype.LimiterReport { return l.parts.Gate.Report(time.Now()) }
 

@@ -56,11 +56,11 @@ func (s *sink) Run(ctx context.Context) error { return s.run(ctx) }
 
 // metricNames are the names that StatsD speaks.
 func metricNames(cfg config.Names) (canon.Names, error) {
-	names := canon.Names{Prefix: cfg.Prefix, Style: canon.Style(cfg.Style)}
-	if err := names.Validate(); err != nil {
-		return names, fmt.Errorf("%w (--names.prefix, --names.style)", err)
+	names, err := cfg.Metric()
+	if err != nil {
+		err = fmt.Errorf("%w (--names.prefix, --names.style)", err)
 	}
-	return names, nil
+	return names, err
 }
 
 // choose resolves a setting auto|kafka|statsd: auto takes the one that is

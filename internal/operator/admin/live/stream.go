@@ -47,20 +47,15 @@ func (h *hub) open() {
 // close ends every stream and lets no new one in until open.
 func (h *hub) close() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.running = false
-	h.endAll()
+	h.mu.Unlock()
+	h.drop()
 }
 
 // drop ends every stream; clients may come back.
 func (h *hub) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.endAll()
-}
-
-// endAll is called with mu held.
-func (h *hub) endAll() {
 	for st := range h.streams {
 		h.end(st)
 	}

@@ -104,7 +104,6 @@ async function set(override, id) {
   toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], saved.id);
 }
 
-// reach says in which limiters the overrides are.
 function reach({ totals, lagging }) {
   const late = lagging.slice(0, 5).map((l) => `${plainKey(l.instance)} ${lag(l)}`);
   if (late.length > 0) return `Not in every limiter: ${late.join(", ")}.`;
@@ -158,7 +157,6 @@ const undo = (id) => told(async () => {
   return toast(["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`]);
 });
 
-// told does something, and says why where it fails.
 async function told(act) {
   try {
     await act();

@@ -70,7 +70,6 @@ async function list(name, toRow) {
   $(name).replaceChildren(...all.map(toRow));
 }
 
-// lag says what a limiter lacks of the overrides.
 export const lag = (l) => (l.current ? "has every override" : `lacks a change for ${lasting(l.behind_ms ?? 0)}`);
 
 function limiterRow(l) {

@@ -204,7 +204,6 @@ function roundUp(v) {
   return [1, 2, 4, 6, 8, 10].map((m) => m * power).find((n) => n >= v) ?? 10 * power;
 }
 
-// Spans for across: by the second, and by the minute.
 const ago = (times, unit, name) => times.map((n) => [n * unit, n ? `${n} ${name} ago` : "now"]);
 export const twoMinutes = { span: 120_000, gap: 3500, ago: ago([120, 90, 60, 30, 0], 1000, "s") };
 export const quarter = { span: 900_000, gap: 3500, ago: ago([15, 10, 5, 0], 60_000, "min") };

@@ -38,7 +38,6 @@ const words = {
   history_purged: "History of a key purged",
 };
 
-// item is one thing that happened.
 export function item(c) {
   const about = [];
   if (c.kind === "became_hot" || c.kind === "became_loop") {

@@ -56,7 +56,6 @@ export class Heatmap {
     this.#outline(c, width, colour("--ink"));
   }
 
-  // mark shows an event as a triangle.
   #mark(c, x) {
     c.beginPath();
     c.moveTo(x - 4, 4);

@@ -11,7 +11,6 @@ const spans = { hour: 3600, day: 86_400, week: 7 * 86_400 }; // seconds
 export class HistoryView {
   #map; #asked = 0; #step = 60; #go;
 
-  // go(path) opens another address of the page.
   constructor(go) {
     this.#go = go;
     this.#map = new Heatmap($("heatmap"), (c) => this.#tell(c), (c) => this.#zoom(c));
@@ -78,7 +77,6 @@ export class HistoryView {
     return this.#go(`/history?from=${to - wide}&to=${to}`);
   }
 
-  // minute lists the keys of one minute.
   async #minute(at) {
     const from = Math.floor(at / 60_000) * 60;
     try {

@@ -46,7 +46,6 @@ export class HotTable {
     this.#sparks = next;
   }
 
-  // show takes a state of the stream.
   show(state, writable) {
     this.#latest = state;
     this.#writable = writable;
@@ -119,7 +118,6 @@ export class HotTable {
     return undefined;
   }
 
-  // tell says which part of all is seen.
   #tell(shown, matched) {
     const first = this.#page * pageSize;
     const many = matched > pageSize || this.#page > 0;
@@ -197,14 +195,12 @@ export const perSecond = (l) => (l?.limit ? l.limit / (l.window_ms / 1000) : und
 
 const sources = { values: "by the rule's value list", rule: "by the rule" };
 
-// fillSource says who set the limit.
 function fillSource(node, h) {
   node.classList.toggle("badge", h.override != null);
   setText(node, h.override ? "override" : sources[h.limit_source] ?? "");
   node.title = h.override ? overrideText(h.override) + (h.override.reason ? `: ${h.override.reason}` : "") : "";
 }
 
-// fillClients writes how many clients ask for a key, and who most.
 function fillClients(text, h) {
   setText(text.clients, h.clients ? count(h.clients) : "–");
   setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");

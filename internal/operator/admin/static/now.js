@@ -18,7 +18,6 @@ export class NowView {
     $("pause").addEventListener("click", () => this.#pause(!this.#paused));
   }
 
-  // offer shows the buttons of hot keys, or takes them away.
   offer(writable) {
     this.#writable = writable;
     if (!this.#paused && this.#latest) this.#draw();

@@ -104,7 +104,6 @@ export class OverridesView {
         : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
   }
 
-  // count writes how long each still holds.
   #count() {
     const items = this.#body.querySelectorAll(".until");
     this.#overrides.forEach((o, i) => {

@@ -14,7 +14,6 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-// $ is the element with an id.
 export const $ = (id) => document.getElementById(id);
 
 // cell is one of a table; narrow windows show its label.
@@ -79,7 +78,6 @@ export function rate(n) {
   return n < 10 ? fine.format(n) : whole.format(n);
 }
 
-// count writes a whole number of things.
 export const count = (n) => whole.format(n);
 
 // times says how often a rate has another one in it, "" where that is not known.

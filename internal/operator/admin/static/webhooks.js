@@ -15,7 +15,6 @@ export class Webhooks {
     this.#all.addEventListener("click", () => this.#test(""));
   }
 
-  // ask shows how they do.
   async ask() {
     let webhooks;
     try {
