@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,53 +27,108 @@ func TestStateInRedisIsThatOfGo(t *testing.T) {
 			Window: second},
 		{Algorithm: limit.AnchoredWindow, Limit: 5, Window: second}, {Algorithm: limit.WarmingUp, Limit: 5,
 			Window: second,
-			WarmUp: 2 * second, Wait: second}, {Algorithm: limit.SlidingLog, Limit: 6, Window: second},
+			WarmUp: 2*second + time.Microsecond, Wait: second}, {Algorithm: limit.SlidingLog, Limit: 6, Window: second},
 		{Algorithm: limit.BucketedWindow, Limit: 9, Window: second, Buckets: 4},
 	}
 	for name, way := range ways {
 		l := openLimiter(t, s.Addr())
 		now := time.UnixMicro(1_900_000_000_000_000)
 		clock, r := setClock(l.rdb, now), rand.New(rand.NewPCG(3, 4))
-		for run := range 20 {
-			var state limitcore.State
-			logs, number := limitcore.Logs{}, int32(0)
-			spec := specs[run%len(specs)]
-			subject := limit.Subject{Space: "r", Name: fmt.Sprint(name, run)}
+		for run := range 3 * len(specs) {
+			w := stateWalk{l: l, store: way(l), subject: limit.Subject{Space: "r", Name: fmt.Sprint(name, run)},
+				spec: specs[run%len(specs)]}
 			for step := range 40 {
 				if step > 20 && r.IntN(5) == 0 {
-					spec = specs[r.IntN(len(specs))]
+					w.spec, w.charged = specs[r.IntN(len(specs))], nil
 				}
-				now = now.Add(time.Duration(r.Int64N(400_000)) * 3600 * time.Microsecond)
+				// Any time, and the moments in which a charge is possible again or nothing is taken any more.
+				hour := 3_600_000_000 * time.Microsecond
+				steps := []time.Duration{time.Duration(r.Int64N(400_000)) * 3600 * time.Microsecond, w.last.ResetAfter,
+					w.last.ResetAfter - time.Microsecond, min(w.last.RetryAfter, hour), 0}
+				now = now.Add(max(0, steps[max(0, r.IntN(8)-3)]).Truncate(time.Microsecond))
 				clock.Set(now)
-				terms, err := (*limitcore.Spec)(&spec).Compile()
-				if err != nil {
-					t.Fatal(err)
+				if err := w.take(now, 1+r.Int64N(3)); err != nil {
+					t.Fatalf("%s %s step %d: %v", name, w.spec.Algorithm, step, err)
 				}
-				cost, results := 1+r.Int64N(3), make([]limit.Result, 1)
-				ok, err := way(l).Take(context.Background(), now, []limit.Charge{{Subject: subject, Spec: spec,
-					Cost: cost}}, results)
-				next := state
-				o := terms.Charge(&next, logs.Get(number), now.UnixMicro(), cost)
-				if err != nil || ok != o.Allowed {
-					t.Fatalf("%s %s: %v, %v, want %v", name, spec.Algorithm, ok, err, o.Allowed)
-				}
-				if ok {
-					logs.Write(&state, &next, &number, cost)
-				}
-				raw, _ := l.rdb.Get(context.Background(), l.keys.limitState(&subject)).Result() // none: empty
-				if raw == "" && state.None() {
-					continue
-				}
-				var kind rune
-				var is, want [4]int64
-				fmt.Sscanf(fmt.Sprint(state), "{%d %d %d %d %d}", &kind, &want[0], &want[1], &want[2], &want[3])
-				head := strings.Join(strings.SplitN(raw+" ", " ", 5)[:4], " ")
-				n, err := fmt.Sscanf(head, string(kind)+"%d %d %d %d", &is[0], &is[1], &is[2], &is[3])
-				if err != nil || n != 4 || is != want {
-					t.Fatalf("%s %s step %d: Redis has %q, want %c%v; %v", name, spec.Algorithm, step, raw, kind, want,
-						err)
+				if n := len(w.charged); n > 0 && w.last.Allowed && r.IntN(3) == 0 {
+					if err := w.refund(r.IntN(n)); err != nil {
+						t.Fatalf("%s %s step %d, refund: %v", name, w.spec.Algorithm, step, err)
+					}
 				}
 			}
 		}
 	}
+}
+
+// stateWalk has a subject in Redis and its state in Go.
+type stateWalk struct {
+	l       *shardLimiter
+	store   limit.Store
+	subject limit.Subject
+	spec    limit.Spec
+	state   limitcore.State
+	logs    limitcore.Logs
+	log     int32
+	last    limit.Result
+	charged []chargeAt // under spec
+}
+
+type chargeAt struct {
+	at   time.Time
+	cost int64
+}
+
+func (w *stateWalk) take(now time.Time, cost int64) error {
+	terms, err := (*limitcore.Spec)(&w.spec).Compile()
+	if err != nil {
+		return err
+	}
+	results := make([]limit.Result, 1)
+	ok, err := w.store.Take(context.Background(), now, []limit.Charge{{Subject: w.subject, Spec: w.spec, Cost: cost}},
+		results)
+	next := w.state
+	o := terms.Charge(&next, w.logs.Get(w.log), now.UnixMicro(), cost)
+	if err != nil || ok != o.Allowed {
+		return fmt.Errorf("allowed is %v, want %v; %w", ok, o.Allowed, err)
+	}
+	if w.last = results[0]; ok {
+		w.logs.Write(&w.state, &next, &w.log, cost)
+		w.charged = append(w.charged, chargeAt{now, cost})
+	}
+	return w.same()
+}
+
+func (w *stateWalk) refund(i int) error {
+	c := w.charged[i]
+	w.charged = slices.Delete(w.charged, i, i+1)
+	terms, err := (*limitcore.Spec)(&w.spec).Compile()
+	if err != nil {
+		return err
+	}
+	charges := []limit.Charge{{Subject: w.subject, Spec: w.spec, Cost: c.cost}}
+	if err := w.l.RefundAt(context.Background(), c.at, charges, make([]limit.Result, 1)); err != nil {
+		return err
+	}
+	terms.Refund(&w.state, w.logs.Get(w.log), c.at.UnixMicro(), c.cost)
+	return w.same()
+}
+
+// same compares the state in Redis with that in Go, but for ticks.
+func (w *stateWalk) same() error {
+	raw, _ := w.l.rdb.Get(context.Background(), w.l.keys.limitState(&w.subject)).Result() // none: empty
+	if raw == "" && w.state.None() {
+		return nil
+	}
+	var kind rune
+	var is, want [4]int64
+	if _, err := fmt.Sscanf(fmt.Sprint(w.state), "{%d %d %d %d %d}", &kind, &want[0], &want[1], &want[2],
+		&want[3]); err != nil {
+		return err
+	}
+	head := strings.Join(strings.SplitN(raw+" ", " ", 5)[:min(4, strings.Count(raw, " ")+1)], " ")
+	_, err := fmt.Sscanf(head, string(kind)+"%d %d %d %d", &is[0], &is[1], &is[2], &is[3])
+	if err != nil || is != want {
+		return fmt.Errorf("Redis has %q, want %c%v; %w", raw, kind, want, err)
+	}
+	return nil
 }
