@@ -236,3 +236,26 @@ func TestCommonUntil(t *testing.T) {
 		}
 	}
 }
+
+// How many entries a delta names, and times as readers get them.
+func TestDeltaInNumbers(t *testing.T) {
+	t.Parallel()
+	keys := []hottype.HotKey{hot("a", 1, 5), hot("b", 1, 5), hot("c", 1, 5), hot("d", 1, 5)}
+	ids := []ID{{Key: "e"}, {Key: "f"}, {Key: "g"}, {Key: "h"}, {Key: "i"}, {Key: "j"}, {Key: "k"}, {Key: "l"}}
+	d := Delta{Keys: ListDelta{Put: keys[:1], Gone: ids[:2]}, Loops: ListDelta{Put: keys, Gone: ids}}
+	if d.Len() != 1+2+4+8 {
+		t.Errorf("%d entries", d.Len())
+	}
+	late := hot("a", 1, 5)
+	late.Since, late.Until = at(1).Add(999), at(5).Add(1)
+	var trail DeltaEncoder
+	held := trail.Full(hottype.HotSet{At: at(1).Add(7), Keys: []hottype.HotKey{late}, Loops: []hottype.HotKey{late}})
+	for _, got := range []time.Time{held.At, held.Keys[0].Since, held.Loops[0].Since} {
+		if !got.Equal(at(1)) {
+			t.Errorf("%v", got)
+		}
+	}
+	if !held.Keys[0].Until.Equal(at(5)) || !held.Loops[0].Until.Equal(at(5)) || !micro(time.Time{}).IsZero() {
+		t.Errorf("%+v", held)
+	}
+}

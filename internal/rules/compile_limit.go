@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"math"
 	"net/textproto"
 	"reflect"
 	"slices"
@@ -136,8 +135,6 @@ func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
 		v.At("adaptive").Fail("an adaptive limit is shared by all limiters; leave out scope: instance")
 	case least > most:
 		v.At("min").Fail("%v is more than max, %v requests a second", least, most)
-	case most > math.MaxInt32:
-		v.At("max").Fail("%v is more than %d requests a second", most, math.MaxInt32)
 	case least < 0.1:
 		v.At("min").Fail("%v requests a second are less than 0.1, too few to see whether the upstream is back", least)
 	}

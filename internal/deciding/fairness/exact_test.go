@@ -137,8 +137,12 @@ func TestCalmBegins(t *testing.T) {
 	if k.Charge(at.Add(k.quietPeriod-1), client("192.0.2.1"), 1); !k.active.Load() {
 		t.Error("it ended while it denied")
 	}
+	k.RecordAllowed(at.Add(2*k.quietPeriod), Level{Left: 0.89, Limiters: 100})
+	if k.Charge(at.Add(2*k.quietPeriod), client("192.0.2.1"), 1); !k.active.Load() {
+		t.Error("more than one token short of full, it ended")
+	}
 	k.RecordAllowed(at.Add(2*k.quietPeriod), Level{Left: 0.9, Limiters: 1})
-	if k.Charge(at.Add(2*k.quietPeriod), client("192.0.2.1"), 1); k.active.Load() {
+	if k.Charge(at.Add(2*k.quietPeriod+k.every), client("192.0.2.1"), 1); k.active.Load() {
 		t.Error("one token short of full, it did not end")
 	}
 }

@@ -29,7 +29,11 @@ type tape struct {
 	sum int64  // of counts that left
 }
 
-func (t *tape) add(key string, second, n int64) { t.Add(hashOf(key), key, second, n) }
+func (t *tape) add(key string, second, n int64) {
+	if got := t.Add(hashOf(key), key, second, n); got.Place < 0 && got != (Added{Place: -1}) {
+		panic(fmt.Sprintf("%+v is no answer to a key that is held back", got))
+	}
+}
 
 // flood adds keys that come once, in the current second or beside it.
 func (t *tape) flood(keys int, weights []int64, beside int64) {
