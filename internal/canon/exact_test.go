@@ -139,3 +139,37 @@ func TestEscapesInFull(t *testing.T) {
 		}
 	}
 }
+
+// Values from elsewhere, byte by byte: what is special is escaped, also where nothing else is in the value.
+func TestExtraValuesInFull(t *testing.T) {
+	t.Parallel()
+	s := NewSelector(Selection{Extra: []Param{{Name: "header.x"}}})
+	for i := range 256 {
+		for _, around := range []string{"", "a"} {
+			text := around + string([]byte{byte(i)}) + around
+			escaped, _ := appendEncoded(nil, []byte(text))
+			for _, value := range []Value{{Text: text, Present: true}, {Text: string(escaped), Escaped: true,
+				Present: true}} {
+				if got, want := params(&s, "", wide, value), "header.x="+string(escaped); got != want {
+					t.Errorf("%+v: %q, want %q", value, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A query of just the bytes that are read is normalized as shorter ones are.
+func TestLongestQueryIsNormalized(t *testing.T) {
+	t.Parallel()
+	s := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Integer: IntegerDecimal}}}})
+	lim := wide
+	for lim.QueryBytes = 5; lim.QueryBytes < 9; lim.QueryBytes++ {
+		want := "id=7"
+		if lim.QueryBytes < 7 {
+			want = Malformed
+		}
+		if got := params(&s, "id=0007", lim); got != want {
+			t.Errorf("%d bytes: %q, want %q", lim.QueryBytes, got, want)
+		}
+	}
+}

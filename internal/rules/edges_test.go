@@ -22,8 +22,9 @@ func TestEdgesOfFields(t *testing.T) {
 		{"limit: {algorithm: sliding_log, limit: %s, window: 1m}", "10000", "10001"},
 	} {
 		for value, want := range map[string]bool{c.valid: true, c.invalid: false} {
-			text := "upstreams: [{name: default, target: {latency: 250ms}}]\nrules:\n  - {name: a, match: {path: /a}, params: [id], " +
-				"hot: {rate: 1}, " + fmt.Sprintf(c.field, value) + "}\n"
+			text := "upstreams: [{name: default, target: {latency: 250ms}}]\n" +
+				"rules:\n  - {name: a, match: {path: /a}, params: [id], hot: {rate: 1}, " + fmt.Sprintf(c.field,
+				value) + "}\n"
 			if _, err := Parse("f.yaml", []byte(text)); (err == nil) != want {
 				t.Errorf("%s with %s: %v", c.field, value, err)
 			}
