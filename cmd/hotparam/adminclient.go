@@ -31,7 +31,6 @@ type adminFlags struct {
 	Timeout time.Duration `default:"5s" help:"Longest wait for the answer."`
 }
 
-// adminAccess is how a command authenticates itself and the admin listener.
 type adminAccess struct {
 	Token     string `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Its token. Better set by the environment."`
 	TokenFile string `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds its token."`

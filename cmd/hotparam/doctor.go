@@ -144,7 +144,6 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 // quiet is the log of an inspection: the report has all.
 var quiet = slog.New(slog.DiscardHandler)
 
-// senders is where counts come from, and whether they name the clients.
 func (c *doctorCmd) senders() doctor.Senders {
 	s := doctor.Senders{
 		Listen: c.In.Listen, Allow: c.In.Allow,
@@ -223,7 +222,6 @@ func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expec
 	return found
 }
 
-// unusable is the finding about a setting that no program would start with.
 func unusable(setting string, err error) []doctor.Finding {
 	return []doctor.Finding{{Level: doctor.Fail, What: err.Error(), Where: setting,
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}

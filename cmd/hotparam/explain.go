@@ -80,7 +80,6 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 	return nil
 }
 
-// request is the request that a client would send for a URL or a target.
 func (c *explainCmd) request(method, target string, header http.Header) hottype.Request {
 	req := hottype.Request{Method: method, Target: target, Host: header.Get("Host"), Header: header}
 	if i := strings.Index(target, "://"); i > 0 && !strings.ContainsAny(target[:i], "/?") {

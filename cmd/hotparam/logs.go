@@ -64,7 +64,6 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	return errors.Join(err, c.write(k.Stdout, report), allMalformed("replay", report))
 }
 
-// allMalformed is an error where a log has lines and none of them could be read.
 func allMalformed(command string, r *replay.Report) error {
 	if r.Requests > 0 || r.Malformed == 0 {
 		return nil

@@ -38,7 +38,6 @@ type listedOverride struct {
 	Pace      *float64 `json:"would_deny_per_second,omitempty"`
 }
 
-// wouldDeny says what of its requests an override in shadow mode would have denied.
 func (o *listedOverride) wouldDeny() string {
 	if o.Hits == nil || o.WouldDeny == nil || o.Pace == nil {
 		return "-"
@@ -148,7 +147,6 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.waitFor(ctx, k, c.Wait, revision)
 }
 
-// putOverride sets an override, and says to out what holds now and to warn what may not be meant.
 func (c *adminFlags) putOverride(
 	ctx context.Context, out, warn io.Writer, id string, body any,
 ) (revision int64, err error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// overrideFile is a file of overrides and what is to become of the others.
 type overrideFile struct {
 	adminFlags
 	File  string `arg:"" help:"YAML or JSON with a list overrides, as ls -o yaml prints it; - is standard input."`

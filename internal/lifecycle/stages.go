@@ -69,7 +69,6 @@ func (s *Stages) Run(ctx context.Context, timeout time.Duration, log *slog.Logge
 	return errors.Join(errs...)
 }
 
-// start runs one stage and gives the function that ends it.
 func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

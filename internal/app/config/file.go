@@ -106,7 +106,6 @@ func topLevel(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// settings collects the leaves of all sections that belong to programs.
 func (f *file) settings(top *yaml.Node) {
 	f.values = map[string]*yaml.Node{}
 	for i := 0; i+1 < len(top.Content); i += 2 {

@@ -159,7 +159,6 @@ func (p *Parser) WithRules(name, text string) (*Parser, error) {
 	return &next, err
 }
 
-// CheckStored reads rules as programs would that have them from a central store.
 func CheckStored(name, text string) (*rules.Set, error) {
 	return (&file{path: name, stored: &storedRules{name, []byte(text)}}).rulesToRun()
 }
@@ -170,7 +169,6 @@ func (p *Parser) RulesFrom() string {
 	return name
 }
 
-// HasRules reports whether there is a file with rules, or rules from a central store.
 func (p *Parser) HasRules() bool { return field(p.file.ruleTop(), "rules") != nil }
 
 // ruleText is where the rules stand, and the text.

@@ -8,7 +8,6 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-// Wave is one time that the viral topic was hot, as the visitors saw it.
 type Wave struct {
 	Key hottype.Key `json:"key"`
 	// Crossed is when the request was sent that reached the threshold.

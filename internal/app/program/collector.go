@@ -169,7 +169,6 @@ func (c *collector) metrics() []metrics.Collector {
 	return parts
 }
 
-// accessLog follows one log and counts its lines.
 type accessLog struct {
 	path   string
 	c      *collector

@@ -19,7 +19,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/spoe"
 )
 
-// gateways are the listeners of a sidecar for gateways that ask in ways of their own.
 type gateways struct {
 	check  *forwardauth.Handler // nil: none
 	envoy  *envoy.Server        // nil: none

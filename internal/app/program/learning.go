@@ -24,7 +24,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/requestlog"
 )
 
-// Learning is that hotparam serve watches its traffic for a while and writes a configuration.
 type Learning struct {
 	For time.Duration
 	// Out is the file that is written, which must not exist yet; "": learnedName in the state directory.

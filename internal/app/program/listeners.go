@@ -193,7 +193,6 @@ func credentials(cfg config.Admin) (c auth.Credentials, err error) {
 	return c, refused(err)
 }
 
-// rotation takes the tokens of a new configuration file.
 func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
 	return func(next *config.Parser) (func(), error) {
 		lines, _ := next.Setting("admin.tokens").(map[string]string)

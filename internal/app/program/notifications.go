@@ -86,7 +86,6 @@ func followConditions(
 	return nil
 }
 
-// atFloor reports whether an adaptive limit is as low as it may be.
 func atFloor(b *hottype.UpstreamLimit) bool { return b.Saturated && b.Rate <= b.MinSum }
 
 // eventOf converts a change of the page into the event for webhooks. Kinds are those of GET /v1/events.
@@ -113,7 +112,6 @@ func eventOf(c *admin.Change) notify.Event {
 	return e
 }
 
-// overrideChange says what became of an override, in a few words.
 func overrideChange(c *admin.Change) string {
 	did := map[string]string{
 		"override_put": "set", "override_deleted": "removed", "override_undone": "undone",

@@ -125,7 +125,6 @@ func (a *aggregator) adapt(ctx context.Context) error {
 	})
 }
 
-// upstreams returns the bounds that this aggregator computed last.
 func (a *aggregator) upstreams() []hottype.UpstreamLimit {
 	if b := a.bounds.Load(); b != nil {
 		return *b

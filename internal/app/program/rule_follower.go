@@ -158,7 +158,6 @@ func (c *ruleFollower) save(s *rules.Stored) error {
 	return err
 }
 
-// isRefused reports whether the store holds rules that this program does not take.
 func (c *ruleFollower) isRefused() bool {
 	if c == nil {
 		return false
@@ -185,7 +184,6 @@ func (c *ruleFollower) check(context.Context) error {
 	return nil
 }
 
-// fillReport says in a limiter's report which rules it runs.
 func (c *ruleFollower) fillReport(r *hottype.LimiterReport) {
 	if c == nil {
 		return
@@ -195,7 +193,6 @@ func (c *ruleFollower) fillReport(r *hottype.LimiterReport) {
 	r.RulesVersion, r.RejectedRulesVersion = c.running.Version, c.rejected.Version
 }
 
-// status is the line of the dashboard and of /readyz?verbose about the store.
 func (c *ruleFollower) status() admin.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,7 +72,6 @@ func (t *scheduleWatcher) Run(ctx context.Context) error {
 	}
 }
 
-// scheduleTimes are the moments at which an override begins or ends to hold.
 type scheduleTimes struct{ o rules.Override }
 
 // Next is cron's question: the zero time says never.

@@ -80,7 +80,6 @@ func newProxy(
 	return proxy.New(g, c)
 }
 
-// proxyConfig is what the settings say of the reverse proxy, checked.
 func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error) {
 	upstreams := map[string]*url.URL{}
 	if cfg.Upstream != "" {

@@ -83,7 +83,6 @@ func (s *Server) dispatch(r web.Route) http.Handler {
 	})
 }
 
-// writeError responds with an error, and logs it if it is ours.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := web.AsProblem(err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {

@@ -85,7 +85,6 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 	})
 }
 
-// forbidden is the problem of a caller without the role that a method needs.
 func forbidden(c auth.Caller, needs auth.Role) *web.Problem {
 	name := c.Name
 	if name == "" {

@@ -201,7 +201,6 @@ func contentType(name string) string {
 // views are the addresses of the dashboard: one page, which shows the view of its address.
 var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/audit"}
 
-// reasonsModule is the part of the table of reasons that the dashboard shows.
 func reasonsModule() []byte {
 	short := map[string]string{}
 	for r := range (hottype.Denials{}).All() {

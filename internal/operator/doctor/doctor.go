@@ -103,7 +103,6 @@ func (l *list) add(level Level, f Finding) {
 func (l *list) warn(f Finding) { l.add(Warn, f) }
 func (l *list) fail(f Finding) { l.add(Fail, f) }
 
-// unknown is the finding about what could not be inspected.
 func (l *list) unknown(what, reason string) {
 	l.warn(Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
 }

@@ -137,7 +137,6 @@ func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 	return l.findings
 }
 
-// CacheInspection is what a running program reports of its response cache.
 type CacheInspection struct {
 	// Admin is the URL of its admin listener, "" if none was named.
 	Admin string
@@ -178,7 +177,6 @@ func Cache(in CacheInspection, set *rules.Set) []Finding {
 	return l.findings
 }
 
-// cacheSilent is the finding about an upstream that leaves open which clients may share its responses.
 func (l *list) cacheSilent(s SilentUpstream) {
 	upstream := "the default upstream"
 	if s.Upstream != "" {
@@ -192,7 +190,6 @@ func (l *list) cacheSilent(s SilentUpstream) {
 			" they differ by;\nlist those fields in the rule: cache: {vary: [Accept-Encoding, Accept-Language]}"})
 }
 
-// cacheUnknown names the rules with a cache that no program was named for.
 func (l *list) cacheUnknown(set *rules.Set) {
 	var names []string
 	for _, r := range set.Rules {

@@ -181,7 +181,6 @@ func UDP(in udpstat.Inspection) []Finding {
 	return l.findings
 }
 
-// Senders is where counts come from, and whether they name the clients.
 type Senders struct {
 	// Listen are the addresses that StatsD lines are taken on, Allow the networks
 	// whose lines are read.

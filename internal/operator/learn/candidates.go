@@ -11,7 +11,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// candidate is a parameter, or a pair, that may decide which page a request of a path is for.
 type candidate struct {
 	at     *place
 	params []*tracked
@@ -21,7 +20,6 @@ type candidate struct {
 	threshold
 }
 
-// names lists the parameters as a rule does.
 func (c *candidate) names() (all []string) {
 	for _, p := range c.params {
 		if p.segment < 0 && strings.Contains(p.name, ".") {

@@ -122,7 +122,6 @@ func (c *visitor) time(second int64) {
 	c.peak60s = max(c.peak60s, c.inMinute)
 }
 
-// agent records a user agent, the first time that the client has it.
 func (c *visitor) agent(name string) {
 	if name == "" {
 		return
@@ -159,7 +158,6 @@ func (c *visitor) target(h uint64) {
 	}
 }
 
-// kindOf classifies a client, in a log of these visitors.
 func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
@@ -192,7 +190,6 @@ func (v *visitors) census() (clients [kinds]int64) {
 	return clients
 }
 
-// busiest names the clients of a kind that sent most, with their requests.
 func (v *visitors) busiest(k kind) string {
 	type named struct {
 		name string

@@ -63,7 +63,6 @@ type proposed struct {
 	name string
 }
 
-// Learn reads the logs Passes times and proposes rules.
 func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	l := &learner{cfg: cfg, logs: logs}
 	p := &Proposal{by: cmp.Or(cfg.By, "hotparam learn"), notes: cfg.Notes, visitors: newVisitors()}
@@ -109,7 +108,6 @@ type learner struct {
 	pass int
 }
 
-// read reads the logs once more and visits all requests.
 func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.Report, error) {
 	sources, err := l.logs()
 	if err != nil {
@@ -132,7 +130,6 @@ func (l *learner) replayConfig() replay.Config {
 	return cfg
 }
 
-// learnRules finds the roles of the parameters and how many clients request their values.
 func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) error {
 	// The requests of loops and scanners do not show which pages exist.
 	usual := func(s *replay.Seen) bool {
@@ -191,7 +188,6 @@ func (p *Proposal) nameRules() {
 	}
 }
 
-// nameOf makes a resource of the words of a pattern.
 func nameOf(pattern string) string {
 	var words []string
 	for _, s := range strings.Split(pattern, "/") {
@@ -254,7 +250,6 @@ const (
 // ErrNothing is returned if logs have no request to learn from.
 var ErrNothing = errors.New("learn: the logs have no requests")
 
-// readable returns an error if no line of the logs could be read.
 func readable(r *replay.Report) error {
 	switch {
 	case r.Requests > 0:

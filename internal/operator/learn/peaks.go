@@ -10,7 +10,6 @@ import (
 // The windows that a rule may have, in seconds. The last is the longest.
 var windows = [...]int64{5, 10, 30, 60}
 
-// measured is how many requests one key had: the highest for each window.
 type measured struct {
 	key   hottype.Key
 	score [len(windows)]float64 // the highest threshold at which it would be hot
@@ -19,14 +18,12 @@ type measured struct {
 	total int64
 }
 
-// burst is the requests of one client for a key in one second.
 type burst struct {
 	second int64
 	client uint32
 	n      uint32
 }
 
-// keyPeaks is one key being measured, and its requests of the last minute.
 type keyPeaks struct {
 	measured
 	bursts []burst

@@ -56,7 +56,6 @@ var views = globs(
 	"version",
 )
 
-// leastValues is how many values a parameter must have to distinguish pages.
 const leastValues = 5
 
 // A parameter is of one sort if at least this share of its requests has values of that sort.
@@ -96,14 +95,12 @@ func classify(name string, inPath bool, v *values) (role, string) {
 	return content, ""
 }
 
-// ignored is a parameter that the catch-all leaves out.
 type ignored struct {
 	glob     string
 	requests int64
 	why      string
 }
 
-// maxIgnored is how many names a proposal leaves out, besides the usual ones.
 const maxIgnored = 40
 
 // usual are parameters of advertising links and the cache-busters of common libraries,

@@ -11,7 +11,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// tracked is a parameter of a path whose values are recorded.
 type tracked struct {
 	name     string // of the query, or path.x
 	segment  int    // of the path, -1 for one of the query
@@ -27,7 +26,6 @@ type place struct {
 	pairs  map[[2]int]*distinct[struct{}]
 }
 
-// survey records the values of all parameters that are common enough.
 type survey struct {
 	paths  *paths
 	places []*place

@@ -66,7 +66,6 @@ func (o *Outcome) lines(p *Proposal) []string {
 	return append(all, "All limits are in shadow mode: they deny nothing until you change that.")
 }
 
-// Write writes a summary of the proposal and its outcome for people.
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.census()
@@ -140,7 +139,6 @@ type Outcome struct {
 	DeniedHarder int64
 }
 
-// tryOut replays the logs with the proposal enforced, and with half its limits.
 func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	var o Outcome
 	census := p.visitors.census()
@@ -162,10 +160,8 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-// deniedClients counts the clients that were denied a request, by kind.
 type deniedClients struct{ ordinary, byIP, stopped int64 }
 
-// enforced replays the logs with the limits of the proposal, divided and enforced.
 func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*replay.Report, deniedClients, error) {
 	var h deniedClients
 	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))

@@ -16,7 +16,6 @@ const (
 	enforce = mode(hottype.ModeEnforce)
 )
 
-// WriteYAML writes the proposal as a configuration, with the reason beside each number.
 func (p *Proposal) WriteYAML(w io.Writer) error {
 	if _, err := io.WriteString(w, p.head()+p.text(shadow, 1)); err != nil {
 		return fmt.Errorf("learn: writing the configuration: %w", err)
@@ -57,7 +56,6 @@ func (p *Proposal) head() string {
 	return f.String()
 }
 
-// caveats are the reasons why a proposal is less certain than it looks.
 func (p *Proposal) caveats() (all []string) {
 	all = append(all, p.notes...)
 	if p.squeezed != "" {
@@ -124,7 +122,6 @@ func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
 	f.line("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
 }
 
-// parameters writes comments on why these parameters were chosen and others not.
 func (p *Proposal) parameters(f *file, r *proposed) {
 	for _, t := range r.params {
 		v := t.values

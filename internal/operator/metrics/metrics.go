@@ -90,7 +90,6 @@ func printable(s string) string {
 	return b.String()
 }
 
-// AccessLogStats counts the lines of all access logs that a program follows.
 type AccessLogStats struct {
 	Lines     uint64 `metric:"hotparam_accesslog_lines_total" help:"Lines read."`
 	TooLong   uint64 `metric:"hotparam_accesslog_too_long_total" help:"Lines not read because they are too long."`
@@ -99,7 +98,6 @@ type AccessLogStats struct {
 	Errors    uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
 }
 
-// ListenerStats are the statistics of a program's HTTP listeners by name.
 type ListenerStats struct {
 	Listeners map[string]listener.Stats `label:"listener"`
 }
@@ -114,7 +112,6 @@ type ReloadStats struct {
 	Hash int64 `metric:"hotparam_config_reload_hash" help:"Number made of the configuration file in force, the same for the same bytes; 0: no file."`
 }
 
-// RulesStats records how well a program follows its central store of rules.
 type RulesStats struct {
 	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store; 0: they are those of a file."`
 	Stored       int64 `metric:"hotparam_rules_stored_version" help:"Version that the central store of rules held last."`

@@ -58,7 +58,6 @@ type Event struct {
 	Text string `json:"text"`
 }
 
-// begins reports whether the event is the beginning of something that will end.
 func (e *Event) begins() bool {
 	switch e.Kind {
 	case Hot, Loop, StoreFailure, AdaptiveFloor:

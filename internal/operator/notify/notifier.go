@@ -96,7 +96,6 @@ func (n *Notifier) Notify(e Event) {
 	}
 }
 
-// remember records events until they end, and sets Since of an end.
 func (n *Notifier) remember(e *Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

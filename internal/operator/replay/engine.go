@@ -75,7 +75,6 @@ func newEngine(cfg Config) *engine {
 	return e
 }
 
-// counter receives the keys of each request from the gate.
 type counter engine
 
 func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
@@ -169,7 +168,6 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 	return id, true
 }
 
-// denied counts a denial in the totals, and for its client or its key.
 func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
 	e.totals.Denied[v.Reason]++
 	if known {
@@ -197,7 +195,6 @@ type tickState struct {
 	published int64     // the second of the last publication
 }
 
-// noteCounts records the time of the first count since the last tick.
 func (e *engine) noteCounts(now time.Time) {
 	if e.added.IsZero() && len(e.counted) > 0 {
 		e.added = now

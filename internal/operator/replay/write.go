@@ -102,7 +102,6 @@ func (p *page) summary(r *Report) {
 	}
 }
 
-// sources lists the first sources, and all that could not be read.
 func (p *page) sources(origins []SourceReport) {
 	hidden := 0
 	for i, o := range origins {

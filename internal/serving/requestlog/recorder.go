@@ -65,7 +65,6 @@ func (r *Recorder) Written() int64 { return r.written.Load() }
 // Dropped is documented at Written.
 func (r *Recorder) Dropped() int64 { return r.missed.Load() }
 
-// Wrap gives a handler whose requests are recorded when their answers begin.
 func (r *Recorder) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !r.on.Load() {

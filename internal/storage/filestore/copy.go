@@ -103,7 +103,6 @@ type RulesCopy struct {
 	name string
 }
 
-// NewRulesCopy touches nothing.
 func NewRulesCopy(dir, namespace string) *RulesCopy {
 	return &RulesCopy{dirDisk(dir), "rules." + namespace + ".json"}
 }

@@ -237,7 +237,6 @@ func (o *Overrides) record(c rules.Change) error {
 	return nil
 }
 
-// rewrite replaces audit.jsonl by what is known and one more line.
 func (o *Overrides) rewrite(line []byte) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

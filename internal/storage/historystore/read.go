@@ -173,7 +173,6 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	return m, nil
 }
 
-// readHeatmap finds the heaviest keys by the hours where the time has many, and their cells.
 func readHeatmap(ctx context.Context, db *sql.DB, q *history.HeatmapQuery, m *history.Heatmap) error {
 	cells := "minute" // the table, and its column of times
 	if q.Step%time.Hour == 0 {

@@ -97,7 +97,6 @@ func openFile(ctx context.Context, path string, maxBytes int64) (*sql.DB, error)
 	return db, nil
 }
 
-// prepare finds out whether a file is sound, and makes the tables of a new one.
 func prepare(ctx context.Context, db *sql.DB) error {
 	var sound string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&sound); err != nil {
@@ -126,7 +125,6 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return makeTables(ctx, db, schema)
 }
 
-// makeTables brings a file to the version of today.
 func makeTables(ctx context.Context, db *sql.DB, tables string) error {
 	return inTransaction(ctx, db, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, tables+"PRAGMA user_version = "+strconv.Itoa(version))

@@ -12,7 +12,6 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// insert writes one minute, event or span's end.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, one any) error {
 	switch v := one.(type) {
 	case history.Minute:
@@ -147,7 +146,6 @@ func (s *Store) Trim(ctx context.Context) error {
 	return s.deleteBefore(ctx, db, s.cfg.Now().Add(-s.cfg.Keep))
 }
 
-// makeSpace deletes the oldest part while the file is nearly full.
 func (s *Store) makeSpace(ctx context.Context, db *sql.DB) error {
 	for range 100 {
 		n, err := used(ctx, db)

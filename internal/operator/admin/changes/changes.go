@@ -128,7 +128,6 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, answer)
 }
 
-// purgeKey removes the answers for a key from the response caches of all limiters.
 func (s *Service) purgeKey(w http.ResponseWriter, r *http.Request) error {
 	key, err := web.PathKey(r, s.cfg.Rules())
 	if err != nil {
@@ -146,7 +145,6 @@ type purged struct {
 	Purged int         `json:"purged"` // answers, in this process
 }
 
-// resetKey has all limiters forget what a key has used of its limit.
 func (s *Service) resetKey(w http.ResponseWriter, r *http.Request) error {
 	key, err := web.PathKey(r, s.cfg.Rules())
 	if err != nil {
@@ -158,7 +156,6 @@ func (s *Service) resetKey(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, reset{Key: key})
 }
 
-// resetClient has all limiters forget what a client has used of its windows.
 func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("client")
 	c := hottype.ParseClient(name)

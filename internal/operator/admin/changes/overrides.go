@@ -210,7 +210,6 @@ func (s *Service) writable() error {
 	return nil
 }
 
-// notLive explains why an ID cannot be deleted.
 func (s *Service) notLive(id string) error {
 	for _, o := range s.cfg.Rules().Overrides {
 		if withID(o).ID == id {

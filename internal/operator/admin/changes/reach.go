@@ -63,7 +63,6 @@ func (s *Service) reach(o rules.Override, now time.Time) *Reach {
 	return r
 }
 
-// warnings say why the author of an override may not have meant it: it matches nothing, or much.
 func (r *Reach) warnings() []string {
 	switch {
 	case r == nil:
@@ -103,7 +102,6 @@ func classWarnings(set *rules.Set, o rules.Override) []string {
 	return nil
 }
 
-// KeyWarnings says why no request may ever have a key.
 func KeyWarnings(set *rules.Set, key hottype.Key) []string {
 	rule := set.RuleFor(key.Resource())
 	if rule == nil {

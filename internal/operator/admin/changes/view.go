@@ -38,7 +38,6 @@ type View struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Viewed shows an override at one moment.
 func Viewed(o rules.Override, source string, now time.Time) View {
 	v := View{Override: withID(o), Source: source, Active: !o.Expired(now)}
 	if o.Schedule.IsZero() {

@@ -21,7 +21,6 @@ const (
 	maxClosest     = 5    // keys that are shown while nothing is hot
 )
 
-// hotQuery is which of the hot keys are wanted.
 type hotQuery struct {
 	limit, offset int
 	sort, find    string
@@ -104,7 +103,6 @@ type closeKey struct {
 	Threshold float64     `json:"threshold"` // requests a second
 }
 
-// closest are the keys that are nearest to their rule's threshold without being over it.
 func closest(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
 	known := map[hottype.Key]bool{}
 	for _, list := range [][]hottype.HotKey{hot, loops} {

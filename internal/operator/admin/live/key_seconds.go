@@ -89,7 +89,6 @@ func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
 // keepSpark is how many seconds the line of a key in a list has.
 const keepSpark = 60
 
-// spark is the rate of a key in its last minute.
 func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
 	rates := []float64{}
 	for _, one := range s.of(key, now.Add(-keepSpark*time.Second+time.Second), now) {
@@ -146,7 +145,6 @@ type Second struct {
 	Limit   *float64 `json:"limit"`
 }
 
-// nullable is a number that JSON has, or null.
 func nullable(f float32) *float64 {
 	if math.IsNaN(float64(f)) {
 		return nil
@@ -201,7 +199,6 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
-// triedSpec is the limit that an override with this rate and burst sets.
 func triedSpec(r *http.Request) (limit.Spec, error) {
 	rate, err := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
 	if err != nil || !(rate > 0) {

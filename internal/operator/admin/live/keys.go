@@ -172,7 +172,6 @@ func ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) 
 	return []appliedLimit{l}
 }
 
-// malformedLimit is what a rule says about malformed requests, hot or not.
 func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit {
 	switch {
 	case rule.Malformed == rules.MalformedDeny:
@@ -222,7 +221,6 @@ type sendersView struct {
 	Spellings []partView `json:"spellings"` // null: the rules redact values
 }
 
-// partView is a name and about its part of what was sampled.
 type partView struct {
 	Name  string  `json:"name"`
 	Share float64 `json:"share"`

@@ -56,7 +56,6 @@ func (s *Service) Revision() int64 {
 	return s.overrides.revision
 }
 
-// readRevision reads the newest revision, and those before it.
 func (s *Service) readRevision(ctx context.Context) error {
 	if s.cfg.Overrides == nil {
 		return nil

@@ -125,7 +125,6 @@ func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 	return viewLimit(l)
 }
 
-// limitSource says where the effective limit of a hot key is written.
 func limitSource(set *rules.Set, o *rules.Override, key hottype.Key) string {
 	if effective(set, o, key) == nil {
 		return ""

@@ -17,13 +17,11 @@ type rates struct {
 	total     decided
 }
 
-// decided counts decisions since the start of this process.
 type decided struct {
 	Allowed uint64
 	Denied  hottype.Denials
 }
 
-// instance is one limiter as it was last heard.
 type instance struct {
 	last     hottype.LimiterReport
 	keys     map[hottype.Key]hottype.KeyDecisions // of last
@@ -43,7 +41,6 @@ type speed struct {
 
 type keySpeed struct{ Allowed, Denied, Served float64 }
 
-// hitSpeed is what an override met, and what of that it would have denied in shadow mode.
 type hitSpeed struct{ Hits, WouldDeny float64 }
 
 const (
@@ -60,7 +57,6 @@ const (
 
 func newRates() *rates { return &rates{instances: map[string]*instance{}} }
 
-// add takes in the reports as read at now.
 func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 	for _, rep := range reports {
 		in, ok := r.instances[rep.Instance]
@@ -144,7 +140,6 @@ func (r *rates) now(now time.Time) speed {
 	return sum
 }
 
-// hits sums what overrides have met in the limiters that are alive.
 func (r *rates) hits(now time.Time) map[string]overrideHits {
 	sum := map[string]overrideHits{}
 	for _, in := range r.instances {

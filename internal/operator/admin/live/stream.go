@@ -156,7 +156,6 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// writeEvent reports whether the client took the event.
 func writeEvent(w http.ResponseWriter, e []byte) bool {
 	rc := http.NewResponseController(w)
 	// Not every ResponseWriter knows deadlines; then the client's own

@@ -59,7 +59,6 @@ type hotNote struct {
 	rate float64
 }
 
-// buildState is what is shown at one moment, with those of the hot keys that are to be shown.
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
 		At: now, Status: []Status{}, Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
@@ -98,7 +97,6 @@ func viewTotals(sp speed) Totals {
 	return v
 }
 
-// viewHot adds to each hot key what limits it and what became of its requests.
 func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	set := s.cfg.Rules()
 	s.mu.Lock()

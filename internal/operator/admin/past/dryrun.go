@@ -113,7 +113,6 @@ func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 	return len(matches) == 0 || slices.ContainsFunc(matches, func(m rules.Match) bool { return m.Rule == b })
 }
 
-// dryRunOn tries the rules next on what happened under those of now.
 func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*DryRun, error) {
 	a := &DryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []DryKey{}, Truncated: past.Truncated}
 	minutes := map[hottype.Key][]history.KeyMinute{}
@@ -189,7 +188,6 @@ func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before 
 	return nil
 }
 
-// spec is the limit that denies requests for a key, while it is hot or by an override.
 func (t keyPolicy) spec() (limit.Spec, bool) {
 	switch t.override.Action {
 	case rules.ActionLimit:

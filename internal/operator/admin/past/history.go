@@ -131,7 +131,6 @@ func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
 	return q, err
 }
 
-// writeHistoryCSV writes the keys by the minute as a table for spreadsheets.
 func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8")

@@ -27,7 +27,6 @@ func (s *Second) asked() float64 {
 // Unknown is a number of a Second that was not known.
 var Unknown = float32(math.NaN())
 
-// Simulation is what a limit would have done to the requests that came for a key.
 type Simulation struct {
 	Key   hottype.Key `json:"key"`
 	Rate  float64     `json:"rate"`

@@ -125,7 +125,6 @@ func WithCaller(ctx context.Context, c auth.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf is the caller of a request, as WithCaller noted it.
 func CallerOf(r *http.Request) auth.Caller {
 	c, _ := r.Context().Value(callerKey{}).(auth.Caller)
 	return c
@@ -135,7 +134,6 @@ func CallerOf(r *http.Request) auth.Caller {
 // user of basic authentication.
 func Author(r *http.Request) string { return AuthorOr(r, r.URL.Query().Get("author")) }
 
-// AuthorOr is Author with the name that the request's body gives.
 func AuthorOr(r *http.Request, named string) string {
 	if c := CallerOf(r); c.Name != "" {
 		return c.Name
@@ -201,7 +199,6 @@ func Body(w http.ResponseWriter, r *http.Request, what string, most int64, remed
 	return body, nil
 }
 
-// KeyHref is the path under which the API describes a key.
 func KeyHref(key hottype.Key) string { return "/v1/keys/" + url.PathEscape(string(key)) }
 
 // PathKey is the key in the path of a request, canonical and redacted.
