@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,12 +62,8 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 // badFile reports a configuration file that cannot be used: nothing else can be
 // inspected, because the file says where it is.
 func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
-	path := c.Config
-	if path == "" {
-		path = "configuration file"
-	}
-	return config.Fail(errOut, name, c.report(out,
-		doctor.Report{Findings: []doctor.Finding{doctor.Unparsed(path, err)}}))
+	return config.Fail(errOut, name, c.report(out, doctor.Report{
+		Findings: []doctor.Finding{doctor.Unparsed(cmp.Or(c.Config, "configuration file"), err)}}))
 }
 
 func (c *doctorCmd) report(out io.Writer, r doctor.Report) error {

@@ -18,11 +18,10 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	var out []string
 	lim := r.LimitFor(key)
 	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
-	if o := index.Find([]byte(key), now); o != nil {
-		out = append(out, overrideText(o, string(key), ", hot or not"))
-	}
-	if o := index.WithShadow().Find([]byte(key), now); o != nil && o.InShadow() {
-		out = append(out, overrideText(o, string(key), ", hot or not"))
+	for _, of := range []*rules.Overrides{index, index.WithShadow()} {
+		if o := of.Find([]byte(key), now); o != nil && o.InShadow() == (of != index) {
+			out = append(out, overrideText(o, string(key), ", hot or not"))
+		}
 	}
 	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
 	if key.Params() == canon.Malformed {
@@ -54,10 +53,7 @@ func clientOverride(set *rules.Set, client hottype.Client, class string) []strin
 	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
 	var out []string
 	for _, of := range []*rules.Overrides{index, index.WithShadow()} {
-		o := of.FindClient(client.Addr, now)
-		if o == nil {
-			o = of.FindClass(class, now)
-		}
+		o := cmp.Or(of.FindClient(client.Addr, now), of.FindClass(class, now))
 		if o != nil && o.InShadow() == (of != index) {
 			out = append(out, overrideText(o, "", ", in the place of the windows below"))
 		}

@@ -147,9 +147,8 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.waitFor(ctx, k, c.Wait, revision)
 }
 
-func (c *adminFlags) putOverride(
-	ctx context.Context, out, warn io.Writer, id string, body any,
-) (revision int64, err error) {
+func (c *adminFlags) putOverride(ctx context.Context, out, warn io.Writer, id string,
+	body any) (revision int64, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -165,9 +164,8 @@ func (c *adminFlags) putOverride(
 }
 
 // change asks for a change that is answered with an override, and says what holds now and what may not be meant.
-func (c *adminFlags) change(
-	ctx context.Context, out, warn io.Writer, did string, q question,
-) (revision int64, err error) {
+func (c *adminFlags) change(ctx context.Context, out, warn io.Writer, did string,
+	q question) (revision int64, err error) {
 	var a struct {
 		rules.Override
 		Revision int64

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -178,14 +179,9 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 		row(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
 		for i := range a.Changes {
 			change := &a.Changes[i]
-			of, does := change.After, "removed"
-			if of == nil {
-				of = change.Before
-			} else {
+			of, does := cmp.Or(change.After, change.Before, &rules.Override{}), "removed"
+			if change.After != nil {
 				does = effect(of) + ", until " + ending(of)
-			}
-			if of == nil {
-				of = &rules.Override{}
 			}
 			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
 				change.Action, change.ID, of.Target().String(), does, of.Reason)

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,7 @@ func (l *Learning) check(stateDir, configFile string) error {
 	if l.For <= 0 || l.For > maxLearn {
 		return config.Usage("--learn %v: want more than 0s, up to %v, such as 10m", l.For, maxLearn)
 	}
-	if l.Out == "" {
-		l.Out = filepath.Join(stateDir, learnedName)
-	}
+	l.Out = cmp.Or(l.Out, filepath.Join(stateDir, learnedName))
 	if isFile(l.Out, configFile) {
 		return config.Usage("--learn-out %s is the file of --config, which is in force: write somewhere else", l.Out)
 	}

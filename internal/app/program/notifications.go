@@ -60,10 +60,8 @@ func notifyWebhooks(cfg notifierConfig, adm *admin.Config, parts *[]metrics.Coll
 }
 
 // followConditions looks once a second how store and upstreams do, until ctx ends.
-func followConditions(
-	ctx context.Context, tell func(notify.Event),
-	store func(context.Context) error, upstreams func() []hottype.UpstreamLimit,
-) error {
+func followConditions(ctx context.Context, tell func(notify.Event), store func(context.Context) error,
+	upstreams func() []hottype.UpstreamLimit) error {
 	var c notify.Conditions
 	wait.Every(ctx, time.Second, func() {
 		var hold []notify.Event
@@ -202,10 +200,8 @@ func checkHistory(cfg config.History) error {
 
 // keepHistory keeps a history of what an admin page tells, if one is to be kept: it adds that to the
 // page, the metrics and the stages of a program.
-func keepHistory(
-	cfg config.History, dir string, heaviest func(int) []hottype.HotKey, adm *admin.Config, parts *[]metrics.Collector,
-	log *slog.Logger,
-) (add func(*lifecycle.Stages), err error) {
+func keepHistory(cfg config.History, dir string, heaviest func(int) []hottype.HotKey, adm *admin.Config,
+	parts *[]metrics.Collector, log *slog.Logger) (add func(*lifecycle.Stages), err error) {
 	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest
 	if err := checkHistory(cfg); err != nil || cfg.Keep == 0 {
 		return func(*lifecycle.Stages) {}, err

@@ -24,9 +24,8 @@ const firstReadTimeout = 3 * time.Second
 // followRules opens the store that a program has its rules from, and gives the parser with the rules to
 // begin with: those of the store, else the last good copy of them, else those of the file. Without --rules
 // it gives nil and the parser as it is.
-func followRules(
-	ctx context.Context, cfg centralConfig, file *config.Parser, check func(*rules.Set) error, log *slog.Logger,
-) (*ruleFollower, *config.Parser, error) {
+func followRules(ctx context.Context, cfg centralConfig, file *config.Parser, check func(*rules.Set) error,
+	log *slog.Logger) (*ruleFollower, *config.Parser, error) {
 	if cfg.Rules == "" {
 		return nil, file, nil
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -86,11 +87,8 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 }
 
 func forbidden(c auth.Caller, needs auth.Role) *web.Problem {
-	name := c.Name
-	if name == "" {
-		name = "this caller"
-	}
-	return web.NewProblem(http.StatusForbidden, name+" is "+c.Role.String()+" here, and this needs "+needs.String(),
+	return web.NewProblem(http.StatusForbidden,
+		cmp.Or(c.Name, "this caller")+" is "+c.Role.String()+" here, and this needs "+needs.String(),
 		"use a token with the role "+needs.String()+": docs/security.md explains roles")
 }
 

@@ -9,6 +9,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -93,10 +94,7 @@ func (l *list) ok(format string, args ...any) {
 
 // add appends a finding; where, if empty, is that of the list.
 func (l *list) add(level Level, f Finding) {
-	f.Level = level
-	if f.Where == "" {
-		f.Where = l.where
-	}
+	f.Level, f.Where = level, cmp.Or(f.Where, l.where)
 	l.findings = append(l.findings, f)
 }
 

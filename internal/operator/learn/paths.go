@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -205,10 +206,7 @@ func (p *paths) templates() []*template {
 	var walk func(n *node, t template)
 	walk = func(n *node, t template) {
 		if n.ends > 0 {
-			t.node = n
-			if t.pattern == "" {
-				t.pattern = "/"
-			}
+			t.node, t.pattern = n, cmp.Or(t.pattern, "/")
 			all = append(all, &t)
 		}
 		depth := strings.Count(t.pattern, "/")

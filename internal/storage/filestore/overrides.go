@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,21 +108,15 @@ func (o *Overrides) List(context.Context) ([]rules.Override, error) {
 
 // list is called with mu held.
 func (o *Overrides) list() []rules.Override {
-	all := make([]rules.Override, 0, len(o.entries))
-	for _, e := range o.entries {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
-	return all
+	byID := func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) }
+	return slices.SortedFunc(maps.Values(o.entries), byID)
 }
 
 // Put stores an override in place of the one with its ID, if there is one, and
 // returns it as stored: with an ID made from its key where it had none, and with
 // Created of now. It returns after the last write to the disk.
 func (o *Overrides) Put(_ context.Context, e rules.Override) (rules.Override, error) {
-	if e.ID == "" {
-		e.ID = e.DefaultID()
-	}
+	e.ID = cmp.Or(e.ID, e.DefaultID())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e.Created = o.stamp()

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -150,15 +151,12 @@ func (s *Service) Init(now time.Time) Init {
 }
 
 func changeOf(c rules.Change) Change {
-	out := Change{At: c.At, Kind: OverridePut, Author: c.Author, Override: c.After}
+	out := Change{At: c.At, Kind: OverridePut, Author: c.Author, Override: cmp.Or(c.After, c.Before)}
 	switch c.Action {
 	case "delete":
 		out.Kind = OverrideDeleted
 	case "undo":
 		out.Kind = OverrideUndone
-	}
-	if out.Override == nil {
-		out.Override = c.Before
 	}
 	if out.Override != nil {
 		out.Key = out.Override.Target().String()

@@ -1,0 +1,143 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// How long a page takes the site to put together, as from a database, and how many it can put
+// together at a time: its capacity is 2000 a second, and 830 when it is slow.
+const (
+	quickPage       = 25 * time.Millisecond
+	slowPage        = 60 * time.Millisecond
+	siteConcurrency = 50
+)
+
+type site struct {
+	*http.Server
+	page  atomic.Int64  // nanoseconds that a page takes
+	viral atomic.Uint64 // requests for the viral topic that reached it
+	busy  chan struct{} // has room for the pages that are put together at a time
+}
+
+func openSite(ctx context.Context) (*site, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("demo: the site cannot listen: %w", err)
+	}
+	s := &site{busy: make(chan struct{}, siteConcurrency)}
+	s.setPageTime(quickPage)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /topic", s.topic)
+	s.Server = &http.Server{Addr: ln.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = s.Serve(ln) }() // ends when Run closes the server
+	return s, nil
+}
+
+func (s *site) setPageTime(page time.Duration) { s.page.Store(int64(page)) }
+
+func (s *site) topic(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
+	if id == strconv.Itoa(ViralTopic) {
+		s.viral.Add(1)
+	}
+	select {
+	case s.busy <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	time.Sleep(time.Duration(s.page.Load()))
+	<-s.busy
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "topic %q: all the news\n", id)
+}
+
+// FreeOr gives an address of loopback: the usual one, or any free port while
+// another process has that, such as a demo in another window.
+func FreeOr(ctx context.Context, usual string) string {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", usual)
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	ln.Close()
+	return usual
+}
+
+// What each group asks for, in requests per second. While it lasts, the viral
+// topic is 60 % of the traffic.
+const (
+	quietRate   = 540
+	crawlerRate = 60
+	viralRate   = 900
+	loopRate    = 400
+)
+
+// plan is when each phase begins. The topic goes viral three times: the first wave is limited,
+// the second one answered from memory, and the limit of the third follows what the site bears,
+// which becomes slow in the middle of it. Without a duration the plan repeats.
+type plan struct {
+	begins  [phases]time.Duration
+	length  time.Duration
+	repeats bool
+}
+
+const (
+	before = iota
+	limited
+	between
+	served
+	pause
+	adaptive
+	slowed
+	after
+	phases
+)
+
+func newPlan(d time.Duration) plan {
+	p := plan{length: d}
+	// The first end leaves room to see the topic released: 2 s of window, 3 s of cooldown. The last one leaves room
+	// for the answers that are under way.
+	parts := [phases]time.Duration{0, 2, 9, 15, 20, 21, 26, 39}
+	if d <= 0 {
+		p.length, p.repeats = 80*time.Second, true
+		parts = [phases]time.Duration{0, 3, 8, 15, 20, 23, 27, 36}
+	}
+	for phase, part := range parts {
+		p.begins[phase] = p.length * part / 40
+	}
+	return p
+}
+
+func (p *plan) phase(at time.Duration) int {
+	if p.repeats {
+		at %= p.length
+	}
+	phase := before
+	for phase < after && at >= p.begins[phase+1] {
+		phase++
+	}
+	return phase
+}
+
+// viral reports whether everybody wants the viral topic in a phase.
+func viral(phase int) bool {
+	return phase == limited || phase == served || phase == adaptive || phase == slowed
+}
+
+func (p *plan) describe() string {
+	at := func(phase int) float64 { return p.begins[phase].Seconds() }
+	text := fmt.Sprintf("one topic takes 60 %% of the traffic three times: from %.0f s it is limited, from %.0f s "+
+		"answered\n                 from memory, and from %.0f s its limit follows what the site bears", at(limited),
+		at(served), at(adaptive))
+	if p.repeats {
+		return text + fmt.Sprintf("; again every %.0f s; Ctrl-C ends it", p.length.Seconds())
+	}
+	return text + fmt.Sprintf("; the end is at %.0f s", p.length.Seconds())
+}
