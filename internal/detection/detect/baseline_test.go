@@ -1,0 +1,149 @@
+package detect
+
+import (
+	"hash/maphash"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// The past of a key, second by second: what is ignored, what fades, and from when on it says anything.
+func TestBaselineTape(t *testing.T) {
+	t.Parallel()
+	rule := &rules.Rule{}
+	rule.Hot.MinRate, rule.Hot.Surge = 24, 3
+	b := newBaseline(&compiledRule{rule: rule}, 1000)
+	if b.ignored != 2 {
+		t.Errorf("%d in a second are ignored, want a quarter of 24/3", b.ignored)
+	}
+	b.add(1, "surging", 50, true) // without a past nothing is known of a surge
+	b.add(2, "light", 2, false)
+	b.add(3, "heavy", 3, false)
+	is := func(hash uint64, key string) int64 {
+		_, upper := b.sums.Bounds(hash, key)
+		return upper
+	}
+	if is(1, "surging") != 0 || is(2, "light") != 0 || is(3, "heavy") != 3*1024 {
+		t.Errorf("%d, %d and %d units", is(1, "surging"), is(2, "light"), is(3, "heavy"))
+	}
+	fade, weight := math.Exp2(-10./600), 0.0
+	for second := int64(1); second <= 70; second++ {
+		if b.advance(1); second%10 == 0 {
+			weight = (weight + 10) * fade
+		}
+		seconds := weight + float64(second%10)
+		if math.Abs(b.seconds()-seconds) > 1e-9 {
+			t.Fatalf("after %d s: %v seconds, want %v", second, b.seconds(), seconds)
+		}
+		want := -1.0
+		if seconds >= 60 {
+			want = (float64(is(3, "heavy"))/1024/seconds + 2) * 5
+		}
+		if got := b.of(3, "heavy", 5); got != want {
+			t.Errorf("after %d s: %v in five seconds, want %v", second, got, want)
+		}
+	}
+	before := is(3, "heavy")
+	b.add(3, "heavy", 1000, true) // counts as its past says
+	if got, want := is(3, "heavy")-before, int64(float64(before)/b.seconds()); got != want || want < 1 {
+		t.Errorf("a surge adds %d units, want %d", got, want)
+	}
+	b.add(3, "heavy", 100, false)
+	at := is(3, "heavy")
+	if b.advance(600); is(3, "heavy") < at/2-100 || is(3, "heavy") > at/2+100 {
+		t.Errorf("after ten minutes %d of %d units", is(3, "heavy"), at)
+	}
+}
+
+// Time may pass second by second or at once, also after everything is forgotten.
+func TestBaselineAtOnce(t *testing.T) {
+	t.Parallel()
+	build := func() *baseline {
+		rule := &rules.Rule{}
+		rule.Hot.MinRate, rule.Hot.Surge = 4, 1
+		b := newBaseline(&compiledRule{rule: rule}, 10)
+		b.add(1, "k", 100, false)
+		return b
+	}
+	for _, seconds := range []int64{0, 9, 10, 11, 605, 100_003, 1_000_007} {
+		slow, quick := build(), build()
+		for range seconds {
+			slow.advance(1)
+		}
+		quick.advance(seconds)
+		if a, b := slow.of(1, "k", 1), quick.of(1, "k", 1); math.Abs(a-b) > 1e-6 || slow.passed != quick.passed ||
+			math.Abs(slow.seconds()-quick.seconds()) > 1e-6 {
+			t.Errorf("%d s: %v and %v, %d and %d passed", seconds, a, b, slow.passed, quick.passed)
+		}
+	}
+}
+
+// All requests of a rule, by resource or together; a clock far behind begins anew.
+func TestTrafficTape(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		back int64 // seconds
+		want int64
+	}{{0, 7}, {7, 7}, {8, 0}} {
+		tr := newTraffic(&compiledRule{rule: &rules.Rule{Name: "a"}, window: 5}, Options{Future: 2 * time.Second,
+			Counters: 100},
+			maphash.MakeSeed(), 100)
+		tr.add(100, []requestRun{{"", 100, 3}, {"", 100, 4}})
+		if got := tr.total(100-c.back, "whatever"); got != c.want {
+			t.Errorf("%d s back: %d, want %d", c.back, got, c.want)
+		}
+	}
+	tr := newTraffic(&compiledRule{rule: &rules.Rule{Name: "*"}, window: 5}, Options{Counters: 100},
+		maphash.MakeSeed(), 100)
+	a, b := tr.resource(hottype.Key("a?x=1")), tr.resource(hottype.Key("b?x=1"))
+	tr.add(100, []requestRun{{a, 100, 3}, {b, 100, 4}})
+	tr.add(102, []requestRun{{a, 102, 2}})
+	for second, want := range map[int64][2]int64{102: {5, 4}} {
+		if x, y := tr.total(second, a), tr.total(second, b); x != want[0] || y != want[1] {
+			t.Errorf("%d and %d, want %v", x, y, want)
+		}
+	}
+	for second := int64(103); second < 109; second++ {
+		wantA, wantB := int64(2), int64(0)
+		if second < 105 {
+			wantA, wantB = 5, 4
+		} else if second > 106 {
+			wantA = 0
+		}
+		if x, y := tr.total(second, a), tr.total(second, b); x != wantA || y != wantB {
+			t.Errorf("at %d: %d and %d, want %d and %d", second, x, y, wantA, wantB)
+		}
+	}
+}
+
+func TestListedKeys(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]int{1: 66, 100: 264} {
+		if got := (&compiledRule{maxHot: most}).listed(); got != want {
+			t.Errorf("of %d hot keys %d are listed, want %d", most, got, want)
+		}
+	}
+}
+
+// The tag of most keys, where it has more than its share of all.
+func TestTagWithMostKeys(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		keys map[uint32]int
+		all  int
+		want uint32
+	}{
+		{nil, 0, 0}, {map[uint32]int{0: 9}, 9, 0}, {map[uint32]int{3: 5, 2: 5, 4: 4}, 14, 2}, {map[uint32]int{3: 6,
+			2: 5, 4: 4}, 15, 3},
+		{map[uint32]int{7: 1}, 1, 7}, {map[uint32]int{7: 1}, 1 << 20, 0},
+	} {
+		for range 10 {
+			if got := most(c.keys, c.all); got != c.want {
+				t.Fatalf("%v of %d: %d, want %d", c.keys, c.all, got, c.want)
+			}
+		}
+	}
+}
