@@ -29,6 +29,7 @@ func TestStateInRedisIsThatOfGo(t *testing.T) {
 			Window: second,
 			WarmUp: 2*second + time.Microsecond, Wait: second}, {Algorithm: limit.SlidingLog, Limit: 6, Window: second},
 		{Algorithm: limit.BucketedWindow, Limit: 9, Window: second, Buckets: 4},
+		{Algorithm: limit.BucketedWindow, Limit: 999_999_999_999_999, Window: second, Buckets: 4}, // 15 digits
 	}
 	for name, way := range ways {
 		l := openLimiter(t, s.Addr())
@@ -47,7 +48,7 @@ func TestStateInRedisIsThatOfGo(t *testing.T) {
 					w.last.ResetAfter - time.Microsecond, min(w.last.RetryAfter, hour), 0}
 				now = now.Add(max(0, steps[max(0, r.IntN(8)-3)]).Truncate(time.Microsecond))
 				clock.Set(now)
-				if err := w.take(now, 1+r.Int64N(3)); err != nil {
+				if err := w.take(now, max(1, w.spec.Limit/9)*(1+r.Int64N(3))); err != nil {
 					t.Fatalf("%s %s step %d: %v", name, w.spec.Algorithm, step, err)
 				}
 				if n := len(w.charged); n > 0 && w.last.Allowed && r.IntN(3) == 0 {
