@@ -147,3 +147,22 @@ func TestTagWithMostKeys(t *testing.T) {
 		}
 	}
 }
+
+// Of a key of which nothing is known, one client counts for as much as one may; with known senders all of it counts.
+func TestClientsOfWhomNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	cs := newClientSketches(5, &sketchBudget{free: 10})
+	for _, c := range []struct {
+		anonymous                        bool
+		sum, threshold, minClients, want int64
+	}{
+		{true, 100, 60, 0, 60}, {true, 100, 60, 1, 60}, {true, 100, 60, 3, 20}, {true, 10, 60, 3, 10}, {true, 100, 0,
+			3, 1},
+		{true, 100, 60, 100, 1}, {false, 100, 60, 3, 100},
+	} {
+		cs.anonymous = c.anonymous
+		if got := cs.judge("k", 100, c.sum, c.threshold, c.minClients); got.effective != c.want || got.known {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}

@@ -133,3 +133,47 @@ func (w *stateWalk) same() error {
 	}
 	return nil
 }
+
+// A block doubles while the subject comes back, and its key lives twice as long.
+func TestBlocksInRedis(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	now := time.UnixMicro(1_900_000_000_000_000)
+	clock, ctx := setClock(l.rdb, now), context.Background()
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "b", Name: "k"}, Cost: 1, Spec: limit.Spec{
+		Algorithm: limit.TokenBucket, Limit: 1, Window: 1000 * time.Hour, Burst: 1, Block: time.Hour,
+		BlockMax: 3 * time.Hour}}}
+	block := l.keys.block(l.keys.limitState(&charges[0].Subject))
+	for i, step := range []struct{ passes, length time.Duration }{
+		{0, 0}, {0, time.Hour}, {time.Hour, 2 * time.Hour}, {2*time.Hour + time.Second, 3 * time.Hour},
+		{6*time.Hour - time.Microsecond, 3 * time.Hour}, {6 * time.Hour, time.Hour},
+	} {
+		now = now.Add(step.passes)
+		clock.Set(now)
+		results := make([]limit.Result, 1)
+		if ok, err := (singly{l}).Take(ctx, now, charges, results); err != nil || ok != (i == 0) {
+			t.Fatalf("step %d: %v, %v", i, ok, err)
+		}
+		text, _ := l.rdb.Get(ctx, block).Result() // none: empty
+		want := ""
+		if step.length > 0 {
+			want = fmt.Sprint(now.Add(step.length).UnixMicro(), " ", step.length.Microseconds())
+		}
+		if text != want {
+			t.Errorf("step %d: %q, want %q", i, text, want)
+		}
+	}
+	for _, block := range []time.Duration{time.Hour, 10 * time.Hour} { // by the clock of the server
+		l := openLimiter(t, redistest.Start(t).Addr())
+		charges[0].Spec.Block, charges[0].Spec.BlockMax = block, block
+		for range 2 {
+			if _, err := (singly{l}).Take(ctx, now, charges, make([]limit.Result, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		life, err := l.rdb.PTTL(ctx, l.keys.block(l.keys.limitState(&charges[0].Subject))).Result()
+		if most := 2*block + time.Millisecond; err != nil || life > most || life < most-3*time.Second {
+			t.Errorf("the key of a block of %v lives %v; %v", block, life, err)
+		}
+	}
+}
