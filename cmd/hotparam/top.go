@@ -167,10 +167,9 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 
 // summary is two lines: the sums, and what needs to be known besides.
 func summary(a *hotAnswer, sort, find string) string {
-	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n",
-		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed),
-		unknown(a.Totals.Denied), a.Matched, counted(len(a.Loops), "loop", "loops"),
-		counted(a.Totals.Limiters, "limiter", "limiters"), sort)
+	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05"),
+		unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied), a.Matched,
+		counted(len(a.Loops), "loop", "loops"), counted(a.Totals.Limiters, "limiter", "limiters"), sort)
 	notes := slices.Clone(a.Trouble)
 	if find != "" {
 		notes = append(notes, "only with "+find)

@@ -65,11 +65,10 @@ func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot 
 	if hot {
 		state = s.paint(notice, "HOT  ")
 	}
-	s.printf("  %4.0fs %7d/s   %s %s   %s %s   %s   %s\n",
-		at.Seconds(), quiet.Total()+viral.Total()+crawler.Total()+loop.Total(),
-		s.paint(color, fmt.Sprintf("%5.1f %% answered", share)), pad("", 4),
-		state, pad(s.flow(viral, 900), 28),
-		pad(s.flow(crawler, 0), 17), s.flow(loop, 0))
+	s.printf("  %4.0fs %7d/s   %s        %s %-28s   %-17s   %s\n", at.Seconds(),
+		quiet.Total()+viral.Total()+crawler.Total()+loop.Total(),
+		s.paint(color, fmt.Sprintf("%5.1f %% answered", share)), state, s.flow(viral, 900), s.flow(crawler, 0),
+		s.flow(loop, 0))
 }
 
 // flow draws asked -> let through, with a bar where there is a scale.
@@ -85,14 +84,6 @@ func (s *screen) flow(v Seen, scale int) string {
 	asked := min(width, int(v.Total())*width/scale)
 	let := min(asked, (int(v.OK)*width+scale-1)/scale)
 	return text + " " + strings.Repeat("█", let) + strings.Repeat("░", asked-let)
-}
-
-// pad fills text with spaces to a width in characters.
-func pad(text string, width int) string {
-	if n := width - len([]rune(text)); n > 0 {
-		return text + strings.Repeat(" ", n)
-	}
-	return text
 }
 
 func (s *screen) note(at time.Duration, color, format string, args ...any) {

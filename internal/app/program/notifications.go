@@ -74,7 +74,8 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 		}
 		for _, b := range upstreams() {
 			if atFloor(&b) {
-				hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate, Why: b.Reason})
+				hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
+					Why: b.Reason})
 			}
 		}
 		for _, e := range c.Update(time.Now(), hold) {

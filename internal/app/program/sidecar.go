@@ -90,9 +90,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		defer s.copy.Close()
 	}
 	warnAbsent(ctx, s.redis, s.log)
-	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen,
-		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs,
-		"counts", s.counts())
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen, "proxy", cfg.Proxy.Listen,
+		"envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
 	s.addParts()
 	defer runtime.KeepAlive(ballast())
 	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)

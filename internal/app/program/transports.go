@@ -100,8 +100,8 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	}
 	open := func(servers []string) (*statsd.Sender, error) {
 		return statsd.NewSender(statsd.SenderConfig{
-			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names, Log: log,
-		})
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
+			Log: log})
 	}
 	out, err := open(c.StatsD.Addr)
 	if err != nil {

@@ -58,9 +58,8 @@ func redisCLI(addr string) string {
 func (l *list) redisSentinels(in redisclient.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
 		l.warn(Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
-			Where: "Sentinel " + addr,
-			Why:   "when the others fail too, no program finds the master",
-			Fix:   redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
+			Where: "Sentinel " + addr, Why: "when the others fail too, no program finds the master",
+			Fix: redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
 		l.ok("all %d Sentinels know the master", in.Sentinels)
@@ -75,8 +74,7 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 	}
 	for _, name := range in.Missing {
 		l.fail(Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
-			Why: "the programs need it",
-			Fix: "a server that has it: docs/deploy.md names the tested ones"})
+			Why: "the programs need it", Fix: "a server that has it: docs/deploy.md names the tested ones"})
 	}
 	switch rights := in.Rights; {
 	case len(rights.Limiter)+len(in.Missing) > 0:

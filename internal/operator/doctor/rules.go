@@ -78,8 +78,7 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
 		l.warn(Finding{What: name + ": its limit is in shadow mode",
-			Why: "what it would deny is counted and let pass",
-			Fix: "limit: {mode: enforce}"})
+			Why: "what it would deny is counted and let pass", Fix: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
 		l.warn(Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
@@ -114,8 +113,7 @@ func (l *list) override(o rules.Override, now time.Time) {
 	switch {
 	case o.Expired(now):
 		l.warn(Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
-			Why: "it has no effect any more",
-			Fix: "take it out of the file, or give it another until"})
+			Why: "it has no effect any more", Fix: "take it out of the file, or give it another until"})
 	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
 		l.warn(Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
 			Why: "it has no effect any more", Fix: "give it another until"})

@@ -73,8 +73,7 @@ func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 	if err != nil {
 		path := c.disk.path(copyFile)
 		c.log.Warn("filestore: the copy of the overrides is damaged; it is set aside and not used", "file",
-			path+".damaged", "err", err,
-			"rename", os.Rename(path, path+".damaged"))
+			path+".damaged", "err", err, "rename", os.Rename(path, path+".damaged"))
 		return 0, nil
 	}
 	if !slices.Equal(s.Of, c.of) {

@@ -186,8 +186,8 @@ func (s *Service) command(r *http.Request, c hottype.Command) (purged int, err e
 	if purged, err = s.cfg.Command(r.Context(), c); err != nil {
 		return 0, err
 	}
-	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", cmp.Or(string(c.Key), c.Client.String()), "author",
-		web.Author(r))
+	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", cmp.Or(string(c.Key), c.Client.String()),
+		"author", web.Author(r))
 	return purged, nil
 }
 
