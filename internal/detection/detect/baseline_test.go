@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math"
 	"testing"
@@ -164,5 +165,28 @@ func TestClientsOfWhomNothingIsKnown(t *testing.T) {
 		if got := cs.judge("k", 100, c.sum, c.threshold, c.minClients); got.effective != c.want || got.known {
 			t.Errorf("%+v: %+v", c, got)
 		}
+	}
+}
+
+// The counters of a detector add up over its shards.
+func TestStatsAddUp(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(5)), Options{Counters: 1000, Shards: 2})
+	const n = 20_000
+	for i := range n {
+		d.Add(at(0), count(hottype.Key(fmt.Sprint("topic?id=", i)), 0, 1))
+	}
+	for _, c := range []hottype.Count{count("topic?id=1", -100, 1), count("topic?id=1", 100, 1), count("topic?id=1", 0,
+		0)} {
+		d.Add(at(0), c)
+	}
+	st := d.Stats()
+	if st.Adds != n || st.Evicted == 0 || st.Evicted > n || st.Keys == 0 || st.Keys > 1100 || st.DroppedLate != 1 ||
+		st.DroppedFuture != 1 || st.DroppedBad != 1 || st.DroppedFull != 0 || st.Error == 0 || st.ErrorRatio <= 0 ||
+		st.Bytes < 10_000 || st.Bytes > 1<<21 || st.Newest != at(0).Unix() {
+		t.Errorf("%+v", st)
+	}
+	if DefaultLateness != 10*time.Second || DefaultHotTTL != 5*time.Second || DefaultSketches != 4096 {
+		t.Error("the defaults are others")
 	}
 }

@@ -1,0 +1,76 @@
+package limit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// A block doubles while the subject comes back, and starts over after it has stayed away as long as it was.
+func TestBlockTape(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{})
+	now := time.UnixMicro(1_900_000_000_000_000)
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "b", Name: "k"}, Cost: 1, Spec: limit.Spec{
+		Algorithm: limit.TokenBucket, Limit: 1, Window: 1000 * time.Hour, Burst: 1, Block: time.Hour,
+		BlockMax: 3 * time.Hour}}}
+	began := now
+	for i, step := range []struct {
+		passes time.Duration
+		cost   int64
+		block  time.Duration // what is left of it
+	}{
+		{0, 1, 0}, {0, 0, 0}, {0, 1, time.Hour}, {time.Minute, 1, 59 * time.Minute}, {0, 0, 59 * time.Minute},
+		{59 * time.Minute, 0, 0}, {0, 1, 2 * time.Hour}, {2*time.Hour + time.Second, 1, 3 * time.Hour},
+		{6*time.Hour - time.Microsecond, 1, 3 * time.Hour}, {6 * time.Hour, 1, time.Hour},
+	} {
+		now = now.Add(step.passes)
+		charges[0].Cost = step.cost
+		r := make([]limit.Result, 1)
+		ok, err := m.Take(t.Context(), now, charges, r)
+		full := began.Add(1000 * time.Hour).Sub(now)
+		want := limit.Result{Allowed: i == 0 || step.cost == 0, Limit: 1, ResetAfter: full}
+		if !want.Allowed {
+			want.RetryAfter = full
+		}
+		if err != nil || ok != want.Allowed || r[0] != want {
+			t.Errorf("step %d: %+v, want %+v; %v", i, r[0], want, err)
+		}
+	}
+	// Beside a limit that frees sooner than the block ends, the block is what the caller waits for.
+	quick := charges[0]
+	quick.Subject.Name, quick.Cost = "quick", 1
+	quick.Spec.Window, quick.Spec.BlockMax = time.Minute, 0
+	for _, c := range []struct {
+		passes, retry time.Duration
+	}{{0, 0}, {0, time.Hour}, {59 * time.Minute, time.Minute}} {
+		now = now.Add(c.passes)
+		r := make([]limit.Result, 1)
+		if _, err := m.Take(t.Context(), now, []limit.Charge{quick}, r); err != nil || r[0].RetryAfter != c.retry {
+			t.Errorf("after %v: %+v, want a wait of %v; %v", c.passes, r[0], c.retry, err)
+		}
+	}
+	// A peek at the blocked subject, in a request that another limit denies, shows the block.
+	peek, never := quick, quick
+	peek.Cost = 0
+	never.Subject.Name, never.Spec.Limit, never.Spec.Block = "never", 0, 0
+	r := make([]limit.Result, 2)
+	ok, err := m.Take(t.Context(), now, []limit.Charge{peek, never}, r)
+	if err != nil || ok || r[0].Remaining != 0 || r[0].ResetAfter != time.Minute || r[1].RetryAfter != hottype.Never {
+		t.Errorf("%+v; %v", r, err)
+	}
+	// A cost above the capacity begins no block, nor does a denial of another limit.
+	large := quick
+	large.Subject.Name, large.Cost = "large", 2
+	other := large
+	other.Cost = 1
+	for _, request := range [][]limit.Charge{{large}, {other, never}, {other}} {
+		r := make([]limit.Result, len(request))
+		ok, err := m.Take(t.Context(), now, request, r)
+		if one := len(request) == 1 && request[0].Cost == 1; err != nil || ok != one {
+			t.Errorf("%+v: %+v; %v", request, r, err)
+		}
+	}
+}
