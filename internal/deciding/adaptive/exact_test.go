@@ -338,3 +338,34 @@ func TestProbes(t *testing.T) {
 		}
 	}
 }
+
+// A limiter reports every upstream, by name.
+func TestReportsOfAllUpstreams(t *testing.T) {
+	t.Parallel()
+	var all Upstreams
+	if got := all.Reports(begin); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	all.Configure(parse(t))
+	all.Reports(begin)
+	all.Get("search").Admit(true)
+	all.Get("default").Deny()
+	got := all.Reports(after(time.Second))
+	if len(got) != 2 || got[0].Name != "default" || got[0].Refused != 1 || got[1].Name != "search" || got[1].Hot != 1 ||
+		got[0].Seconds != 1 || got[1].Seconds != 1 {
+		t.Errorf("%+v", got)
+	}
+	if all.Get("gone") != nil {
+		t.Error("an upstream that no limit follows")
+	}
+	// Probes of a limiter that is alone, and of one that does not know.
+	for _, limiters := range []int{0, 1} {
+		var all Upstreams
+		all.Configure(parse(t))
+		u := all.Get("default")
+		all.SetBounds(begin, []hottype.UpstreamLimit{{Name: "default", MinSum: 2, MaxSum: 20, Limiters: limiters}})
+		if u.AllowProbe(begin) || u.AllowProbe(after(499*time.Millisecond)) || !u.AllowProbe(after(500*time.Millisecond)) {
+			t.Errorf("%d limiters: other than two probes a second", limiters)
+		}
+	}
+}

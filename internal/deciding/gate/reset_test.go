@@ -66,3 +66,22 @@ func TestReset(t *testing.T) {
 		t.Errorf("a client is counted by %d limits, want everybody's, that of the class and two of overrides", n)
 	}
 }
+
+// A client that has used its fair share has it again after a reset of the key.
+func TestResetForgetsFairShares(t *testing.T) {
+	t.Parallel()
+	b := build(t, resetRules, gate.Config{})
+	b.hot("fair?id=1")
+	for round := range 3 {
+		n := 0
+		for range 10 {
+			if b.get("/fair?id=1", "10.0.0.1").Allowed {
+				n++
+			}
+		}
+		if n != 5 {
+			t.Errorf("round %d: %d passed, want 5", round, n)
+		}
+		b.Reset(b.now, hottype.Command{Action: hottype.CommandReset, Key: "fair?id=1"})
+	}
+}
