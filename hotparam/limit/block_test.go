@@ -74,3 +74,30 @@ func TestBlockTape(t *testing.T) {
 		}
 	}
 }
+
+// A subject that was reset has the same place again, also where its bucket does not start full.
+func TestResetSubjectHasOnePlace(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 10})
+	now := time.UnixMicro(1_900_000_000_000_000)
+	var names []limit.Subject
+	for _, name := range []string{"a", "b", "c"} {
+		names = append(names, limit.Subject{Space: "s", Name: name})
+	}
+	for range 3 {
+		for i := range names {
+			r := make([]limit.Result, 1)
+			ok, err := m.Take(t.Context(), now, []limit.Charge{{Subject: names[i], Cost: 1, Spec: limit.Spec{
+				Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 2, InitialDeficit: 2}}}, r)
+			if err != nil || ok || r[0].RetryAfter != time.Hour {
+				t.Errorf("%+v; %v", r[0], err)
+			}
+		}
+		if n := m.Stats().Subjects; n != 3 {
+			t.Fatalf("%d subjects are remembered, want 3", n)
+		}
+		for i := range names {
+			m.Reset(&names[i])
+		}
+	}
+}

@@ -116,6 +116,27 @@ func TestThrottleMatchesGCRA(t *testing.T) {
 	}
 }
 
+// What another rate finds is rounded up to a microsecond, and no more.
+func TestThrottlePartUnderAnotherRate(t *testing.T) {
+	t.Parallel()
+	c, now := open(t, redistest.Start(t).Addr()), time.Now().Truncate(time.Second)
+	clock := setClock(c.rdb, now)
+	for i, call := range []struct {
+		us, count, quantity int64
+		want                [5]int64
+	}{
+		{0, 3, 1, [5]int64{0, 10, 9, -1, 1}}, // 333,333 us and a third
+		{333_333, 3, 0, [5]int64{0, 10, 9, -1, 1}}, {333_334, 3, 0, [5]int64{0, 10, 10, -1, 0}},
+		{333_333, 7, 0, [5]int64{0, 10, 9, -1, 1}}, {333_334, 7, 0, [5]int64{0, 10, 10, -1, 0}},
+	} {
+		clock.Set(now.Add(time.Duration(call.us) * time.Microsecond))
+		got, err := c.Throttle(context.Background(), "k", 9, call.count, time.Second, call.quantity)
+		if err != nil || fiveNumbers(got) != call.want {
+			t.Errorf("call %d: %v, want %v; %v", i, fiveNumbers(got), call.want, err)
+		}
+	}
+}
+
 // A state lives as long as it says anything, and a millisecond more.
 func TestThrottleExpires(t *testing.T) {
 	t.Parallel()
