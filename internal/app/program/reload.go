@@ -168,22 +168,13 @@ func (r *reloader) load(data []byte) error {
 	if err != nil {
 		return err
 	}
-	set, err := next.RulesToRun()
-	if err != nil {
-		return err
-	}
-	restart, err := r.file.NeedRestart(next)
+	set, restart, err := tried(r.file, next, r.check)
 	if err != nil {
 		return err
 	}
 	if len(restart) > 0 {
 		return fmt.Errorf("%s: changed and cannot take effect while the program runs: %s; restart it, or take the "+
 			"change back. Nothing of the new file holds", r.file.Path(), strings.Join(restart, ", "))
-	}
-	if r.check != nil {
-		if err := r.check(set); err != nil {
-			return err
-		}
 	}
 	settle := func() {}
 	if r.follow != nil {
@@ -193,6 +184,17 @@ func (r *reloader) load(data []byte) error {
 	}
 	r.install(next, set, settle)
 	return nil
+}
+
+// tried gives the rules of next, checked, and the settings that cannot change while a program runs by file.
+func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.Set, restart []string, err error) {
+	if set, err = next.RulesToRun(); err != nil {
+		return nil, nil, err
+	}
+	if restart, err = file.NeedRestart(next); err != nil || len(restart) > 0 || check == nil {
+		return set, restart, err
+	}
+	return set, nil, check(set)
 }
 
 // install makes what was checked hold, and then settles the settings that came with it.

@@ -151,20 +151,9 @@ func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := next.RulesToRun()
-	if err != nil {
-		return nil, nil, err
-	}
-	restart, err := file.NeedRestart(next)
-	if err != nil {
-		return nil, nil, err
-	}
+	set, restart, err := tried(file, next, check)
 	if len(restart) > 0 {
-		return nil, nil, fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(),
-			set.Namespace)
-	}
-	if check != nil {
-		err = check(set)
+		err = fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(), set.Namespace)
 	}
 	return next, set, err
 }

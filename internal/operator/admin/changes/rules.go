@@ -233,7 +233,8 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return web.NewProblem(http.StatusNotFound,
-		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules", "GET /v1/rules/history lists those that are kept")
+		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept")
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {
