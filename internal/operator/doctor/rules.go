@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -21,10 +22,7 @@ func Unparsed(path string, err error) Finding {
 
 // Rules judges the rules of a file. Shared says that there is a Redis.
 func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
-	l := &list{where: path}
-	if path == "" {
-		l.where = "defaults (no --config)"
-	}
+	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if len(set.Rules) == 0 {
 		l.fail(Finding{What: "there is no rule",
 			Why: "no program starts with this file, and a running one keeps the rules that it has",
@@ -123,10 +121,7 @@ func (l *list) override(o rules.Override, now time.Time) {
 // Counters judges whether there are counters enough for the rates that the rules,
 // or o, say they expect.
 func Counters(set *rules.Set, o detect.Options, path string) []Finding {
-	l := &list{where: path}
-	if path == "" {
-		l.where = "defaults (no --config)"
-	}
+	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if err := detect.Check(set, o); err != nil {
 		l.fail(Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
 			Why: "the aggregator does not start with this",

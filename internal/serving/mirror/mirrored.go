@@ -8,6 +8,7 @@
 package mirror
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -84,9 +85,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) count(r *http.Request) {
 	req := hottype.Request{
-		Method: or(header(r, h.opt.MethodHeader), r.Method),
-		Host:   or(header(r, h.opt.HostHeader), originalHost(r.Host)),
-		Target: or(header(r, h.opt.URIHeader), r.RequestURI),
+		Method: cmp.Or(r.Header.Get(h.opt.MethodHeader), r.Method),
+		Host:   cmp.Or(r.Header.Get(h.opt.HostHeader), originalHost(r.Host)),
+		Target: cmp.Or(r.Header.Get(h.opt.URIHeader), r.RequestURI),
 		Header: r.Header,
 		Client: client(r, h.opt.Clients),
 	}
@@ -134,19 +135,4 @@ func originalHost(host string) string {
 		return cut + ":" + port
 	}
 	return cut
-}
-
-// header is the value of a header, "" where none is configured.
-func header(r *http.Request, name string) string {
-	if name == "" {
-		return ""
-	}
-	return r.Header.Get(name)
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
