@@ -85,10 +85,10 @@ func TestMergeInFull(t *testing.T) {
 	a := hottype.HotKey{Key: "k", Rule: "a", Rate: 10, Lower: 9, Upper: 11, Baseline: 3, Clients: 4, Peak: 50,
 		Since: at(2),
 		Until: at(9), Criteria: "rate+share", Share: 0.5}
-	b := hottype.HotKey{Key: "k", Rule: "b", Rate: 20, Lower: 18, Upper: 22, Baseline: 6, Clients: 3, Peak: 25,
+	b := hottype.HotKey{Key: "k", Rule: "b", Rate: 20, Lower: 18, Upper: 22, Baseline: 6, Clients: 7, Peak: 25,
 		Since: at(1),
 		Until: at(8), Criteria: "growth+rate", Share: 0.5}
-	want := hottype.HotKey{Key: "k", Rule: "a", Rate: 30, Lower: 27, Upper: 33, Baseline: 9, Clients: 4, Peak: 50,
+	want := hottype.HotKey{Key: "k", Rule: "a", Rate: 30, Lower: 27, Upper: 33, Baseline: 9, Clients: 7, Peak: 50,
 		Since: at(1),
 		Until: at(9), Criteria: "growth+rate+share", Share: 0.5}
 	for _, now := range []float64{0, 7.999999} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,5 +189,57 @@ func TestStatsAddUp(t *testing.T) {
 	}
 	if DefaultLateness != 10*time.Second || DefaultHotTTL != 5*time.Second || DefaultSketches != 4096 {
 		t.Error("the defaults are others")
+	}
+}
+
+// A viral key stays so at its release, and when it has been a loop for the rule's cooldown at most.
+func TestStaysViralTape(t *testing.T) {
+	t.Parallel()
+	c := &candidate{}
+	c.hot, c.release = 100, 70
+	s := loopState{viral: true}
+	for i, step := range []struct {
+		seconds   float64
+		effective int64
+		known     bool
+		want      bool
+	}{
+		{0, 100, true, true}, {1, 70, true, true}, {2, 69, true, true}, {4, 69, true, true}, {4.999, 0, true, true},
+		{5, 69, true, false},
+		{6, 70, true, true}, {7, 69, true, true}, {9.999, 1, false, true}, {10, 1, false, false},
+	} {
+		s.clients = clientEstimate{effective: step.effective, known: step.known}
+		if got := s.staysViral(c, at(step.seconds), at(0), 3*time.Second); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	// Never confirmed by its clients: a loop as soon as they are known, while the window is whole.
+	for _, whole := range []float64{0, 5, 5.001} {
+		s := loopState{viral: true, clients: clientEstimate{effective: 99, known: true}}
+		s.clients.effective = 69
+		if got := s.staysViral(c, at(5), at(whole), time.Hour); got != (whole > 5) {
+			t.Errorf("whole from %v on: %v", whole, got)
+		}
+	}
+}
+
+func TestGrainOfSketches(t *testing.T) {
+	t.Parallel()
+	for window, want := range map[int64]int64{0: 1, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3, 60: 8} {
+		if got := newClientSketches(window, &sketchBudget{}).grain; got != want {
+			t.Errorf("a window of %d s: parts of %d s, want %d", window, got, want)
+		}
+	}
+}
+
+// A resource that is hashed, or none, has no name.
+func TestResourceOfAnAlias(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"topic": "topic", "Z": "", strings.Repeat("a", 160) + "Zh" + strings.Repeat("0", 32): "",
+	} {
+		if got := decodeResource(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
