@@ -47,8 +47,8 @@ const (
 // be used, what comes is kept as far as there is room in memory. It may be used by many goroutines.
 type Store struct {
 	cfg      Config
-	queue    chan any // history.Minute or history.Event
-	purges   chan purge
+	queue    chan any    // history.Minute or history.Event
+	calls    chan func() // for Run to call
 	recorder *history.Recorder
 	mu       sync.Mutex // guards recorder
 
@@ -78,7 +78,7 @@ func New(cfg Config) *Store {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Store{cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}),
+	return &Store{cfg: cfg, queue: make(chan any, queued), calls: make(chan func()), tried: make(chan struct{}),
 		recorder: history.NewRecorder(cfg.Keys)}
 }
 
@@ -121,9 +121,8 @@ func (s *Store) Run(ctx context.Context) error {
 			if s.db.Load() == nil {
 				s.reopen(ctx)
 			}
-		case p := <-s.purges:
-			rows, err := s.remove(context.WithoutCancel(ctx), p.key)
-			p.done <- purged{rows, err}
+		case call := <-s.calls:
+			call()
 		case one := <-work:
 			s.write(context.WithoutCancel(ctx), s.batch(one))
 		}

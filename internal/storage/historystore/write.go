@@ -208,34 +208,29 @@ func (s *Store) deleteBefore(ctx context.Context, db *sql.DB, t time.Time) error
 	return err
 }
 
-type purge struct {
-	key  hottype.Key
-	done chan<- purged // has room for the answer
-}
-
-type purged struct {
-	rows int64
-	err  error
-}
-
 // Purge removes what is kept of a key, also what waits to be written, and gives how many rows there were. Their place
 // in the file is overwritten. While the file is not open Purge fails, and the error says why.
 func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err error) {
-	if _, err := s.opened(ctx); err != nil {
+	if _, err = s.opened(ctx); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	s.recorder.Forget(key)
 	s.mu.Unlock()
-	done := make(chan purged, 1)
+	done := make(chan struct{})
+	var removed int64 // and failed: of Run's goroutine until done is closed
+	var failed error
 	select {
-	case s.purges <- purge{key, done}:
+	case s.calls <- func() {
+		removed, failed = s.remove(context.WithoutCancel(ctx), key)
+		close(done)
+	}:
 	case <-ctx.Done():
 		return 0, fmt.Errorf("historystore: nothing was purged: %w", ctx.Err())
 	}
 	select {
-	case p := <-done:
-		return p.rows, p.err
+	case <-done:
+		return removed, failed
 	case <-ctx.Done():
 		return 0, fmt.Errorf("historystore: the purge goes on: %w", ctx.Err())
 	}
