@@ -23,8 +23,7 @@ const (
 // errCommand: a command is not one that anybody would understand.
 var errCommand = errors.New("rediscontrol: malformed command")
 
-// SendCommand tells a command to every process that follows commands. It is carried
-// out there a moment later. One round trip.
+// SendCommand sends a command to every process that follows them. One round trip.
 func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 	text := formatCommand(c)
 	if back, err := parseCommand(text); err != nil || back != c {

@@ -34,8 +34,7 @@ const (
 	// A process that was frozen for longer comes back with keys whose Until
 	// passed long ago.
 	epochTTL = 24 * time.Hour
-	// versionLife may be short: a lost counter starts again at the clock of
-	// Redis in milliseconds, above every version given before.
+	// versionLife may be short: a lost counter starts again above all versions, at the clock of Redis.
 	versionLife = 24 * time.Hour
 	// setLifeMin lets every follower see an empty set before it goes, setLifeMax
 	// bounds what a publisher with a wrong clock can leave behind.

@@ -16,13 +16,11 @@ import (
 )
 
 const (
-	// pollEvery is how long a lost notice can stay unnoticed. A poll that finds
-	// nothing new reads one small string.
+	// pollEvery is how long a lost notice costs. An idle poll reads one small string.
 	pollEvery = 500 * time.Millisecond
 	// syncGap keeps a storm of notices from becoming a storm of reads.
 	syncGap = 10 * time.Millisecond
-	// quiet is after how long without a message a subscription is asked whether
-	// it still lives; after twice that it is made anew.
+	// quiet is the silence after which a subscription is pinged; after twice that it is made anew.
 	quiet = 2 * time.Second
 )
 
@@ -38,8 +36,7 @@ type follower struct {
 	what    string // for the log
 	channel string
 	state   *followState
-	// sync looks at Redis once and hands on what is new. It reports whether
-	// there was anything new.
+	// sync looks at Redis once, hands on what is new and reports whether there was anything.
 	sync func(context.Context) (changed bool, err error)
 }
 
@@ -99,10 +96,9 @@ func (f *follower) listen(ctx context.Context, notices chan<- struct{}) {
 	}
 }
 
-// subscribe listens until the connection breaks or ctx ends, and reports
-// whether the subscription ever stood. One that is silent is asked whether it
-// still lives: behind a firewall that forgot the connection it never breaks by
-// itself. Errors are not kept: the poll goes the same way and reports them.
+// subscribe listens until the connection breaks or ctx ends, and reports whether the subscription ever
+// stood. A silent one is pinged: behind a firewall that forgot it, it never breaks. The poll reports
+// errors.
 func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stood bool) {
 	sub := f.feed.rdb.Subscribe(ctx, f.channel)
 	// Closing is what ends a blocked receive; a second Close only says so.
@@ -142,14 +138,12 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 const (
 	// publisherCheckEvery is how often a replica is asked who has fallen silent.
 	publisherCheckEvery = time.Second
-	// noPublisherAfter is how long a program may run before it logs that no aggregator
-	// publishes at all.
+	// noPublisherAfter is how long a program runs before it logs that no aggregator publishes.
 	noPublisherAfter = 10 * time.Second
 )
 
-// FollowInto is Follow into a replica, and what most programs want. Once each way
-// it logs which aggregators fall silent, which say that they get no counts, and
-// whether there is any.
+// FollowInto is Follow into a replica. It logs which aggregators fall silent or get no counts, whether
+// there is any, and the end of each.
 func (f *Feed) FollowInto(ctx context.Context, m *hotset.Replica) error {
 	var looking sync.WaitGroup
 	looking.Go(func() {

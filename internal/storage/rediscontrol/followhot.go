@@ -83,8 +83,7 @@ func (f *Feed) hotVersion(ctx context.Context) (string, error) {
 	return v, nil
 }
 
-// news lists the publishers whose set in the index is newer than the one fn
-// has, by name.
+// news lists, by name, the publishers with a newer set in the index than fn has.
 func (h *hotFollower) news(index map[string]string) []string {
 	var out []string
 	now := h.feed.now()
@@ -110,9 +109,8 @@ func (h *hotFollower) isNew(publisher string, version uint64, now time.Time) boo
 	return !ok || version > seen.version || version < seen.version && now.After(seen.until)
 }
 
-// read brings fn up to date with publishers: changes where they continue what
-// there is, whole sets elsewhere. It is not complete when a set was changed
-// while it was read.
+// read brings fn up to date: by changes, or by whole sets. It is not complete when a set was changed while
+// it was read.
 func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, complete bool, err error) {
 	var whole, follow []string
 	for _, publisher := range publishers {
@@ -136,8 +134,7 @@ func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, c
 	return changed, len(gaps) == 0, err
 }
 
-// fetch asks for many publishers in one round trip, hands on what came, and
-// gives those whose log has a gap.
+// fetch reads many publishers in one round trip, hands the sets on, and returns those with a gap.
 func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 	ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
 	if len(publishers) == 0 {
@@ -197,8 +194,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	return true
 }
 
-// forget drops publishers that have left the index and whose keys are over, so
-// that names that change with every start do not pile up.
+// forget drops publishers without index entry and live keys, whose names may change with every start.
 func (h *hotFollower) forget(index map[string]string) {
 	now := h.feed.now()
 	for publisher, seen := range h.seen {

@@ -9,8 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// renewEvery is how often a follower trims the overrides and renews their life,
-// which is far longer.
+// renewEvery is how often a follower trims overrides and renews their far longer life.
 const renewEvery = time.Hour
 
 // Follow calls fn with all overrides: once at the start (what LoadCopy gave, or else when

@@ -78,8 +78,7 @@ func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
 
-// parseSet reads what appendSet and appendLoops wrote. What it gives does not
-// hold on to body.
+// parseSet reads what appendSet and appendLoops wrote. The result does not keep body.
 func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
 	keys = make([]hottype.HotKey, 0, strings.Count(body, "\n"))
 	rules := map[string]string{} // few rules, many keys: one string each
@@ -193,8 +192,7 @@ func appendField(dst []byte, s string) []byte {
 	return dst
 }
 
-// unescape reverses appendField. A backslash before any other byte stands for
-// itself, so every field can be read.
+// unescape reverses appendField. A backslash before other bytes stands for itself.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
@@ -205,8 +203,7 @@ func unescape(s string) string {
 // fieldUnescaper is immutable and safe for concurrent use.
 var fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
 
-// pack compresses a body of at least from bytes, and says how it is written:
-// by name, or by name and "+gzip".
+// pack compresses a body of at least from bytes. Its encoding is name, or name and "+gzip".
 func pack(body []byte, name string, from int) ([]byte, string, error) {
 	if len(body) < from {
 		return body, name, nil
@@ -223,8 +220,7 @@ func pack(body []byte, name string, from int) ([]byte, string, error) {
 	return out.Bytes(), name + packed, nil
 }
 
-// unpack reverses pack for the encodings that have one of names. It gives up
-// beyond bodyMax bytes.
+// unpack reverses pack for the encodings in names, up to bodyMax bytes.
 func unpack(body, encoding string, names ...string) (string, error) {
 	name, compressed := strings.CutSuffix(encoding, packed)
 	if !slices.Contains(names, name) {

@@ -33,8 +33,7 @@ type change struct {
 	version, from, epoch uint64
 }
 
-// appendChange writes an entry of the log but for version, from and epoch,
-// which the script adds.
+// appendChange writes an entry of the log; the script adds version, from and epoch.
 func appendChange(dst []byte, d hotset.Delta) ([]byte, error) {
 	body, err := appendPart(nil, d.Keys, "put", "gone")
 	if err == nil {

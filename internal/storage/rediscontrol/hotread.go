@@ -15,8 +15,7 @@ import (
 // errGap says that the log does not continue what a reader holds.
 var errGap = errors.New("rediscontrol: the log of the hot set has a gap")
 
-// heldSet is what a reader has of one publisher. The set is never changed: a
-// later one takes its place.
+// heldSet is what a reader has of one publisher. It is replaced, never changed.
 type heldSet struct {
 	set   hottype.HotSet // its Version is the one reached
 	epoch uint64
@@ -52,9 +51,8 @@ func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher stri
 	}
 }
 
-// advance applies the changes that come after h. The error is errGap where one
-// does not continue what is there, or why the one before it cannot be read;
-// what was reached is given in any case.
+// advance applies the changes after h, as far as possible. The error is errGap if one does not continue h,
+// or why the one before it cannot be read.
 func (h heldSet) advance(entries []string) (heldSet, error) {
 	missing := errGap
 	for _, entry := range entries {
@@ -75,8 +73,7 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 	return h, nil
 }
 
-// deliverable is the set in the order that readers expect. It shares nothing
-// with what later changes are applied to.
+// deliverable is the set in its order. It shares nothing with what changes are applied to.
 func (h heldSet) deliverable() hottype.HotSet {
 	if h.log {
 		hotset.Sort(h.set.Keys)
@@ -85,9 +82,8 @@ func (h heldSet) deliverable() hottype.HotSet {
 	return h.set
 }
 
-// parseHotSet reads the setFields of a set and its log; redis.Nil where there is
-// no set. With another error the version is still given where it can be read;
-// with errGap so is what could be read.
+// parseHotSet reads the setFields of a set and its log; redis.Nil without a set. With another error it
+// still gives a readable version; with errGap also what was readable.
 func parseHotSet(fields []any, log []string) (heldSet, error) {
 	var h heldSet
 	var text [6]string

@@ -76,8 +76,7 @@ func overrideVersion(reply *redis.StringCmd) (int64, error) {
 	return version, nil
 }
 
-// known is what this process enforces: the last state that a follower of this
-// client handed on. Its version is 0 where none runs.
+// known is the last state that a follower of this client handed on; version 0: none.
 func (f *Feed) known() *overrideCopy {
 	if k := f.overridesKnown.Load(); k != nil {
 		return k
@@ -99,10 +98,8 @@ func (f *Feed) setKnown(state *overrideCopy) {
 	}
 }
 
-// current is the state that stands: that of Redis, or what this process knows
-// where Redis has an older one. Then it also writes that back; where it may not,
-// it says so and gives what is enforced here. One round trip, three where Redis
-// has lost data.
+// current is the state of Redis, or the newer one that this process knows, which it also writes back if it
+// may. One round trip, three where Redis has lost data.
 func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		stored, err := s.read(ctx)
@@ -122,13 +119,11 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		readTries)
 }
 
-// writeDeniedRetry is how long a process that Redis did not let write waits before it
-// tries again: what it would send may be megabytes.
+// writeDeniedRetry is the pause after a denied write of what may be megabytes.
 const writeDeniedRetry = 30 * time.Second
 
-// restore writes what this process knows over an older state, and reports whether
-// Redis has another state meanwhile, so that one has to look again. It logs an error
-// the first time; the next look tries again. One round trip.
+// restore writes what this process knows over an older state, and reports whether Redis has another one
+// meanwhile. It logs an error the first time. One round trip.
 func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy) (changed bool) {
 	f := s.feed
 	first := f.overridesBehind.CompareAndSwap(false, true)
@@ -173,8 +168,7 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		Bool()
 }
 
-// restoration lists, as audit entries, the differences between the older state and the
-// newer one that replaces it: by id, at most as many as are kept.
+// restoration lists the differences of two states as audit entries: by id, at most as many as are kept.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
 	ids := slices.AppendSeq(slices.Collect(maps.Keys(older.entries)), maps.Keys(newer.entries))
@@ -200,8 +194,7 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	return out, nil
 }
 
-// readable is an entry for the audit: nil where there is none, its ID alone where
-// it cannot be read.
+// readable is an entry for the audit: nil for none, its ID alone if it is unreadable.
 func readable(id, text string) *rules.Override {
 	if text == "" {
 		return nil
@@ -220,8 +213,7 @@ func endOf(until time.Time) int64 {
 	return max(until.UnixMilli(), 1)
 }
 
-// list reads the entries of a state that have not ended, by ID. Those that
-// cannot be read are left out and counted.
+// list reads the entries of a state that have not ended, by ID; unreadable ones are counted.
 func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
 	now := s.feed.now()
 	out := make([]rules.Override, 0, len(state.entries))

@@ -14,28 +14,23 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// MaxOverrides is how many overrides a namespace holds. Each is looked at by
-// people: more are a program's mistake, and every limiter reads them all.
+// MaxOverrides bounds a namespace: people look at each, and every limiter reads them all.
 const MaxOverrides = 10_000
 
 // MaxAudit is how many changes are kept.
 const MaxAudit = 1000
 
-// putTries is how often a change is tried when others change the same override
-// at the same moment. One of them succeeds at every try.
+// putTries bounds tries while others change the same override. One of them succeeds at every try.
 const putTries = 16
 
-// OverrideStore keeps the live overrides of a namespace and who changed them.
-// Any number of processes and goroutines may use it.
+// OverrideStore keeps the live overrides of a namespace and their audit. It is safe for concurrent use.
 type OverrideStore struct{ feed *Feed }
 
 // Overrides gives the store of this namespace.
 func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
 
-// List returns every override that has not ended, by ID. Entries that cannot be
-// read are left out and counted. Where Redis has lost overrides that this
-// process enforces, they are written back first; where that is not possible,
-// List gives what is enforced here. One round trip.
+// List returns the overrides that have not ended, by ID; unreadable ones are counted. Overrides that Redis
+// lost are written back first; if that fails, List gives what is enforced here. One round trip.
 func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 	state, err := s.current(ctx)
 	if err != nil {
@@ -44,10 +39,9 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 	return s.list(state), nil
 }
 
-// Put stores an override in place of the one with its ID, together with an
-// audit entry, and returns it as stored: with an ID made from its key where it
-// had none, and with Created of now. Followers hear of it at once. Two round
-// trips, more only when others change the same override at the same moment.
+// Put stores an override in place of the one with its ID, with an audit entry, and returns it as stored:
+// with an ID made from its key if it had none, and with Created. Two round trips, more only during other
+// changes of it.
 func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
 	if o.ID == "" {
 		o.ID = o.DefaultID()
@@ -66,8 +60,7 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 	return o, nil
 }
 
-// Delete removes an override, together with an audit entry;
-// rules.ErrNoOverride when there is none. Two round trips.
+// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none. Two round trips.
 func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
@@ -98,9 +91,7 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 	return out, nil
 }
 
-// Revision is that of the newest change of the overrides, 0 where there never was one.
-// Where Redis has lost what this process enforces, it is that of the latter. One round
-// trip.
+// Revision is the newest change of the overrides, in Redis or enforced here; 0: none. One round trip.
 func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 	version, err := overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
 	if err != nil {
@@ -109,10 +100,8 @@ func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 	return max(version, s.feed.known().version), nil
 }
 
-// Trim removes the overrides that have ended, at most 1000 at a time, tells how
-// many, and renews the life of the rest. Every change does that too; a program
-// that calls Trim once in a while keeps what ended from lying around between
-// changes. One round trip.
+// Trim removes up to 1000 overrides that have ended, returns their number, and renews the life of the rest,
+// as every change does. One round trip.
 func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 	_, trimmed, err := s.write(ctx, "", "", "", time.Time{}, "")
 	if err != nil {
@@ -150,8 +139,7 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 		putTries)
 }
 
-// entry reads one override of the state that stands; "" where there is none.
-// One round trip, more only where Redis has lost data.
+// entry reads one current override; "": none. One round trip, more only where Redis has lost data.
 func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	pipe := s.feed.rdb.Pipeline()
 	reply := pipe.Get(ctx, s.feed.keys.OverrideVersion())
@@ -171,9 +159,8 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	return state.entries[id], nil
 }
 
-// before is the override that stands, nil where there is none. One that cannot
-// be read can be replaced and deleted like any other; the audit then shows its
-// ID alone.
+// before is the current override, nil for none. An unreadable one can be replaced and deleted; the audit
+// has its ID alone.
 func (s *OverrideStore) before(id, text string) *rules.Override {
 	o := readable(id, text)
 	if o != nil && o.Target().Value == "" {
@@ -201,8 +188,7 @@ func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, ex
 	return code, err
 }
 
-// write runs the script: one round trip. Code is what it answers, trimmed how
-// many overrides had ended.
+// write runs the script, one round trip: its code, and how many overrides had ended.
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (code, trimmed int64, err error) {
 	k := s.feed.keys

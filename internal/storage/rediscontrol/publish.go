@@ -113,8 +113,7 @@ func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
 	return err
 }
 
-// publish tries again where Redis says that it has not what this process
-// thought: it needs the whole set, or lost all it had.
+// publish tries again where Redis needs the whole set or has lost all.
 func (p *Publisher) publish(ctx context.Context, set hottype.HotSet) error {
 	for range 3 {
 		if err := p.claimIfNeeded(ctx); err != nil {
@@ -153,8 +152,7 @@ func (p *Publisher) lost(epoch int64) {
 	p.feed.counters.add(func(s *Stats) { s.Publishing = false })
 }
 
-// setLife is until the last key expires and Keep more, by the publisher's clock
-// alone: the clock of Redis may differ.
+// setLife is Keep beyond the last key, by the publisher's clock alone: that of Redis may differ.
 func (p *Publisher) setLife(set hottype.HotSet) time.Duration {
 	life := setLifeMin
 	for i := range set.Keys {
@@ -163,8 +161,7 @@ func (p *Publisher) setLife(set hottype.HotSet) time.Duration {
 	return min(life+p.cfg.Keep, setLifeMax)
 }
 
-// validID keeps names of publishers and limiters such that a person can read
-// them in redis-cli.
+// validID keeps names of publishers and limiters readable in redis-cli.
 func validID(s string) bool {
 	unprintable := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 	return len(s) >= 1 && len(s) <= 128 && utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0

@@ -27,13 +27,11 @@ const (
 // because a later set of this process stands already.
 var ErrFenced = errors.New("rediscontrol: fenced")
 
-// StandbyError says that another process publishes under the id. It is an
-// ErrFenced.
+// StandbyError says that another process publishes under the id. It is an ErrFenced.
 type StandbyError struct {
 	ID    string
 	Epoch int64 // of the owner
-	// Left is how long the owner's lease lasts if it is not renewed: the time
-	// to ask again.
+	// Left is how long the owner's lease lasts without renewal: when to ask again.
 	Left time.Duration
 }
 
@@ -48,9 +46,8 @@ func (e *StandbyError) Is(target error) bool { return target == ErrFenced }
 // Standby is how long to wait before asking again.
 func (e *StandbyError) Standby() time.Duration { return e.Left }
 
-// Release gives the id back, for the last moment of a process: who stands by,
-// or is started instead, need not wait for the lease to end. The set stays
-// until it expires. It does nothing where another process has the id.
+// Release gives the id back at the end of a process, so that a successor need not wait for the lease. The
+// set stays until it expires. Without the id it does nothing.
 func (p *Publisher) Release(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +96,7 @@ func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, er
 	return reply, err
 }
 
-// readInherited remembers the keys of the owner before that this process has not counted
-// for long enough to judge. A set that cannot be read is as none.
+// readInherited keeps the last owner's keys that this process cannot judge yet. An unreadable set is none.
 func (p *Publisher) readInherited(ctx context.Context) error {
 	var answer func() (heldSet, error)
 	_, err := p.feed.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {

@@ -62,8 +62,7 @@ func (f *Feed) bounded(r hottype.LimiterReport) hottype.LimiterReport {
 	return r
 }
 
-// ReadReports returns the reports of all limiters that wrote one in the last
-// five seconds, by instance. Two round trips.
+// ReadReports returns the reports of the last five seconds, by instance. Two round trips.
 func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error) {
 	keys, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
 	if err != nil {
@@ -97,31 +96,26 @@ func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error)
 	return out, nil
 }
 
-// reportEvery is how often a limiter reports: it may miss four reports in a row
-// before it counts as gone.
+// reportEvery is how often a limiter reports; after four missed reports it counts as gone.
 const reportEvery = time.Second
 
-// Reporter writes a limiter's report once a second and, from the same round
-// trips, knows how many limiters are alive. Build it with Feed.Reporter, then
-// Run it; Live may be called at any time by any goroutine.
+// Reporter writes a limiter's report once a second and learns from it how many limiters are alive. Build it
+// with Feed.Reporter, then Run it; Live is safe for concurrent use.
 type Reporter struct {
 	feed   *Feed
 	report func(now time.Time) hottype.LimiterReport
 	live   atomic.Int64
 }
 
-// Reporter makes a reporter of what report says. It is called from Run's
-// goroutine only.
+// Reporter makes a reporter. Only Run's goroutine calls report.
 func (f *Feed) Reporter(report func(now time.Time) hottype.LimiterReport) *Reporter {
 	r := &Reporter{feed: f, report: report}
 	r.live.Store(1)
 	return r
 }
 
-// Run reports until ctx ends and returns nil: once a second, and at once when other
-// overrides hold. A report that cannot be written is counted and left out: the next one
-// repeats all of it. The last one says that the limiter has stopped, so that no process
-// takes it for one that is cut off.
+// Run reports until ctx ends and returns nil: once a second, and at once when other overrides hold. The
+// next report repeats one that failed. The last one marks the limiter as stopped, not cut off.
 func (r *Reporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -143,9 +137,8 @@ func (f *Feed) setHeld(version int64) {
 	wait.Signal(f.heldChanged)
 }
 
-// Live is how many limiters are alive, this one included: at least 1. While
-// Redis does not answer it stays what it was last, because the others have not
-// gone away: they too decide by themselves then, with their share of the limit.
+// Live is how many limiters are alive, at least 1. Without Redis it stays as it was: the others go on by
+// themselves, with their share of the limit.
 func (r *Reporter) Live() int { return int(r.live.Load()) }
 
 func (r *Reporter) once(ctx context.Context, stopped bool) {
@@ -184,9 +177,8 @@ func (f *Feed) PublishBounds(ctx context.Context, token string,
 	return n == 1, nil
 }
 
-// FollowBounds hands each new list of bounds to take until ctx ends, and returns nil. It asks twice a
-// second, while wanted reports that they are applied. Bounds that cannot be read are counted as
-// malformed reports are.
+// FollowBounds calls take with each new list until ctx ends, and returns nil. It polls twice a second while
+// wanted. Unreadable bounds count as malformed reports.
 func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([]hottype.UpstreamLimit)) error {
 	last := ""
 	wait.Every(ctx, boundsEvery, func() {

@@ -15,8 +15,7 @@ import (
 // rulesLife is that of overrides, for the same reason.
 const rulesLife = overrideLife
 
-// RuleStore is the central store of a namespace's rules. Any number of goroutines may
-// share it.
+// RuleStore is the central store of a namespace's rules. It is safe for concurrent use.
 type RuleStore struct {
 	feed *Feed
 }
@@ -51,9 +50,8 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	return version, nil
 }
 
-// Write puts next in the place of the version before, 0 for none, with its last change
-// into the history; rules.ErrConflict where the store holds another version. One round
-// trip.
+// Write replaces the version before, 0 for none, by next and adds its last change to the history;
+// rules.ErrConflict if the store holds another version. One round trip.
 func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error {
 	text, err := encode(next)
 	if err != nil {
@@ -89,9 +87,8 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 	return out, nil
 }
 
-// Follow calls fn after every look at the store: with what it holds, nil for nothing, or
-// with why that cannot be said. fn is called by one goroutine, at least as often as the
-// poll looks. It returns nil when ctx ends.
+// Follow calls fn after every look at the store: with its content, nil for none, or an error; from one
+// goroutine, at least at each poll. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
 	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)

@@ -38,11 +38,9 @@ type clockOffset struct {
 }
 
 const (
-	// ahead is how far in the future counts may lie: what a window takes
-	// (detect.DefaultFuture).
+	// ahead is how far in the future counts may lie (detect.DefaultFuture).
 	ahead = 2
-	// remember is for how long, in seconds, a delay is kept that is longer
-	// than needed.
+	// remember is how long a delay is kept that is longer than needed, in seconds.
 	remember = 60
 )
 
@@ -99,15 +97,13 @@ func (p *clockOffset) restart(second, delay int64) {
 	p.delay, p.most, p.minute = delay, 0, second
 }
 
-// shrink makes the delay shorter. What has a place keeps it, so the seconds
-// after the newest one that would come onto such a place have none.
+// shrink makes the delay shorter. Seconds after the newest that would meet a given place have none.
 func (p *clockOffset) shrink(newest, second, delay int64) {
 	p.after, p.upTo = newest, p.edge-delay
 	p.restart(second, delay)
 }
 
-// place is the second of ours that a second of Graphite's is counted in; false
-// where it has none.
+// place is our second for a second of Graphite's; false if it has none.
 func (p *clockOffset) place(second int64) (int64, bool) {
 	if p.after < second && second <= p.upTo {
 		return 0, false

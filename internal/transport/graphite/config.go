@@ -85,8 +85,7 @@ func (c Config) validate() error {
 	return c.validateTargets()
 }
 
-// isPathByte reports which bytes may be in a path of ours without a meaning to
-// Graphite.
+// isPathByte reports bytes without a meaning to Graphite in a path.
 func isPathByte(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '.'
 }

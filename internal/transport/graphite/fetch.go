@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// newClient gives a client of our own: it follows no redirect, because the
-// password would go along, takes no proxy from the environment, and keeps the
-// connection.
+// newClient gives a client that keeps the connection, uses no proxy of the environment, and follows no
+// redirect, which would get the password.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
@@ -25,9 +24,8 @@ func newClient() *http.Client {
 	}
 }
 
-// fetch makes one request and calls each for the series of the answer. The
-// error says what was asked, what came and what to do about it; the series that
-// came before it have been handed on.
+// fetch makes one request and calls each for the series of the answer, up to an error. That says what was
+// asked, what came and what to do about it.
 func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each func(*series)) error {
 	req, err := p.request(ctx, query, lookback)
 	if err != nil {
@@ -45,8 +43,7 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 	if err := readSeries(http.MaxBytesReader(nil, res.Body, p.cfg.MaxBody), each); err != nil {
 		return p.explain(ctx, err)
 	}
-	// What is behind the list is a line's end; it is read so that the
-	// connection can be used again.
+	// The line's end behind the list is read so that the connection can be used again.
 	_, _ = io.CopyN(io.Discard, res.Body, 1024)
 	return nil
 }
@@ -73,8 +70,7 @@ func (p *Poller) request(ctx context.Context, query string, lookback int64) (*ht
 	return req, nil
 }
 
-// explain adds to an error where it was met and, where that is clear, what
-// helps.
+// explain adds to an error its URL and, if that is clear, what helps.
 func (p *Poller) explain(ctx context.Context, err error) error {
 	var hint string
 	switch {
@@ -86,8 +82,7 @@ func (p *Poller) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("graphite: GET %s: %w%s", p.where, withoutURL(err), hint)
 }
 
-// withoutURL takes the URL out of an error of the client: it is as long as the
-// targets are.
+// withoutURL takes the URL, with all targets, out of an error of the client.
 func withoutURL(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -132,8 +127,7 @@ func begin(body io.Reader) string {
 	return fmt.Sprintf("%.160q", text)
 }
 
-// readClock reads the time of an answer. It has no fractions of a second, so
-// in the middle it is half a second late.
+// readClock reads the time of an answer, in whole seconds: in the mean half a second late.
 func (p *Poller) readClock(date string) {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -146,8 +140,7 @@ func (p *Poller) readClock(date string) {
 	p.difference = at.Sub(now)
 }
 
-// Inspection is what a look at Graphite found. It is plain: package doctor
-// judges it.
+// Inspection is what Inspect found, for package doctor to judge.
 type Inspection struct {
 	URL        string
 	Err        string        // why the metrics cannot be read, and what to do; then what follows is empty

@@ -52,8 +52,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Poller asks Graphite what is busy. Poll does it once; who calls it keeps the
-// time. All methods may be called by any goroutine.
+// Poller asks Graphite for busy series, at each Poll. It is safe for concurrent use.
 type Poller struct {
 	cfg    Config
 	client *http.Client
@@ -64,8 +63,7 @@ type Poller struct {
 	polling sync.Mutex // held by Poll; guards the fields below
 	taken   *takenBuckets
 	offset  clockOffset
-	// difference is Graphite's clock less ours as last heard; clockKnown that
-	// answers tell it.
+	// difference is Graphite's clock less ours; clockKnown: answers have a date.
 	difference time.Duration
 	clockKnown bool
 	lastOK     time.Time // when the last poll began that all answers came to; zero when the last one failed
@@ -87,12 +85,10 @@ type round struct {
 	scratch []bucket
 }
 
-// probe is how far back is asked, in seconds, until the step is known: carbon's
-// default of a minute shows in two points only.
+// probe is how far back is asked until the step is known: two points of carbon's default of a minute.
 const probe = 130
 
-// taken is a new bucket of a key: n requests in the flush interval that ended
-// at a time of Graphite's.
+// taken is a new bucket of a key: n requests in the flush interval that ended then, by Graphite's clock.
 type taken struct {
 	key hottype.Key
 	n   int64
@@ -124,10 +120,8 @@ func (p *Poller) SetRules(set *rules.Set) { p.plan.Store(newPlan(p.cfg, set)) }
 // Close closes idle connections.
 func (p *Poller) Close() { p.client.CloseIdleConnections() }
 
-// Poll asks once and hands over what is new. The error, which has been logged
-// if it is the first of a row, says what failed; what came before it has been
-// handed over, and the next poll brings the rest. Polls do not overlap: a
-// second one waits.
+// Poll asks once and hands over what is new. An error, of which the first of a row is logged, leaves the
+// rest to the next poll. Polls do not overlap: a second one waits.
 func (p *Poller) Poll(ctx context.Context) error {
 	p.polling.Lock()
 	defer p.polling.Unlock()
@@ -160,8 +154,7 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return err
 }
 
-// settle waits until the StatsD server has flushed, when cron began the poll
-// right on the second.
+// settle waits until the StatsD server has flushed, if cron began the poll on the full second.
 func (p *Poller) settle(ctx context.Context) error {
 	wait := p.cfg.Settle - time.Duration(p.cfg.Now().Nanosecond())
 	if wait <= 0 {

@@ -17,8 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// series is one element of an answer. Point is value and time; a value that is
-// missing is "".
+// series is one element of an answer. A point is value and time; a missing value is "".
 type series struct {
 	Target     string           `json:"target"`
 	Datapoints [][2]json.Number `json:"datapoints"`
@@ -31,8 +30,7 @@ type bucket struct {
 
 var errTooBig = errors.New("the answer is too long")
 
-// readSeries calls each for every series of an answer in JSON. Those before a
-// fault have been read.
+// readSeries calls each for every series of an answer in JSON, up to a fault.
 func readSeries(r io.Reader, each func(*series)) error {
 	dec := json.NewDecoder(r)
 	open, err := dec.Token()
@@ -117,11 +115,9 @@ func evenShare(n, k, i int64) int64 {
 }
 
 const (
-	// maxFlush is the longest flush interval of which seconds can be made with
-	// any sense.
+	// maxFlush is the longest flush interval that can be spread over seconds.
 	maxFlush = 5 * time.Minute
-	// maxLag is how far behind Graphite may be and still be taken for the
-	// present.
+	// maxLag is how far behind Graphite may be and still be the present.
 	maxLag = 30
 	// maxQuery bounds the targets of one request, in bytes.
 	maxQuery = maxTarget + 100
@@ -159,8 +155,7 @@ func newPlan(cfg Config, set *rules.Set) *plan {
 	if query != "" {
 		p.queries = append(p.queries, query)
 	}
-	// Carbon keeps a flush of n seconds in buckets of n seconds: what is known
-	// about a moment may be written up to n seconds behind it.
+	// Carbon may write a flush of n seconds up to n seconds behind its moment.
 	p.lookback = p.window + 2*flush + maxLag
 	return p
 }
@@ -178,9 +173,8 @@ func (c Config) targetsOf(r *rules.Rule) []string {
 	return []string{"maximumAbove(" + c.pathOf(r) + "," + threshold + ")"}
 }
 
-// pathOf is the path of all metrics of a rule. The resource of the catch-all
-// can be anything, also that of another rule: the ledger counts each series
-// once however often it is answered.
+// pathOf is the path of all metrics of a rule. That of the catch-all matches other rules' too; each series
+// is counted once.
 func (c Config) pathOf(r *rules.Rule) string {
 	name := string(c.Names.Append(nil, hottype.Key(r.Name)))
 	resource := strings.TrimPrefix(name, c.Names.Prefix+".")

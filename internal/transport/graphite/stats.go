@@ -2,8 +2,7 @@ package graphite
 
 import "time"
 
-// Stats is what a Poller did and how it is right now. Unsigned fields only
-// grow.
+// Stats is what a Poller did and its state now. Unsigned fields only grow.
 type Stats struct {
 	Polls           uint64        `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
 	Failed          uint64        `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
@@ -18,8 +17,7 @@ type Stats struct {
 	DroppedOld      uint64        `metric:"hotparam_graphite_dropped_old_total" help:"Requests that are older than every window; not counted."`
 	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter."`
 	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock less ours."`
-	// Delay is by how much counts are moved towards the present: the longest
-	// lag lately seen between requests and the poll that brought their count.
+	// Delay is the longest recent lag between requests and the poll that brought their count.
 	Delay       time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
 	Step        time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
 	Took        time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`

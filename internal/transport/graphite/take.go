@@ -37,8 +37,7 @@ func (p *Poller) take(s *series) {
 	}
 }
 
-// seriesFor returns the record of a series and adds it if it is new. It returns nil if
-// the series is not ours or the table is full.
+// seriesFor returns the record of a series, a new one if need be; nil for a foreign one or a full table.
 func (p *Poller) seriesFor(target string) *seriesBuckets {
 	if a := p.taken.series[target]; a != nil {
 		return a
@@ -65,8 +64,7 @@ func (p *Poller) requests(v float64) int64 {
 	return int64(math.Round(v))
 }
 
-// parse reads the key out of the name of a series. Of targets of a person's
-// own, our name may stand anywhere between dots.
+// parse reads the key of a series. In custom targets our name may begin after any dot.
 func (p *Poller) parse(target string) (hottype.Key, error) {
 	name, _, _ := strings.Cut(target, ";") // tags
 	if p.cfg.Suffix != "" {
@@ -92,17 +90,14 @@ func (p *Poller) parse(target string) (hottype.Key, error) {
 	return "", err
 }
 
-// takenBuckets remembers which buckets of which series have been taken, so that each
-// is counted once however often it is answered, in whatever order, and also
-// one that was empty when its neighbours were taken already. Not safe for
-// concurrent use.
+// takenBuckets remembers the buckets taken of each series, so that each is counted once in any order, also
+// one that was empty when later ones were taken. Not safe for concurrent use.
 type takenBuckets struct {
 	most   int
 	series map[string]*seriesBuckets
 }
 
-// seriesBuckets is what was taken of one series. Buckets are known by their number:
-// their time divided by the step.
+// seriesBuckets is what was taken of one series. A bucket's number is its time divided by the step.
 type seriesBuckets struct {
 	key    hottype.Key
 	step   int64

@@ -66,9 +66,8 @@ func newLink(cfg Config, what string) *clusterClient {
 	return &clusterClient{cfg: cfg, what: what, backoff: b}
 }
 
-// connect gives a client that knows its topic. It tries until ctx ends, and
-// only then gives an error. Hard ends what the client does: its connections
-// are closed with it.
+// connect gives a client that knows its topic. It tries until ctx ends; hard closes the client's
+// connections.
 func (l *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error) {
 	for {
 		client, err := l.try(hard, l.adjust)
@@ -132,8 +131,7 @@ func (l *clusterClient) findTopic(client sarama.Client) error {
 	return l.explain(client.RefreshMetadata(l.cfg.Topic))
 }
 
-// partitions takes note of how many partitions the topic has. It speaks when
-// they are not as many as configured, and when they become more.
+// partitions records how many partitions the topic has, and logs another number than configured or before.
 func (l *clusterClient) partitions(n int) {
 	before := l.partitionCount.Swap(int64(n))
 	switch wanted := int(l.cfg.Partitions); {
@@ -202,8 +200,7 @@ func (l *clusterClient) recovered() {
 	}
 }
 
-// grace gives a context that ends d after ctx: the time to finish in. Cancel
-// it when it is not needed any more.
+// grace gives a context that ends d after ctx. Cancel it when it is no longer needed.
 func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })

@@ -34,8 +34,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Config is what producer and consumer need to find their topic. Brokers and
-// Topic are needed, and Group for a consumer.
+// Config names the topic. Brokers and Topic are needed, and Group for a consumer.
 type Config struct {
 	Brokers   []string // "host:port" of one or more of the cluster
 	Topic     string
@@ -128,8 +127,7 @@ func produces(s *sarama.Config) {
 	s.Producer.Retry.MaxBufferBytes = 32 << 20
 }
 
-// consumes bounds what waits to be read: per partition some records in a
-// channel and the answer that they come from.
+// consumes bounds what waits to be read: some records in a channel, and their response, per partition.
 func consumes(s *sarama.Config) {
 	s.ChannelBufferSize = 16
 	s.Consumer.Fetch.Max = 8 << 20
@@ -142,7 +140,6 @@ func consumes(s *sarama.Config) {
 	// them while the others move.
 	s.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
 	s.Consumer.Group.Rebalance.Retry.Backoff = 200 * time.Millisecond
-	// A member hears of a rebalance by a heartbeat: it is what a moving
-	// partition waits for.
+	// By its heartbeat a member learns of a rebalance, which a moving partition waits for.
 	s.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 }

@@ -44,8 +44,7 @@ type ConsumerConfig struct {
 	Now            func() time.Time // for Backlog and lag; default time.Now
 }
 
-// Consumer reads counts as a member of a consumer group. Stats and SetBacklog
-// may be called by any goroutine; Run by one.
+// Consumer reads counts as a member of a consumer group. Only Run is for one goroutine.
 type Consumer struct {
 	cfg     ConsumerConfig
 	link    *clusterClient
@@ -98,8 +97,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-// SetBacklog changes Backlog for partitions that are taken over from now on; 0
-// means the default.
+// SetBacklog changes Backlog for partitions that are taken over later; 0: the default.
 func (c *Consumer) SetBacklog(d time.Duration) {
 	c.backlog.Store(int64(cmp.Or(max(d, 0), 10*time.Second)))
 }
@@ -107,8 +105,7 @@ func (c *Consumer) SetBacklog(d time.Duration) {
 // since is where reading starts.
 func (c *Consumer) since() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
 
-// maxLag is above the lag with which reading starts, or there would be no end
-// to jumping.
+// maxLag is above the lag with which reading starts, or jumping would not end.
 func (c *Consumer) maxLag() time.Duration {
 	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
 }
@@ -124,8 +121,7 @@ func (c *Consumer) adjust(s *sarama.Config) {
 // leaveWithin bounds how long Run takes to commit and leave the group.
 const leaveWithin = 2 * time.Second
 
-// Run reads until ctx ends, commits what was handled, leaves the group and
-// returns nil. While there is no broker it tries again.
+// Run reads until ctx ends, commits, leaves the group and returns nil. Without a broker it tries again.
 func (c *Consumer) Run(ctx context.Context) error {
 	hard, cancel := grace(ctx, leaveWithin)
 	defer cancel()
@@ -183,9 +179,8 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 // giveUpAfter is how long an outage lasts before all connections are made anew.
 const giveUpAfter = time.Minute
 
-// sessions is one session of the group after the other. An outage is waited for
-// as the same member: for a new one the group would wait until it gives up the
-// old one.
+// sessions runs one session of the group after the other, through outages as the same member: for a new one
+// the group would wait until it gives up the old one.
 func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
 	since := time.Now()
 	for ctx.Err() == nil {

@@ -2,12 +2,10 @@ package kafka
 
 import "strings"
 
-// maxOrigins bounds the origins that are remembered of a partition, some 200 bytes
-// each.
+// maxOrigins bounds the origins that are remembered of a partition, of some 200 bytes.
 const maxOrigins = 1 << 12
 
-// origin is where the records of a partition are numbered: one run of a
-// producer.
+// origin is one run of a producer, which numbers its records of a partition.
 type origin struct {
 	source string
 	epoch  uint64
@@ -43,8 +41,7 @@ func newDuplicates(most int) *duplicates {
 	return &duplicates{most: max(most/2, 1), young: map[origin]*sequenceBits{}, old: map[origin]*sequenceBits{}}
 }
 
-// first reports whether a record comes for the first time, and remembers it.
-// Sequence 0 is no number: such a record is always the first.
+// first reports whether a record is new, and remembers it. Sequence 0 is no number: always new.
 func (s *duplicates) first(o origin, sequence uint64) bool {
 	if sequence == 0 {
 		return true

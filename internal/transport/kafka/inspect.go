@@ -11,8 +11,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Inspection is what a look at the cluster found. It is plain: package doctor
-// judges it.
+// Inspection is what Inspect found, for package doctor to judge.
 type Inspection struct {
 	Brokers    []string // as configured
 	Topic      string

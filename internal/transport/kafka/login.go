@@ -15,19 +15,15 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// TLS says how connections to the brokers are encrypted. There is no way to
-// leave certificates unchecked: give the CA instead.
+// TLS encrypts connections to the brokers. Certificates are always checked: give the CA.
 type TLS struct {
 	// Enabled encrypts. Every other field needs it.
 	Enabled bool
-	// CAFile has the certificates (PEM) of who may sign the brokers'; default:
-	// those that the system trusts.
+	// CAFile has the certificates (PEM) of the brokers' authorities; default: the system's.
 	CAFile string
-	// CertFile and KeyFile (PEM) are shown to brokers that ask who we are. They
-	// are read again at every connection.
+	// CertFile and KeyFile (PEM) identify this program. They are read again at every connection.
 	CertFile, KeyFile string
-	// ServerName is the name in the brokers' certificates where it is not the
-	// host that is dialled.
+	// ServerName is the name in the brokers' certificates, if not the dialled host.
 	ServerName string
 }
 
@@ -52,8 +48,7 @@ const (
 
 // Login says who we are, by SASL. Without a Username there is no login.
 type Login struct {
-	// Mechanism is Plain (default), ScramSHA256 or ScramSHA512. With Plain and
-	// without TLS the password travels readable.
+	// Mechanism is Plain (default; without TLS the password can be read), ScramSHA256 or ScramSHA512.
 	Mechanism          string
 	Username, Password string
 }
@@ -87,8 +82,7 @@ func (l Login) apply(s *sarama.Config) {
 	s.Net.SASL.Mechanism = sarama.SASLMechanism(l.Mechanism)
 }
 
-// scramClient is one exchange, in the shape that the Kafka client wants. Begin
-// comes first.
+// scramClient is one exchange in the shape of the Kafka client; Begin comes first.
 type scramClient struct {
 	hash scram.HashGeneratorFcn
 	*scram.ClientConversation
@@ -104,8 +98,7 @@ func (s *scramClient) Begin(user, password, authzID string) error {
 	return nil
 }
 
-// hint says what to do about an error that the other side, or its certificate,
-// is the reason of; "" where nothing more can be said.
+// hint says what to do about an error of the other side or its certificate; "": nothing.
 func hint(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError

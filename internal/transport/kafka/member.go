@@ -41,8 +41,7 @@ func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-// ConsumeClaim reads one partition until it is taken away, which shows in two
-// ways: the claim's channel is closed, or the session ends.
+// ConsumeClaim reads one partition until the claim's channel is closed or the session ends.
 func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
@@ -75,9 +74,8 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 	c.mu.Unlock()
 }
 
-// offsetAt is the offset of the first record since a time, or the end where
-// there is none. The end is asked for first: a record that is written between
-// the two questions must not be skipped.
+// offsetAt is the offset of the first record since a time, or else the end. The end is read first, or a
+// record written in between would be skipped.
 func (r *reader) offsetAt(since time.Time) (offset, end int64, err error) {
 	topic := r.c.cfg.Topic
 	if end, err = r.client.GetOffset(topic, r.partition, sarama.OffsetNewest); err == nil {

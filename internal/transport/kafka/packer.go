@@ -64,8 +64,7 @@ func (f *unconfirmed) bound() {
 	}
 }
 
-// maxRecord is where a record is closed, well below the megabyte that brokers
-// accept as they come.
+// maxRecord is where a record is closed: half of what brokers accept by default.
 const maxRecord = 512 << 10
 
 // packer sorts counts into records by partition. Not safe for concurrent use.
@@ -87,9 +86,8 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 	return &packer{head: Record{Namespace: namespace, Source: source, Epoch: epoch}}
 }
 
-// records gives one record for each partition that has counts, or several
-// where one would be too large. It also gives how many counts cannot be
-// written.
+// records gives a record for each partition that has counts, several if one would be too large, and how
+// many counts cannot be written.
 func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
@@ -125,8 +123,7 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []pa
 	return all, invalid
 }
 
-// heartbeats gives an empty record for each partition that has got none since a time:
-// the signs that this producer lives.
+// heartbeats gives an empty record for each partition without one since a time.
 func (p *packer) heartbeats(now, since time.Time, partitions int32) []packed {
 	var signs []packed
 	for at := range partitions {

@@ -42,8 +42,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// open reads from where reading starts, until ctx ends, reading jumps, or the
-// client gives up, which is an error.
+// open reads from start until ctx ends or reading jumps. An error means that the client gave up.
 func (r *reader) open(ctx context.Context) error {
 	start, err := r.start()
 	if err != nil {
@@ -141,8 +140,7 @@ func (c *Consumer) checkPartitions(client sarama.Client) {
 	}
 }
 
-// record handles one record. A bad one is counted and passed over: it would be
-// as bad the next time.
+// record handles one record. A bad one is counted and skipped: it would be as bad again.
 func (r *reader) record(msg *sarama.ConsumerMessage) {
 	c := r.c
 	c.records.Add(1)
@@ -174,8 +172,7 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	}
 }
 
-// deliver gives counts away. Those without a second are of the time at which their
-// record was written.
+// deliver hands counts over; those without a second get that of their record.
 func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c := r.c
 	for i := range counts {
@@ -183,8 +180,7 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 			counts[i].Second = written
 		}
 	}
-	// One key of a record is looked at: who writes to wrong partitions writes
-	// all of them there.
+	// One key is enough: a producer with a wrong partitioner writes all keys of a record there.
 	if n := int32(c.link.partitionCount.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
 		c.misplaced.Add(1)
 	}
@@ -211,8 +207,7 @@ func (p *progress) at(t time.Time, end bool) {
 	p.end.Store(end)
 }
 
-// record takes note of a record. The clocks of producers differ: the time never
-// goes back, and one ahead of ours counts as now.
+// record notes a record. Clocks differ: the time never goes back, and one ahead of ours counts as now.
 func (p *progress) record(now, written time.Time, last bool) {
 	if written.After(now) {
 		written = now

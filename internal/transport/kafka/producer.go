@@ -32,15 +32,13 @@ type ProducerConfig struct {
 	Now    func() time.Time // stamps records; default time.Now
 }
 
-// Producer writes counts to the topic. It implements the sink of package
-// tally. Send and Stats may be called by any goroutine; Run by one.
+// Producer writes counts to the topic, as a sink of package tally. Only Run is for one goroutine.
 type Producer struct {
 	cfg   ProducerConfig
 	link  *clusterClient
 	queue *batchqueue.Queue
 	pack  *packer
-	// unconfirmed has the records that failed and wait to be written again; they
-	// are Run's.
+	// unconfirmed has the records that failed and wait to be written again, for Run.
 	unconfirmed *unconfirmed
 
 	sent, records, dropped, invalid, errors atomic.Uint64
@@ -77,9 +75,8 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 
 var errStopped = errors.New("kafka: the producer has stopped")
 
-// Send queues counts and returns at once; the slice belongs to the producer
-// from then on. What the brokers do not take in time is dropped and counted in
-// Stats. An error means that Run has ended and nothing was taken.
+// Send queues counts and returns at once; the slice belongs to the producer from then on. What the brokers
+// do not take in time is dropped and counted. An error means that Run has ended and nothing was taken.
 func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
@@ -115,8 +112,7 @@ func (p *Producer) Run(ctx context.Context) error {
 // retryAfter is when records that failed are written again.
 const retryAfter = 200 * time.Millisecond
 
-// aliveEvery is how often a producer writes an empty record into a partition for
-// which it has nothing else.
+// aliveEvery is how often a partition without counts gets an empty record.
 const aliveEvery = time.Second
 
 // pump sends until ctx ended and all is sent (nil), or the brokers failed. It
@@ -203,9 +199,8 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	return nil
 }
 
-// write sends records and counts what became of them. What failed stays in
-// flight with its number, so that a reader recognises it if it was written all
-// the same. It gives the failures.
+// write sends records, counts the outcome and returns the failures. Those keep their number, so that a
+// reader recognises one that was written all the same.
 func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.ProducerErrors {
 	messages := make([]*sarama.ProducerMessage, len(records))
 	for i, r := range records {
@@ -252,15 +247,13 @@ func (p *Producer) drop(batches []batchqueue.Batch) {
 	}
 }
 
-// ProducerStats is what a Producer did. Except for Queued and Connected the
-// fields only grow.
+// ProducerStats is what a Producer did. All but Queued and Connected only grow.
 type ProducerStats struct {
 	// Sent and Dropped count requests. What a broker wrote without confirming it is among the
 	// dropped, so more may have arrived than Sent, never less.
 	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
 	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time."`
-	// Invalid are counts that cannot be written: no key, one longer than
-	// 65536 bytes, or n outside of 1 to 2^40.
+	// Invalid are counts without a key, with one over 65536 bytes, or with n outside of 1 to 2^40.
 	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
 	Records   uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
 	Errors    uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`

@@ -41,14 +41,11 @@ const (
 	maxWire = 8 << 20
 )
 
-// Record is what one message of the topic says: counts of one producer for the
-// keys of one partition.
+// Record is one message of the topic: counts of one producer for keys of one partition.
 type Record struct {
 	Namespace string
-	// Source names the producer, Epoch when it started (unix microseconds),
-	// and Sequence counts its records for this partition from 1. Together
-	// with the partition they name a record, so that one which comes twice
-	// can be recognised.
+	// Source names the producer, Epoch its start (unix microseconds), and Sequence counts its records for
+	// this partition from 1: by all three and the partition a repeated record is recognised.
 	Source   string
 	Epoch    uint64
 	Sequence uint64
@@ -182,8 +179,7 @@ func isSound(c *hottype.Count) bool {
 	return len(c.Key) > 0 && len(c.Key) <= maxKey && c.N > 0 && c.N <= hottype.MaxCount
 }
 
-// field is one field of a message. Of the wrong type it is empty: its zero is
-// then found where the value matters.
+// field is one field of a message. One of the wrong type is empty: a zero fails where the value matters.
 type field struct {
 	num    protowire.Number
 	varint uint64

@@ -7,13 +7,11 @@ import (
 	"time"
 )
 
-// ConsumerStats is what a Consumer read. Except for Partitions, Lag and
-// Partition the fields only grow.
+// ConsumerStats is what a Consumer read. All but Partitions, Lag and Partition only grow.
 type ConsumerStats struct {
 	Records uint64 `metric:"hotparam_kafka_in_records_total" help:"Records read, those read again included."`
-	// Reread are records below the offset that the group had committed: the
-	// backlog of partitions that moved. The rest of Records was read once by the
-	// group, if its members committed before they went.
+	// Reread are the backlog of partitions that moved: records below the offset that the group had
+	// committed. The others were read once, if members committed before they left.
 	Reread     uint64                    `metric:"hotparam_kafka_in_reread_total" help:"Records that a former owner of the partition had read already."`
 	Skipped    uint64                    `metric:"hotparam_kafka_in_skipped_total" help:"Records skipped because they were too old when reading began."`
 	Jumps      uint64                    `metric:"hotparam_kafka_in_jumps_total" help:"Times that records were skipped."`
@@ -60,8 +58,7 @@ const outageAfter = 5 * time.Second
 
 var errNotYet = errors.New("kafka: no broker has answered yet")
 
-// Outage is why counts cannot be written right now; nil while the brokers take
-// them. Any goroutine may ask.
+// Outage is why counts cannot be written now; nil while the brokers take them. Safe for concurrent use.
 func (p *Producer) Outage() error {
 	switch outage := p.link.outage.Load(); {
 	case outage != nil:

@@ -20,8 +20,7 @@ type address struct {
 	isName  bool   // the host has to be resolved
 }
 
-// parseAddress reads the address of a server: "host:port" or "udp://host:port",
-// and "unix:/path" (datagrams).
+// parseAddress reads the address of a server: "host:port", "udp://host:port", "unix:/path" (datagrams).
 func parseAddress(s string) (address, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		if path == "" {
@@ -78,8 +77,7 @@ func parseListen(s string) (address, error) {
 	return a, nil
 }
 
-// reaches reports whether datagrams that this machine sends to a arrive at a
-// socket that listens on at, as far as the two addresses tell.
+// reaches reports whether datagrams to a arrive at the socket at, as far as the addresses show.
 func (a address) reaches(at net.Addr) bool {
 	if a.network == "unixgram" {
 		return at.Network() == a.network && at.String() == a.addr
@@ -111,8 +109,7 @@ func ParseAllow(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// senders decides whose datagrams and connections are read. All sockets of a
-// Listener share it; it is safe for concurrent use.
+// senders decides whose datagrams and connections are read. It is safe for concurrent use.
 type senders struct {
 	allow   []netip.Prefix // empty: all senders
 	refused atomic.Uint64
@@ -134,8 +131,7 @@ func (s *senders) admits(a netip.Addr) bool {
 	return false
 }
 
-// peer is the address at the other end of a connection; the zero Addr at a unix
-// socket.
+// peer is the address of the other end; the zero Addr at a unix socket.
 func peer(conn net.Conn) netip.Addr {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()
@@ -146,10 +142,9 @@ func peer(conn net.Conn) netip.Addr {
 // quiet is how long nothing more is said about strangers' mistakes.
 const quiet = 10 * time.Second
 
-// rejectLog says what is wrong with what strangers send: one line in ten
-// seconds with an example, however many are wrong and whichever reader met
-// them. The program's logger bounds lines too, but a line costs more than reading a name, and any
-// sender can make a reader write one. Safe for concurrent use.
+// rejectLog logs an example of what is wrong with received lines every ten seconds. The program's logger
+// bounds lines too, but a line costs more than reading a name, and any sender can make a reader write one.
+// Safe for concurrent use.
 type rejectLog struct {
 	log *slog.Logger
 
@@ -161,8 +156,7 @@ type rejectLog struct {
 	nextSender time.Time // and for senders that statsd.allow does not have
 }
 
-// line shows a malformed line, or counts it for the next time. From is the
-// zero Addr if the sender is unknown, as at a unix socket.
+// line logs a malformed line, or counts it for the next time. From is the zero Addr at a unix socket.
 func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,8 +41,7 @@ type dialing struct {
 }
 
 const (
-	// retryAfter spaces the attempts to open, each of which may wait for a
-	// name server.
+	// retryAfter spaces the attempts to open, which may wait for a name server.
 	retryAfter = time.Second
 	// resolveTimeout bounds a resolution in the background.
 	resolveTimeout = 5 * time.Second
@@ -52,8 +51,7 @@ func newLink(a address, cfg SenderConfig) *link {
 	return &link{addr: a, dialer: net.Dialer{Resolver: cfg.Resolver}, resolve: cfg.Resolve}
 }
 
-// open makes sure that there is a socket. A name that no longer resolves keeps
-// its last address.
+// open ensures that there is a socket. A name that no longer resolves keeps its last address.
 func (l *link) open(ctx context.Context) error {
 	if l.conn != nil {
 		l.renew()
@@ -78,8 +76,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return l.dialer.DialContext(ctx, l.addr.network, l.addr.addr)
 }
 
-// renew looks at a name again when it is time, and takes what came of it when
-// it is there. It does not wait.
+// renew resolves a name anew when it is time, and takes the result when it is there. It does not wait.
 func (l *link) renew() {
 	switch {
 	case l.fresh != nil:
@@ -115,8 +112,7 @@ func (l *link) adopt(d *dialing) {
 	}
 }
 
-// write sends one datagram before the deadline of ctx. The refusal of an
-// earlier datagram does not count against this one.
+// write sends one datagram before the deadline of ctx. The refusal of an earlier one is not its error.
 func (l *link) write(ctx context.Context, b []byte) error {
 	err := l.try(ctx, b)
 	if errors.Is(err, syscall.ECONNREFUSED) {

@@ -27,8 +27,7 @@ type socket interface {
 	Close() error
 }
 
-// datagrams is one socket, with a reader and sums of its own. Stats may be
-// called by any goroutine, run by one.
+// datagrams is one socket with its own reader and sums. Only run is for one goroutine.
 type datagrams struct {
 	name    string
 	conn    socket
@@ -40,8 +39,7 @@ type datagrams struct {
 	drops   atomic.Uint64 // as last seen: a closed socket has no count
 }
 
-// openDatagrams binds one address with several sockets if the kernel can
-// spread the senders over them.
+// openDatagrams binds an address, with several sockets if the kernel can share it.
 func (l *Listener) openDatagrams(a address) error {
 	n := 1
 	if a.network == "udp" && canShare {
@@ -93,8 +91,7 @@ func bind(a address, shared bool) (socket, error) {
 	return s, nil
 }
 
-// removeSocket removes the socket file that a process which died left behind;
-// nothing else.
+// removeSocket removes the socket file of a process that died, nothing else.
 func removeSocket(path string) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		return os.Remove(path)
@@ -123,8 +120,7 @@ func (d *datagrams) addr() net.Addr { return d.conn.LocalAddr() }
 
 func (d *datagrams) close() error { return d.conn.Close() }
 
-// run reads until ctx ends. Then it takes what the kernel had already received,
-// hands everything over and closes the socket.
+// run reads until ctx ends and the kernel's buffer is empty. Then it closes the socket.
 func (d *datagrams) run(ctx context.Context) error {
 	defer d.conn.Close()
 	release := wakeAtEnd(ctx, d.conn.SetReadDeadline)
@@ -136,8 +132,7 @@ func (d *datagrams) run(ctx context.Context) error {
 	return err
 }
 
-// wakeAtEnd sets a deadline that is over when ctx ends. Release ends that, and
-// from then on deadlines are the caller's.
+// wakeAtEnd sets a deadline in the past when ctx ends. After release, deadlines are the caller's.
 func wakeAtEnd(ctx context.Context, setDeadline func(time.Time) error) (release func()) {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -191,8 +186,7 @@ func (d *datagrams) datagram(p []byte) {
 	d.reader.packet(p)
 }
 
-// drainFor bounds how long is read on after the end to empty the kernel's
-// buffers. A stream that never pauses is cut off then. A pause is lull long.
+// drainFor bounds the reading after the end; a stream that never pauses for drainIdle is cut off then.
 const (
 	drainFor  = time.Second
 	drainIdle = 5 * time.Millisecond

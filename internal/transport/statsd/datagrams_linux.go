@@ -53,8 +53,7 @@ func newBurst(s socket) (*burst, error) {
 	return b, nil
 }
 
-// receive waits for datagrams until the socket's deadline and tells how many
-// came.
+// receive waits for datagrams until the socket's deadline and returns their number.
 func (b *burst) receive() (int, error) {
 	if err := b.raw.Read(b.once); err != nil {
 		return 0, err
@@ -89,8 +88,7 @@ func (b *burst) packet(i int) []byte {
 	return b.bufs[from : from+int(b.msgs[i].n)]
 }
 
-// peer is who sent datagram i of the last burst; the zero Addr where it has no
-// address.
+// peer is the sender of datagram i of the last burst; the zero Addr if it has no address.
 func (b *burst) peer(i int) netip.Addr {
 	if b.msgs[i].hdr.Namelen == 0 {
 		return netip.Addr{}
@@ -114,8 +112,7 @@ func growBuffer(s socket, size int) {
 	}
 }
 
-// receiveBuffer reads the size of the receive buffer. Linux reports the double
-// of what may be used, the rest is for its own book-keeping.
+// receiveBuffer reads the size of the receive buffer: Linux reports double of what may be used.
 func receiveBuffer(s socket) int64 {
 	size := 0
 	control(s, func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF) })
@@ -125,8 +122,7 @@ func receiveBuffer(s socket) int64 {
 // canShare says that several sockets can share a port.
 const canShare = true
 
-// sharePort lets further sockets of this user bind the same port. The kernel
-// spreads the senders over them, each always to the same one.
+// sharePort lets further sockets of this user bind the port. The kernel gives each sender one of them.
 func sharePort(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 }

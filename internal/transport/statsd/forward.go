@@ -11,9 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// forwarder sends lines on to another StatsD server, in datagrams of its own.
-// Readers never wait for it: what it cannot send in time is dropped, oldest
-// first, and counted.
+// forwarder sends lines on to another StatsD server in its own datagrams. Readers never wait for it: the
+// oldest are dropped and counted.
 type forwarder struct {
 	to   string
 	log  *slog.Logger
@@ -119,8 +118,7 @@ func (f *forwarder) send(ctx context.Context, p datagram) {
 	}
 }
 
-// report logs an outage and its end, but of a server that comes and goes not
-// more than one in ten seconds.
+// report logs an outage and its end, of a server that comes and goes one in ten seconds.
 func (f *forwarder) report(err error) {
 	now := time.Now()
 	switch {
@@ -147,8 +145,7 @@ func (f *forwarder) stats() ForwardStats {
 	}
 }
 
-// outbox packs the lines of one reader into datagrams. A nil outbox is always
-// empty. Not safe for concurrent use.
+// outbox packs the lines of one reader into datagrams. A nil one is empty. Not safe for concurrent use.
 type outbox struct {
 	to  *forwarder
 	now datagram
@@ -189,9 +186,8 @@ func (o *outbox) flush() {
 // what they resolve to: a server that moves keeps its names.
 type rendezvous []uint64
 
-// newRendezvous makes a ring of sorted names, so that equal bids fall to the first in
-// byte order, however the list was written. It fails when one is listed twice: its
-// share would be that of one.
+// newRendezvous takes sorted names, so that equal bids fall to the first in byte order. It fails if one is
+// listed twice: its share would be that of one.
 func newRendezvous(servers []string) (rendezvous, error) {
 	r := make(rendezvous, len(servers))
 	for i, s := range servers {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Inspection is what a look at a StatsD server found. It is plain: package
-// doctor judges it.
+// Inspection is what Inspect found, for package doctor to judge.
 type Inspection struct {
 	Addr string
 	// AddrErr is why no datagram can be sent there: the name does not resolve, or on the same machine, no
@@ -63,8 +62,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// probe sends a datagram of one empty line, which servers pass over. On
-// loopback the kernel reports if no socket listens; from elsewhere it may.
+// probe sends an empty line, which servers ignore. On loopback the kernel reports if no socket listens.
 func probe(ctx context.Context, addr string) error {
 	d := net.Dialer{Timeout: inspectWithin}
 	network := "udp"
@@ -88,12 +86,10 @@ func probe(ctx context.Context, addr string) error {
 	return fmt.Errorf("statsd: no server listens: %w", err)
 }
 
-// quietFor is how long the management interface is silent when it has told its
-// settings: they have no last line.
+// quietFor is the silence that ends the list of settings, which has no last line.
 const quietFor = 300 * time.Millisecond
 
-// manager is a connection to the management interface. It takes one command at a
-// time: what arrives together is one command to it.
+// manager is a connection to the management interface, which takes one command at a time.
 type manager struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -124,8 +120,7 @@ func (in *Inspection) manage(ctx context.Context, addr string) error {
 
 const maxLines = 10_000
 
-// ask sends a command and reads "name: value" lines up to the last one, or
-// without last, until it is quiet.
+// ask sends a command and reads "name: value" lines up to the last one, or until it is quiet.
 func (m manager) ask(command string, last func(string) bool) (map[string]string, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("statsd: management interface: %s: %w; is this a Node.js statsd?", command, err)
@@ -169,8 +164,7 @@ var (
 var nested = map[string]string{"legacyNamespace": "graphite > legacyNamespace",
 	"globalPrefix": "graphite > globalPrefix"}
 
-// readFile finds settings in config.js. That is a program: only values that are
-// written out are read, and others are said to be unread.
+// readFile finds settings in config.js. That is a program, so only literal values are read.
 func (in *Inspection) readFile(path string) {
 	data, err := os.ReadFile(path)
 	if err != nil {

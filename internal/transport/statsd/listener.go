@@ -120,8 +120,7 @@ type source interface {
 	signs() *readerStats
 }
 
-// NewListener binds the addresses, so that what is sent from now on is kept by
-// the kernel. Run reads it and closes the sockets; without Run call Close.
+// NewListener binds the addresses; the kernel keeps what arrives before Run. Without Run call Close.
 func NewListener(cfg ListenerConfig) (*Listener, error) {
 	if err := cfg.Names.Validate(); err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
@@ -183,8 +182,7 @@ func (l *Listener) newReader() *reader {
 // Addr is the first address that is listened on.
 func (l *Listener) Addr() net.Addr { return l.sources[0].addr() }
 
-// Addrs are the addresses that are listened on, in the order of the
-// configuration; one for each socket.
+// Addrs are the addresses of the sockets, in the order of the configuration.
 func (l *Listener) Addrs() []net.Addr {
 	var out []net.Addr
 	for _, s := range l.sources {

@@ -2,13 +2,11 @@ package statsd
 
 import "sync/atomic"
 
-// ListenerStats is what a Listener received. Except for ReceiveBuffer and
-// Connections the fields only grow.
+// ListenerStats is what a Listener received. All but ReceiveBuffer and Connections only grow.
 type ListenerStats struct {
 	Packets uint64 `metric:"hotparam_statsd_in_packets_total" help:"Datagrams received."`
 	Bytes   uint64 `metric:"hotparam_statsd_in_bytes_total" help:"Bytes received."`
-	// Lines is the sum of Counted, Untimely, Members, Alive, Foreign, OtherTypes
-	// and Malformed.
+	// Lines is the sum of the seven kinds from Counted to Malformed but Requests.
 	Lines    uint64 `metric:"hotparam_statsd_in_lines_total" help:"Lines received."`
 	Counted  uint64 `metric:"hotparam_statsd_in_counted_total" help:"Lines that count requests for a key."`
 	Requests uint64 `metric:"hotparam_statsd_in_requests_total" help:"Requests counted by the lines received."`
@@ -27,8 +25,7 @@ type ListenerStats struct {
 	NamesFull     uint64                    `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
 	KernelDrops   uint64                    `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
 	ReceiveBuffer int64                     `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
-	// Sockets tells the same for each datagram socket, by its address; those
-	// that share one have a number.
+	// Sockets are the datagram sockets by address, with a number where several share one.
 	Sockets             map[string]SocketStats `label:"socket"`
 	Connections         int64                  `metric:"hotparam_statsd_in_connections" help:"TCP connections that are open."`
 	ConnectionsAccepted uint64                 `metric:"hotparam_statsd_in_connections_accepted_total" help:"TCP connections accepted."`
@@ -47,8 +44,7 @@ type SocketStats struct {
 
 // ForwardStats is what a Listener passed on. All fields only grow.
 type ForwardStats struct {
-	// Lines and Datagrams are what the kernel took; nothing tells whether it
-	// arrived.
+	// Lines and Datagrams are what the kernel took; whether it arrived is unknown.
 	Lines     uint64 `metric:"hotparam_statsd_in_forward_lines_total" help:"Lines passed on to the next StatsD server."`
 	Datagrams uint64 `metric:"hotparam_statsd_in_forward_datagrams_total" help:"Datagrams passed on to the next StatsD server."`
 	Dropped   uint64 `metric:"hotparam_statsd_in_forward_dropped_total" help:"Lines that could not be passed on in time."`

@@ -76,8 +76,7 @@ func (p *packer) add(line []byte, n uint64) {
 // Close is part of the client's interface.
 func (p *packer) Close() error { return nil }
 
-// flush writes the datagram. When there is no time left, or the first of a
-// batch fails, the rest is not tried.
+// flush writes the datagram. Without time left, or if the first of a batch fails, the rest is not tried.
 func (p *packer) flush() {
 	if len(p.buf) == 0 {
 		return
@@ -124,11 +123,9 @@ const (
 	// kB/ms, of which the usual 208 KiB of a receive buffer hold some ten
 	// milliseconds.
 	perDatagram = 100 * time.Microsecond
-	// paceStep is how far the sender may run ahead, because waking up costs
-	// more than a few datagrams.
+	// paceStep is how far the sender may run ahead: waking up costs more than a few datagrams.
 	paceStep = time.Millisecond
-	// paceLag is how late a sender may be and still make it good: it is about
-	// what a receive buffer holds.
+	// paceLag is the lateness that is made good: about what a receive buffer holds.
 	paceLag = 4 * time.Millisecond
 )
 
@@ -140,9 +137,8 @@ func (p pacer) due(counts, datagrams int) time.Time {
 	return p.start.Add(min(even, quick, p.over))
 }
 
-// from gives the pace to go on with. A sender that the machine or the socket
-// held up would make good in one burst what it is late with; instead, the rest
-// is spread over the time that is left.
+// from gives the pace to go on with. A sender that was held up spreads the rest over the time left, and
+// does not send in one burst.
 func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 	if now.Sub(p.due(counts, datagrams)) < paceLag {
 		return p

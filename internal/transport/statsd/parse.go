@@ -89,8 +89,7 @@ func kindOf(typ []byte) kind {
 	return malformed
 }
 
-// sections reads what stands behind the type: the sample rate and the time,
-// each at most once.
+// sections reads the sample rate and the time behind the type, each at most once.
 func (v *value) sections(rest []byte) (rate float64, f fault) {
 	rate = 1
 	rated := false
@@ -172,9 +171,8 @@ type splitter struct {
 	cut   func(line []byte)
 }
 
-// newSplitter makes a splitter. Lines gets whole lines with line feeds between
-// them, cut the beginning of a line that is too long, or that the stream's end
-// has cut off. Neither may keep them.
+// newSplitter makes a splitter. Lines gets whole lines with line feeds between them, cut the beginning of
+// one that is too long or unfinished at the end. Neither may keep them.
 func newSplitter(longest int, lines, cut func([]byte)) *splitter {
 	return &splitter{max: longest, buf: make([]byte, max(2*longest, 16<<10)), lines: lines, cut: cut}
 }
@@ -203,8 +201,7 @@ func (s *splitter) filled(n int) {
 	}
 }
 
-// end takes what is left. Whole says that the sender has ended the stream, so
-// the last line is one even without a line feed.
+// end takes the rest. Whole: the sender has ended the stream, so a line feed may be missing.
 func (s *splitter) end(whole bool) {
 	switch {
 	case s.n == 0:

@@ -12,8 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
-// reader turns lines into counts. Not safe for concurrent use but for the
-// counters.
+// reader turns lines into counts. Only its counters are safe for concurrent use.
 type reader struct {
 	cfg    ListenerConfig
 	sums   *sums
@@ -27,8 +26,7 @@ type reader struct {
 	stats readerStats
 }
 
-// A line may say its own time. What is further off than these is no count of
-// anything that is still judged: not even of a window of an hour.
+// A line may have its own time. One further off is in no window, not even of an hour.
 const (
 	oldest = 3600                                   // seconds before it arrives
 	newest = int64(hottype.MaxFuture / time.Second) // and after
@@ -78,9 +76,8 @@ func (r *reader) lines(p []byte) {
 	}
 }
 
-// line reads one line and reports whether its name is ours. A name is looked up
-// before the value is read: foreign lines are the many, and theirs may look as
-// they like.
+// line reads one line and reports whether its name is ours. Names are looked up first, since most lines are
+// foreign and may have any value.
 func (r *reader) line(line []byte, t *tallies) (ours bool) {
 	t.lines++
 	name, rest, ok := bytes.Cut(line, []byte{':'})
@@ -144,8 +141,7 @@ func (r *reader) keyOf(name []byte) []byte {
 	return key
 }
 
-// count adds a counter to the second that it says, or else to that in which it
-// came.
+// count adds a counter to its own second, or else to that of its arrival.
 func (r *reader) count(i int32, name []byte, v value, t *tallies) {
 	now := r.sums.second
 	switch {
@@ -163,8 +159,7 @@ func (r *reader) count(i int32, name []byte, v value, t *tallies) {
 	t.counted++
 }
 
-// entry gives the entry of a name; i is what sums.known said, and if that is
-// -1 the name's key is in r.key.
+// entry gives the entry of a name; i is from sums.known, and if that is -1, r.key is the name's key.
 func (r *reader) entry(i int32, name []byte) int32 {
 	if i >= 0 {
 		return i
@@ -175,8 +170,7 @@ func (r *reader) entry(i int32, name []byte) int32 {
 	return r.sums.learn(name, hottype.Key(r.key))
 }
 
-// malformed counts a line and says why it is malformed, with the cause if there
-// is one.
+// malformed counts a line and logs why it is malformed, with the cause if there is one.
 func (r *reader) malformed(line []byte, t *tallies, why fault, cause error) {
 	t.malformed++
 	r.stats.faults[why].Add(1)
@@ -193,8 +187,7 @@ func (r *reader) cut(line []byte) {
 	r.stats.add(&t)
 }
 
-// flush hands over what is due and says when something will be; zero: nothing
-// is waiting.
+// flush hands over what is due and returns when something will be; zero: nothing waits.
 func (r *reader) flush(now time.Time) time.Time {
 	if !r.due.IsZero() && !now.Before(r.due) {
 		r.handOver()
@@ -214,8 +207,7 @@ func (r *reader) flush(now time.Time) time.Time {
 // finish hands over everything.
 func (r *reader) finish() { r.forgetNames() }
 
-// forgetEarly makes room for further names. It costs that those which come
-// again are read again, and no count.
+// forgetEarly makes room for further names. Those that come again are read again; no count is lost.
 func (r *reader) forgetEarly() {
 	r.stats.forgotten.Add(1)
 	r.forgetNames()

@@ -51,8 +51,7 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	return c
 }
 
-// Sender sends counts to StatsD servers. It implements the sink of package
-// tally. Send and Stats may be called by any goroutine; Run by one.
+// Sender sends counts to StatsD servers, as a sink of package tally. Only Run is for one goroutine.
 type Sender struct {
 	names   canon.Names
 	servers []*serverQueue // sorted by server
@@ -63,8 +62,7 @@ type Sender struct {
 	closed bool
 }
 
-// NewSender builds a Sender. It looks at no network: a server that is away, or
-// a name that does not resolve yet, costs counts until it is there.
+// NewSender builds a Sender. It uses no network: an absent server costs counts until it is there.
 func NewSender(cfg SenderConfig) (*Sender, error) {
 	if err := cfg.Names.Validate(); err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
@@ -108,10 +106,9 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 
 var errStopped = errors.New("statsd: the sender has stopped")
 
-// Send queues counts for their servers and returns at once; the slice belongs
-// to the Sender from then on. What a server does not take in time is dropped
-// and counted in Stats. An error means that Run has ended and nothing was
-// taken. That a datagram arrived is nowhere promised.
+// Send queues counts and returns at once; the slice belongs to the Sender from then on. What a server does
+// not take in time is dropped and counted in Stats. An error means that Run has ended and nothing was
+// taken.
 func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
@@ -140,9 +137,8 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// Run sends what is queued until ctx ends. Then it sends the rest at once,
-// closes the sockets and returns nil; that takes a moment, and twice Timeout
-// and an Interval where a server takes nothing. End those who Send before.
+// Run sends what is queued until ctx ends, then the rest at once, and returns nil within twice Timeout and
+// an Interval. End the callers of Send before.
 func (s *Sender) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	for _, l := range s.servers {
@@ -156,9 +152,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// ServerStats is what became of counts for one server. Except for Queued and
-// Down the fields only grow. Once Run has ended, the requests that Send took
-// are Sent, Dropped or Invalid.
+// ServerStats is what became of counts for one server. All but Queued and Down only grow. Once Run has
+// ended, the requests that Send took are Sent, Dropped or Invalid.
 type ServerStats struct {
 	Sent      uint64 `metric:"_sent_total" help:"Requests whose counts were sent to StatsD."`
 	Dropped   uint64 `metric:"_dropped_total" help:"Requests whose counts were dropped because StatsD did not take them in time."`

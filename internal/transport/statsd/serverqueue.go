@@ -18,9 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
-// serverQueue is the way to one server: a queue, and a goroutine that empties it at
-// its own speed. So a server that takes nothing costs its own share of the
-// counts and no time of the others.
+// serverQueue is the way to one server: a queue, and a goroutine that empties it at its own speed, so that
+// a slow server costs the others no time.
 type serverQueue struct {
 	server   string
 	names    canon.Names
@@ -48,8 +47,7 @@ type serverQueue struct {
 // maxQueuedBytes bounds the memory of the counts that wait.
 const maxQueuedBytes = 64 << 20
 
-// maxAge is how long a batch may wait. Later it would count in a second in
-// which it did not happen.
+// maxAge is how long a batch may wait. Later it would count in a wrong second.
 const maxAge = time.Second
 
 // chunkSize is for how many names there is one allocation.
@@ -114,8 +112,7 @@ func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline tim
 	l.dropped.Add(lost)
 }
 
-// sendHeartbeat sends the heartbeat, a gauge of 1. Other StatsD servers store it like any
-// gauge; older readers of ours ignore it.
+// sendHeartbeat sends a gauge of 1, which other servers store and older readers of ours ignore.
 func (l *serverQueue) sendHeartbeat(ctx context.Context) {
 	l.withSocket(ctx, time.Now().Add(l.timeout), func() {
 		_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
@@ -124,8 +121,7 @@ func (l *serverQueue) sendHeartbeat(ctx context.Context) {
 	})
 }
 
-// withSocket calls f while the socket is open, and reports what became of what it writes.
-// The end of ctx ends only the pauses.
+// withSocket calls f with an open socket and reports the outcome. The end of ctx ends only the pauses.
 func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func()) {
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
@@ -143,8 +139,7 @@ func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func
 	l.report(err)
 }
 
-// write gives counts to the packer, at a pace, and tells how many requests were
-// not sent.
+// write gives counts to the packer, at a pace, and returns how many requests were not sent.
 func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost uint64) {
 	// A batch that another waits for is late already. Four fifths, because the
 	// next one will not come to the millisecond.
@@ -171,8 +166,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 	return valid - l.out.sent
 }
 
-// name makes one string of the names of counts, so that a chunk costs one
-// allocation and not one for each name.
+// name makes one string of the names of counts: one allocation for a chunk.
 func (l *serverQueue) name(counts []hottype.Count) string {
 	l.text, l.ends = l.text[:0], l.ends[:0]
 	for i := range counts {
@@ -182,8 +176,7 @@ func (l *serverQueue) name(counts []hottype.Count) string {
 	return string(l.text)
 }
 
-// count writes the lines of one count, and gives the requests that they stand
-// for.
+// count writes the lines of one count, and returns its requests.
 func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	if c.N <= 0 || !isSendable(name) {
 		l.invalid.Add(uint64(max(c.N, 0)))
@@ -202,9 +195,8 @@ func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	return uint64(c.N)
 }
 
-// isSendable reports whether a name can stand on the wire. Names of package
-// canon always can unless they are too long; but a name with a line break
-// would be a second metric, so no other bytes get out.
+// isSendable reports whether a name fits on the wire. Names of package canon do unless they are too long;
+// others could hold a line break and so a second metric.
 func isSendable(name string) bool {
 	if len(name)+clientsketch.MaxMember+8 > maxDatagram {
 		return false

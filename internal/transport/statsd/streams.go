@@ -15,9 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// streams is one address that connections are made to. They share a reader, a
-// chunk of lines at a time, so a slow connection delays no other: none
-// is read with the lock held.
+// streams is one address that connections are made to. They share a reader, a chunk of lines at a time;
+// none is read with the lock held, so a slow one delays no other.
 type streams struct {
 	name   string
 	cfg    ListenerConfig
@@ -77,9 +76,8 @@ func (s *streams) signs() *readerStats { return &s.reader.stats }
 
 func (s *streams) stats(to *ListenerStats) { s.reader.stats.read(to) }
 
-// run accepts until ctx ends. Then it takes the connections that wait and what
-// the kernel has already received on all of them, hands everything over and
-// returns.
+// run accepts until ctx ends. Then it reads what the kernel has of all connections, waiting ones included,
+// hands it over and returns.
 func (s *streams) run(ctx context.Context) error {
 	var conns sync.WaitGroup
 	release := wakeAtEnd(ctx, s.ln.SetDeadline)
@@ -101,8 +99,7 @@ func (s *streams) run(ctx context.Context) error {
 	return err
 }
 
-// accept returns nil when ctx ended. A process that has no file descriptors
-// left tries again: the open connections must not suffer.
+// accept returns nil when ctx ended. Without file descriptors it tries again, for the open connections.
 func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 	for ctx.Err() == nil {
 		conn, err := s.ln.Accept()
@@ -141,8 +138,7 @@ func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGrou
 	})
 }
 
-// serve reads one connection until its end, until it has been silent for too
-// long, or until ctx ends and nothing is left to read.
+// serve reads one connection until it ends or is idle, or until ctx ends and nothing is left to read.
 func (s *streams) serve(ctx context.Context, conn net.Conn) {
 	from := peer(conn)
 	lines := newSplitter(s.cfg.MaxLine,

@@ -46,13 +46,11 @@ type entry struct {
 const (
 	// A sum of thirds lands just below the whole number that it stands for.
 	epsilon = 1e-6
-	// A set without a count may be ahead of it by so many flushes: a datagram
-	// that is overtaken comes soon, or not at all.
+	// A set may precede its count by so many flushes; then the count is lost.
 	maxWaits = 50
 )
 
-// What a name, and what who stands behind it, takes besides the text: an entry,
-// its place in the map, and how far slices and maps are ahead of their use.
+// What a name and its clients take besides the text, with the room that slices and maps have to spare.
 const (
 	nameBytes   = 192
 	sketchBytes = 1024
@@ -78,8 +76,7 @@ func (s *sums) learn(name []byte, key hottype.Key) int32 {
 	return i
 }
 
-// full reports that no further name has room; crowded, that no further time of
-// a name may have.
+// full reports that no further name has room, timesFull that no further time of a name has.
 func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s.most }
 func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
 
@@ -163,8 +160,7 @@ func (e *entry) originOf(n int64) hottype.Origin {
 	return hottype.Origin{Tag: e.origin.Tag, N: min(e.origin.N, n)}
 }
 
-// forget drops all names and gives the fractions that round up to one. Take
-// comes before it.
+// forget drops all names and gives the fractions that round up to one. Call take before.
 func (s *sums) forget() []hottype.Count {
 	var counts []hottype.Count
 	for i := range s.entries {
@@ -177,9 +173,8 @@ func (s *sums) forget() []hottype.Count {
 	return counts
 }
 
-// takeSketch gives the client sketch of an entry away. Members may have been lost on the way or be those
-// of a forger, so what was seen is at least what the others
-// say, and what even then is no client sketch is none.
+// takeSketch gives the client sketch of an entry away, nil for an unsound one. Members may be lost or
+// forged, so what was seen is at least what the others add up to.
 func (s *sums) takeSketch(e *entry) *hottype.ClientSketch {
 	c := e.clients
 	if c == nil {
