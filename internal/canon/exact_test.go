@@ -173,3 +173,33 @@ func TestLongestQueryIsNormalized(t *testing.T) {
 		}
 	}
 }
+
+// Every short text is read without a panic, and what it is read as is written as the same again.
+func TestShortMetricsAreReadBack(t *testing.T) {
+	t.Parallel()
+	names := Names{Prefix: "x", Style: StyleHP1}
+	const letters = "a_Z=-2Ee"
+	read := 0
+	var try func(text string)
+	try = func(text string) {
+		for _, metric := range []string{"x.a.hot_param." + text, "x." + text + ".hot_param.Ze"} {
+			key, err := names.Parse([]byte(metric))
+			if err != nil {
+				continue
+			}
+			read++
+			again, err := names.Parse(names.Append(nil, key))
+			if err != nil || again != key {
+				t.Errorf("%s is %q, which is written as %s and read as %q, %v", metric, key, names.Append(nil, key),
+					again, err)
+			}
+		}
+		for i := 0; len(text) < 5 && i < len(letters); i++ {
+			try(text + letters[i:i+1])
+		}
+	}
+	try("")
+	if read < 100 {
+		t.Errorf("%d texts could be read", read)
+	}
+}

@@ -243,3 +243,29 @@ func TestResourceOfAnAlias(t *testing.T) {
 		}
 	}
 }
+
+// No method leaves a lock behind.
+func TestNothingStaysLocked(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(5), surging(), catchAll()), Options{Shards: 2})
+	for name, call := range map[string]func(){
+		"Add":             func() { d.Add(at(0), count("topic?id=1", 0, 100)) },
+		"AddAll":          func() { d.AddAll(at(0), []hottype.Count{count("topic?id=2", 0, 100)}) },
+		"Tick":            func() { d.Tick(at(1)) },
+		"Stats":           func() { d.Stats() },
+		"Heaviest":        func() { d.Heaviest(3) },
+		"ForgetBaselines": func() { d.ForgetBaselines() },
+		"SetRules":        func() { d.SetRules(set(topic(5))) },
+	} {
+		if call(); !d.rules.TryLock() {
+			t.Fatalf("%s leaves the rules locked", name)
+		}
+		d.rules.Unlock()
+		for i, l := range d.shards {
+			if !l.mu.TryLock() {
+				t.Fatalf("%s leaves shard %d locked", name, i)
+			}
+			l.mu.Unlock()
+		}
+	}
+}
