@@ -226,7 +226,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }
 		options.Cost = func(r *http.Request) int64 { return requestOptionsOf(r).cost }
 	}
-	layer := middleware.NewLayer(p.parts.Gate, options)
+	layer := middleware.New(p.parts.Gate, options)
 	p.mu.Lock()
 	p.layers = append(p.layers, layer)
 	p.mu.Unlock()

@@ -112,7 +112,7 @@ func New(cfg Config) (*Pipeline, error) {
 		Clients: clients, Answers: httplimit.Responder{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Cacheable},
 	}
-	p.layer = middleware.NewLayer(p.parts.Gate, p.options)
+	p.layer = middleware.New(p.parts.Gate, p.options)
 	p.parts.AddCache(p.layer.Cache())
 	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
 	p.decide = httplimit.NewSafeGate(safe)
@@ -270,13 +270,13 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics:    p.layer.Stats().Panics + p.decide.Panics() + p.leaseGate.Panics(),
+		Panics:    p.layer.Panics() + p.decide.Panics() + p.leaseGate.Panics(),
 		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),
 	}
 	p.mu.Lock()
 	for _, l := range p.layers {
-		st.Panics += l.Stats().Panics
+		st.Panics += l.Panics()
 	}
 	p.mu.Unlock()
 	if p.delivered != nil {

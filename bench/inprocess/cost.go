@@ -91,7 +91,7 @@ func (q question) ours(who, yaml string) error {
 	if q.hot && !p.untilHot(hotTarget) {
 		return fmt.Errorf("inprocess: %s did not become hot", hotTarget)
 	}
-	q.measure(who, middleware.New(p.gate, middleware.Options{})(nothing), func(ids []string) func() {
+	q.measure(who, middleware.New(p.gate, middleware.Options{}).Wrap(nothing), func(ids []string) func() {
 		reqs := make([]*hottype.Request, len(ids))
 		for k, id := range ids {
 			reqs[k] = request(target(id))

@@ -87,7 +87,7 @@ const (
 
 // load measures every request.
 func load(g *gate.Gate, d time.Duration) result {
-	h := middleware.New(g, middleware.Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := middleware.New(g, middleware.Options{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	var r result
 	all := make([][]time.Duration, visitors)
 	before := reachable()

@@ -101,7 +101,7 @@ func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := middleware.New(gate.New(gate.Config{Rules: set, Counter: count}), middleware.Options{})(
+	h := middleware.New(gate.New(gate.Config{Rules: set, Counter: count}), middleware.Options{}).Wrap(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 
 	sending, stopSending := context.WithCancel(context.Background())

@@ -244,7 +244,6 @@ type Stats struct {
 	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
 }
 
-// Stats reads the counters.
 func (s *Store) Stats() Stats {
 	out := Stats{
 		StoreCalls: s.calls.Load(), StoreErrors: s.errors.Load(), StoreRefused: s.refused.Load(),

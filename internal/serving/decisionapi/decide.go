@@ -91,7 +91,6 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	return d
 }
 
-// Stats reads the counters.
 func (d *Decider) Stats() Stats {
 	return Stats{
 		Checks: d.checks.Load(), Denied: d.denied.Load(),
@@ -116,7 +115,6 @@ const maxBatch = 1000
 // keepBody is the largest buffer that goes back to the pool.
 const keepBody = 1 << 18
 
-// ServeHTTP implements http.Handler.
 func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault := hottype.InvalidTargetReason(r.Method, r.RequestURI); fault != "" {
 		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")

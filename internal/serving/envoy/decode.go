@@ -54,7 +54,6 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
-// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ours := v.(interface{ unmarshal(b []byte) error })
 	if !ours {
@@ -65,7 +64,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return m.unmarshal(b.ReadOnlyData())
 }
 
-// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ours := v.(encoded); ours {
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil

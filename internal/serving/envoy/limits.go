@@ -5,7 +5,9 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // Limits are limits by descriptor, as the files of envoyproxy/ratelimit say them. They are
@@ -144,7 +146,9 @@ func appendEntry(b []byte, key, value string) []byte {
 
 // appendPart escapes what parts a subject, so that no value looks like another entry.
 func appendPart(b []byte, s string) []byte {
-	return appendEscaped(b, s, func(c byte) bool { return c > ' ' && c < 0x7f && c != '|' && c != '=' && c != '%' })
+	return httplimit.AppendEscaped(b, s, func(c byte) bool {
+		return c > ' ' && c < 0x7f && c != '|' && c != '=' && c != '%'
+	})
 }
 
 const (

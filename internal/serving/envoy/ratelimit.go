@@ -40,9 +40,8 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 
 // decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request.
 // nil: it has neither.
-func (s *Server) decideDescriptor(
-	ctx context.Context, in *rateLimitRequest, i int, own limitMatch, request *described,
-) *hottype.Verdict {
+func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i int, own limitMatch,
+	request *described) *hottype.Verdict {
 	d := &in.descriptors[i]
 	switch cost := costOf(in, d); {
 	case d.negative:

@@ -71,17 +71,12 @@ type Server struct {
 
 // Stats are the counters of a server since it was built.
 type Stats struct {
-	// Checks decided, and Denied among them. Each descriptor is one.
-	Checks uint64 `metric:"hotparam_envoy_checks_total" help:"Requests and descriptors that Envoy asked about."`
-	Denied uint64 `metric:"hotparam_envoy_denied_total" help:"Requests and descriptors of Envoy that were denied."`
-	// Malformed are calls that describe no request.
-	Malformed uint64 `metric:"hotparam_envoy_malformed_total" help:"Calls of Envoy that describe no request."`
-	// Unauthorized are calls that Authorize refused.
+	Checks       uint64 `metric:"hotparam_envoy_checks_total" help:"Requests and descriptors that Envoy asked about."`
+	Denied       uint64 `metric:"hotparam_envoy_denied_total" help:"Requests and descriptors of Envoy that were denied."`
+	Malformed    uint64 `metric:"hotparam_envoy_malformed_total" help:"Calls of Envoy that describe no request."`
 	Unauthorized uint64 `metric:"hotparam_envoy_unauthorized_total" help:"Calls without the token."`
-	// Unsupported are descriptors that ask to give hits back, which is not done.
-	Unsupported uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
-	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64 `metric:"hotparam_envoy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+	Unsupported  uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
+	Panics       uint64 `metric:"hotparam_envoy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // Bounds of one connection and one call.
@@ -127,13 +122,11 @@ func New(cfg Config) *Server {
 }
 
 // method describes a service of one method whose request is read by hand.
-func method[Request any](
-	service, name, file string, call func(context.Context, *Request) (any, error),
-) *grpc.ServiceDesc {
+func method[Request any](service, name, file string,
+	call func(context.Context, *Request) (any, error)) *grpc.ServiceDesc {
 	full := "/" + service + "/" + name
-	handle := func(
-		_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor,
-	) (any, error) {
+	handle := func(_ any, ctx context.Context, decode func(any) error,
+		intercept grpc.UnaryServerInterceptor) (any, error) {
 		in := new(Request)
 		if err := decode(in); err != nil {
 			return nil, err
@@ -175,7 +168,6 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // SetLimits replaces the limits by descriptor, for calls from now on.
 func (s *Server) SetLimits(l *Limits) { s.limits.Store(l) }
 
-// Stats reads the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Checks: s.checks.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
@@ -226,18 +218,16 @@ func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
 }
 
 // authorizeCall lets calls with the token pass, and health checks.
-func (s *Server) authorizeCall(
-	ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
-) (any, error) {
+func (s *Server) authorizeCall(ctx context.Context, in any, info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler) (any, error) {
 	if err := s.authorize(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
 	return next(ctx, in)
 }
 
-func (s *Server) authorizeStream(
-	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
-) error {
+func (s *Server) authorizeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	next grpc.StreamHandler) error {
 	if err := s.authorize(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}

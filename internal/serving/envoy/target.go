@@ -91,24 +91,12 @@ func join(path string, query []byte) string {
 // one may have been written "+" or "%2B"; it goes on as "+", which is what the rule says about
 // plus signs, because clients write that one.
 func appendQuery(b []byte, s string) []byte {
-	return appendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '+' })
+	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '+' })
 }
 
 // appendPath escapes the text of a path; slashes stay.
 func appendPath(b []byte, s string) []byte {
-	return appendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '/' })
-}
-
-func appendEscaped(b []byte, s string, plain func(byte) bool) []byte {
-	const hex = "0123456789ABCDEF"
-	for i := range len(s) {
-		if c := s[i]; plain(c) {
-			b = append(b, c)
-		} else {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return b
+	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '/' })
 }
 
 // unreserved are the characters that RFC 3986 lets stand for themselves everywhere.

@@ -54,13 +54,11 @@ type Handler struct {
 // Stats are the counters of a handler since it was built.
 type Stats struct {
 	// Checks answered by a verdict, Denied among them, and Repeated, which got the verdict of an earlier one.
-	Checks   uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
-	Denied   uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
-	Repeated uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
-	// Malformed are checks that describe no request.
+	Checks    uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
+	Denied    uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
+	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
 	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are refused."`
-	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+	Panics    uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // New builds a handler. Its error says which setting is wrong.
@@ -111,7 +109,6 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Stats reads the counters.
 func (h *Handler) Stats() Stats {
 	return Stats{
 		Checks: h.checks.Load(), Denied: h.denied.Load(), Repeated: h.repeated.Load(),
@@ -119,7 +116,6 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.HideAuthorization {
 		r.Header.Del("Authorization")
@@ -210,14 +206,7 @@ func setVerdict(h http.Header, v *hottype.Verdict) {
 // visible is a text with all bytes but those of visible ASCII percent-encoded. Quotes and backslashes are encoded too:
 // gateways write the fields into strings of JSON.
 func visible(s string) string {
-	const hex = "0123456789ABCDEF"
-	b := make([]byte, 0, len(s))
-	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '\\' {
-			b = append(b, c)
-		} else {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return string(b)
+	return string(httplimit.AppendEscaped(make([]byte, 0, len(s)), s, func(c byte) bool {
+		return c > ' ' && c < 0x7f && c != '"' && c != '\\'
+	}))
 }

@@ -47,9 +47,8 @@ func newDedup() *dedup {
 }
 
 // decideOnce decides a check, unless it repeats one: then it waits for the verdict of that one.
-func (p *dedup) decideOnce(
-	now time.Time, id string, req *hottype.Request, decide func() hottype.Verdict,
-) (v hottype.Verdict, repeated bool) {
+func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
+	decide func() hottype.Verdict) (v hottype.Verdict, repeated bool) {
 	d, repeated := p.find(now, p.hash(id, req))
 	if !repeated {
 		defer close(d.done)

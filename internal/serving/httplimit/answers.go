@@ -82,10 +82,7 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 
 // SetDenied sets the fields of a refusal that do not depend on its body: those of limits and Retry-After, and what
 // DenyHeaders has.
-func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) {
-	var own fieldValues
-	a.setDenied(h, v, &own)
-}
+func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) { a.setDenied(h, v, new(fieldValues)) }
 
 func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	a.setLimits(h, v, own)

@@ -37,10 +37,7 @@ const maxSFInteger = 999_999_999_999_999
 // q is the capacity, w the seconds in which it is given again, r what remains, t the seconds until there is more
 // (Retry-After on a refusal, absent where waiting does not help) or all of it. Nothing is set where no limit is
 // enforced: clients do not see limits in shadow mode.
-func (a *Responder) SetLimits(h http.Header, v *hottype.Verdict) {
-	var own fieldValues
-	a.setLimits(h, v, &own)
-}
+func (a *Responder) SetLimits(h http.Header, v *hottype.Verdict) { a.setLimits(h, v, new(fieldValues)) }
 
 func (a *Responder) setLimits(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	if v.Window <= 0 || v.Mode == hottype.ModeShadow {
@@ -84,10 +81,7 @@ func setXRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
 }
 
 // SetRetryAfter sets Retry-After for a denied request that may try again, in whole seconds, rounded up and at least 1.
-func SetRetryAfter(h http.Header, v *hottype.Verdict) {
-	var own fieldValues
-	setRetryAfter(h, v, &own)
-}
+func SetRetryAfter(h http.Header, v *hottype.Verdict) { setRetryAfter(h, v, new(fieldValues)) }
 
 func setRetryAfter(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	if v.RetryAfter != hottype.Never {
@@ -141,6 +135,19 @@ func appendSFString(b []byte, s string) []byte {
 		}
 	}
 	return append(b, '"')
+}
+
+// AppendEscaped appends a text with all bytes but the plain ones percent-encoded.
+func AppendEscaped(b []byte, s string, plain func(byte) bool) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		if c := s[i]; plain(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
 }
 
 // ceil is how many units d takes, rounded up.

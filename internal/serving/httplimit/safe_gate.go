@@ -95,11 +95,10 @@ func (g *SafeGate) DecideHTTP(r *http.Request) hottype.Verdict {
 // DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. Of
 // cost 0 the Cost of the configuration is used.
 func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
-	defer g.recovered(&v)
+	defer g.finish(&v)
 	req := g.describe(r, client, cost)
 	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.addJitter(&v)
 	return v
 }
 
@@ -109,22 +108,20 @@ func (g *SafeGate) DecideForCache(r *http.Request) (v hottype.Verdict, count fun
 	if g.serving == nil {
 		return g.DecideHTTP(r), nil
 	}
-	defer g.recovered(&v)
+	defer g.finish(&v)
 	req := g.describe(r, hottype.Client{}, 0)
 	v, count = g.serving.DecideForCache(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.addJitter(&v)
 	return v, count
 }
 
 // ChargeKeys decides whether a request that was left to a response cache may go on.
 func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
-	defer g.recovered(&v)
+	defer g.finish(&v)
 	req := g.describe(r, hottype.Client{}, 0)
 	req.WillRelease = false // a fetch may outlive the request, and the cache bounds fetches itself
 	v = g.serving.ChargeKeys(r.Context(), g.cfg.Now(), req)
 	g.release(req)
-	g.addJitter(&v)
 	return v
 }
 
@@ -147,39 +144,29 @@ func (g *SafeGate) release(req *hottype.Request) {
 	g.requests.Put(req)
 }
 
-// addJitter adds jitter, so that clients that are denied together do not retry together.
-func (g *SafeGate) addJitter(v *hottype.Verdict) {
-	if !v.Allowed && g.cfg.RetryJitter > 0 {
-		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
-	}
-}
-
 // Decide decides about a request that the caller describes.
 func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
-	defer g.recovered(&v)
-	v = g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
-	g.addJitter(&v)
-	return v
+	defer g.finish(&v)
+	return g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
 }
 
 // Recover decides in another way that may panic.
 func (g *SafeGate) Recover(decide func() hottype.Verdict) (v hottype.Verdict) {
-	defer g.recovered(&v)
-	v = decide()
-	g.addJitter(&v)
-	return v
+	defer g.finish(&v)
+	return decide()
 }
 
 // Panics is how many requests passed because deciding panicked.
 func (g *SafeGate) Panics() uint64 { return g.panics.Load() }
 
-// recovered turns a panic into a verdict that lets pass.
-func (g *SafeGate) recovered(v *hottype.Verdict) {
-	p := recover()
-	if p == nil {
-		return
+// finish turns a panic into a verdict that lets pass, and adds jitter to a denial, so that clients that
+// are denied together do not retry together.
+func (g *SafeGate) finish(v *hottype.Verdict) {
+	if p := recover(); p != nil {
+		*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
+		g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", g.panics.Add(1),
+			"stack", string(debug.Stack()))
+	} else if !v.Allowed && g.cfg.RetryJitter > 0 {
+		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
 	}
-	*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
-	g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", g.panics.Add(1),
-		"stack", string(debug.Stack()))
 }

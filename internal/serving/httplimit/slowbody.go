@@ -61,7 +61,6 @@ type timedBody struct {
 	control *http.ResponseController // nil: the handler has returned
 }
 
-// Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	if b.slow.Load() {
 		return 0, ErrSlowBody

@@ -90,7 +90,6 @@ type observedBody struct {
 	of *upstreamTimer
 }
 
-// Read implements io.Reader.
 func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
@@ -131,7 +130,6 @@ func (s *statusWriter) tell(status int) {
 // Unwrap lets http.ResponseController find what the server's own writer can do.
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (s *statusWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		s.tell(status)
@@ -139,7 +137,6 @@ func (s *statusWriter) WriteHeader(status int) {
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (s *statusWriter) Write(p []byte) (int, error) {
 	s.tell(http.StatusOK)
 	return s.ResponseWriter.Write(p)

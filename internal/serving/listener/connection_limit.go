@@ -44,7 +44,6 @@ type conn struct {
 	until       atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
 }
 
-// Accept implements net.Listener.
 func (l *conns) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -118,7 +117,6 @@ func unwrapConn(nc net.Conn) *conn {
 	}
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	if until := time.Now().Add(writeWithin); !c.hasDeadline.Load() &&
 		until.UnixNano()-c.until.Load() >= int64(writeSlack) {
@@ -147,7 +145,6 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.done.Do(func() {
 		c.owner.mu.Lock()

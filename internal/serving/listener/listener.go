@@ -97,7 +97,6 @@ func (s *Server) refusePrefaces(next http.Handler) http.Handler {
 // OnShutdown calls f when the server begins to stop.
 func (s *Server) OnShutdown(f func()) { s.srv.RegisterOnShutdown(f) }
 
-// Stats reads the counters.
 func (s *Server) Stats() Stats {
 	st := s.port.Stats()
 	st.Slow, st.Prefaces = s.bodies.Cut(), s.prefaces.Load()

@@ -62,10 +62,8 @@ func Open(ctx context.Context, cfg Config) (*Port, error) {
 	return &Port{p}, nil
 }
 
-// Accept implements net.Listener.
 func (p *Port) Accept() (net.Conn, error) { return p.conns.Accept() }
 
-// Addr implements net.Listener.
 func (p *Port) Addr() net.Addr { return p.conns.Addr() }
 
 // Addr is where the server listens.
@@ -102,7 +100,6 @@ type CertificateStats struct {
 	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
 }
 
-// Stats reads the counters.
 func (p *port) Stats() Stats {
 	p.conns.mu.Lock()
 	st := Stats{Open: int64(p.conns.open), Refused: p.conns.refused, Evicted: p.conns.evicted}
@@ -161,7 +158,6 @@ type proxyHeaders struct {
 	missing atomic.Uint64
 }
 
-// Accept implements net.Listener.
 func (l *proxyHeaders) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil || !l.from(addressOf(raw)) {

@@ -16,7 +16,7 @@ import (
 // Not parallel: allocations of other tests would count.
 func TestColdRequestsAllocateNothing(t *testing.T) {
 	clients := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, "")
-	h := middleware.New(gate.New(gate.Config{}), middleware.Options{Clients: clients})(
+	h := middleware.New(gate.New(gate.Config{}), middleware.Options{Clients: clients}).Wrap(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/topic?id=42&lang=en&page=3", nil)
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 192.0.2.9")

@@ -30,7 +30,7 @@ func BenchmarkLayer(b *testing.B) {
 	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}, {Key: "news?id=42", Until: time.Now().Add(time.Hour)},
 	}})
-	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{})(
+	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{}).Wrap(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for name, target := range map[string]string{
 		"cold": "/topic?id=41&lang=en&page=3", "denied": "/topic?id=42&lang=en&page=3",

@@ -36,7 +36,7 @@ func Example() {
 	limited := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{
 		Clients: httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, ""),
 	})
-	service := limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	service := limited.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "topic ", r.URL.Query().Get("id"))
 	}))
 

@@ -22,7 +22,7 @@ func TestInFlightEndsWithTheResponse(t *testing.T) {
 	}
 	g := gate.New(gate.Config{Rules: set})
 	began, end := make(chan bool), make(chan bool)
-	srv := httptest.NewServer(middleware.New(g, middleware.Options{})(
+	srv := httptest.NewServer(middleware.New(g, middleware.Options{}).Wrap(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/slow":

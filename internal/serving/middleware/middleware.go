@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -57,27 +56,13 @@ type Options struct {
 // Layer is a gate before handlers. It may be used by many goroutines, and
 // before many handlers.
 type Layer struct {
-	gate   *httplimit.SafeGate
-	opt    Options
-	cache  *respcache.Cache
-	denied atomic.Uint64
+	gate  *httplimit.SafeGate
+	opt   Options
+	cache *respcache.Cache
 }
 
-// Stats are the counters of a layer since it was built.
-type Stats struct {
-	Denied uint64
-	// Panics are requests that passed because deciding panicked.
-	Panics uint64
-}
-
-// New makes a middleware with a gate. Callers that need its counters use
-// NewLayer. It panics on a nil gate and on a status that is not 4xx or 5xx.
-func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
-	return NewLayer(gate, opt).Wrap
-}
-
-// NewLayer is New with the counters. It panics as New does.
-func NewLayer(gate httplimit.Gate, opt Options) *Layer {
+// New makes a layer. It panics on a nil gate and on a status that is not 4xx or 5xx.
+func New(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
 	}
@@ -114,9 +99,6 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)
 		}
-		if !v.Allowed {
-			l.denied.Add(1)
-		}
 		if v.Cache != nil {
 			left := &respcache.PendingRequest{Verdict: v, Count: count}
 			l.cache.Serve(w, r, left, l.gate.Observe(&v, next), scope)
@@ -137,10 +119,8 @@ func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.
 	return l.gate.DecideForCache(r)
 }
 
-// Cache is the response cache of the layer. The caller of NewLayer runs it.
+// Cache is the response cache of the layer. The caller of New runs it.
 func (l *Layer) Cache() *respcache.Cache { return l.cache }
 
-// Stats reads the counters.
-func (l *Layer) Stats() Stats {
-	return Stats{Denied: l.denied.Load(), Panics: l.gate.Panics()}
-}
+// Panics is how many requests passed because deciding panicked.
+func (l *Layer) Panics() uint64 { return l.gate.Panics() }

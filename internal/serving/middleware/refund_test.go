@@ -30,7 +30,7 @@ func TestAnswersThatCostNothing(t *testing.T) {
 			hot.Replace("test", hottype.HotSet{Version: 1, At: time.Now(),
 				Keys: []hottype.HotKey{{Key: "topic?id=1", Rule: "topic", Until: time.Now().Add(time.Hour)}}})
 			h := middleware.New(gate.New(gate.Config{Rules: set, Hot: hot}),
-				middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				middleware.Options{}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch how := r.Header.Get("How"); how {
 				case "":
 				case "panic":

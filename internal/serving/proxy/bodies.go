@@ -32,7 +32,6 @@ func bodyOf(r *http.Request) *clientBody {
 	return b
 }
 
-// Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
@@ -97,7 +96,6 @@ type drainedBody struct {
 // notices the closed connection.
 const maxDrained = 256 << 10
 
-// Close implements io.Closer.
 func (b *drainedBody) Close() error {
 	if b.client.Err() != nil {
 		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrained) // ended by an error or not, it is closed now
@@ -125,7 +123,6 @@ type upstreamConn struct {
 	ended chan struct{} // closed when Read has failed, by Close, or when Write has a deadline
 }
 
-// Write implements io.Writer.
 func (c *upstreamConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
@@ -134,7 +131,6 @@ func (c *upstreamConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Read implements io.Reader.
 func (c *upstreamConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
@@ -143,7 +139,6 @@ func (c *upstreamConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (c *upstreamConn) Close() error {
 	c.end()
 	return c.Conn.Close()

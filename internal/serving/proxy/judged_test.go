@@ -179,7 +179,7 @@ func TestWhatTheMiddlewareJudgesIsSent(t *testing.T) {
 	back := &httputil.ReverseProxy{Transport: tr, ErrorLog: log.New(io.Discard, "", 0),
 		//nolint:staticcheck // Rewrite would remove the fields that proxies write
 		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", up.Host }}
-	front := httptest.NewServer(middleware.New(g, middleware.Options{Forwards: true})(back))
+	front := httptest.NewServer(middleware.New(g, middleware.Options{Forwards: true}).Wrap(back))
 	t.Cleanup(front.Close)
 	rapid.Check(t, func(t *rapid.T) {
 		method := rapid.SampledFrom([]string{"GET", "POST"}).Draw(t, "method")

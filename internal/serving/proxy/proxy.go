@@ -109,18 +109,14 @@ func (p *Proxy) route(v *hottype.Verdict) *upstream {
 
 // Stats are the counters of a proxy since it was built.
 type Stats struct {
-	Denied uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
-	// Panics are requests that passed because deciding panicked.
-	Panics uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
-	// Unrouted went to the usual upstream because theirs does not exist.
+	Denied   uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
+	Panics   uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
 	// Refused are requests whose target or host no server should take, or that could not be
 	// sent on byte for byte: a raw "#", space, control character or backslash, a scheme
 	// without "//", an invalid host.
-	Refused uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target or host."`
-	// Connects are CONNECT requests, which are refused.
-	Connects uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are refused with 405."`
-	// DroppedFields are header fields with "_" in their names, which went no further.
+	Refused       uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target or host."`
+	Connects      uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are refused with 405."`
 	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
 	// by name
 	Upstreams map[string]UpstreamStats `label:"upstream"`
@@ -128,14 +124,11 @@ type Stats struct {
 
 // UpstreamStats are the counters of one upstream.
 type UpstreamStats struct {
-	// Requests forwarded, and Failures among them that it did not answer.
-	Requests uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
-	Failures uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
-	// Abandoned are requests whose client left before the answer, or did not send a whole body.
+	Requests  uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
+	Failures  uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
 	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered, or did not send a whole body."`
 }
 
-// Stats reads the counters.
 func (p *Proxy) Stats() Stats {
 	s := Stats{
 		Denied: p.denied.Load(), Panics: p.gate.Panics(), Unrouted: p.unrouted.Load(),

@@ -43,10 +43,8 @@ func newBufferPool() *bufferPool {
 	return &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}
 }
 
-// Get implements httputil.BufferPool.
 func (p *bufferPool) Get() []byte { return p.Pool.Get().(*[bufferSize]byte)[:] }
 
-// Put implements httputil.BufferPool.
 func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
 
 func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
@@ -62,7 +60,6 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 	return up
 }
 
-// ServeHTTP implements http.Handler.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
 	if r.Body != nil && r.ContentLength != 0 {

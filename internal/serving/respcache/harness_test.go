@@ -101,7 +101,7 @@ func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 		}
 		front, w.cache = p, p.Cache()
 	} else {
-		l := middleware.NewLayer(gate, middleware.Options{Cache: cfg, Now: now})
+		l := middleware.New(gate, middleware.Options{Cache: cfg, Now: now})
 		front, w.cache = l.Wrap(&w.origin), l.Cache()
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -43,15 +43,11 @@ type Agent struct {
 
 // Stats are the counters of an agent since it was built.
 type Stats struct {
-	// Checks decided, and Denied among them.
-	Checks uint64 `metric:"hotparam_spoe_checks_total" help:"Requests that HAProxy asked about."`
-	Denied uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
-	// Malformed are messages that describe no request. They are denied.
-	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
-	// ProtocolErrors are connections that were ended because their peer did not speak the protocol.
+	Checks         uint64 `metric:"hotparam_spoe_checks_total" help:"Requests that HAProxy asked about."`
+	Denied         uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
+	Malformed      uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
 	ProtocolErrors uint64 `metric:"hotparam_spoe_protocol_errors_total" help:"Connections ended because their peer did not speak the protocol."`
-	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+	Panics         uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // New builds an Agent; it panics without a gate.
@@ -64,7 +60,6 @@ func New(cfg Config) *Agent {
 	})}
 }
 
-// Stats reads the counters.
 func (a *Agent) Stats() Stats {
 	return Stats{
 		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(),

@@ -164,14 +164,7 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 	return l
 }
 
-// Take is that of Limiter, without shards.
-func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
-	results []limit.Result) (bool, error) {
-	admitted, _, err := l.TakeAt(ctx, now, charges, results)
-	return admitted, err
-}
-
-// TakeAt is Take, and returns when it charged.
+// TakeAt is that of Limiter, without shards.
 func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (admitted bool, at time.Time, err error) {
 	if err := limit.CheckCharges(charges, results); err != nil {

@@ -20,6 +20,26 @@ func openLimiter(t testing.TB, addr string) *shardLimiter {
 	return c.shards[0]
 }
 
+// Take is that of Limiter, without shards.
+func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
+	admitted, _, err := l.TakeAt(ctx, now, charges, results)
+	return admitted, err
+}
+
+// RefundAt is that of Limiter.
+func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge,
+	results []limit.Result) error {
+	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
+		return err
+	}
+	owed := make([]refundItem, len(charges))
+	for i := range charges {
+		owed[i] = refundItem{charge: charges[i], at: at}
+	}
+	return l.refundAll(ctx, owed, results)
+}
+
 // onServer judges by a clock that is set, on a real server.
 func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *shardLimiter) {
 	l := openLimiter(t, s.Addr())

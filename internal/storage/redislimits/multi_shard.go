@@ -105,7 +105,7 @@ func deniedCharge() limit.Charge {
 func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, charged bool) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, err := l.shards[p.shard].Take(ctx, now, append(p.charges, deniedCharge()), p.results)
+		_, _, err := l.shards[p.shard].TakeAt(ctx, now, append(p.charges, deniedCharge()), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {

@@ -195,7 +195,6 @@ func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
 	l.counts.lost.Add(uint64(cost - back))
 }
 
-// Stats reads the figures.
 func (l *Prefetch) Stats() PrefetchStats {
 	st := PrefetchStats{
 		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),

@@ -86,7 +86,6 @@ func (r *Refunds) flush(ctx context.Context) {
 	r.lost.Add(uint64(cost - back))
 }
 
-// Stats reads the figures.
 func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
 
 // refundItem is a charge to refund, and when it was charged, by the clock of its server.
@@ -203,19 +202,6 @@ func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
 		}
 	}
 	return unknown
-}
-
-// RefundAt is that of Limiter.
-func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge,
-	results []limit.Result) error {
-	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
-		return err
-	}
-	owed := make([]refundItem, len(charges))
-	for i := range charges {
-		owed[i] = refundItem{charge: charges[i], at: at}
-	}
-	return l.refundAll(ctx, owed, results)
 }
 
 // refundAll refunds charges that were made at different times.

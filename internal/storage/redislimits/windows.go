@@ -199,7 +199,6 @@ func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	return &stripes[h%uint64(len(stripes))], n
 }
 
-// Stats reads the figures.
 func (w *Windows) Stats() WindowsStats {
 	n := &w.counts
 	st := WindowsStats{
