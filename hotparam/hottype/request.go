@@ -79,8 +79,7 @@ func (c Client) String() string {
 func ClientFromAddr(a netip.Addr) Client {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
-		p, err := a.Prefix(64)
-		if err == nil {
+		if p, err := a.Prefix(64); err == nil {
 			a = p.Addr()
 		}
 	}
@@ -187,19 +186,10 @@ func targetFault(method, target string) string {
 	return ""
 }
 
-// faulty sample hashes the bytes that no target holds as they are.
-var faulty = func() (t [256]bool) {
-	for c := range 0x21 {
-		t[c] = true
-	}
-	t[0x7f], t['#'], t['\\'] = true, true, true
-	return t
-}()
-
-// faultyByte is where the first such byte stands, -1 where there is none.
+// faultyByte is the index of the first byte that no target has as it is, -1 if there is none.
 func faultyByte(target string) int {
-	for i := 0; i < len(target); i++ {
-		if faulty[target[i]] {
+	for i := range len(target) {
+		if c := target[i]; c <= ' ' || c == 0x7f || c == '#' || c == '\\' {
 			return i
 		}
 	}

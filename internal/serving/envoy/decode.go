@@ -174,13 +174,14 @@ func wrapped(b []byte, into *uint64) error {
 	})
 }
 
-// pair reads a message whose fields 1 and 2 are strings: a descriptor's entry, an entry of a map.
+// pair reads a message whose fields 1 and 2 are strings: a descriptor's entry, an entry of a map. Of a HeaderValue
+// the second one may be in field 3, raw_value.
 func pair(b []byte, first, second *string) error {
 	return fields(b, func(num protowire.Number, text []byte, _ uint64) error {
 		switch num {
 		case 1:
 			*first = string(text)
-		case 2:
+		case 2, 3:
 			*second = string(text)
 		}
 		return nil
@@ -221,9 +222,7 @@ func (r *checkRequest) unmarshalHTTP(b []byte) error {
 		case 2:
 			r.method = string(text)
 		case 3: // headers, a map
-			var h httplimit.HeaderField
-			err := pair(text, &h.Name, &h.Value)
-			return r.header(h, err)
+			return r.addHeader(text)
 		case 4:
 			r.path = string(text)
 		case 5:
@@ -231,31 +230,18 @@ func (r *checkRequest) unmarshalHTTP(b []byte) error {
 		case 7:
 			r.query = string(text)
 		case 13: // header_map, which Envoy sends instead with encode_raw_headers
-			return within(text, 1, func(text []byte) error {
-				var h httplimit.HeaderField
-				err := fields(text, func(num protowire.Number, text []byte, _ uint64) error {
-					switch num {
-					case 1:
-						h.Name = string(text)
-					case 2, 3: // value, raw_value: one of them is there
-						h.Value = string(text)
-					}
-					return nil
-				})
-				return r.header(h, err)
-			})
+			return within(text, 1, r.addHeader)
 		}
 		return nil
 	})
 }
 
-func (r *checkRequest) header(h httplimit.HeaderField, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case len(r.headers) == maxHeaders:
+func (r *checkRequest) addHeader(b []byte) error {
+	if len(r.headers) == maxHeaders {
 		return fmt.Errorf("envoy: more than %d headers", maxHeaders)
 	}
+	var h httplimit.HeaderField
+	err := pair(b, &h.Name, &h.Value)
 	r.headers = append(r.headers, h)
-	return nil
+	return err
 }

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -132,23 +133,20 @@ func (n *node) add(path string, d *descriptorYAML) error {
 	if d.Shared && !isPattern {
 		return fmt.Errorf("%s: share_threshold needs a value with a star", path)
 	}
-	duplicate := fmt.Errorf("%s is there twice", path)
+	twice := false
 	switch e := (entry{d.Key, d.Value}); {
 	case d.Value == "":
-		if n.any[d.Key] != nil {
-			return duplicate
-		}
+		twice = n.any[d.Key] != nil
 		n.any[d.Key] = to
 	case isPattern:
-		if slices.ContainsFunc(n.patterns, func(p *pattern) bool { return p.key == d.Key && p.value == d.Value }) {
-			return duplicate
-		}
+		twice = slices.ContainsFunc(n.patterns, func(p *pattern) bool { return p.key == d.Key && p.value == d.Value })
 		n.patterns = append(n.patterns, &pattern{d.Key, d.Value, d.Shared, to})
 	default:
-		if n.exact[e] != nil {
-			return duplicate
-		}
+		twice = n.exact[e] != nil
 		n.exact[e] = to
+	}
+	if twice {
+		return fmt.Errorf("%s is there twice", path)
 	}
 	return nil
 }
@@ -176,11 +174,7 @@ func limitOfYAML(path string, d *descriptorYAML) (*descriptorLimit, error) {
 	if u < 0 {
 		return nil, fmt.Errorf("%s: unit %q is none of second, minute, hour, day, week, month, year", path, y.Unit)
 	}
-	name := y.Name
-	if name == "" {
-		name = path
-	}
-	out.limit = gate.NewLimit(name, fixedWindow(int64(y.RequestsPerUnit), units[u].of), d.ShadowMode)
+	out.limit = gate.NewLimit(cmp.Or(y.Name, path), fixedWindow(int64(y.RequestsPerUnit), units[u].of), d.ShadowMode)
 	return out, nil
 }
 

@@ -22,8 +22,8 @@ func bodyFor(accept string) bodyKind {
 	var q, specific [3]int
 	for len(accept) > 0 {
 		var element string
-		element, accept = cutOutsideQuotes(accept, ',')
-		name, params := cutOutsideQuotes(element, ';')
+		element, accept = CutOutsideQuotes(accept, ',')
+		name, params := CutOutsideQuotes(element, ';')
 		quality := qualityOf(params)
 		for kind := range q {
 			if s := coverage(strings.TrimSpace(name), bodyKind(kind)); s > specific[kind] {
@@ -62,7 +62,7 @@ func coverage(mediaRange string, kind bodyKind) int {
 func qualityOf(params string) int {
 	for len(params) > 0 {
 		var param string
-		param, params = cutOutsideQuotes(params, ';')
+		param, params = CutOutsideQuotes(params, ';')
 		name, value, _ := strings.Cut(param, "=")
 		if strings.EqualFold(strings.TrimSpace(name), "q") {
 			return thousandths(strings.TrimSpace(value))
@@ -94,8 +94,8 @@ func thousandths(s string) int {
 	return n
 }
 
-// cutOutsideQuotes is strings.Cut at a byte outside quoted strings.
-func cutOutsideQuotes(s string, at byte) (before, after string) {
+// CutOutsideQuotes is strings.Cut at a byte outside quoted strings.
+func CutOutsideQuotes(s string, at byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

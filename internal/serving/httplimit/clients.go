@@ -161,10 +161,7 @@ func peerOf(r *http.Request) netip.Addr {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		return plain(ap.Addr())
 	}
-	a, err := netip.ParseAddr(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
+	a, _ := netip.ParseAddr(r.RemoteAddr)
 	return plain(a)
 }
 

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -73,9 +74,7 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	g := &SafeGate{cfg: cfg}
 	g.serving, _ = cfg.Gate.(CachingGate)
 	g.observer, _ = cfg.Gate.(OutcomeGate)

@@ -105,7 +105,8 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			l.gate.WithRefund(&v, l.gate.Observe(&v, next)).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
+			next = l.gate.WithRefund(&v, l.gate.Observe(&v, next))
+			l.cache.Invalidating(next, r, &v, scope).ServeHTTP(w, r)
 		}
 	})
 }

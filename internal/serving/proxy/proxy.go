@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -30,9 +31,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	p := &Proxy{
 		cfg:       cfg,
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
@@ -77,7 +76,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.gate.WithRefund(&v, p.forward(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		next := p.gate.WithRefund(&v, p.forward(&v, p.route(&v)))
+		p.cache.Invalidating(next, r, &v, "").ServeHTTP(w, r)
 	}
 }
 

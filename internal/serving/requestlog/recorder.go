@@ -92,7 +92,6 @@ func (r *Recorder) put(line []byte) {
 
 type loggedHeaders struct{ agent, referer string }
 
-// Get implements hottype.Header.
 func (t loggedHeaders) Get(name string) string {
 	if name == "Referer" {
 		return t.referer
@@ -126,16 +125,7 @@ func short(target string) string {
 
 // printable escapes what is no printable ASCII, as the same target may be sent.
 func printable(target string) string {
-	plain := func(c byte) bool { return c > ' ' && c < 0x7f }
-	var b strings.Builder
-	for i := range len(target) {
-		if c := target[i]; plain(c) {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
+	return string(httplimit.AppendEscaped(nil, target, func(c byte) bool { return c > ' ' && c < 0x7f }))
 }
 
 // Run records until ctx ends, which gives nil, or with why it cannot go on: ErrFull, or an error of the writer.

@@ -91,7 +91,7 @@ func TestInvalidation(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		{200, nil, "answer 2"}, {303, nil, "answer 2"}, {403, nil, "answer 1"}, {503, nil, "answer 1"},
+		{200, nil, "answer 2"}, {0, nil, "answer 2"}, {303, nil, "answer 2"}, {403, nil, "answer 1"}, {503, nil, "answer 1"},
 	} {
 		b := build(t, respcache.Config{}, numbered())
 		b.get("/topic?id=1")

@@ -1,6 +1,7 @@
 package respcache
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Config is what a cache is built from.
@@ -59,17 +61,11 @@ func New(cfg Config) *Cache {
 	if cfg.Gate == nil {
 		panic("respcache: New: no gate")
 	}
-	if cfg.Memory <= 0 {
-		cfg.Memory = DefaultMemory
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Memory = cmp.Or(max(cfg.Memory, 0), DefaultMemory)
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), DefaultTimeout)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cache{cfg: cfg, shared: &shared{store: newStore(cfg.Memory)}}
 	c.silent = map[source]uint64{}
@@ -92,18 +88,10 @@ func (c *Cache) NewScope() string { return strconv.FormatInt(c.scopes.Add(1), 36
 // Run drops what no request uses any more, until ctx ends. It returns when no request of
 // the cache's own is under way; those that are, are broken off.
 func (c *Cache) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			c.Sweep(c.cfg.Now())
-		case <-ctx.Done():
-			c.end()
-			c.fetches.Wait()
-			return nil
-		}
-	}
+	wait.Every(ctx, time.Second, func() { c.Sweep(c.cfg.Now()) })
+	c.end()
+	c.fetches.Wait()
+	return nil
 }
 
 // Sweep takes out what has expired, and the answers for keys that are not served any more.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // directives are those of the Cache-Control of an answer that a shared cache has to know.
@@ -68,9 +70,10 @@ func parseDirectives(lines []string) directives {
 	d := noDirectives()
 	for _, line := range lines {
 		for line != "" {
-			var name, value string
-			name, value, line = nextDirective(line)
-			d.add(strings.ToLower(name), value)
+			var directive string
+			directive, line = httplimit.CutOutsideQuotes(line, ',')
+			name, value, _ := strings.Cut(directive, "=")
+			d.add(strings.ToLower(strings.Trim(name, " \t")), strings.Trim(value, " \t"))
 		}
 	}
 	return d
@@ -101,27 +104,6 @@ func (d *directives) add(name, value string) {
 	case "stale-if-error":
 		d.staleIfError = shorter(d.staleIfError, seconds(value))
 	}
-}
-
-// nextDirective cuts the first directive off a line. A comma within a quoted string does
-// not end it.
-func nextDirective(line string) (name, value, rest string) {
-	end, quoted := len(line), false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			end, rest = i, line[i+1:]
-		}
-		if end != len(line) {
-			break
-		}
-	}
-	name, value, _ = strings.Cut(line[:end], "=")
-	return strings.Trim(name, " \t"), strings.Trim(value, " \t"), rest
 }
 
 // seconds reads a delta-seconds, also where it is quoted, which RFC 9111 section 5.2 tells

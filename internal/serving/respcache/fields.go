@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // What the cache does with a field of a request. Fields that the table does not have, and that
@@ -144,18 +145,11 @@ func normal(name string, values []string) string {
 // membersOf splits the lines of a list at commas outside quoted strings.
 func membersOf(lines []string) (members []string) {
 	for _, line := range lines {
-		from, quoted := 0, false
-		for i := 0; i <= len(line); i++ {
-			switch {
-			case i == len(line) || line[i] == ',' && !quoted:
-				if m := strings.Trim(line[from:i], " \t"); m != "" {
-					members = append(members, m)
-				}
-				from = i + 1
-			case line[i] == '\\' && quoted && i+1 < len(line):
-				i++
-			case line[i] == '"':
-				quoted = !quoted
+		for line != "" {
+			var m string
+			m, line = httplimit.CutOutsideQuotes(line, ',')
+			if m = strings.Trim(m, " \t"); m != "" {
+				members = append(members, m)
 			}
 		}
 	}

@@ -4,73 +4,41 @@ import (
 	"net/http"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Invalidating gives the ResponseWriter for a request that does not come to Serve. One of a
+// Invalidating gives the handler for a request that does not come to Serve. A request of a
 // method that may change its target takes the stored answers for that out when the handler
 // answers it without an error, and those for its Location and Content-Location (RFC 9111
 // section 4.4).
-func (c *Cache) Invalidating(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
-	scope string) http.ResponseWriter {
+func (c *Cache) Invalidating(next http.Handler, r *http.Request, v *hottype.Verdict, scope string) http.Handler {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return w
+		return next
 	}
 	if c.fetched.Load() == 0 { // what is being fetched now counts too: it may be of before the change
-		return w
+		return next
 	}
-	return &invalidating{ResponseWriter: w, cache: c, request: r, scope: scope, class: v.Class}
+	class := v.Class
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httplimit.ServeWithStatus(w, r, next, func(status int) {
+			if status >= 200 && status < 400 {
+				c.invalidate(w.Header(), r, scope, class)
+			}
+		})
+	})
 }
 
-// invalidating is the ResponseWriter of a request that may change what is stored.
-type invalidating struct {
-	http.ResponseWriter
-	cache        *Cache
-	request      *http.Request
-	scope, class string
-	done         bool
-}
-
-// Unwrap lets http.ResponseController find what the server's own writer can do.
-func (i *invalidating) Unwrap() http.ResponseWriter { return i.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (i *invalidating) WriteHeader(status int) {
-	if !i.done && status >= 200 {
-		i.done = true
-		if status < 400 {
-			i.invalidate()
-		}
-	}
-	i.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (i *invalidating) Write(p []byte) (int, error) {
-	if !i.done {
-		i.WriteHeader(http.StatusOK)
-	}
-	return i.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher, for handlers that look for it without http.ResponseController.
-func (i *invalidating) Flush() {
-	if !i.done {
-		i.WriteHeader(http.StatusOK)
-	}
-	_ = http.NewResponseController(i.ResponseWriter).Flush() // a writer that cannot is not flushed
-}
-
-func (i *invalidating) invalidate() {
-	r := i.request
-	i.cache.store.invalidate(appendTarget(nil, r, i.scope, i.class))
+// invalidate takes out what an answer with these fields made old.
+func (c *Cache) invalidate(h http.Header, r *http.Request, scope, class string) {
+	c.store.invalidate(appendTarget(nil, r, scope, class))
 	for _, name := range []string{"Location", "Content-Location"} {
-		u, err := r.URL.Parse(i.Header().Get(name))
-		if err != nil || i.Header().Get(name) == "" || u.Host != "" && u.Host != r.Host {
+		u, err := r.URL.Parse(h.Get(name))
+		if err != nil || h.Get(name) == "" || u.Host != "" && u.Host != r.Host {
 			continue // another origin's are not for this one to change
 		}
 		other := *r
 		other.RequestURI = u.RequestURI()
-		i.cache.store.invalidate(appendTarget(nil, &other, i.scope, i.class))
+		c.store.invalidate(appendTarget(nil, &other, scope, class))
 	}
 }

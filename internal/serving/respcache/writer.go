@@ -5,9 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Header implements http.ResponseWriter.
 func (f *fetch) Header() http.Header { return f.header }
 
 // interim is an informational answer, such as 103 (Early Hints).
@@ -79,7 +82,6 @@ func (f *fetch) releaseWaiters() {
 	f.release(outcome{unkept: true}, f.now())
 }
 
-// Write implements http.ResponseWriter.
 func (f *fetch) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	if f.finished {
@@ -137,7 +139,6 @@ func (f *fetch) buffer(p []byte) bool {
 	return true
 }
 
-// Flush implements http.Flusher.
 func (f *fetch) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,31 +148,16 @@ func (f *fetch) Flush() {
 }
 
 // tell wakes the client, if one reads along.
-func (f *fetch) tell() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
+func (f *fetch) tell() { wait.Signal(f.wake) }
 
 // trailers are the fields that the handler set after its body.
 func (f *fetch) trailers() http.Header {
 	list := http.Header{}
 	for name, values := range f.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) || announced(f.sent, name) {
+		if strings.HasPrefix(name, http.TrailerPrefix) ||
+			httpguts.HeaderValuesContainsToken(f.sent["Trailer"], name) {
 			list[name] = slices.Clone(values)
 		}
 	}
 	return list
-}
-
-func announced(h http.Header, name string) bool {
-	for _, line := range h["Trailer"] {
-		for n := range strings.SplitSeq(line, ",") {
-			if http.CanonicalHeaderKey(strings.TrimSpace(n)) == name {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package spoe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -52,9 +53,7 @@ type Stats struct {
 
 // New builds an Agent; it panics without a gate.
 func New(cfg Config) *Agent {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Agent{log: cfg.Log, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: cfg.Gate, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
 	})}
