@@ -77,11 +77,8 @@ if tat0 and tonumber(tat0) >= now then
   end
 end
 
--- How much is free, in units; nothing if TAT is further away than the burst.
+-- How much is free, in units: exact where TAT is no further away than the burst, and else nothing.
 local function free()
-  if tat - now > capacity * unit / fill then
-    return 0
-  end
   return max(0, capacity * unit - (tat - now) * fill - part)
 end
 

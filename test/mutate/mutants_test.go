@@ -71,6 +71,7 @@ if not a and b ~= 10 or c == 'x > 1' then
     now
   state = 0
 end
+--
 `
 	want := []string{
 		"2 floor to ceil", "2 / to *", "2 2 to 3", "2 2 to 1",

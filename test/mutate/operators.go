@@ -172,6 +172,7 @@ func luaMutants(name, text string) []mutant {
 		}
 		for _, at := range luaToken.FindAllStringIndex(line, -1) {
 			switch word := line[at[0]:at[1]]; {
+			case strings.HasPrefix(word, "--"): // a comment
 			case word == "not":
 				add(at[0], at[1], " ")
 			case word == "==":

@@ -38,9 +38,13 @@ var subjects = []subject{
 		{"./internal/storage/redislimits", ".", true}}},
 	{"lua/in_flight.lua", []tests{{"./internal/storage/redislimits", "InFlight", true}}},
 	{"lua/cl_throttle.lua", []tests{{"./internal/storage/redislimits", "Throttle", true}}},
-	{"lua/[cpr]*_[hbo]*.lua", []tests{{"./internal/storage/rediscontrol", ".", true}}},
-	{"lua/write_*.lua", []tests{{"./internal/storage/rediscontrol", ".", true}}},
+	{"lua/[cpr]*_[hbo]*.lua", control},
+	{"lua/write_*.lua", control},
 }
+
+// control are the tests of the scripts of the control plane.
+var control = []tests{{"./internal/storage/rediscontrol", "ScriptsMatch", true},
+	{"./internal/storage/rediscontrol", ".", true}}
 
 // own is a package with its own tests, and maybe others.
 func own(dir string, more ...tests) subject {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
+	"github.com/hotparam/pipeline/lua"
 )
 
 // throttleCall is one call at a time in ms, and its five numbers.
@@ -172,6 +174,19 @@ func TestThrottleBounds(t *testing.T) {
 			time.Duration(at.seconds)*time.Second, 0)
 		if (err == nil) != at.valid {
 			t.Errorf("%+v: %v", at, err)
+		}
+	}
+}
+
+// Without a quantity a call is one, as redis-cell has it.
+func TestThrottleWithoutQuantity(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	for i, args := range [][]any{{4, 1, 60}, {4, 1, 60, ""}, {4, 1, 60, 1}} {
+		key := fmt.Sprint("k", i)
+		got, err := c.rdb.Eval(t.Context(), lua.CLThrottle(), []string{key}, args...).Int64Slice()
+		if want := []int64{0, 5, 4, -1, 60}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v: %v, want %v; %v", args, got, want, err)
 		}
 	}
 }

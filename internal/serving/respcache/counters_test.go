@@ -1,0 +1,167 @@
+package respcache_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+)
+
+// counts are the counters that are not 0.
+func counts(all map[string]uint64) map[string]uint64 {
+	some := maps.Clone(all)
+	maps.DeleteFunc(some, func(_ string, n uint64) bool { return n == 0 })
+	return some
+}
+
+// A request that passes by, and an answer that is not kept, counts once and for one reason.
+func TestEachReasonCounts(t *testing.T) {
+	t.Parallel()
+	for reason, change := range map[string]func(*http.Request){
+		"authorization": func(r *http.Request) { r.Header.Set("Proxy-Authorization", "x") },
+		"cookie":        func(r *http.Request) { r.Header.Set("Cookie", "a=b") },
+		"certificate": func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+		},
+		"body":         func(r *http.Request) { r.ContentLength = -1 },
+		"upgrade":      func(r *http.Request) { r.Header.Set("Upgrade", "x") },
+		"precondition": func(r *http.Request) { r.Header.Set("If-Unmodified-Since", "x") },
+		"field":        func(r *http.Request) { r.Header.Set("X-Forwarded-For", "unknown") },
+		"range":        func(r *http.Request) { r.Header.Set("Range", "bytes=0-1") },
+	} {
+		b := build(t, respcache.Config{}, numbered())
+		r := httptest.NewRequest(http.MethodGet, "/topic?id=1", http.NoBody)
+		change(r)
+		w := httptest.NewRecorder()
+		b.ServeHTTP(w, r)
+		s := b.Stats()
+		if !maps.Equal(counts(s.Bypassed), map[string]uint64{reason: 1}) || len(counts(s.NotStored)) > 0 ||
+			s.Fetched != 0 ||
+			b.gate.charged.Load() != 1 || len(b.gate.counted) != 1 ||
+			w.Header().Get("Cache-Status") != "hotparam; fwd=bypass; detail="+reason {
+			t.Errorf("%s: %+v %v", reason, s, w.Header())
+		}
+	}
+	for reason, fields := range map[string][]string{
+		"cache-control": {"Cache-Control", "private"}, "set-cookie": {"Set-Cookie", "a=b"}, "vary": {"Vary", "X"},
+		"stream": {"Content-Type", "text/event-stream; x"}, "expired": {"Expires", "0"}, "max_body": {"X-Long", ""},
+		"memory": {"X-Memory", ""}, "status": {"X-Status", ""},
+	} {
+		b := build(t, respcache.Config{Memory: 4096}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(fields[0], fields[1])
+			switch reason {
+			case "max_body":
+				fmt.Fprint(w, strings.Repeat("x", 1001))
+			case "memory":
+				fmt.Fprint(w, strings.Repeat("x", 1000), strings.Repeat("x", 3097))
+			case "status":
+				w.WriteHeader(http.StatusFound)
+			}
+		})
+		if b.serve.MaxBody = 1000; reason == "memory" {
+			b.serve.MaxBody = 1 << 20
+		}
+		b.get("/topic?id=1")
+		b.get("/topic?id=1")
+		if err := b.end(t); err != nil {
+			t.Error(err)
+		}
+		s := b.Stats()
+		if !maps.Equal(counts(s.NotStored), map[string]uint64{reason: 1}) || s.Fetched != 1 || s.Failed != 0 ||
+			!maps.Equal(counts(s.Bypassed), map[string]uint64{"uncacheable": 1}) {
+			t.Errorf("%s: %+v", reason, s)
+		}
+	}
+}
+
+// end waits for the fetches of a cache.
+func (b *bundle) end(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return b.Run(ctx)
+}
+
+// A purge takes all variants of a key and counts them, and leaves those of others.
+func TestPurgeOfVariants(t *testing.T) {
+	t.Parallel()
+	b := build(t, respcache.Config{}, numbered("Vary", "X-Lang"))
+	for _, lang := range []string{"de", "en", "fr"} {
+		b.get("/topic?id=1", "X-Lang", lang)
+	}
+	b.fetch("topic?id=2", "/topic?id=2", "")
+	if s := b.Stats(); s.Entries != 4 {
+		t.Errorf("%+v", s)
+	}
+	if n := b.Purge("topic?id=1"); n != 3 {
+		t.Errorf("%d purged", n)
+	}
+	before := b.Stats()
+	if before.Entries != 1 || before.Purged != 3 || before.Evicted != 0 || before.Bytes <= 0 {
+		t.Errorf("%+v", before)
+	}
+	if n := b.Purge("topic?id=2"); n != 1 || b.Stats().Bytes != 0 || b.Stats().Purged != 4 || b.Stats().Entries != 0 {
+		t.Errorf("%d purged, %+v", n, b.Stats())
+	}
+}
+
+// A change takes out its target and what Location and Content-Location name of the same host, if the
+// handler answers it without an error.
+func TestWhatAChangeTakesOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method, name, value string
+		status              int
+		want                string // of the ids 1, 2, 3 those that are taken out
+	}{
+		{"POST", "", "", 200, "1"}, {"PUT", "", "", 399, "1"}, {"DELETE", "", "", 400, ""}, {"POST", "", "", 199, ""},
+		{"GET", "", "", 200, ""}, {"HEAD", "", "", 200, ""}, {"OPTIONS", "", "", 200, ""}, {"TRACE", "", "", 200, ""},
+		{"POST", "Location", "/topic?id=2", 201, "12"}, {"POST", "Content-Location", "/topic?id=3", 201, "13"},
+		{"POST", "Location", "http://example.com/topic?id=2", 201, "12"},
+		{"POST", "Location", "http://other.example/topic?id=2", 201, "1"}, {"POST", "Location", "%", 201, "1"},
+	} {
+		for _, how := range []string{"WriteHeader", "Write", "Flush"} {
+			if how != "WriteHeader" && c.status != 200 {
+				continue
+			}
+			b := build(t, respcache.Config{}, numbered())
+			for _, id := range []string{"1", "2", "3"} {
+				b.get("/topic?id=" + id)
+			}
+			r := httptest.NewRequest(c.method, "/topic?id=1", http.NoBody)
+			rec := httptest.NewRecorder()
+			w := b.Invalidating(rec, r, &hottype.Verdict{Allowed: true}, "")
+			if c.name != "" {
+				w.Header().Set(c.name, c.value)
+			}
+			switch how {
+			case "WriteHeader":
+				w.WriteHeader(c.status)
+			case "Write":
+				fmt.Fprint(w, "x")
+			case "Flush":
+				w.(http.Flusher).Flush()
+			}
+			if c.status >= 200 && rec.Code != c.status {
+				t.Errorf("%+v, %s: %d", c, how, rec.Code)
+			}
+			gone := ""
+			for _, id := range []string{"1", "2", "3"} {
+				if w := b.get("/topic?id=" + id); !strings.Contains(w.Header().Get("Cache-Status"), "hit") {
+					gone += id
+				}
+			}
+			if gone != c.want {
+				t.Errorf("%+v, %s: %q are taken out", c, how, gone)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package respcache
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// used is an entry of the model: a list in which the first was used last.
+type used struct {
+	e     *entry
+	bytes int64
+	moved time.Time
+}
+
+// lists are the entries of a shard in both directions.
+func lists(sh *shard) (forward, back []*entry) {
+	for e := sh.lru.next; e != &sh.lru; e = e.next {
+		forward = append(forward, e)
+	}
+	for e := sh.lru.prev; e != &sh.lru; e = e.prev {
+		back = append(back, e)
+	}
+	slices.Reverse(back)
+	return forward, back
+}
+
+// A store evicts what a list by use evicts that is written the simplest way, and counts the same bytes:
+// no more than has to go, of its own shard first. A use within a second of the last one moves nothing.
+func TestEvictionOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newStore(rapid.Int64Range(2000, 9000).Draw(rt, "limit"))
+		model := map[int][]used{} // by shard
+		now := time.Unix(1000, 0)
+		evicted := map[int]uint64{}
+		total := func() (n int64) {
+			for _, list := range model {
+				for _, u := range list {
+					n += u.bytes
+				}
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int64{0, 1, 999_999_999, 1e9, -5}).Draw(rt, "later")))
+			at := rapid.IntRange(0, 2).Draw(rt, "shard")
+			sh := &s.shards[at]
+			r := &http.Request{Header: http.Header{}}
+			target := fmt.Sprint("t", rapid.IntRange(0, 3).Draw(rt, "target"))
+			i := slices.IndexFunc(model[at], func(u used) bool { return u.e.of.target == target })
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0:
+				if i >= 0 {
+					sh.touch(model[at][i].e, now)
+					if u := model[at][i]; now.Sub(u.moved) >= time.Second || now.Before(u.moved) {
+						u.moved = now
+						model[at] = append([]used{u}, slices.Delete(model[at], i, i+1)...)
+					}
+				}
+			case 1:
+				if i >= 0 {
+					e := model[at][i].e
+					s.forget(sh, e)
+					s.drop(sh, e)
+					model[at] = slices.Delete(model[at], i, i+1)
+				}
+			default:
+				var a *answer
+				size := int64(768 + 2*len(target))
+				if rapid.Bool().Draw(rt, "answer") {
+					a = &answer{body: make([]byte, rapid.IntRange(0, 900).Draw(rt, "body"))}
+					size += 768 + int64(len(a.body))
+				}
+				e := sh.entry(r, []byte(target), "k", true)
+				s.setAnswer(sh, e, a, now)
+				if i >= 0 {
+					model[at] = slices.Delete(model[at], i, i+1)
+				}
+				model[at] = append([]used{{e, size, now}}, model[at]...)
+				s.shrink(sh)
+				for k := 0; k < shards; k++ {
+					for other := (at + k) % shards; total() > s.limit && len(model[other]) > 0; evicted[other]++ {
+						model[other] = model[other][:len(model[other])-1]
+					}
+				}
+			}
+			if s.bytes.Load() != total() {
+				rt.Fatalf("%d bytes, want %d", s.bytes.Load(), total())
+			}
+			for at := range 3 {
+				sh := &s.shards[at]
+				want := make([]*entry, 0, len(model[at]))
+				for _, u := range model[at] {
+					want = append(want, u.e)
+				}
+				forward, back := lists(sh)
+				if !slices.Equal(forward, want) || !slices.Equal(back, want) || sh.entries != uint64(len(want)) ||
+					sh.evicted != evicted[at] || len(sh.resources) != len(want) {
+					rt.Fatalf("shard %d: %d and %d entries, want %d; counted %d, %d resources, %d evicted of %d", at,
+						len(forward),
+						len(back), len(want), sh.entries, len(sh.resources), sh.evicted, evicted[at])
+				}
+			}
+		}
+	})
+}
+
+// Bytes of what is on its way count too: what has no room is not taken, and gives back what it counted.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	s := newStore(5000)
+	sh := &s.shards[0]
+	e := sh.entry(&http.Request{}, []byte("t"), hottype.Key("k"), true)
+	s.setAnswer(sh, e, nil, time.Unix(1, 0))
+	stored := s.bytes.Load()
+	if !s.reserve(sh, 5000-stored) || s.bytes.Load() != 5000 || sh.evicted != 0 {
+		t.Errorf("all that is free is not given: %d bytes, %d evicted", s.bytes.Load(), sh.evicted)
+	}
+	if !s.reserve(sh, 1) || s.bytes.Load() != 5001-stored || sh.evicted != 1 {
+		t.Errorf("nothing is evicted for it: %d bytes, %d evicted", s.bytes.Load(), sh.evicted)
+	}
+	if s.reserve(sh, stored) || s.bytes.Load() != 5001-stored {
+		t.Errorf("more is given than there is: %d bytes", s.bytes.Load())
+	}
+}

@@ -1,0 +1,232 @@
+package respcache
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDirectiveByDirective(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ line, name, value, rest string }{
+		{"", "", "", ""},
+		{"a", "a", "", ""},
+		{"a,", "a", "", ""},
+		{",a", "", "", "a"},
+		{" a = 1 ,b=2", "a", "1", "b=2"},
+		{`a="x,y",b`, "a", `"x,y"`, "b"},
+		{`a="x\",y",b`, "a", `"x\",y"`, "b"},
+		{`a="x\\",b`, "a", `"x\\"`, "b"},
+		{`a=x\,b`, "a", `x\`, "b"}, // a backslash quotes only within quotes
+		{`a="x`, "a", `"x`, ""},
+		{"\ta\t,b,c", "a", "", "b,c"},
+	} {
+		if name, value, rest := nextDirective(c.line); name != c.name || value != c.value || rest != c.rest {
+			t.Errorf("%q: %q %q %q", c.line, name, value, rest)
+		}
+	}
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, `"7"`: 7 * time.Second, `"`: 0, `""`: 0, `"7`: 0,
+		`7"`: 0, "-1": 0, "+1": 0, "1.5": 0,
+		"2147483646": 2147483646 * time.Second, "2147483647": 2147483647 * time.Second,
+		"2147483648": 2147483647 * time.Second, strings.Repeat("9", 40): 2147483647 * time.Second,
+	} {
+		if got := seconds(text); got != want {
+			t.Errorf("%q is %v, want %v", text, got, want)
+		}
+	}
+	if shorter(absent, 5) != 5 || shorter(5, 3) != 3 || shorter(3, 5) != 3 || orElse(absent, 5) != 5 || orElse(0,
+		5) != 0 {
+		t.Error("a lifetime that is absent is not the shortest one")
+	}
+}
+
+// A date has exactly the three forms of RFC 9110 section 5.6.7.
+func TestDates(t *testing.T) {
+	t.Parallel()
+	want := time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC)
+	for _, s := range []string{
+		"Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 gmt", "Sunday, 06-Nov-94 08:49:37 GMT",
+		"Sun Nov  6 08:49:37 1994",
+	} {
+		if got, err := parseDate(s); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{
+		"", "0", "GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "Sun, 6 Nov 1994 08:49:37 GMT",
+		"Sun, 06 Nov 1994  08:49:37 GMT",
+		"Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 94 08:49:37 GMT",
+	} {
+		if got, err := parseDate(s); err == nil {
+			t.Errorf("%q: %v", s, got)
+		}
+	}
+	for text, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, " 7 ,9": 7 * time.Second, "x": 0} {
+		if got := ageOf(http.Header{"Age": {text, "1"}}); got != want {
+			t.Errorf("Age %q is %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestMembersAndTheirNormalForm(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lines []string
+		want  []string
+	}{
+		{nil, nil},
+		{[]string{"", ",", " , "}, nil},
+		{[]string{"a,b", " c\t,,d"}, []string{"a", "b", "c", "d"}},
+		{[]string{`"a,b",c`}, []string{`"a,b"`, "c"}},
+		{[]string{`"a\",b",c`}, []string{`"a\",b"`, "c"}},
+		{[]string{`"a\`}, []string{`"a\`}},
+		{[]string{`"a`, "b,c"}, []string{`"a`, "b", "c"}}, // a quote ends with its line
+		{[]string{`a\,b`}, []string{`a\`, "b"}},
+	} {
+		if got := membersOf(c.lines); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.lines, got, c.want)
+		}
+	}
+	for _, c := range [][3]string{
+		{"Accept-Encoding", "GZIP,br , gzip;q=0.5,br", "br, gzip, gzip;q=0.5"},
+		{"Accept-Language", "fr;q=0.5,de,EN-us,en-US;q=0.8", "de, en-US, en-US;q=0.8, fr;q=0.5"},
+		{"Accept-Language", "b;q=0.5,a;q=x,c;q=0", "b;q=0.5, a;q=x, c;q=0"},
+		{"X-Lang", " B,a ,B", "B, a, B"},
+	} {
+		if got := normal(c[0], []string{c[1]}); got != c[2] {
+			t.Errorf("%s: %q is %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+	for from, want := range map[string]string{
+		"DE": "de", "en-us": "en-US", "ZH-hant-tw": "zh-Hant-TW", "sl-ROZAJ": "sl-rozaj", "x-a": "x-a",
+		"de ; Q=0.8": "de;q=0.8",
+		"de;q=1":     "de", "de;q=1.0": "de", "de;q=0.1": "de;q=0.1", "ENGL-1": "engl-1", "de-": "de-",
+	} {
+		if got := language(from); got != want {
+			t.Errorf("%q is %q, want %q", from, got, want)
+		}
+	}
+	for member, want := range map[string]float64{"de": 1, "de;q=0.5": 0.5, "de;q=": 0, "de;q=x": 0} {
+		if got := weight(member); got != want {
+			t.Errorf("%q weighs %v, want %v", member, got, want)
+		}
+	}
+}
+
+func TestCodingsAreASet(t *testing.T) {
+	t.Parallel()
+	for i, name := range codings {
+		if set, known := codingsOf([]string{name}); !known || set != 1<<i {
+			t.Errorf("%s: %b, %v", name, set, known)
+		}
+	}
+	if set, known := codingsOf([]string{"gzip , br", "zstd,gzip"}); !known || set != 0b111 {
+		t.Errorf("%b, %v", set, known)
+	}
+	for _, line := range []string{"gzip;q=1", "GZIP", "lzma", ""} {
+		if _, known := codingsOf([]string{"br", line}); known {
+			t.Errorf("%q is known", line)
+		}
+	}
+	if string(appendVariant(nil, &http.Request{Header: http.Header{}}, []string{"A"})) ==
+		string(appendVariant(nil, &http.Request{Header: http.Header{"A": {""}}}, []string{"A"})) {
+		t.Error("absent is empty")
+	}
+}
+
+// An address field is bounded by its bytes, over all its lines.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		values []string
+		want   bool
+	}{
+		{[]string{"192.0.2.1, [2001:DB8::a]:80"}, true},
+		{[]string{strings.Repeat("1", 512)}, true},
+		{[]string{strings.Repeat("1", 513)}, false},
+		{[]string{strings.Repeat("1", 500), strings.Repeat("1", 12)}, true},
+		{[]string{strings.Repeat("1", 500), strings.Repeat("1", 13)}, false},
+		{[]string{"1", "g"}, false},
+	} {
+		if got := areAddresses(c.values); got != c.want {
+			t.Errorf("%q: %v", c.values, got)
+		}
+	}
+}
+
+// What is ready and what is made for one response are the same text.
+func TestFieldsOfHits(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		fresh, resident time.Duration
+		want            string
+	}{
+		{0, 0, "ttl=0"}, {time.Second - 1, 0, "ttl=0"}, {0, 1, "ttl=-1"}, {0, time.Second, "ttl=-1"},
+		{0, time.Second + 1, "ttl=-2"}, {0, 60 * time.Second, "ttl=-60"}, {0, 61 * time.Second, "ttl=-61"},
+		{60 * time.Second, 0, "ttl=60"}, {61 * time.Second, 0, "ttl=61"}, {time.Hour, 0, "ttl=3600"},
+	} {
+		a := &answer{fresh: c.fresh, received: now.Add(-c.resident)}
+		for waited, detail := range map[bool]string{false: "", true: "; detail=collapsed"} {
+			if got := hitField(a, now, waited); len(got) != 1 || got[0] != "hotparam; hit; "+c.want+detail {
+				t.Errorf("%v after %v: %q", c.fresh, c.resident, got)
+			}
+		}
+	}
+	for age, want := range map[time.Duration]string{
+		0: "0", time.Second - 1: "0", 59 * time.Second: "59", 60 * time.Second: "60", 61 * time.Second: "61",
+	} {
+		if got := ageField(age); len(got) != 1 || got[0] != want {
+			t.Errorf("%v: %q", age, got)
+		}
+	}
+	for _, c := range []struct {
+		fwd, detail string
+		stored      bool
+		want        string
+	}{
+		{"miss", "", true, "hotparam; fwd=miss; stored"}, {"bypass", "cookie", false,
+			"hotparam; fwd=bypass; detail=cookie"},
+		{"stale", "x", true, "hotparam; fwd=stale; stored; detail=x"},
+	} {
+		if got := forwarded(c.fwd, c.detail, c.stored); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// A pause is over at its end, and one that is too long is of a clock that went back.
+func TestBackingOff(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	for until, want := range map[time.Duration]bool{-1: false, 0: false, 1: true, time.Second: true,
+		time.Second + 1: false} {
+		if got := backingOff(now, now.Add(until)); got != want {
+			t.Errorf("%v: %v", until, got)
+		}
+	}
+	for status, want := range map[int]bool{499: false, 500: true, 501: false, 502: true, 503: true, 504: true,
+		505: false} {
+		if got := serverFailed(status); got != want {
+			t.Errorf("%d: %v", status, got)
+		}
+	}
+}
+
+// The bytes of an answer are those of its parts, each with what holds it.
+func TestBytesOfAnswers(t *testing.T) {
+	t.Parallel()
+	a := &answer{body: make([]byte, 100), fields: []field{{"Ab", []string{"cde", "f"}}, {"G", nil}}}
+	if got := a.bytes(); got != 768+100+(2+40+3+16+1+16)+(1+40) {
+		t.Errorf("%d", got)
+	}
+	for _, c := range []struct{ capacity, want int }{{125, 125}, {126, 100}} { // a quarter may be unused
+		a.complete(make([]byte, 100, c.capacity))
+		if got := cap(a.body); c.want == c.capacity && got != c.want || c.want != c.capacity && got >= c.capacity {
+			t.Errorf("a body of 100 bytes in %d has %d", c.capacity, got)
+		}
+	}
+}
