@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // Config says how a Pipeline works. The zero value is one process with the
@@ -135,7 +135,7 @@ func WithHashSecret(secret string) RulesOption {
 // LoadRules reads rules from a YAML file. docs/rules.md lists its fields;
 // settings of the programs, which may be in the same file, are ignored.
 func LoadRules(path string, options ...RulesOption) (*Rules, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: rules: %w", err)
 	}

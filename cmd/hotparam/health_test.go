@@ -112,8 +112,8 @@ func TestHealthUsage(t *testing.T) {
 		{[]string{"ftp://127.0.0.1/"}, 2, "want a URL such as http://127.0.0.1:9180/readyz"},
 		{[]string{"--timeout=0s", "http://127.0.0.1:1/"}, 2, "--timeout 0s: want more than 0"},
 		{[]string{"--ca=" + absent, "https://127.0.0.1:1/"}, 1, "absent.pem: no such file"},
-		{[]string{"--ca=" + os.Args[0], "https://127.0.0.1:1/"}, 1,
-			"--ca: " + os.Args[0] + " holds no certificate in PEM"},
+		{[]string{"--ca=" + "health_test.go", "https://127.0.0.1:1/"}, 1,
+			"--ca: " + "health_test.go" + " holds no certificate in PEM"},
 	} {
 		if stderr, code := healthOf(t, tt.args...); code != tt.code || !strings.Contains(stderr, tt.says) {
 			t.Errorf("health %v: exit code %d with %q, want %d with %q", tt.args, code, stderr, tt.code, tt.says)

@@ -6,7 +6,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
+
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // Files are those of a client. The zero value trusts the system's authorities and
@@ -46,7 +47,7 @@ func (f Files) Client(setting string) (*tls.Config, error) {
 }
 
 func Authorities(path string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ var layers = []struct {
 }{
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
-	{"waiting", false, []string{"internal/wait"}, "timers and contexts only"},
+	{"waiting and reading", false, []string{"internal/wait", "internal/textfile"}, "timers and small files only"},
 	{"logging", false, []string{"internal/logbound"}, "bounds the lines of all packages, and knows none of them"},
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",

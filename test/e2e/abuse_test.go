@@ -68,7 +68,7 @@ var abuses = []struct {
 		return err
 	}},
 	{"gone in mid-call", 500, func(conn net.Conn, _ []hpack.HeaderField) error {
-		_, err := io.WriteString(conn, "POST /v1/decide HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{\"uri\":")
+		_, err := io.WriteString(conn, "POST /v1/decide HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"uri\":")
 		return err
 	}},
 	{"gone in mid-call, HTTP/2", 500, func(conn net.Conn, fields []hpack.HeaderField) error {

@@ -295,6 +295,11 @@ func overrideIsFelt(t *testing.T, s *site) {
 			return strings.Contains(body, `"reason":"blocked"`)
 		})
 	}
+	status, body = do(t, http.MethodPost, "http://"+s.decide[0]+"/v1/decide", `{"uri":"/topic?id=77"}`,
+		http.Header{"Origin": {"https://page.example"}})
+	if status != http.StatusForbidden {
+		t.Errorf("a page of another site asks for decisions: %d %s", status, body)
+	}
 	if status, body := do(t, http.MethodDelete, "http://"+s.dashboard+"/v1/overrides/no-77", "", nil); status/100 != 2 {
 		t.Fatalf("DELETE override: %d %s", status, body)
 	}

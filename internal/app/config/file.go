@@ -16,6 +16,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
@@ -78,7 +79,7 @@ func (f *file) load(path string) {
 	if path == "" {
 		return
 	}
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path)
 	if err != nil {
 		f.path = path
 		f.errs = append(f.errs, fmt.Errorf("config: %w", err))

@@ -28,6 +28,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // Build makes the parser of a program from its struct of settings. Flags may
@@ -139,13 +140,9 @@ func (p *Parser) secret() ([]byte, error) {
 		if text != "" {
 			return nil, Usage("--privacy.secret and --privacy.secret_file are both set; keep one")
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
+		var err error
+		if text, err = textfile.Secret(path); err != nil {
 			return nil, fmt.Errorf("config: --privacy.secret_file: %w", err)
-		}
-		if text = strings.TrimSpace(string(data)); text == "" {
-			return nil, fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: "+
-				"openssl rand -hex 24 > %[1]s", path)
 		}
 	}
 	if text != "" && len(text) < rules.MinSecret {

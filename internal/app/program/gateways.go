@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 type gateways struct {
@@ -98,7 +98,7 @@ func (s *sidecar) listenSPOE(ctx context.Context) error {
 func (s *sidecar) readLimits(*rules.Set) error {
 	files := make([]envoy.File, len(s.cfg.Envoy.Limits))
 	for i, name := range s.cfg.Envoy.Limits {
-		data, err := os.ReadFile(name)
+		data, err := textfile.Read(name)
 		if err != nil {
 			return refused(fmt.Errorf("envoy.limits: %w", err))
 		}

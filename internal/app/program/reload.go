@@ -18,6 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // maxRemoved is how many things that are gone a log line names.
@@ -134,7 +135,7 @@ func (r *reloader) checkFile(w *watch, now time.Time, asked bool) bool {
 		}
 		return false
 	}
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path)
 	if after, _ := os.Stat(path); !sameFile(info, after) {
 		return false // written meanwhile; the next look sees that it changed
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -192,7 +193,11 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	mux.Handle("/v1/decide", guard.Protect(decide))
 	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
 	mux.Handle("/v1/outcomes", guard.Protect(http.HandlerFunc(decide.Outcomes)))
-	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
+	handler := http.Handler(mux)
+	if token == "" && cfg.TLSClientCA == "" && !strings.HasPrefix(cfg.Listen, auth.UnixPrefix) {
+		handler = auth.OwnSite(mux)
+	}
+	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, handler)
 	if err != nil {
 		return err
 	}

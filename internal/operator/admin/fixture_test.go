@@ -200,8 +200,12 @@ func serve(h http.Handler, method, target, body string, headers ...string) *http
 	}
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
-		if name == "Host" {
+		switch name {
+		case "Host":
 			r.Host = value
+			continue
+		case "From": // the address of the client
+			r.RemoteAddr = value
 			continue
 		}
 		r.Header.Set(name, value)

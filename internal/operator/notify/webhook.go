@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/textfile"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -42,9 +42,8 @@ type Webhook struct {
 }
 
 const (
-	maxWebhooks   = 20
-	minSecret     = 16 // bytes
-	maxSecretFile = 64 << 10
+	maxWebhooks = 20
+	minSecret   = 16 // bytes
 )
 
 var webhooks = newSchema()
@@ -138,17 +137,19 @@ func (w Webhook) target(text string) (*url.URL, error) {
 func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 	text := w.URL
 	if w.URLFile != "" {
-		if text, err = readFile("url_file", w.URLFile); err != nil {
-			return nil, nil, err
+		data, err := textfile.Read(w.URLFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("url_file: %w", err)
 		}
+		text = strings.TrimSpace(string(data))
 	}
 	if target, err = w.target(text); err != nil {
 		return nil, nil, fmt.Errorf("url: %w", err)
 	}
 	text = w.Secret
 	if w.SecretFile != "" {
-		if text, err = readFile("secret_file", w.SecretFile); err != nil {
-			return nil, nil, err
+		if text, err = textfile.Secret(w.SecretFile); err != nil {
+			return nil, nil, fmt.Errorf("secret_file: %w", err)
 		}
 		if len(text) < minSecret {
 			return nil, nil, fmt.Errorf("secret_file: %s has %d bytes, want at least %d; "+
@@ -156,20 +157,4 @@ func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 		}
 	}
 	return target, []byte(text), nil
-}
-
-// readFile reads a secret without the white space around it.
-func readFile(field, path string) (string, error) {
-	data, err := os.ReadFile(path)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", field, err)
-	case len(data) > maxSecretFile:
-		return "", fmt.Errorf("%s: %s has %d bytes: that is no secret", field, path, len(data))
-	}
-	text := strings.TrimSpace(string(data))
-	if text == "" {
-		return "", fmt.Errorf("%s: %s is empty", field, path)
-	}
-	return text, nil
 }

@@ -8,7 +8,6 @@ package auth
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -28,16 +27,11 @@ const (
 	maxAttempts = 10
 	// maxGuessers is how many clients that guess are remembered.
 	maxGuessers = 4096
-	// knownSlots is how many clients that showed the token are remembered, each for
-	// knownFor.
-	knownSlots = 1024
-	knownFor   = 10 * time.Minute
 )
 
-// Guard lets through who shows a token, or whom the proxy of [SSO] names. After
-// [tries] wrong tokens a client is answered 429 without a comparison, until it has waited. A client that has shown
-// the right one lately is always compared: a guesser at its address, behind the
-// same NAT perhaps, cannot lock it out.
+// Guard lets through callers that show a token, or that the proxy of [SSO] names. A right token always passes: it has
+// at least [MinToken] characters, which cannot be guessed at any rate, and wrong ones behind the same NAT must not lock
+// it out. After maxAttempts wrong tokens a client is answered 429 and no longer logged, until it has waited.
 //
 // Make one with NewGuard, or with NewGuardOf for callers with roles; any number of
 // goroutines may use it.
@@ -48,19 +42,14 @@ type Guard struct {
 	tokens atomic.Pointer[[]Token] // shared and named ones
 	log    *slog.Logger
 
-	guesses *limit.Memory
-	seed    maphash.Seed
-	// trusted holds, at a client's hash, the hash and the time in seconds of its last
-	// right token. Only right tokens write here.
-	trusted [knownSlots]atomic.Uint64
-
+	guesses            *limit.Memory
 	wrong, rateLimited atomic.Uint64
 }
 
 // GuardStats are counters since the start.
 type GuardStats struct {
 	Wrong       uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
-	RateLimited uint64 `metric:"_rate_limited_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`
+	RateLimited uint64 `metric:"_rate_limited_total" help:"Requests with a wrong token, or none, of clients that had sent too many wrong ones."`
 }
 
 // Credentials are who may call a listener.
@@ -85,7 +74,7 @@ func NewGuard(name, token string, log *slog.Logger) *Guard {
 func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 	g := &Guard{
 		name: name, shared: shared(c.Token), sso: c.SSO, log: log,
-		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxGuessers}), seed: maphash.MakeSeed(),
+		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxGuessers}),
 	}
 	tokens := slices.Concat(g.shared, c.Tokens)
 	g.tokens.Store(&tokens)
@@ -159,24 +148,17 @@ func (g *Guard) Check(r *http.Request, now time.Time) Result {
 }
 
 func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
-	client := httplimit.ParseClient(r.RemoteAddr)
-	known := g.isKnown(client, now)
-	if !known {
-		if wait := g.charge(client, now, 0); wait > 0 {
-			g.rateLimited.Add(1)
-			return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
-		}
-	}
 	text, shown := shownToken(r)
-	token, ok := find(*g.tokens.Load(), text)
-	if ok && shown {
-		if !known {
-			g.remember(client, now)
-		}
+	if token, ok := find(*g.tokens.Load(), text); ok && shown {
 		return g.unexpired(token, r, now)
 	}
+	client := httplimit.ParseClient(r.RemoteAddr)
+	if wait := g.charge(client, now, 0); wait > 0 {
+		g.rateLimited.Add(1)
+		return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
+	}
 	g.wrong.Add(1)
-	if shown { // who shows nothing, such as a browser's first request, guesses nothing
+	if shown { // a request without a token, such as a browser's first, is no guess
 		g.charge(client, now, 1)
 		g.warn(r.RemoteAddr, "a caller showed a wrong token")
 	}
@@ -244,24 +226,6 @@ func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Durat
 		return 0 // the charge is well formed, so there is no error
 	}
 	return min(results[0].ResetAfter, time.Minute/maxAttempts)
-}
-
-// slot returns a client's place in the table, and its entry at a time.
-func (g *Guard) slot(client hottype.Client, now time.Time) (at *atomic.Uint64, value uint64) {
-	h := maphash.Comparable(g.seed, client)
-	return &g.trusted[h%knownSlots], h&^(1<<32-1) | uint64(uint32(now.Unix()))
-}
-
-func (g *Guard) remember(client hottype.Client, now time.Time) {
-	at, value := g.slot(client, now)
-	at.Store(value)
-}
-
-func (g *Guard) isKnown(client hottype.Client, now time.Time) bool {
-	at, value := g.slot(client, now)
-	seen := at.Load()
-	age := uint32(value) - uint32(seen)
-	return seen>>32 == value>>32 && time.Duration(age)*time.Second < knownFor
 }
 
 // warn logs a caller that is not let in.

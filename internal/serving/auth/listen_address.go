@@ -3,8 +3,11 @@ package auth
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // UnixPrefix begins the address of a unix socket; its path follows.
@@ -37,4 +40,31 @@ func IsLoopback(host string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
+}
+
+// IsLoopbackHost is IsLoopback for the host of a request, which may have a port. A listener without credentials asks
+// it against DNS rebinding, where a page of another site makes its own name point at loopback. Where credentials are
+// required that page has none, so every name is fine.
+func IsLoopbackHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return IsLoopback(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+}
+
+// OwnSite protects a listener on a loopback address that requires no credentials: what a page of another site has a
+// browser send is refused, with 403, and by another name than this machine's with 421.
+func OwnSite(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !IsLoopbackHost(r.Host) {
+			httplimit.WriteProblem(w, http.StatusMisdirectedRequest, "Call this API by a loopback address, or set a token.")
+			return
+		}
+		if cross.Check(r) != nil {
+			httplimit.WriteProblem(w, http.StatusForbidden, "A request that another site asked for is refused.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

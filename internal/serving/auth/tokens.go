@@ -9,11 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // Token is a token as a configuration file holds it: by its hash. SHA-256 without
@@ -150,14 +151,9 @@ func ReadToken(setting, text, file string) (string, error) {
 	if text != "" {
 		return "", fmt.Errorf("auth: --%s and --%s_file are both set; keep one", setting, setting)
 	}
-	data, err := os.ReadFile(file)
+	text, err := textfile.Secret(file)
 	if err != nil {
 		return "", fmt.Errorf("auth: --%s_file: %w", setting, err)
-	}
-	text = strings.TrimSpace(string(data))
-	if text == "" {
-		return "", fmt.Errorf("auth: --%s_file: %s is empty; write one with: openssl rand -hex 24 > %s", setting,
-			file, file)
 	}
 	return text, CheckToken(setting+"_file", text)
 }

@@ -86,6 +86,14 @@ func openFile(ctx context.Context, path string, maxBytes int64) (*sql.DB, error)
 		"journal_size_limit(16777216)", "temp_store(MEMORY)",
 		"secure_delete(ON)", // from the start on, or a page that was split keeps copies of what is purged later
 	}, "_txlock": {"immediate"}}
+	// SQLite gives the files beside it the same rights.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = errors.Join(f.Chmod(0o600), f.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("historystore: %w", err)
+	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("historystore: %w", err)

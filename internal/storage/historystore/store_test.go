@@ -132,6 +132,9 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	stop() // the second minute is written at the end
+	if info, err := os.Stat(filepath.Join(s.cfg.Dir, "history.sqlite")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("others can read the file: %v, %v", info, err)
+	}
 	again, _ := running(t, s.cfg)
 	await(t, "the file to be open", func() bool { return again.db.Load() != nil })
 	if a := read(t, again, all); len(a.Totals) != 2 || len(a.Keys) != 3 {

@@ -1,0 +1,55 @@
+// Package textfile reads the small files that operators write: configurations, rules, tokens and secrets.
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+const (
+	// MaxSize bounds a file that Read reads, in bytes: some 40,000 rules.
+	MaxSize = 4 << 20
+	// MaxSecret bounds a file that Secret reads, in bytes.
+	MaxSecret = 4 << 10
+)
+
+// Read reads a file. It refuses one that is no regular file, which may have no end or wait for a writer, and
+// one that is larger than MaxSize, before it reads any of it. Errors are of type *fs.PathError.
+func Read(path string) ([]byte, error) { return read(path, MaxSize) }
+
+// Secret reads a file that holds a token or a secret, without the white space around it. An empty one is an error.
+func Secret(path string) (string, error) {
+	data, err := read(path, MaxSecret)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		return "", fmt.Errorf("%s is empty; write one with: openssl rand -hex 24 > %[1]s", path)
+	}
+	return text, nil
+}
+
+func read(path string, maxSize int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the opening of a FIFO waits for a writer else
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	case info.Size() > maxSize:
+		return nil, &fs.PathError{Op: "read", Path: path,
+			Err: fmt.Errorf("%d bytes are over the limit of %d", info.Size(), maxSize)}
+	}
+	return io.ReadAll(io.LimitReader(f, maxSize))
+}
