@@ -168,32 +168,32 @@ func (l *Adapter[C]) failed(c C, err error) error {
 	return errResponseWritten
 }
 
+// rpcStatuses are the HTTP statuses of the codes of gRPC and Connect, in their order.
+var rpcStatuses = [...]int{
+	http.StatusOK,
+	0,                              // canceled
+	http.StatusInternalServerError, // unknown
+	http.StatusBadRequest,          // invalid argument
+	http.StatusGatewayTimeout,      // deadline exceeded
+	http.StatusNotFound,
+	http.StatusConflict,        // already exists
+	http.StatusForbidden,       // permission denied
+	http.StatusTooManyRequests, // resource exhausted
+	http.StatusBadRequest,      // failed precondition
+	http.StatusConflict,        // aborted
+	http.StatusBadRequest,      // out of range
+	http.StatusNotImplemented,
+	http.StatusInternalServerError, // internal
+	http.StatusServiceUnavailable,
+	http.StatusInternalServerError, // data loss
+	http.StatusUnauthorized,        // unauthenticated
+}
+
 // HTTPStatusFromRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the
 // client did not wait for the answer.
 func HTTPStatusFromRPC(code uint32) int {
-	switch code { // in the order of both protocols
-	case 0:
-		return http.StatusOK
-	case 1: // canceled
-		return 0
-	case 3, 9, 11: // invalid argument, failed precondition, out of range
-		return http.StatusBadRequest
-	case 4: // deadline exceeded
-		return http.StatusGatewayTimeout
-	case 5:
-		return http.StatusNotFound
-	case 6, 10: // already exists, aborted
-		return http.StatusConflict
-	case 7: // permission denied
-		return http.StatusForbidden
-	case 8: // resource exhausted
-		return http.StatusTooManyRequests
-	case 12:
-		return http.StatusNotImplemented
-	case 14:
-		return http.StatusServiceUnavailable
-	case 16: // unauthenticated
-		return http.StatusUnauthorized
+	if code < uint32(len(rpcStatuses)) {
+		return rpcStatuses[code]
 	}
 	return http.StatusInternalServerError
 }

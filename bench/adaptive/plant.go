@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -73,18 +74,18 @@ type world struct {
 	rng    *rand.Rand
 	shares []float64 // of the limiters in the demand
 
-	pools    []pool               // of servers, one of each upstream
-	open     requests             // as limiters see them, by their ends
-	inFlight []int                // requests of each limiter
-	coldOf   []float64            // cold requests of each limiter, a second
-	coming   []float64            // of them, those of this second
-	tokens   []float64            // of the rate, for each key
-	spare    float64              // of the least rate
-	last     float64              // when tokens were counted
-	bound    adaptive.Limit       // in force
-	ctl      *adaptive.Controller // nil: none
-	seen     adaptive.Measurement // of this second
-	area     float64              // requests under way, times seconds
+	pools    []pool                // of servers, one of each upstream
+	open     requests              // as limiters see them, by their ends
+	inFlight []int                 // requests of each limiter
+	coldOf   []float64             // cold requests of each limiter, a second
+	coming   []float64             // of them, those of this second
+	tokens   []float64             // of the rate, for each key
+	spare    float64               // of the least rate
+	last     float64               // when tokens were counted
+	bound    hottype.UpstreamLimit // in force
+	ctl      *adaptive.Controller  // nil: none
+	seen     adaptive.Measurement  // of this second
+	area     float64               // requests under way, times seconds
 	areaAt   float64
 	late     []arriving
 	out      []second
@@ -116,7 +117,7 @@ func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 		pools: []pool{{free: make(floats, s.servers)}}, inFlight: make([]int, s.limiters),
 		coldOf: make([]float64, s.limiters), coming: make([]float64, s.limiters),
 		shares: make([]float64, s.limiters), tokens: make([]float64, max(1, len(s.keys))),
-		bound: adaptive.Limit{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
+		bound: hottype.UpstreamLimit{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
 	}
 	if s.beside != nil {
 		w.pools = append(w.pools, pool{free: make(floats, s.beside.servers)})
@@ -170,7 +171,8 @@ func (w *world) second(i int) {
 	w.complete(end)
 	w.send(end)
 	o := &w.out[i]
-	o.rate, o.inFlight, o.limited, o.unreachable = w.bound.Rate, w.bound.InFlight, w.bound.Limited, w.bound.Unreachable
+	o.rate, o.inFlight = w.bound.Rate, w.bound.InFlight
+	o.limited, o.unreachable = w.bound.Saturated, w.bound.Unreachable
 }
 
 // poisson is how many events with a mean happen.
@@ -248,7 +250,7 @@ func (w *world) admit(t float64, limiter int) bool {
 	if w.tokens[key] < 1 {
 		return false
 	}
-	places := w.bound.InFlight*w.shares[limiter] + w.coldOf[limiter]*w.bound.Mean
+	places := w.bound.InFlight*w.shares[limiter] + w.coldOf[limiter]*w.bound.TargetMean
 	if float64(w.inFlight[limiter]) >= max(1, places) {
 		if w.spare < 1 {
 			return false

@@ -201,7 +201,6 @@ type recorder struct {
 	at    time.Time
 }
 
-// Take implements limit.Store.
 func (s *recorder) Take(ctx context.Context, _ time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	ok, at, err := s.store.TakeAt(ctx, time.Time{}, charges, results)

@@ -220,7 +220,6 @@ type LocalPublisher struct {
 	name    string
 }
 
-// NewLocalPublisher gives the publisher of that name into m.
 func NewLocalPublisher(m *Replica, name string) *LocalPublisher {
 	return &LocalPublisher{replica: m, name: name}
 }
@@ -250,7 +249,14 @@ type Entry struct {
 // answered.
 type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
 
-// Of reads the counters of a key.
+func (d *Decisions) Count(allowed bool) {
+	if allowed {
+		d.Allowed.Add(1)
+	} else {
+		d.Denied.Add(1)
+	}
+}
+
 func (d *Decisions) Of(key hottype.Key) hottype.KeyDecisions {
 	return hottype.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
 }
@@ -266,21 +272,16 @@ type Memo struct {
 // Hot is what was found of the key as of the latest publication.
 func (e *Entry) Hot() hottype.HotKey { return *e.hot.Load() }
 
-// Key is the key of the entry.
 func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
 // set makes h what was found of the entry, which holds for keep beyond its Until.
 func (e *Entry) set(h *hottype.HotKey, keep time.Duration) {
-	e.hot.Store(h)
-	e.until.Store(expiry(h.Until, keep))
-}
-
-// expiry is keep after t in unix µs, 0 for a time that is not set.
-func expiry(t time.Time, keep time.Duration) int64 {
-	if t.IsZero() {
-		return 0
+	until := int64(0)
+	if !h.Until.IsZero() {
+		until = max(h.Until.Add(keep).UnixMicro(), 0)
 	}
-	return max(t.Add(keep).UnixMicro(), 0)
+	e.hot.Store(h)
+	e.until.Store(until)
 }

@@ -15,29 +15,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
-
-// Limit is what a controller publishes.
-type Limit struct {
-	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys of the
-	// upstream may send to it.
-	Rate, InFlight float64
-	// Mean is the mean latency that is steered to, in seconds: how many cold requests should be in
-	// flight, for each that comes a second.
-	Mean float64
-	// Limited says that the upstream was once saturated, and so Rate is not simply the maximum.
-	Limited bool
-	// Unreachable says that the target cannot be held even with the least rate.
-	Unreachable bool
-	// Judged is whether anything was seen yet; before, the bound says nothing.
-	Judged bool
-	// Why says in a few words what was seen last: Latency is the quantile, Target what it has
-	// to be, in seconds; Errors the share of failed requests and Flight how many were in flight.
-	Why             string
-	Latency, Target float64
-	Errors, Flight  float64
-}
 
 // Bounds of the controller's own.
 const (
@@ -61,8 +41,8 @@ type Controller struct {
 	min, max float64 // of Bound.Rate
 
 	pool    Measurement
-	seconds float64 // in pool
-	bound   Limit
+	seconds float64               // in pool
+	bound   hottype.UpstreamLimit // At is zero before anything was seen
 
 	baseLatency      ewma // latency's quantile while nothing is limited
 	slowBaseLatency  ewma // as quiet, of an upstream that has become slower and still holds its target
@@ -99,7 +79,7 @@ func New(t rules.UpstreamTarget, least, most float64) *Controller {
 		t.Errors = 0.01
 	}
 	c := &Controller{target: t, min: least, max: most, growth: minGrowth}
-	c.bound = Limit{Rate: most, InFlight: math.Inf(1)}
+	c.bound = hottype.UpstreamLimit{Rate: most, InFlight: math.Inf(1)}
 	return c
 }
 
@@ -107,17 +87,17 @@ func New(t rules.UpstreamTarget, least, most float64) *Controller {
 func (c *Controller) SetRange(least, most float64) {
 	c.min, c.max = least, most
 	c.bound.Rate = clamp(c.bound.Rate, least, most)
-	if !c.bound.Limited {
+	if !c.bound.Saturated {
 		c.bound.Rate = most
 	}
 }
 
 // Bound is the one in force.
-func (c *Controller) Bound() Limit { return c.bound }
+func (c *Controller) Bound() hottype.UpstreamLimit { return c.bound }
 
 // Tick judges what limiters reported since the last tick, at most one report of each second. Without
 // one the bound stays.
-func (c *Controller) Tick(now time.Time, reports []Measurement) Limit {
+func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.UpstreamLimit {
 	for i := range reports {
 		if now.Sub(reports[i].At) <= stale {
 			c.seconds++
@@ -135,8 +115,8 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) Limit {
 	c.pool, c.seconds = Measurement{}, 0
 	if s.n > 0 {
 		c.judge(&s)
-		c.bound.Judged, c.bound.Latency, c.bound.Target = true, s.quantile, s.target
-		c.bound.Errors, c.bound.Flight = s.failed, s.flight
+		c.bound.At, c.bound.MeasuredLatency, c.bound.Target = now, s.quantile, s.target
+		c.bound.Errors, c.bound.MeasuredInFlight = s.failed, s.flight
 	}
 	return c.bound
 }
@@ -148,9 +128,11 @@ func (c *Controller) judge(s *sample) {
 	if c.limited == 0 && s.refused == 0 && (!s.over || s.hot == 0) {
 		// Nothing is limited, but the cap is there before the onset: from the maximum down the
 		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
-		b := Limit{Rate: c.max, InFlight: max(initialInFlight, s.ok*s.point), Mean: s.mean, Why: "not limited"}
-		if s.bad && c.bound.Judged {
-			b.InFlight, b.Mean = c.bound.InFlight, c.bound.Mean
+		b := hottype.UpstreamLimit{
+			Rate: c.max, InFlight: max(initialInFlight, s.ok*s.point), TargetMean: s.mean, Reason: "not limited",
+		}
+		if s.bad && !c.bound.At.IsZero() {
+			b.InFlight, b.TargetMean = c.bound.InFlight, c.bound.TargetMean
 		}
 		c.bound = b
 		return
@@ -178,11 +160,11 @@ func (c *Controller) estimate(s *sample) {
 	switch {
 	case s.mostlyFailing():
 		c.capacity *= 0.97 // it cannot be seen: drain
-		c.bound.Why = "draining: errors and latency far above the target"
+		c.bound.Reason = "draining: errors and latency far above the target"
 	case s.over && c.searching > 0:
 		// The first limited second began with the onset somewhere in it, so it says little of the
 		// capacity; the first saturated one after it does.
-		c.bound.Why = s.reason(c)
+		c.bound.Reason = s.reason(c)
 		if c.limited > 1 {
 			c.capacity = max(s.ok, c.capacity/(1+searchGrowth))
 		}
@@ -190,7 +172,7 @@ func (c *Controller) estimate(s *sample) {
 			c.searching = 0
 		}
 	case s.over:
-		c.bound.Why = s.reason(c)
+		c.bound.Reason = s.reason(c)
 		if s.missed && s.ok < c.capacity {
 			gain = 0.5 / s.width // it is saturated: what it answers is what it can do
 		}
@@ -203,9 +185,9 @@ func (c *Controller) estimate(s *sample) {
 			c.capacity -= 0.2 * (c.capacity - s.cold)
 		}
 	case s.bad: // one bad second is no overload
-		c.bound.Why = "waiting: " + s.reason(c)
+		c.bound.Reason = "waiting: " + s.reason(c)
 	default:
-		c.bound.Why = "at the limit"
+		c.bound.Reason = "at the limit"
 		c.capacity = max(c.capacity, c.capacity+gain*(s.ok-c.capacity))
 		c.grow(s)
 	}
@@ -221,19 +203,19 @@ func (c *Controller) estimate(s *sample) {
 // grow raises the capacity where more is asked for and could be borne.
 func (c *Controller) grow(s *sample) {
 	if s.refused == 0 {
-		c.bound.Why = "demand below the limit"
+		c.bound.Reason = "demand below the limit"
 	}
 	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
 		return
 	}
 	if c.searching > 0 {
 		c.capacity *= 1 + searchGrowth/s.width/max(1, s.lag/1.2)
-		c.bound.Why = "searching: more is asked for and could be borne"
+		c.bound.Reason = "searching: more is asked for and could be borne"
 		return
 	}
 	if c.headroomTicks++; c.headroomTicks >= 3 {
 		c.capacity *= 1 + c.growth/s.width
-		c.bound.Why = "growing: more is asked for and could be borne"
+		c.bound.Reason = "growing: more is asked for and could be borne"
 		c.growth = min(maxGrowth, 1.3*c.growth)
 	}
 }
@@ -256,9 +238,9 @@ func (c *Controller) publish(s *sample) {
 	if rate > c.min && !s.bad {
 		c.lastGoodCapacity = c.capacity
 	}
-	c.bound.Rate, c.bound.Limited = rate, true
+	c.bound.Rate, c.bound.Saturated = rate, true
 	c.bound.InFlight = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
-	c.bound.Mean = s.allowance
+	c.bound.TargetMean = s.allowance
 	c.updateUnreachable(s)
 }
 

@@ -17,7 +17,6 @@ type Controllers struct {
 	from map[string]*limiterState
 }
 
-// upstreamState is the controller of one upstream.
 type upstreamState struct {
 	*Controller
 	target rules.UpstreamTarget
@@ -101,20 +100,16 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 		one.until = now.Add(LimitTTL)
 	}
 	bound := one.Bound()
-	if !bound.Judged || now.After(one.until) {
+	if bound.At.IsZero() || now.After(one.until) {
 		return b
 	}
 	if limiters == 0 {
 		one.last.Reason = "no reports: the last bound holds"
 		return one.last
 	}
-	one.last = hottype.UpstreamLimit{
-		Name: name, Rate: bound.Rate, InFlight: bound.InFlight, TargetMean: bound.Mean,
-		Saturated: bound.Limited, Unreachable: bound.Unreachable, Reason: bound.Why,
-		MeasuredLatency: bound.Latency, Target: bound.Target, Errors: bound.Errors, MeasuredInFlight: bound.Flight,
-		Demand: float64(sum.Hot + sum.Refused), Limiters: limiters, At: now,
-	}
-	return one.last
+	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Refused), limiters, now
+	one.last = bound
+	return bound
 }
 
 // most requests a second that one limiter can have seen; what says more is no report.

@@ -188,10 +188,10 @@ func TestOldReportsAreNotJudged(t *testing.T) {
 	var m Measurement
 	m.At, m.OK, m.Cold = begin, 1000, 1000
 	m.Latency.addN(time.Second, 1000)
-	if b := c.Tick(begin.Add(stale+time.Millisecond), []Measurement{m}); b.Judged {
+	if b := c.Tick(begin.Add(stale+time.Millisecond), []Measurement{m}); !b.At.IsZero() {
 		t.Errorf("after %v: %+v", stale, b)
 	}
-	if b := c.Tick(begin.Add(stale), []Measurement{m}); !b.Judged {
+	if b := c.Tick(begin.Add(stale), []Measurement{m}); b.At.IsZero() {
 		t.Errorf("within %v: %+v", stale, b)
 	}
 }
@@ -202,7 +202,7 @@ func TestOnsetAtTheEndOfASecond(t *testing.T) {
 	t.Parallel()
 	const capacity = 250
 	c := New(rules.UpstreamTarget{Latency: 117 * time.Millisecond}, 2, 750)
-	second := func(i int, answered, refused int64, latency time.Duration) Limit {
+	second := func(i int, answered, refused int64, latency time.Duration) hottype.UpstreamLimit {
 		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), OK: answered, Hot: answered, Refused: refused,
 			InFlight: float64(answered) * latency.Seconds()}
 		m.Latency.addN(latency, answered)
@@ -222,9 +222,10 @@ func TestOnsetAtTheEndOfASecond(t *testing.T) {
 
 // saturate drives a controller whose upstream answers capacity(second) requests a second in 50 ms, and more slowly where
 // more come, but for a share that fails at once. Only hot keys are asked for, by far too much from second 5 on.
-func saturate(seconds int, capacity func(second int) float64, fails func(second int, hot float64) float64) []Limit {
+func saturate(seconds int, capacity func(second int) float64,
+	fails func(second int, hot float64) float64) []hottype.UpstreamLimit {
 	c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 2, 2000)
-	limit, list := c.Bound(), make([]Limit, 0, seconds)
+	limit, list := c.Bound(), make([]hottype.UpstreamLimit, 0, seconds)
 	for i := range seconds {
 		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), Hot: 20}
 		if i > 5 {
@@ -254,7 +255,7 @@ func TestOwnFailuresLowerLittle(t *testing.T) {
 	})
 	for i, limit := range list[40:] {
 		if limit.Rate < 800 || math.Abs(limit.Errors-0.03) > 0.002 {
-			t.Fatalf("second %d: %.0f of 1,000 (%s, errors %v)", 40+i, limit.Rate, limit.Why, limit.Errors)
+			t.Fatalf("second %d: %.0f of 1,000 (%s, errors %v)", 40+i, limit.Rate, limit.Reason, limit.Errors)
 		}
 	}
 }
@@ -271,7 +272,7 @@ func TestFailuresByOverloadLowerTheRate(t *testing.T) {
 		})
 		for i := 60; i < len(list); i++ {
 			if limit := list[i]; limit.Rate > 1.1*left || limit.Rate < 0.7*left {
-				t.Fatalf("second %d: %.0f where %.0f do not fail (%s)", i, limit.Rate, left, limit.Why)
+				t.Fatalf("second %d: %.0f where %.0f do not fail (%s)", i, limit.Rate, left, limit.Reason)
 			}
 		}
 	}
@@ -287,7 +288,7 @@ func TestCapacityThatFallsIsSeenSoon(t *testing.T) {
 		return 300
 	}, func(int, float64) float64 { return 0 })
 	if limit := list[43]; limit.Rate > 400 {
-		t.Errorf("%.0f a second three seconds after the capacity fell to 300 (%s)", limit.Rate, limit.Why)
+		t.Errorf("%.0f a second three seconds after the capacity fell to 300 (%s)", limit.Rate, limit.Reason)
 	}
 }
 

@@ -71,7 +71,6 @@ func bucket(d time.Duration) int {
 	return shift<<subBits + int(us>>shift)
 }
 
-// middle is the middle of a bucket.
 func middle(i int) time.Duration {
 	if i < 2<<subBits {
 		return time.Duration(i) * time.Microsecond

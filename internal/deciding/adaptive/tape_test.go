@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -67,7 +68,7 @@ var courses = []course{
 // run drives a controller through a course, second by second, and writes what it publishes.
 func (c course) run(out *bytes.Buffer) {
 	fmt.Fprintf(out, "# %s\n", c.name)
-	control, bound, queue := New(c.target, c.least, c.most), Limit{Rate: c.most}, 0.0
+	control, bound, queue := New(c.target, c.least, c.most), hottype.UpstreamLimit{Rate: c.most}, 0.0
 	for i := range 90 {
 		capacity, latency, hot, cold, failing := c.at(i)
 		admitted := math.Round(min(hot, bound.Rate))
@@ -89,9 +90,10 @@ func (c course) run(out *bytes.Buffer) {
 		}
 		bound = control.Tick(begin.Add(time.Duration(i)*time.Second), reports)
 		fmt.Fprintf(out, "%2d %.5g %.5g %.4g %t %t %t %.4g %.4g %.3g %.4g %s\n", i, bound.Rate, bound.InFlight,
-			bound.Mean,
-			bound.Limited, bound.Unreachable, bound.Judged, bound.Latency, bound.Target, bound.Errors, bound.Flight,
-			bound.Why)
+			bound.TargetMean,
+			bound.Saturated, bound.Unreachable, !bound.At.IsZero(), bound.MeasuredLatency, bound.Target, bound.Errors,
+			bound.MeasuredInFlight,
+			bound.Reason)
 	}
 }
 

@@ -58,7 +58,6 @@ func (d *decision) clientOverride(of *rules.Overrides, class string) (found clie
 	return found
 }
 
-// is reports whether there is an override and it has this action.
 func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c.Action == a }
 
 // chargeClient adds what limits the client: an override's limit, or the windows and slots

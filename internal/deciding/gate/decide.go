@@ -269,7 +269,7 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 		return
 	}
 	if d.override.Override != nil {
-		d.override.state.count(v.Allowed)
+		d.override.state.Count(v.Allowed)
 	}
 	if v.Cache == nil {
 		for i := range d.keys {

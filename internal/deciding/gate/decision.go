@@ -63,7 +63,6 @@ type requestState struct {
 	hasRefund bool // some key refunds by the status of the response
 }
 
-// requestKey is one key of the request.
 type requestKey struct {
 	name   hottype.Key       // "" if it is not known as a string
 	reason hottype.Reason    // of an allowed request that passes this key
@@ -74,7 +73,6 @@ type requestKey struct {
 	share  fairness.Result
 }
 
-// count counts a decision on the key.
 func (k *requestKey) count(allowed bool) {
 	if k.counts == nil {
 		return
@@ -82,11 +80,7 @@ func (k *requestKey) count(allowed bool) {
 	if k.h != nil && k.h.hits != nil {
 		k.h.hits.Add(1)
 	}
-	if allowed {
-		k.counts.Allowed.Add(1)
-	} else {
-		k.counts.Denied.Add(1)
-	}
+	k.counts.Count(allowed)
 }
 
 // chargeGroup is charges that one store takes together. The slices are parallel and not one

@@ -154,7 +154,6 @@ type Gate struct {
 	samples  atomic.Pointer[samples]
 }
 
-// New builds a gate.
 func New(cfg Config) *Gate {
 	if cfg.Hot == nil {
 		cfg.Hot = new(hotset.Replica)

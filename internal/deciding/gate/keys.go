@@ -204,7 +204,6 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 	h.limit = st.bindOverride(spaceHot, o, r.Limit.Scope, r.Limit.OnStoreFailure)
 }
 
-// bindOverride makes the limit that an override sets.
 func (st *state) bindOverride(space string, o *rules.Override, scope rules.Scope,
 	policy rules.FailurePolicy) boundLimit {
 	state := st.overrideState(o)

@@ -192,15 +192,6 @@ type overrideState struct {
 	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
 }
 
-// count counts a decision that the override made.
-func (o *overrideState) count(allowed bool) {
-	if allowed {
-		o.Allowed.Add(1)
-	} else {
-		o.Denied.Add(1)
-	}
-}
-
 // watched counts a request that the override in shadow mode applies to.
 func (o *overrideState) watched(denied bool) {
 	o.countedTwice.Add(1)
@@ -219,7 +210,6 @@ type overrideID struct {
 
 func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
 
-// overrideState is that of an override of this state.
 func (st *state) overrideState(o *rules.Override) *overrideState { return st.overrideStates[idOf(o)] }
 
 // addOverrideStates makes the state of each override, or takes over an old one.

@@ -78,7 +78,6 @@ func (bs *breakers) shard(c *limit.Charge) int {
 	return bs.store.Shard(&c.Subject)
 }
 
-// count is how many breakers there are, and how many of them are open.
 func (bs *breakers) count() (all, open int64) {
 	seen := make([]*breaker, 0, len(bs.of))
 	for i := range bs.of {

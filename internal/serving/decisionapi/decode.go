@@ -94,7 +94,6 @@ func (d *decoder) check() error {
 // fields are those of a check; a bit for each says which were there.
 var fields = []string{"method", "uri", "host", "ip", "cost", "headers", "in_flight"}
 
-// field reads the value of one field.
 func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
 	i := slices.Index(fields, name)
 	switch {

@@ -29,7 +29,6 @@ const (
 	Path Dialect = "path"
 )
 
-// Dialects are all of them.
 var Dialects = []Dialect{Nginx, IngressNginx, Forwarded, Path}
 
 // endpoint is where checks go whose own path says nothing.

@@ -22,7 +22,6 @@ type TLS struct {
 	ClientCA string
 }
 
-// On reports whether there is TLS at all.
 func (t TLS) On() bool { return t != TLS{} }
 
 // lookEvery is how often the files are looked at, at most: a look is three stats.

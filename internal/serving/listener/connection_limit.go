@@ -34,7 +34,6 @@ type conns struct {
 	evicted uint64
 }
 
-// conn is one connection.
 type conn struct {
 	net.Conn
 	owner       *conns

@@ -20,7 +20,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Config is what a listener is built from.
 type Config struct {
 	// Name is the listener's in logs and metrics, and the section of its settings.
 	Name string

@@ -101,7 +101,6 @@ func temporary(err error) bool {
 	return ok && t.Temporary()
 }
 
-// connection is one connection of HAProxy.
 type connection struct {
 	agent *Agent
 	conn  net.Conn

@@ -112,11 +112,8 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored, cha
 		return rules.ErrConflict
 	}
 	value, err := json.Marshal(next)
-	if err != nil {
-		return fmt.Errorf("etcdrules: %w", err)
-	}
-	entry, err := json.Marshal(change)
-	if err != nil {
+	entry, badEntry := json.Marshal(change)
+	if err := errors.Join(err, badEntry); err != nil {
 		return fmt.Errorf("etcdrules: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -187,10 +184,7 @@ func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 	for ctx.Err() == nil {
 		watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for range s.client.Watch(watching, s.cfg.Key, clientv3.WithCreatedNotify()) {
-			select {
-			case hints <- struct{}{}:
-			default: // a look is pending already
-			}
+			wait.Signal(hints)
 		}
 		cancel()
 		wait.For(ctx, watchAgain)

@@ -166,7 +166,6 @@ func sentOnce(cmd redis.Cmder) redis.Cmder {
 // noRetry is a command that go-redis must not send again after a lost answer.
 type noRetry struct{ redis.Cmder }
 
-// NoRetry implements redis.Cmder.
 func (noRetry) NoRetry() bool { return true }
 
 // takeFrom sets in o where Redis is and who we are from the caller's client.
@@ -219,12 +218,10 @@ func (c callerClient) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.once.ProcessHook(c.UniversalClient.Process)(ctx, cmd)
 }
 
-// EvalSha implements redis.Scripter.
 func (c callerClient) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
 	return c.eval(ctx, "evalsha", sha1, keys, args)
 }
 
-// Eval implements redis.Scripter.
 func (c callerClient) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	return c.eval(ctx, "eval", script, keys, args)
 }

@@ -70,26 +70,17 @@ func trials(key, allowedBy string, commands ...string) (all []trial) {
 	return all
 }
 
-// aggregatorTrials are what only aggregators and admin listeners do. LPUSH has no form that changes nothing.
-func aggregatorTrials(key string) []trial {
-	return trials(key, "+@write", "ltrim 0 -1", "zremrangebyrank 0 0")
-}
-
-// clusterTrials are what go-redis asks every cluster.
-func clusterTrials() []trial {
-	return []trial{{"+cluster|slots", []any{"cluster", "slots"}}, {"+command", []any{"command"}}}
-}
-
 func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	in.Rights = Rights{User: c.user()}
-	trials := limiterTrials(c.keys.Probe())
-	if c.cluster != nil {
-		trials = append(trials, clusterTrials()...)
+	limiter := limiterTrials(c.keys.Probe())
+	if c.cluster != nil { // go-redis asks every cluster
+		limiter = append(limiter, trial{"+cluster|slots", []any{"cluster", "slots"}}, trial{"+command", []any{"command"}})
 	}
 	r := &in.Rights
-	r.Limiter = append(c.tryCommands(ctx, in, trials), c.tryKeys(ctx, in)...)
+	r.Limiter = append(c.tryCommands(ctx, in, limiter), c.tryKeys(ctx, in)...)
 	r.Limiter = append(r.Limiter, c.tryChannel(ctx, in)...)
-	r.Aggregator = c.tryCommands(ctx, in, aggregatorTrials(c.keys.Probe()))
+	// What only aggregators and admin listeners do. LPUSH has no form that changes nothing.
+	r.Aggregator = c.tryCommands(ctx, in, trials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
 	rules := c.keys.Prefix() + "rules:"
 	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
@@ -217,8 +208,8 @@ func (c *Client) again(ctx context.Context, call func() error) (err error) {
 }
 
 func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+	_, is := errors.AsType[redis.Error](err)
+	return is
 }
 
 // refusedFor says what an ACL does not allow by its refusal: "command", "key", "channel", or "" for any other error.

@@ -40,7 +40,6 @@ type Stats struct {
 	ReadOnly bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
 }
 
-// Stats reads the figures.
 func (c *Client) Stats() Stats { return Stats{ReadOnly: c.readOnly.Load()} }
 
 // Watch looks once a second whether the server takes writes, and under Sentinels which
@@ -131,8 +130,8 @@ func (r *reloader) onError(ctx context.Context, err error) {
 // misplaced are errors that may come of asking the wrong node: it does not answer
 // at all, or not for these keys.
 func misplaced(err error) bool {
-	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {
+	_, network := errors.AsType[net.Error](err)
+	if network || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 		return true
 	}
 	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN", "MOVED", "TRYAGAIN"} {
@@ -140,6 +139,5 @@ func misplaced(err error) bool {
 			return true
 		}
 	}
-	var reply redis.Error
-	return !errors.As(err, &reply) // broken connections have no type of their own
+	return !isReply(err) // broken connections have no type of their own
 }

@@ -29,12 +29,8 @@ func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 	if back, err := parseCommand(text); err != nil || back != c {
 		return fmt.Errorf("%w: %.100q", errCommand, text)
 	}
-	err := writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
-		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err()
-	if err != nil {
-		return fmt.Errorf("rediscontrol: send a command: %w", err)
-	}
-	return nil
+	return wrapped("send a command", writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
+		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err())
 }
 
 // FollowCommands calls fn with each command that is given from now on, in order, from

@@ -160,7 +160,6 @@ func (c *counted[S]) read() (s S) {
 	return s
 }
 
-// Stats reads the figures.
 func (f *Feed) Stats() Stats {
 	now, out := f.now(), f.counters.read()
 	out.Hot, out.Overrides, out.Commands = f.hot.stats(now), f.overrides.stats(now), f.commands.stats(now)

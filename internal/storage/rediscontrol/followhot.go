@@ -74,13 +74,7 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 // hotVersion reads the version of all hot sets; "" where there is none. One round trip.
 func (f *Feed) hotVersion(ctx context.Context) (string, error) {
 	v, err := f.rdb.Get(ctx, f.keys.HotVersion()).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("rediscontrol: read %s: %w", f.keys.HotVersion(), err)
-	}
-	return v, nil
+	return v, wrapped("read "+f.keys.HotVersion(), err)
 }
 
 // news lists, by name, the publishers with a newer set in the index than fn has.

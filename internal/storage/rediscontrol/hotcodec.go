@@ -52,29 +52,21 @@ func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
 	return dst, nil
 }
 
-// appendHot writes one line; parseHot reads it. Deltas have the same lines.
+// appendHot writes one line; parseLine reads it. Deltas have the same lines.
 func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	dst, err := appendLine(dst, h, micros(h.Until))
-	if err != nil {
-		return nil, err
-	}
-	return append(dst, '\n'), nil
+	return append(dst, '\n'), err
 }
 
 func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 	if !finite(h.Rate) || !finite(h.Peak) {
 		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
 	}
-	dst = appendField(dst, string(h.Key))
-	dst = append(dst, '\t')
-	dst = appendField(dst, h.Rule)
-	dst = append(dst, '\t')
-	dst = strconv.AppendFloat(dst, h.Rate, 'g', -1, 64)
-	dst = append(dst, '\t')
-	dst = strconv.AppendFloat(dst, h.Peak, 'g', -1, 64)
-	dst = append(dst, '\t')
-	dst = strconv.AppendInt(dst, micros(h.Since), 10)
-	dst = append(dst, '\t')
+	dst = append(appendField(dst, string(h.Key)), '\t')
+	dst = append(appendField(dst, h.Rule), '\t')
+	dst = append(strconv.AppendFloat(dst, h.Rate, 'g', -1, 64), '\t')
+	dst = append(strconv.AppendFloat(dst, h.Peak, 'g', -1, 64), '\t')
+	dst = append(strconv.AppendInt(dst, micros(h.Since), 10), '\t')
 	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
 
@@ -114,11 +106,6 @@ func eachLine(text, what string, f func(line string) error) error {
 		}
 	}
 	return nil
-}
-
-func parseHot(line string) (hottype.HotKey, error) {
-	h, _, err := parseLine(line)
-	return h, err
 }
 
 // parseLine reads a line, and whether it is a loop. The rule is a part of line.

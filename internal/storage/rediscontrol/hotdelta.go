@@ -1,10 +1,14 @@
 package rediscontrol
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -108,7 +112,7 @@ func parseOne(line string, d *hotset.Delta) error {
 }
 
 func parsePut(line string, p *hotset.ListDelta) error {
-	h, err := parseHot(line)
+	h, _, err := parseLine(line)
 	if err != nil {
 		return err
 	}
@@ -126,4 +130,132 @@ func parseGone(line string, p *hotset.ListDelta) error {
 	p.Gone = append(p.Gone, hotset.ID{Key: hottype.Key(strings.Clone(unescape(key))),
 		Rule: strings.Clone(unescape(rule))})
 	return nil
+}
+
+// errGap says that the log does not continue what a reader holds.
+var errGap = errors.New("rediscontrol: the log of the hot set has a gap")
+
+// heldSet is what a reader has of one publisher. It is replaced, never changed.
+type heldSet struct {
+	set   hottype.HotSet // its Version is the one reached
+	epoch uint64
+	log   bool // whether a log continues it
+	bytes int  // read for it
+}
+
+// setFields are read of a set, in this order.
+func setFields() []string { return []string{"version", "base", "epoch", "at", "encoding", "body"} }
+
+// askWhole asks for a set and then for its log, so that the log is not older.
+func (f *Feed) askWhole(ctx context.Context, p redis.Pipeliner, publisher string) func() (heldSet, error) {
+	fields := p.HMGet(ctx, f.keys.HotSet(publisher), setFields()...)
+	entries := p.ZRange(ctx, f.keys.HotLog(publisher), 0, -1)
+	return func() (heldSet, error) { return parseHotSet(fields.Val(), entries.Val()) }
+}
+
+func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher string,
+	have heldSet) func() (heldSet, error) {
+	entries := p.ZRangeByScore(ctx, f.keys.HotLog(publisher), &redis.ZRangeBy{
+		Min: "(" + strconv.FormatUint(have.set.Version, 10), Max: "+inf",
+	})
+	return func() (heldSet, error) {
+		have.bytes = 0
+		if len(entries.Val()) == 0 {
+			return have, errGap
+		}
+		next, err := have.advance(entries.Val())
+		if err != nil { // whatever it is, the whole set may still be readable
+			return next, errGap
+		}
+		return next, nil
+	}
+}
+
+// advance applies the changes after h, as far as possible. The error is errGap if one does not continue h,
+// or why the one before it cannot be read.
+func (h heldSet) advance(entries []string) (heldSet, error) {
+	missing := errGap
+	for _, entry := range entries {
+		c, err := parseChange(entry)
+		h.bytes += len(entry)
+		switch {
+		case err != nil:
+			missing = err // if it was needed
+		case c.version <= h.set.Version:
+			// in the set already
+		case c.from != h.set.Version || c.epoch != h.epoch:
+			return h, missing
+		default:
+			h.set = c.Apply(h.set)
+			h.set.Version = c.version
+		}
+	}
+	return h, nil
+}
+
+// deliverable is the set in its order. It shares nothing with what changes are applied to.
+func (h heldSet) deliverable() hottype.HotSet {
+	if h.log {
+		hotset.Sort(h.set.Keys)
+		hotset.Sort(h.set.Loops)
+	}
+	return h.set
+}
+
+// parseHotSet reads the setFields of a set and its log; redis.Nil without a set. With another error it
+// still gives a readable version; with errGap also what was readable.
+func parseHotSet(fields []any, log []string) (heldSet, error) {
+	var h heldSet
+	var text [6]string
+	if len(fields) != len(text) {
+		return h, fmt.Errorf("rediscontrol: hot set has %d fields; want %d", len(fields), len(text))
+	}
+	for i, f := range fields {
+		s, ok := f.(string)
+		if !ok && i != 1 { // base is younger than the others
+			return h, redis.Nil
+		}
+		text[i] = s
+	}
+	version, err := strconv.ParseUint(text[0], 10, 64)
+	if err != nil {
+		return h, fmt.Errorf("rediscontrol: hot set version %q is not a number", text[0])
+	}
+	h.set.Version = version
+	if h.epoch, err = strconv.ParseUint(text[2], 10, 64); err != nil {
+		return h, fmt.Errorf("rediscontrol: hot set epoch %q is not a number", text[2])
+	}
+	h.bytes = len(text[5])
+	body, err := unpack(text[5], text[4], encodingWhole, encodingBase)
+	if err != nil {
+		return h, err
+	}
+	if h.set.Keys, h.set.Loops, err = parseSet(body); err != nil {
+		return h, err
+	}
+	if h.set.At, err = parseMicros(text[3]); err != nil {
+		return h, fmt.Errorf("rediscontrol: hot set: %w", err)
+	}
+	if text[4] == encodingWhole || text[4] == encodingWhole+packed {
+		return h, nil
+	}
+	return h.sinceBase(text[1], log)
+}
+
+// sinceBase brings a set as of base to the version that stands.
+func (h heldSet) sinceBase(base string, log []string) (heldSet, error) {
+	version := h.set.Version
+	n, err := strconv.ParseUint(base, 10, 64)
+	if err != nil {
+		return h, fmt.Errorf("rediscontrol: hot set base %q is not a number", base)
+	}
+	h.set.Version, h.log = n, true
+	h, err = h.advance(log)
+	switch {
+	case err == nil && h.set.Version < version:
+		return h, errGap
+	case err != nil && !errors.Is(err, errGap):
+		h.set.Version = version // what cannot be read, not what could be
+	}
+	return h, err
 }

@@ -26,7 +26,6 @@ const putTries = 16
 // OverrideStore keeps the live overrides of a namespace and their audit. It is safe for concurrent use.
 type OverrideStore struct{ feed *Feed }
 
-// Overrides gives the store of this namespace.
 func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
 
 // List returns the overrides that have not ended, by ID; unreadable ones are counted. Overrides that Redis
@@ -54,10 +53,7 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before, After: &o},
 			nil
 	})
-	if err != nil {
-		return rules.Override{}, err
-	}
-	return o, nil
+	return o, err
 }
 
 // Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none. Two round trips.

@@ -43,23 +43,23 @@ func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live i
 // bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
 // not changed.
 func (f *Feed) bounded(r hottype.LimiterReport) hottype.LimiterReport {
-	if len(r.OverrideHits) > maxReportKeys {
-		r.OverrideHits = slices.Clone(r.OverrideHits)
-		slices.SortFunc(r.OverrideHits, func(a, b hottype.OverrideHits) int {
-			return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
-		})
-		r.OverrideHits = r.OverrideHits[:maxReportKeys]
-	}
-	if len(r.Keys) <= maxReportKeys {
-		return r
-	}
-	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(len(r.Keys) - maxReportKeys) })
-	r.Keys = slices.Clone(r.Keys)
-	slices.SortFunc(r.Keys, func(a, b hottype.KeyDecisions) int {
+	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(max(0, len(r.Keys)-maxReportKeys)) })
+	r.Keys = heaviest(r.Keys, func(a, b hottype.KeyDecisions) int {
 		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
 	})
-	r.Keys = r.Keys[:maxReportKeys]
+	r.OverrideHits = heaviest(r.OverrideHits, func(a, b hottype.OverrideHits) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
+	})
 	return r
+}
+
+func heaviest[T any](list []T, compare func(a, b T) int) []T {
+	if len(list) <= maxReportKeys {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortFunc(list, compare)
+	return list[:maxReportKeys]
 }
 
 // ReadReports returns the reports of the last five seconds, by instance. Two round trips.

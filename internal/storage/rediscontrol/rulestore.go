@@ -16,11 +16,8 @@ import (
 const rulesLife = overrideLife
 
 // RuleStore is the central store of a namespace's rules. It is safe for concurrent use.
-type RuleStore struct {
-	feed *Feed
-}
+type RuleStore struct{ feed *Feed }
 
-// Rules gives the store of rules.
 func (f *Feed) Rules() *RuleStore { return &RuleStore{feed: f} }
 
 // Read gives what the store holds; nil: nothing. Two round trips.

@@ -252,7 +252,6 @@ type counters struct {
 	calls, decisions, merged, largest, refused, canceled atomic.Uint64
 }
 
-// sent counts a call.
 func (l *counters) sent(decisions uint64) {
 	l.calls.Add(1)
 	l.decisions.Add(decisions)

@@ -151,7 +151,6 @@ type shardError struct {
 	shard int
 }
 
-// Unwrap is the error of the shard.
 func (e *shardError) Unwrap() error { return e.error }
 
 // FailedShard is the shard that failed; others answered, or were not called.
@@ -160,7 +159,6 @@ func (e *shardError) FailedShard() int { return e.shard }
 // Shards is how many shards there are: 1 on one server.
 func (l *Limiter) Shards() int { return len(l.shards) }
 
-// Shard is the shard of a subject.
 func (l *Limiter) Shard(subject *limit.Subject) int {
 	if len(l.shards) == 1 {
 		return 0

@@ -241,7 +241,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	r := l.rests.Get().(*remainder)
-	defer l.putBack(r)
+	defer func() { clear(r.charges); l.rests.Put(r) }() // it keeps nothing of this request
 	r.charges = append(append(r.charges[:0], charges[:paid]...), charges[paid+1:]...)
 	r.results = append(append(r.results[:0], results[:paid]...), results[paid+1:]...)
 	ok, err := l.store.Take(ctx, now, r.charges, r.results)
@@ -254,12 +254,6 @@ func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, 
 	}
 	l.counts.local.Add(1)
 	return ok, nil
-}
-
-// putBack keeps a rest for another request, and nothing of this one.
-func (l *Prefetch) putBack(r *remainder) {
-	clear(r.charges)
-	l.rests.Put(r)
 }
 
 // TakePrefetched is Take by prefetched tokens only: it neither waits nor fails. If it

@@ -165,7 +165,6 @@ func (l *Limiter) refundMany(ctx context.Context, owed []refundItem) (back int64
 	return back
 }
 
-// refundCall is one call of the script "refund".
 type refundCall struct {
 	script *redis.Script
 	owed   []refundItem

@@ -81,7 +81,6 @@ type Windows struct {
 	}
 }
 
-// WindowsConfig bounds Windows.
 type WindowsConfig struct {
 	// MaxSubjects bounds the clients remembered; default 262,144, about 150 MB
 	// when all are in use with two windows each.
@@ -178,7 +177,6 @@ func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	}
 }
 
-// shard is the shard of a subject.
 func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
 
 // first is where the first of some charges is recorded, by the address of its client
