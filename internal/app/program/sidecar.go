@@ -187,7 +187,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	if err != nil {
 		return refused(err)
 	}
-	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Answers: s.answers, Log: s.log})
+	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Secret: token, Answers: s.answers, Log: s.log})
 	guard := auth.NewGuard("decide", token, s.log)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/decide", guard.Protect(decide))

@@ -44,6 +44,9 @@ type Options struct {
 	// and with Retry-After and the RateLimit fields, for callers that look at
 	// the status alone. Arrays are always 200.
 	DenyStatus int
+	// Secret signs release tokens: limiters with the same one take those of each other. Without one only the process
+	// that gave a token takes it.
+	Secret string
 	// Answers say which fields such an answer has; its RetryJitter is in all answers.
 	Answers httplimit.Responder
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
@@ -56,10 +59,11 @@ type Options struct {
 
 // Decider answers POST /v1/decide. It may be used by many goroutines.
 type Decider struct {
-	gate  *httplimit.SafeGate
-	opt   Options
-	works sync.Pool // of *work
-	// upstreams hears what became of requests; nil: no limit adapts.
+	gate     *httplimit.SafeGate
+	opt      Options
+	works    sync.Pool // of *work
+	releases *releases
+	// upstreams records what became of requests; nil: no limit adapts.
 	upstreams outcomeRecorder
 
 	checks, denied, rejected atomic.Uint64
@@ -83,7 +87,7 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+	d := &Decider{opt: opt, releases: newReleases(opt.Secret), gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
 	d.upstreams, _ = gate.(outcomeRecorder)
@@ -185,7 +189,7 @@ func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) 
 		status = d.opt.DenyStatus
 		d.opt.Answers.SetDenied(w.Header(), &v)
 	}
-	k.out = append(appendVerdict(k.out[:0], &v), '\n')
+	k.out = append(d.appendVerdict(k.out[:0], &v), '\n')
 	write(w, status, k.out)
 }
 
@@ -201,7 +205,7 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 			k.out = append(k.out, ',')
 		}
 		v := d.ask(r, k, i)
-		k.out = appendVerdict(k.out, &v)
+		k.out = d.appendVerdict(k.out, &v)
 	}
 	k.out = append(k.out, ']', '\n')
 	write(w, http.StatusOK, k.out)
@@ -237,7 +241,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 // limit in shadow mode would have denied, or was the only one. "hot" is there only
 // where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the
 // request back before it goes on.
-func appendVerdict(b []byte, v *hottype.Verdict) []byte {
+func (d *Decider) appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	mode := v.Mode
 	if v.WouldDeny {
 		mode = hottype.ModeShadow
@@ -258,7 +262,7 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
 	if v.Lease != nil || v.Refund != nil {
-		b = httplimit.AppendJSONString(append(b, `,"release":`...), releaseToken(v))
+		b = httplimit.AppendJSONString(append(b, `,"release":`...), d.releases.write(v))
 	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)

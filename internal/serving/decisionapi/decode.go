@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// maxCost is the greatest cost of a check, within what limits compute exactly.
-const maxCost = 1<<53 - 1
+// maxCost is the greatest cost of a check, as that of Envoy's.
+const maxCost = 1<<32 - 1
 
 // check is one check as decoded from the body. Its strings are parts of the
 // body's text where they hold no escapes.

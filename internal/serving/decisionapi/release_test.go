@@ -1,11 +1,14 @@
 package decisionapi
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
@@ -34,17 +37,15 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &first); err != nil || !first.Allowed || first.Release == "" {
 		t.Fatalf("%s, %v", text, err)
 	}
-	lease, err := readToken(first.Release)
-	if err != nil {
-		t.Fatal(err)
-	}
-	guessed := *lease.Lease
-	guessed.ID = strings.Repeat("A", len(lease.ID))
+	another := Decide(gate.New(gate.Config{Rules: set}), Options{}) // with a key of its own
 	for _, c := range []struct {
 		body, want string
 		status     int
 	}{
-		{`{"release":"` + releaseToken(&hottype.Verdict{Lease: &guessed}) + `"}`, `{"released":false}`, http.StatusOK},
+		{`{"release":"` + another.releases.write(&hottype.Verdict{Lease: &hottype.Lease{ID: "A"}}) + `"}`,
+			"is not what /v1/decide", http.StatusBadRequest},
+		{`{"release":"` + first.Release[:60] + "!" + first.Release[61:] + `"}`, "is not what", http.StatusBadRequest},
+		{`{"release":"` + first.Release + `AAAA"}`, "is not what", http.StatusBadRequest},
 		{`{"release":"?"}`, "is not what /v1/decide said", http.StatusBadRequest},
 		{`{"release":""}`, "is not what /v1/decide said", http.StatusBadRequest},
 		{`{"release":"e30"}`, "is not what /v1/decide said", http.StatusBadRequest},
@@ -72,8 +73,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 	}
 }
 
-// With the status of its answer a request gets back what it took of its key's limit; what a
-// token may say is bounded.
+// With the status of its answer a request gets back what it took of its key's limit.
 func TestReleaseWithAStatus(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
@@ -107,10 +107,96 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 			t.Errorf("%s: %d %s", status, code, text)
 		}
 	}
-	many := releaseToken(&hottype.Verdict{Refund: &hottype.Refund{Charges: make([]hottype.KeyCharge, rules.MaxKeys+1)}})
-	for _, body := range []string{`{"release":"` + many + `","status":304}`, `{"release":"e30","status":99}`} {
-		if code, text := post(d.Release, body); code != http.StatusBadRequest {
-			t.Errorf("%.60s: %d %s", body, code, text)
+	if code, text := post(d.Release, `{"release":"e30","status":99}`); code != http.StatusBadRequest {
+		t.Errorf("a wrong status: %d %s", code, text)
+	}
+}
+
+// A token refunds once, wherever it is sent to, and says what was signed.
+func TestRefundOnce(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("f.yaml", []byte(`
+rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1, refund_status: [304]}}]
+overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gate.New(gate.Config{Rules: set})
+	one, two := Decide(g, Options{Secret: "of both"}), Decide(g, Options{Secret: "of both"})
+	ask := func() (allowed bool, token string) {
+		w := httptest.NewRecorder()
+		one.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/decide",
+			strings.NewReader(`{"uri":"/topic?id=1","ip":"192.0.2.1","in_flight":true}`)))
+		var v struct {
+			Allowed bool
+			Release string
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.Allowed, v.Release
+	}
+	release := func(d *Decider, token string) string {
+		w := httptest.NewRecorder()
+		d.Release(w, httptest.NewRequest(http.MethodPost, "/v1/release",
+			strings.NewReader(`{"release":"`+token+`","status":304}`)))
+		return strings.TrimSpace(w.Body.String())
+	}
+	_, first := ask()
+	_, second := ask()
+	for i, want := range []string{"true", "false", "false"} {
+		if got := release(two, second); got != `{"released":`+want+`}` {
+			t.Errorf("release %d: %s", i, got)
+		}
+	}
+	if allowed, _ := ask(); !allowed {
+		t.Error("nothing was refunded")
+	}
+	if allowed, _ := ask(); allowed {
+		t.Error("one token refunded more than once")
+	}
+	signed, err := base64.RawURLEncoding.DecodeString(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{`"Cost":1`, `"Cost":9`}, {"topic?id=1", "topic?id=2"}, {`"At":"2`, `"At":"3`}} {
+		forged := strings.Replace(string(signed), c[0], c[1], 1)
+		if forged == string(signed) {
+			t.Fatalf("%s is not in %q", c[0], signed)
+		}
+		if got := release(one, base64.RawURLEncoding.EncodeToString([]byte(forged))); !strings.Contains(got, "is not what") {
+			t.Errorf("%v: %s", c, got)
+		}
+	}
+}
+
+// Against a set of all numbers.
+func TestUsedNumbers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var u usedNumbers
+		seen, highest := map[[2]uint64]bool{}, map[uint64]uint64{}
+		near := rapid.Uint64Range(1, 3*usedWindow)
+		for range rapid.IntRange(1, 60).Draw(t, "uses") {
+			issuer, number := rapid.Uint64Range(0, 2).Draw(t, "issuer"), near.Draw(t, "number")
+			if rapid.Bool().Draw(t, "near the highest or its place in the next round") {
+				number = highest[issuer] + rapid.SampledFrom([]uint64{0, 1, 2, usedWindow - 1, usedWindow, usedWindow + 1}).
+					Draw(t, "after") - min(highest[issuer], rapid.SampledFrom([]uint64{0, 1, 2, usedWindow - 1, usedWindow,
+					usedWindow + 1}).Draw(t, "before"))
+			}
+			highest[issuer] = max(highest[issuer], number)
+			want := !seen[[2]uint64{issuer, number}] && highest[issuer]-number < usedWindow
+			if got := u.use(issuer, number); got != want {
+				t.Fatalf("number %d of issuer %d, the highest is %d: %v", number, issuer, highest[issuer], got)
+			}
+			seen[[2]uint64{issuer, number}] = true
+		}
+	})
+	var u usedNumbers
+	for issuer := range uint64(100) {
+		if !u.use(issuer, 7) || u.use(issuer, 7) || len(u.issuers) > maxIssuers {
+			t.Fatalf("issuer %d: %d remembered", issuer, len(u.issuers))
 		}
 	}
 }

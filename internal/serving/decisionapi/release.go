@@ -1,0 +1,164 @@
+package decisionapi
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxReleaseBytes is the longest body of a release: a token of as many slots as a
+// request has keys would be longer than any that has been given.
+const maxReleaseBytes = 64 << 10
+
+// releaseToken is what a request may give back: its lease, and the charges that the status of its response refunds. It
+// is written as a signature and JSON, in base64url, so that every limiter with the same key takes it and no caller
+// can change the keys, the cost or the time.
+type releaseToken struct {
+	*hottype.Lease
+	Refund *hottype.Refund `json:",omitempty"`
+	// Issuer and Number are unique. A lease is released once; a refund without one is known by them.
+	Issuer, Number uint64
+}
+
+// releases writes and reads release tokens.
+type releases struct {
+	key    []byte
+	issuer uint64
+	number atomic.Uint64
+	used   usedNumbers
+}
+
+// newReleases signs with a key that is derived from a secret; without one with a random key, which no other process has.
+func newReleases(secret string) *releases {
+	r := &releases{key: make([]byte, sha256.Size)}
+	_, _ = rand.Read(r.key) // never fails
+	r.issuer = binary.LittleEndian.Uint64(r.key)
+	if secret != "" {
+		r.key = sign([]byte(secret), []byte("hotparam release token"))
+	}
+	return r
+}
+
+func sign(key, text []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(text)
+	return h.Sum(nil)
+}
+
+func (r *releases) write(v *hottype.Verdict) string {
+	text, err := json.Marshal(releaseToken{v.Lease, v.Refund, r.issuer, r.number.Add(1)})
+	if err != nil {
+		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are
+	}
+	return base64.RawURLEncoding.EncodeToString(append(sign(r.key, text), text...))
+}
+
+func (r *releases) read(token string) (*releaseToken, error) {
+	signed, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(signed) < sha256.Size || !hmac.Equal(signed[:sha256.Size], sign(r.key, signed[sha256.Size:])) {
+		return nil, errors.New("no token of this key")
+	}
+	t := new(releaseToken)
+	return t, json.Unmarshal(signed[sha256.Size:], t)
+}
+
+const (
+	// usedWindow is how many tokens of an issuer are distinguished: a refund that comes when so many later ones were
+	// issued comes too late. 128 KiB an issuer.
+	usedWindow = 1 << 20
+	maxIssuers = 16
+)
+
+// usedNumbers remembers which numbers of tokens were used, as RFC 4303 (section 3.4.3) does for packets: a bit for each
+// of the last usedWindow numbers of an issuer. The zero value is ready; any number of goroutines may use it.
+type usedNumbers struct {
+	mu      sync.Mutex
+	issuers map[uint64]*issuedNumbers
+}
+
+type issuedNumbers struct {
+	highest uint64
+	used    [usedWindow / 64]uint64
+}
+
+// use reports whether a number was not used before.
+func (u *usedNumbers) use(issuer, number uint64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := u.issuers[issuer]
+	if n == nil {
+		if len(u.issuers) >= maxIssuers { // restarts of many limiters; the tokens of one may be used again
+			for other := range u.issuers {
+				delete(u.issuers, other)
+				break
+			}
+		}
+		if u.issuers == nil {
+			u.issuers = map[uint64]*issuedNumbers{}
+		}
+		n = new(issuedNumbers)
+		u.issuers[issuer] = n
+	}
+	if number > n.highest {
+		for i := max(n.highest+1, number-min(number, usedWindow-1)); i <= number; i++ {
+			n.used[i%usedWindow/64] &^= 1 << (i % 64)
+		}
+		n.highest = number
+	}
+	word, bit := &n.used[number%usedWindow/64], uint64(1)<<(number%64)
+	if n.highest-number >= usedWindow || *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	return true
+}
+
+// Release answers POST /v1/release {"release":"…"} with {"released":true}, or false where
+// the token was used before, or its lease was over. With the "status" of the answer the limits
+// of the request's keys get back what their refund_status says.
+func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
+	var question struct {
+		Release string
+		Status  int
+	}
+	var body bytes.Buffer
+	if !d.read(w, r, &body, maxReleaseBytes) {
+		return
+	}
+	if err := json.Unmarshal(body.Bytes(), &question); err != nil {
+		d.reject(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
+		return
+	}
+	t, err := d.releases.read(question.Release)
+	if err != nil {
+		d.reject(w, http.StatusBadRequest,
+			`Field "release" is not what /v1/decide said; limiters take those of each other if decide.token is the same.`)
+		return
+	}
+	if question.Status != 0 && (question.Status < 200 || question.Status > 599) {
+		d.reject(w, http.StatusBadRequest, `Field "status" is no status of an answer: want 200 to 599.`)
+		return
+	}
+	first := false
+	if t.Lease != nil {
+		first = d.gate.Release(t.Lease)
+	} else {
+		first = d.releases.used.use(t.Issuer, t.Number)
+	}
+	if t.Refund != nil && first {
+		d.gate.Refund(t.Refund, question.Status)
+	}
+	write(w, http.StatusOK, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
+}
