@@ -1,0 +1,340 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+)
+
+func at(d time.Duration) time.Time { return time.Unix(1_800_000_000, 0).Add(d) }
+
+// lines are the messages of a log without their attributes, each up to a colon or the end.
+func lines(log *bytes.Buffer) (list []string) {
+	for line := range strings.Lines(log.String()) {
+		_, rest, _ := strings.Cut(line, "msg=\"aggregate: ")
+		text, _, _ := strings.Cut(rest, "\"")
+		list = append(list, text)
+	}
+	return list
+}
+
+func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func TestTimesOfAConfig(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ hotTTL, tick, wantTTL, wantTick, refresh time.Duration }{
+		{0, 0, 5 * time.Second, 100 * time.Millisecond, time.Second},
+		{-1, -1, 5 * time.Second, 100 * time.Millisecond, time.Second},
+		{4 * time.Second, 2 * time.Second, 4 * time.Second, time.Second, time.Second},
+		{400 * time.Millisecond, time.Second, 400 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond},
+		{time.Millisecond, 0, time.Millisecond, time.Millisecond, time.Millisecond},
+		{time.Hour, time.Millisecond, time.Hour, time.Millisecond, time.Second},
+	} {
+		got := Config{HotTTL: c.hotTTL, Tick: c.tick}.withDefaults()
+		if got.HotTTL != c.wantTTL || got.Tick != c.wantTick || got.refresh() != c.refresh ||
+			got.TTLBlind != hotset.DefaultTTLBlind {
+			t.Errorf("%+v: %v, %v, %v", c, got.HotTTL, got.Tick, got.refresh())
+		}
+	}
+}
+
+// What is made of a source changes at exactly the times that are given for it.
+func TestJudgmentOfASource(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	type want struct {
+		blind, incomplete, waits bool
+		text                     string
+	}
+	quiet := func(d time.Duration) time.Time { return at(-d) }
+	for _, c := range []struct {
+		h    SourceStatus
+		want want
+	}{
+		{SourceStatus{}, want{false, false, true, "waiting for the first sender"}},
+		{SourceStatus{Err: "x"}, want{true, true, false, "x"}}, // the monitor is an hour old
+		{SourceStatus{At: quiet(3 * time.Second), Err: "x"}, want{text: "heard 3.0 s ago"}},
+		{SourceStatus{At: quiet(3*time.Second + 1), Err: "x"}, want{true, true, false, "x"}},
+		{SourceStatus{At: quiet(2 * time.Second), Heartbeats: true}, want{text: "heard 2.0 s ago"}},
+		{SourceStatus{At: quiet(2*time.Second + 1), Heartbeats: true}, want{incomplete: true, text: "heard 2.0 s ago"}},
+		{SourceStatus{At: quiet(3 * time.Second), Heartbeats: true}, want{incomplete: true, text: "heard 3.0 s ago"}},
+		{SourceStatus{At: quiet(3*time.Second + 1), Heartbeats: true}, want{true, true, false,
+			"no sender heard for 3s"}},
+		{SourceStatus{At: quiet(minute), Heartbeats: true}, want{true, true, false, "no sender heard for 1m0s"}},
+		{SourceStatus{At: quiet(minute + 1), Heartbeats: true},
+			want{waits: true, text: "no sender heard for 1m0s: waiting for the first one"}},
+		{SourceStatus{At: quiet(minute + 1), Heartbeats: true, Err: "x"}, want{true, true, false, "x"}},
+		{SourceStatus{At: quiet(30 * minute)}, want{text: "heard 1800.0 s ago"}},
+		{SourceStatus{At: quiet(90 * minute)}, want{text: "heard 3600.0 s ago"}}, // before the monitor began
+	} {
+		s := &sourceMonitor{cfg: Config{TTLBlind: minute}, began: at(-time.Hour)}
+		st := s.judge("a", c.h, at(0))
+		if got := (want{st.Blind, st.incomplete, st.waits, st.Text}); got != c.want || st.Name != "a" {
+			t.Errorf("%+v: %+v, want %+v", c.h, got, c.want)
+		}
+	}
+	for ttl, want := range map[time.Duration]time.Duration{
+		-1: hotset.DefaultTTLBlind, 0: hotset.DefaultTTLBlind, 1: 3 * time.Second, minute: minute,
+	} {
+		if got := (&sourceMonitor{cfg: Config{TTLBlind: ttl}}).goneAfter(); got != want {
+			t.Errorf("%v: %v, want %v", ttl, got, want)
+		}
+	}
+}
+
+// A tape: at a second, what a source says; what the monitor makes of it, since when counts are whole, and
+// what it logs.
+func TestTapeOfTheSources(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	var a, b SourceStatus
+	clock := at(0)
+	agg := New(Config{Rules: rulesOf(2), Log: logTo(&log), TTLBlind: 10 * time.Second,
+		Now: func() time.Time { return clock },
+		Sources: map[string]func() SourceStatus{
+			"a": func() SourceStatus { return a }, "b": func() SourceStatus { return b },
+		}})
+	s := agg.sources
+	for _, step := range []struct {
+		at          int // s
+		a, b        int // last heard, s; -1: never
+		err         string
+		check       sourceCheck
+		since       int // -1: counts are not whole
+		message     string
+		anotherLook bool
+	}{
+		{at: 1, a: -1, b: -1, since: -1},
+		{at: 2, a: 2, b: -1, check: sourceCheck{back: true}, since: 2},
+		{at: 3, a: 3, b: 3, since: 2},
+		{at: 5, a: 3, b: 5, since: 2},
+		{at: 6, a: 3, b: 6, check: sourceCheck{incomplete: true}, since: -1},
+		{at: 7, a: 7, b: 7, check: sourceCheck{back: true}, since: 7},
+		{at: 10, a: 9, b: 10, since: 7},
+		{at: 13, a: 9, b: 13, check: sourceCheck{blind: true, incomplete: true}, since: -1,
+			message: "no counts received"},
+		{at: 16, a: 9, b: 16, check: sourceCheck{blind: true, incomplete: true}, since: -1},
+		{at: 17, a: 17, b: 17, check: sourceCheck{back: true}, since: 17, message: "not blind any more"},
+		{at: 20, a: 20, b: 20, since: 17},
+		{at: 24, a: 23, b: 24, check: sourceCheck{incomplete: true}, since: -1, message: "this process stood still"},
+		{at: 27, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1,
+			message: "no counts received"},
+		{at: 30, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
+		{at: 33, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
+		{at: 36, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
+		{at: 37, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
+		{at: 38, a: 23, b: 23, err: "x", check: sourceCheck{blind: true}, since: -1, message: "blind for too long"},
+		{at: 39, a: 23, b: 23, err: "x", check: sourceCheck{blind: true}, since: -1},
+		{at: 40, a: 23, b: 23, since: -1, message: "the senders are taken for gone"},
+		{at: 41, a: 23, b: 23, since: -1},
+		{at: 42, a: 42, b: 42, check: sourceCheck{back: true}, since: 42},
+	} {
+		log.Reset()
+		clock = at(time.Duration(step.at) * time.Second)
+		for h, heard := range map[*SourceStatus]int{&a: step.a, &b: step.b} {
+			if *h = (SourceStatus{Err: step.err}); heard >= 0 {
+				h.At, h.Heartbeats = at(time.Duration(heard)*time.Second), true
+			}
+		}
+		v := s.check(clock, 3)
+		var want string
+		if all := lines(&log); len(all) > 0 {
+			want = strings.Join(all, "|")
+		}
+		if v != step.check || !strings.HasPrefix(want, step.message) || step.message == "" && want != "" ||
+			strings.Contains(want, "|") {
+			t.Errorf("%d s: %+v, %q; want %+v, %q", step.at, v, want, step.check, step.message)
+		}
+		since := time.Time{}
+		if step.since >= 0 {
+			since = at(time.Duration(step.since) * time.Second)
+		}
+		if got := agg.CountsSince(); !got.Equal(since) {
+			t.Errorf("%d s: counts since %v, want %v", step.at, got, since)
+		}
+		if n := len(agg.Sources()); n != 2 {
+			t.Errorf("%d s: %d sources", step.at, n)
+		}
+	}
+}
+
+// A tape of publications: what is logged of each, and what is counted.
+func TestTapeOfPublications(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	clock := at(0)
+	o := newOutbox(Config{Log: logTo(&log), Now: func() time.Time { return clock }}.withDefaults())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	other := owned{time.Second}
+	for i, step := range []struct {
+		ctx       context.Context
+		err       error
+		message   string
+		published published
+	}{
+		{t.Context(), nil, "", published{ok: 1, took: 1, tookTotal: 1, at: at(0)}},
+		{t.Context(), errDown, "the hot set cannot be published",
+			published{ok: 1, failed: 1, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
+		{t.Context(), errDown, "", published{ok: 1, failed: 2, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
+		{ended, errDown, "", published{ok: 1, failed: 2, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
+		{t.Context(), nil, "the hot set is published again", published{ok: 2, failed: 2, took: 5, tookTotal: 6,
+			at: at(4)}},
+		{t.Context(), other, "standing by", published{ok: 2, failed: 2, took: 5, tookTotal: 6, at: at(4),
+			standby: true}},
+		{t.Context(), other, "", published{ok: 2, failed: 2, took: 5, tookTotal: 6, at: at(4), standby: true}},
+		{t.Context(), errDown, "the hot set cannot be published",
+			published{ok: 2, failed: 3, took: 5, tookTotal: 6, at: at(4), standby: true, err: "store is down"}},
+		{t.Context(), other, "", published{ok: 2, failed: 3, took: 5, tookTotal: 6, at: at(4), standby: true}},
+		{t.Context(), nil, "taken over", published{ok: 3, failed: 3, took: 10, tookTotal: 16, at: at(9)}},
+		{t.Context(), nil, "", published{ok: 4, failed: 3, took: 11, tookTotal: 27, at: at(10)}},
+	} {
+		log.Reset()
+		clock = at(time.Duration(i))
+		o.note(step.ctx, step.err, time.Duration(i+1))
+		if step.ctx.Err() == nil {
+			o.report(step.err, 3)
+		}
+		got := strings.Join(lines(&log), "|")
+		if !strings.HasPrefix(got, step.message) || (got == "") != (step.message == "") || strings.Contains(got, "|") {
+			t.Errorf("%d: %q, want %q", i, got, step.message)
+		}
+		if got := o.published(); got != step.published {
+			t.Errorf("%d: %+v, want %+v", i, got, step.published)
+		}
+	}
+	for err, want := range map[error]time.Duration{
+		owned{0}: time.Millisecond, owned{-1}: time.Millisecond, owned{time.Millisecond + 1}: time.Millisecond + 1,
+	} {
+		if pause, yes := standsBy(fmt.Errorf("x: %w", err)); !yes || pause != want {
+			t.Errorf("%v: %v, %v", err, pause, yes)
+		}
+	}
+	if _, yes := standsBy(errors.New("x")); yes {
+		t.Error("any error is one of standing by")
+	}
+}
+
+// A success makes the pauses short again.
+func TestPausesBeginAnew(t *testing.T) {
+	t.Parallel()
+	r := &recorder{err: errDown}
+	bubble(t, Config{Publish: r}, func(t *testing.T, a *Aggregator, _ func()) {
+		for range 3 {
+			r.become(errDown, false)
+			pass(20 * time.Second)
+			r.become(nil, false)
+			r.attempts()
+			pass(1100 * time.Millisecond)
+			r.become(errDown, false)
+			r.attempts()
+			pass(1200 * time.Millisecond)
+			if times := r.attempts(); len(times) < 3 || times[1].Sub(times[0]) > 75*time.Millisecond {
+				t.Errorf("attempts at %v", times)
+			}
+		}
+	})
+}
+
+func TestAgeOfAPublication(t *testing.T) {
+	t.Parallel()
+	clock := at(0)
+	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }})
+	a.out.note(t.Context(), nil, 0)
+	for age, fails := range map[time.Duration]bool{0: false, 5 * time.Second: false, 5*time.Second + 1: true} {
+		if clock = at(age); (a.CheckPublication() != nil) != fails {
+			t.Errorf("%v: %v", age, a.CheckPublication())
+		}
+	}
+}
+
+// Errors are judged once a second, and at once by a clock that went back; the alarm begins above its ratio
+// and ends below half of it.
+func TestBoundsOfTheAlarm(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	a := alarm{log: logTo(&log), on: map[string]bool{}}
+	for i, step := range []struct {
+		at     time.Duration
+		ratio  float64
+		judged bool
+		raised uint64
+		logged int
+	}{
+		{0, detect.AlarmRatio, true, 0, 0}, {time.Second - 1, 9, false, 0, 0}, {time.Second, 9, true, 1, 1},
+		{2 * time.Second, 9, true, 1, 1}, {2*time.Second - 1, detect.AlarmRatio / 2, true, 1, 1},
+		{3 * time.Second, 0, true, 1, 2}, {4 * time.Second, 0, true, 1, 2}, {5 * time.Second, 9, true, 2, 3},
+	} {
+		judged := false
+		a.check(at(step.at), func() []detect.RuleError {
+			judged = true
+			return []detect.RuleError{{Rule: "topic", Ratio: step.ratio}}
+		})
+		if judged != step.judged || a.raised.Load() != step.raised || len(lines(&log)) != step.logged {
+			t.Errorf("%d: judged %v, raised %d, %d lines; want %+v", i, judged, a.raised.Load(), len(lines(&log)), step)
+		}
+	}
+}
+
+// The last 1000 changes are kept, and at most twice as many held.
+func TestChangesAreBounded(t *testing.T) {
+	t.Parallel()
+	clock := at(0)
+	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }})
+	next := 0
+	for _, n := range []int{999, 1, 1000, 1, 500, 3000} {
+		counts := make([]hottype.Count, n)
+		for i := range counts {
+			counts[i] = hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", next)), N: 10, Second: clock.Unix()}
+			next++
+		}
+		if err := a.Send(t.Context(), counts); err != nil {
+			t.Fatal(err)
+		}
+		a.tick()
+		if got := a.Changes(); len(got) != min(next, 1000) || len(a.changes) > 2*keepChanges {
+			t.Errorf("after %d changes %d are kept and %d held", next, len(got), len(a.changes))
+		}
+	}
+}
+
+// A context that ends stops Send between two batches, and what was taken is counted.
+func TestSendEndsBetweenBatches(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	a := New(Config{Rules: rulesOf(2), Now: func() time.Time {
+		if asked++; asked == 3 { // once by New
+			cancel()
+		}
+		return at(0)
+	}})
+	if err := a.Send(ctx, make([]hottype.Count, 3*batch)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if st := a.Stats(); st.Counts != 2*batch || st.Batches != 1 {
+		t.Errorf("%d counts of %d batches", st.Counts, st.Batches)
+	}
+}
+
+func TestKeysInTheLog(t *testing.T) {
+	t.Parallel()
+	if got := short(hottype.Key(strings.Repeat("x", 200))); got != strings.Repeat("x", 200) {
+		t.Errorf("%q", got)
+	}
+	if got := short(hottype.Key(strings.Repeat("x", 199) + "ää")); got != strings.Repeat("x", 199)+"…" {
+		t.Errorf("%q", got)
+	}
+	if tenths(1.25) != 1.3 || tenths(-0.04) != 0 || tenths(12) != 12 {
+		t.Error("a rate is written to a tenth")
+	}
+}
