@@ -168,3 +168,21 @@ ip: {fixed: {limit: 3, window: 10s, scope: instance}}
 		}
 	}
 }
+
+// While clients are held to shares, the bucket itself hardly ever denies: fairness follows its level, and not
+// only its denials.
+func TestSharesFollowTheLevel(t *testing.T) {
+	t.Parallel()
+	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})
+	b.hot("topic?id=42")
+	denied := map[hottype.Reason]int{}
+	for i := range 20_000 {
+		b.now = start().Add(time.Duration(i) * time.Millisecond)
+		if v := b.get("/topic?id=42", fmt.Sprintf("10.0.%d.1", i%10)); !v.Allowed && i >= 5000 {
+			denied[v.Reason]++
+		}
+	}
+	if denied[hottype.ReasonHot] > 50 || denied[hottype.ReasonFair] < 10_000 {
+		t.Errorf("%v", denied)
+	}
+}

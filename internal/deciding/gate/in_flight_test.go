@@ -216,3 +216,22 @@ func TestInFlightOfOneProcess(t *testing.T) {
 		}
 	}
 }
+
+// Without the store each process has its share of the slots, and one at least.
+func TestShareOfSlotsWithoutStore(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]int{{10, 1, 10}, {10, 2, 5}, {10, 3, 3}, {10, 10, 1}, {10, 11, 1}, {10, 100, 1}} {
+		store := newSlotStore()
+		store.err = errors.New("down")
+		g := inFlightGates(t, clientsInFlight, store, c[1])[0]
+		passed := 0
+		for range 20 {
+			if g.begin("/x", "192.0.2.1").Allowed {
+				passed++
+			}
+		}
+		if passed != c[2] {
+			t.Errorf("%d passed of a limit of %d in %d processes, want %d", passed, c[0], c[1], c[2])
+		}
+	}
+}

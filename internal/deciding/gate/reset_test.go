@@ -67,6 +67,33 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// A client is counted by the overrides, by the windows of all clients, and by those of a class that are others.
+func TestSubjectsOfAClient(t *testing.T) {
+	t.Parallel()
+	const ip = "ip: {fixed: {limit: 9, window: 1h}, sliding: {limit: 50, window: 1h}}\n"
+	class := func(windows string) string {
+		return "classes: [{name: bots, match: {header: User-Agent, pattern: bot}, ip: {" + windows + "}}]\n"
+	}
+	for yaml, want := range map[string]int{
+		"rules: []\n": 2, ip: 4, ip + class("fixed: {limit: 7, window: 1h}"): 5,
+		ip + class("fixed: {limit: 7, window: 1h}, sliding: {limit: 1, window: 1h}"): 6,
+	} {
+		set := parse(t, yaml)
+		list := gate.CountedSubjects(set, hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
+		if len(list) != want {
+			t.Errorf("%s: %d, want %d: %+v", yaml, len(list), want, list)
+		}
+		seen := map[string]bool{}
+		for _, c := range list {
+			if name := fmt.Sprintf("%s %+v", c.Subject.Space, c.Spec); seen[name] || c.Subject.Name != "" || c.Cost != 0 {
+				t.Errorf("%s: twice, or of a key: %+v", yaml, c)
+			} else {
+				seen[name] = true
+			}
+		}
+	}
+}
+
 // A client that has used its fair share has it again after a reset of the key.
 func TestResetForgetsFairShares(t *testing.T) {
 	t.Parallel()

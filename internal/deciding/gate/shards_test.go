@@ -398,3 +398,29 @@ func TestDenialBesideAServerThatIsOut(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A request that the share of one server denies refunds the share that was taken for the other one, and
+// nothing that it did not take.
+func TestSharesOfTwoServersAreTakenOrRefunded(t *testing.T) {
+	t.Parallel()
+	store := newSharded()
+	b := onShards(t, store, fmt.Sprintf(windowRules, "local"), nil)
+	store.set("a", true)
+	store.set("b", true)
+	passed := func(client string) (n int) {
+		for range 20 {
+			if b.get("/local?id=0", client).Allowed {
+				n++
+			}
+		}
+		return n
+	}
+	for i, want := range []int{1, 1, 0, 0, 0} { // a client has 1 of 3, the key 2 of 8
+		if n := passed(fmt.Sprint("1.1.1.", i)); n != want {
+			t.Errorf("client %d: %d passed, want %d", i, n, want)
+		}
+	}
+	if v := b.get("/other", "1.1.1.2"); !v.Allowed {
+		t.Errorf("a client was charged for what the key denied: %+v", v)
+	}
+}

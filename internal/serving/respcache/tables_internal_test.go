@@ -10,21 +10,38 @@ import (
 
 func TestDirectiveByDirective(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ line, name, value, rest string }{
-		{"", "", "", ""},
-		{"a", "a", "", ""},
-		{"a,", "a", "", ""},
-		{",a", "", "", "a"},
-		{" a = 1 ,b=2", "a", "1", "b=2"},
-		{`a="x,y",b`, "a", `"x,y"`, "b"},
-		{`a="x\",y",b`, "a", `"x\",y"`, "b"},
-		{`a="x\\",b`, "a", `"x\\"`, "b"},
-		{`a=x\,b`, "a", `x\`, "b"}, // a backslash quotes only within quotes
-		{`a="x`, "a", `"x`, ""},
-		{"\ta\t,b,c", "a", "", "b,c"},
+	with := func(change func(*directives)) directives {
+		d := noDirectives()
+		change(&d)
+		return d
+	}
+	private := with(func(d *directives) { d.private = true })
+	for _, c := range []struct {
+		line string
+		want directives
+	}{
+		{"", noDirectives()},
+		{",", noDirectives()},
+		{"private", private},
+		{",private,", private},
+		{"\tMAX-AGE\t=\t7\t,, no-cache ", with(func(d *directives) { d.maxAge, d.noCache = 7*time.Second, true })},
+		{`x="no-store,no-cache",private`, private},
+		{`x="\",no-store",private`, private},
+		{`x="\\",private`, private},
+		{`x=\,private`, private}, // a backslash quotes only within quotes
+		{`x="private`, noDirectives()},
+		{"max-age=5=6", with(func(d *directives) { d.maxAge = 0 })},
+		{"must-revalidate", with(func(d *directives) { d.mustRevalidate = true })},
+		{"proxy-revalidate", with(func(d *directives) { d.mustRevalidate = true })},
+		{"public, must-understand, no-store", with(func(d *directives) {
+			d.public, d.mustUnderstand, d.noStore = true, true, true
+		})},
+		{"s-maxage=3, s-maxage=2, stale-while-revalidate=4, stale-if-error=5", with(func(d *directives) {
+			d.sMaxAge, d.staleWhileRevalidate, d.staleIfError = 2*time.Second, 4*time.Second, 5*time.Second
+		})},
 	} {
-		if name, value, rest := nextDirective(c.line); name != c.name || value != c.value || rest != c.rest {
-			t.Errorf("%q: %q %q %q", c.line, name, value, rest)
+		if got := parseDirectives([]string{c.line}); got != c.want {
+			t.Errorf("%q: %+v, want %+v", c.line, got, c.want)
 		}
 	}
 	for text, want := range map[string]time.Duration{
