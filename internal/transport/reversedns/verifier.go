@@ -29,6 +29,8 @@ const (
 	perWorker   = 5               // look-ups a second
 	lookupLimit = 5 * time.Second // longest look-up, both ways
 	queued      = 256             // addresses that wait to be looked up; more are dropped
+	perNetwork  = 2               // of these, or looked up now, of one /24 of IPv4 or /48 of IPv6
+	perRegion   = 8               // and of one /16 or /32
 	maxNames    = 4               // names of one address that are looked at
 	maxEntries  = 4096            // of those verified, and again of the others
 	goodFor     = 24 * time.Hour  // then a verified address is looked up again, and stays verified for as long again
@@ -49,7 +51,8 @@ type Verifier struct {
 	log  *slog.Logger
 	jobs chan job
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex           // guards what follows
+	open  map[netip.Prefix]int // look-ups that wait or are under way, by network
 	good  map[subject]answer
 	other map[subject]answer // not verified, not known yet, or out of reach
 	stats Stats
@@ -77,7 +80,7 @@ type Stats struct {
 	Unverified int    `metric:"hotparam_crawlers_unverified" help:"Addresses in memory that are not verified."`
 	Lookups    uint64 `metric:"hotparam_crawlers_lookups_total" help:"Addresses looked up in DNS, both ways."`
 	Failures   uint64 `metric:"hotparam_crawlers_failures_total" help:"Look-ups of addresses that DNS did not answer."`
-	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting; they are tried when the address comes again."`
+	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting, of all or of a network; they are tried when the address comes again."`
 }
 
 // New builds a verifier. A nil resolver is the system's.
@@ -90,7 +93,7 @@ func New(dns Resolver, log *slog.Logger) *Verifier {
 	}
 	return &Verifier{
 		dns: dns, log: log, jobs: make(chan job, queued),
-		good: map[subject]answer{}, other: map[subject]answer{},
+		open: map[netip.Prefix]int{}, good: map[subject]answer{}, other: map[subject]answer{},
 	}
 }
 
@@ -120,14 +123,51 @@ func (v *Verifier) Verified(now time.Time, addr netip.Addr, domains string) bool
 	if now.Before(a.again) || !s.addr.IsValid() {
 		return good
 	}
-	select {
-	case v.jobs <- job{s, now}:
-		a.again = now.Add(retryAfter) // or when the answer is there
-		v.store(good, s, a)
-	default:
+	if !v.enqueue(job{s, now}) {
 		v.stats.Dropped++
+		return good
 	}
+	a.again = now.Add(retryAfter) // or when the answer is there
+	v.store(good, s, a)
 	return good
+}
+
+// enqueue reports whether there was room for a look-up, in the queue and among those of its networks: a network whose
+// servers are slow must not keep the crawlers of others waiting. The caller holds mu.
+func (v *Verifier) enqueue(j job) bool {
+	near, wide := networks(j.addr)
+	if v.open[near] >= perNetwork || v.open[wide] >= perRegion {
+		return false
+	}
+	select {
+	case v.jobs <- j:
+		v.open[near]++
+		v.open[wide]++
+		return true
+	default:
+		return false
+	}
+}
+
+// networks are the smallest network that one owner has as a rule, and what 256 or 65,536 of them share.
+func networks(a netip.Addr) (near, wide netip.Prefix) {
+	bits := 24
+	if a.Is6() {
+		bits = 48
+	}
+	return netip.PrefixFrom(a, bits).Masked(), netip.PrefixFrom(a, bits*2/3).Masked()
+}
+
+// closed ends a look-up.
+func (v *Verifier) closed(j job) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	near, wide := networks(j.addr)
+	for _, n := range [...]netip.Prefix{near, wide} {
+		if v.open[n]--; v.open[n] == 0 {
+			delete(v.open, n)
+		}
+	}
 }
 
 // store keeps an answer. Where there is no room, any other makes room; those that are not verified never push out one
@@ -158,6 +198,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 				select {
 				case j := <-v.jobs:
 					v.lookUp(ctx, j)
+					v.closed(j)
 				case <-ctx.Done():
 					return nil
 				}

@@ -2,6 +2,7 @@ package reversedns
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -269,6 +270,62 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Errorf("%d queries in %d s", n, seconds)
 		}
 	})
+}
+
+// silent answers addresses of IPv4 only.
+type silent struct{ *net.Resolver }
+
+func (silent) LookupAddr(ctx context.Context, addr string) ([]string, error) {
+	if netip.MustParseAddr(addr).Is6() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []string{"crawl.googlebot.com."}, nil
+}
+
+func (silent) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("66.249.66.1")}, nil
+}
+
+// Networks whose servers do not answer delay the crawlers of others by seconds.
+func TestSilentNetworksDelayNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		attack func(a *[16]byte, n int)
+		within time.Duration
+	}{
+		{"one /64", func(a *[16]byte, n int) { binary.BigEndian.PutUint32(a[12:], uint32(n)) }, time.Second},
+		{"/48s of one /32", func(a *[16]byte, n int) { binary.BigEndian.PutUint16(a[4:], uint16(n)) }, 15 * time.Second},
+		{"/48s of four /32", func(a *[16]byte, n int) { a[3], a[4], a[5] = byte(n%4), byte(n>>8), byte(n) }, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				v := New(silent{}, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- v.Run(ctx) }()
+				for n := range 1000 {
+					a := netip.MustParseAddr("2001:db8::1").As16()
+					c.attack(&a, n)
+					v.Verified(time.Now(), netip.AddrFrom16(a), google)
+					time.Sleep(100 * time.Millisecond)
+				}
+				crawler, asked := netip.MustParseAddr("66.249.66.1"), time.Now()
+				for !v.Verified(time.Now(), crawler, google) && time.Since(asked) < time.Hour {
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(asked); took > c.within {
+					t.Errorf("the crawler was verified after %v: %+v", took, v.Stats())
+				}
+				cancel()
+				if err := <-ended; err != nil || len(v.open) > queued {
+					t.Errorf("%v, %d networks", err, len(v.open))
+				}
+			})
+		})
+	}
 }
 
 // TestMain makes package net read its configuration outside of the bubbles: what it keeps of it is shared by them all.
