@@ -22,7 +22,7 @@ var subjects = []subject{
 	own("hotparam/limit"),
 	own("internal/storage/redislimits"),
 	own("internal/deciding/gate"),
-	{"internal/deciding/guarded/*.go", []tests{{pkg: "./internal/deciding/gate", pattern: "."}}}, // no tests of its own
+	own("internal/deciding/guarded", tests{pkg: "./internal/deciding/gate", pattern: "."}),
 	own("internal/deciding/fairness"),
 	own("internal/deciding/adaptive"),
 	own("internal/serving/respcache"),
