@@ -34,7 +34,7 @@ func main() {
 // measure does what the flags say and returns how many faults no test noticed.
 func measure(ctx context.Context) (survived int, err error) {
 	only := flag.String("run", "", "try only faults whose name matches this regular expression")
-	at := flag.Int("parallel", 2, "how many faults are tried at a time")
+	at := flag.Int("parallel", 2, "how many faults or mutants are tried at a time")
 	list := flag.Bool("list", false, "print the names of the faults and where they are")
 	verbose := flag.Bool("v", false, "print what the tests of each fault wrote")
 	var byRule rules
@@ -44,6 +44,7 @@ func measure(ctx context.Context) (survived int, err error) {
 	flag.Uint64Var(&byRule.seed, "seed", 1, "which mutants a sample has, and the seed of property tests")
 	flag.Parse()
 	if byRule.files != "" {
+		byRule.parallel = max(1, *at)
 		return byRule.measure(ctx)
 	}
 	faults, err := choose(*only)

@@ -11,16 +11,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
 
 // rules is a run over mutants: what the flags say.
 type rules struct {
-	files  string // a regular expression
-	sample int
-	seed   uint64
+	files    string // a regular expression
+	sample   int
+	seed     uint64
+	parallel int
 }
 
 // tally is what became of a subject's mutants.
@@ -73,7 +76,7 @@ func (r rules) measure(ctx context.Context) (survived int, err error) {
 	return survived, table.Flush()
 }
 
-// try tries mutants of one subject, and prints those that survive.
+// try tries mutants of one subject, some at a time, and prints what became of them.
 func (r rules) try(ctx context.Context, b *bench, s subject, known map[equivalent]bool) (tally, error) {
 	began := time.Now()
 	t := tally{subject: s}
@@ -87,35 +90,71 @@ func (r rules) try(ctx context.Context, b *bench, s subject, known map[equivalen
 	}
 	t.known = len(all)
 	rand.New(rand.NewPCG(r.seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for _, m := range all {
-		switch {
-		case ctx.Err() != nil:
-			return t, ctx.Err()
-		case unrun(run, m):
+	all = slices.DeleteFunc(all, func(m mutant) bool {
+		is, unrun := known[equivalent{m.file, m.change(), m.text}], unrun(run, m)
+		if unrun {
 			t.unrun++
-			continue
-		case known[equivalent{m.file, m.change(), m.text}]:
+		} else if is {
 			t.identical++
-			continue
-		case r.sample > 0 && t.killed+t.survived >= r.sample:
-			continue
 		}
-		o, err := b.tryMutant(ctx, s, m)
-		switch {
-		case errors.Is(err, errCompile):
-			continue
-		case err != nil:
+		return unrun || is
+	})
+	sample := r.sample
+	if sample == 0 {
+		sample = len(all)
+	}
+	for ctx.Err() == nil && len(all) > 0 && t.killed+t.survived < sample {
+		some := all[:min(len(all), sample-t.killed-t.survived)] // some of them may not compile
+		all = all[len(some):]
+		if err := r.tryAll(ctx, b, s, some, &t); err != nil {
 			return t, err
-		case o.failed:
-			t.killed++
-		default:
-			t.survived++
-			o.how = "SURVIVED"
 		}
-		fmt.Printf("%s:%d: %s: %s: %s\n", m.file, m.line, m.change(), m.text, o.how)
 	}
 	t.took = time.Since(began)
-	return t, nil
+	return t, ctx.Err()
+}
+
+// tryAll tries mutants and counts them in t.
+func (r rules) tryAll(ctx context.Context, b *bench, s subject, some []mutant, t *tally) error {
+	next := make(chan mutant)
+	var workers sync.WaitGroup
+	var mu sync.Mutex // guards t and errs
+	var errs []error
+	for i := range r.parallel {
+		workers.Go(func() {
+			for m := range next {
+				o, err := b.tryMutant(ctx, s, m, fmt.Sprint("mutant", i))
+				mu.Lock()
+				switch {
+				case errors.Is(err, errCompile):
+				case err != nil:
+					errs = append(errs, err)
+				default:
+					t.count(m, o)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, m := range some {
+		if ctx.Err() == nil {
+			next <- m
+		}
+	}
+	close(next)
+	workers.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// count counts a mutant and prints what became of it.
+func (t *tally) count(m mutant, o outcome) {
+	if o.failed {
+		t.killed++
+	} else {
+		t.survived++
+		o.how = "SURVIVED"
+	}
+	fmt.Printf("%s:%d: %s: %s: %s\n", m.file, m.line, m.change(), m.text, o.how)
 }
 
 // unrun is whether a mutant's line is known to be one that no test runs.
@@ -125,14 +164,15 @@ func unrun(run map[string]bool, m mutant) bool {
 }
 
 // tryMutant plants a mutant and runs the subject's tests until one fails.
-func (b *bench) tryMutant(ctx context.Context, s subject, m mutant) (o outcome, err error) {
+// name is that of its files.
+func (b *bench) tryMutant(ctx context.Context, s subject, m mutant, name string) (o outcome, err error) {
 	text, err := os.ReadFile(filepath.Join(b.root, m.file))
 	if err != nil {
 		return o, err
 	}
 	for _, what := range s.tests {
-		_ = os.RemoveAll(filepath.Join(b.dir, "mutant")) // it is in the system's temporary directory
-		o, err = b.try(ctx, fault{name: "mutant", file: m.file, pkg: what.pkg, tests: what.pattern,
+		_ = os.RemoveAll(filepath.Join(b.dir, name)) // it is in the system's temporary directory
+		o, err = b.try(ctx, fault{name: name, file: m.file, pkg: what.pkg, tests: what.pattern,
 			text: string(text[:m.begin]) + m.new + string(text[m.end:])})
 		if err != nil || o.failed {
 			return o, err

@@ -62,6 +62,9 @@ func TestOneFetchForAll(t *testing.T) {
 		if b.asked.Load() != 1 || b.gate.charged.Load() != 1 {
 			t.Errorf("asked %d times, charged %d", b.asked.Load(), b.gate.charged.Load())
 		}
+		if s := b.Stats(); s.Collapsed != 19 || s.Hits != 19 || s.Fetched != 1 || len(b.gate.counted) != 20 {
+			t.Errorf("%d counted, %+v", len(b.gate.counted), s)
+		}
 	})
 }
 
