@@ -1,15 +1,19 @@
 package respcache_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
@@ -164,5 +168,56 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 				t.Errorf("%+v, %s: %q are taken out", c, how, gone)
 			}
 		}
+	}
+}
+
+// A fetch that fails counts once, whether a stored answer took its place or not; a panic that the client's
+// server does not see is logged.
+func TestFailedFetchesCount(t *testing.T) {
+	t.Parallel()
+	fails := func(with any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if with != nil {
+				panic(with)
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		at     time.Duration // 0: nothing is stored before
+		with   any
+		failed uint64
+		logged int
+		panics bool // for the client
+	}{
+		{"first, status", 0, nil, 0, 0, false},
+		{"first, panic", 0, "x", 1, 0, true},
+		{"behind a stale answer, status", 5 * time.Second, nil, 1, 0, false},
+		{"behind a stale answer, panic", 5 * time.Second, "x", 1, 1, false},
+		{"behind a stale answer, aborted", 5 * time.Second, http.ErrAbortHandler, 1, 0, false},
+		{"before an old answer, status", 30 * time.Second, nil, 1, 0, false},
+		{"before an old answer, panic", 30 * time.Second, "x", 1, 1, false},
+		{"before an old answer, aborted", 30 * time.Second, http.ErrAbortHandler, 1, 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			b := build(t, respcache.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, numbered())
+			if c.at > 0 {
+				b.get("/topic?id=1")
+				b.now.Store(int64(c.at))
+			}
+			b.upstream = fails(c.with)
+			panicked := func() (p any) {
+				defer func() { p = recover() }()
+				b.get("/topic?id=1")
+				return nil
+			}()
+			synctest.Wait()
+			s := b.Stats()
+			if s.Failed != c.failed || strings.Count(log.String(), "\n") != c.logged || (panicked != nil) != c.panics {
+				t.Errorf("%s: %d failed, panic %v, log %q", c.name, s.Failed, panicked, &log)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -179,5 +180,47 @@ func TestTargetsNeverMix(t *testing.T) {
 	}
 	if b.asked.Load() != int64(len(seen)) {
 		t.Errorf("asked %d times", b.asked.Load())
+	}
+}
+
+// Each part of a target alone tells it from another one.
+func TestEachPartOfATargetCounts(t *testing.T) {
+	t.Parallel()
+	base := func() *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/topic?id=1", http.NoBody)
+		r.Host = "a"
+		return r
+	}
+	changes := map[string]func(r *http.Request, scope, class *string){
+		"host":   func(r *http.Request, _, _ *string) { r.Host = "b" },
+		"target": func(r *http.Request, _, _ *string) { r.RequestURI = "/topic?id=1&" },
+		"scheme": func(r *http.Request, _, _ *string) { r.TLS = &tls.ConnectionState{} },
+		"scope":  func(_ *http.Request, scope, _ *string) { *scope = "1" },
+		"class":  func(_ *http.Request, _, class *string) { *class = "bots" },
+	}
+	for _, name := range []string{
+		"Cf-Ipcountry", "Cf-Visitor", "Cloudfront-Forwarded-Proto", "Forwarded", "Front-End-Https", "X-Forwarded-Host",
+		"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Forwarded-Server",
+		"X-Forwarded-Ssl", "X-Scheme",
+	} {
+		changes[name] = func(r *http.Request, _, _ *string) { r.Header.Set(name, "x") }
+	}
+	for part, change := range changes {
+		b := build(t, respcache.Config{}, numbered())
+		ask := func(r *http.Request, scope, class string) string {
+			v := hottype.Verdict{Allowed: true, Hot: true, Key: "topic?id=1", Class: class, Cache: &b.serve}
+			w := httptest.NewRecorder()
+			b.Serve(w, r, &respcache.PendingRequest{Verdict: v, Count: b.gate.count}, b.upstream, scope)
+			return w.Body.String()
+		}
+		ask(base(), "", "")
+		r, scope, class := base(), "", ""
+		change(r, &scope, &class)
+		if got := ask(r, scope, class); got != "answer 2" {
+			t.Errorf("%s: %s", part, got)
+		}
+		if got := ask(base(), "", ""); got != "answer 1" {
+			t.Errorf("%s: %s for the first one", part, got)
+		}
 	}
 }
