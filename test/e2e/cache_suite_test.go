@@ -42,9 +42,8 @@ var cacheFailures = map[string][]string{
 	"optimal": {
 		"conditional-lm-fresh-no-lm", "method-POST", "other-authorization-must-revalidate",
 		"other-authorization-public", "other-authorization-smaxage", "other-set-cookie",
-		"partial-store-partial-complete", "partial-store-partial-reuse-partial",
-		"partial-store-partial-reuse-partial-absent",
-		"partial-store-partial-reuse-partial-byterange", "partial-store-partial-reuse-partial-suffix",
+		"partial-store-partial-complete", "partial-store-partial-reuse-partial-absent",
+		"partial-store-partial-reuse-partial-suffix",
 		"vary-normalise-lang-select",
 	},
 }

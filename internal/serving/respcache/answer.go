@@ -2,6 +2,7 @@ package respcache
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -71,7 +72,7 @@ const (
 
 // heuristic are the statuses whose answers may be kept although they do not say for how
 // long (RFC 9110 section 15.1).
-var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
+var heuristic = []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501}
 
 // newAnswer makes an answer without its body of what a handler has sent, or says why it is
 // not to be kept.
@@ -80,7 +81,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	understood := d.mustUnderstand && http.StatusText(status) != ""
 	vary, listed := varyOf(h, s)
 	switch {
-	case status < 200 || status > 599 || status == http.StatusPartialContent || status == http.StatusNotModified:
+	case status < 200 || status > 599 || status == http.StatusNotModified:
 		return nil, whyStatus
 	case d.private, d.noStore && !understood, d.mustUnderstand && !understood:
 		return nil, whyDirective
@@ -202,6 +203,27 @@ func (a *answer) complete(body []byte) {
 	if a.status != http.StatusNoContent {
 		a.fields = append(a.fields, field{"Content-Length", []string{strconv.Itoa(len(body))}})
 	}
+}
+
+// slice gives a part of a partial response by its Range, nil if that is not one range of it.
+func (a *answer) slice(part string) *answer {
+	var first, last, size, from, to int64
+	whole := slices.IndexFunc(a.fields, func(f field) bool { return f.name == "Content-Range" })
+	if whole < 0 {
+		return nil
+	}
+	if n, _ := fmt.Sscanf(a.fields[whole].values[0], "bytes %d-%d/%d", &first, &last, &size); n != 3 {
+		return nil
+	}
+	if _, err := fmt.Sscanf(part, "bytes=%d-%d", &from, &to); err != nil || from < first || to < from ||
+		to-first >= int64(len(a.body)) || part != fmt.Sprintf("bytes=%d-%d", from, to) {
+		return nil
+	}
+	s := *a
+	s.fields = slices.DeleteFunc(slices.Clone(a.fields), func(f field) bool { return f.name == "Content-Length" })
+	s.fields[whole].values = []string{fmt.Sprintf("bytes %d-%d/%d", from, to, size)}
+	s.complete(a.body[from-first : to-first+1 : to-first+1])
+	return &s
 }
 
 // bodyHeaders are fields that a 304 does not change: they are about the bytes that were stored,

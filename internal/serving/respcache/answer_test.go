@@ -1,6 +1,7 @@
 package respcache_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"testing"
@@ -49,6 +50,97 @@ func TestConditionsAndParts(t *testing.T) {
 				t.Errorf("%v", w.Header())
 			}
 		}
+	}
+}
+
+// A partial answer is stored for requests with the same Range, target and fields of Vary, and smaller ranges are
+// cut from it.
+func TestPartialAnswersAreStored(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	file := bytes.NewReader([]byte("0123456789"))
+	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		w.Header()["Vary"], w.Header()["Etag"] = []string{"Accept-Language"}, []string{`"v1"`}
+		http.ServeContent(w, r, "", time.Time{}, file)
+	})
+	b.serve.Vary = []string{"Accept-Language"}
+	for _, c := range []struct {
+		method, part, body string
+		asked              int // in all
+		fields             []string
+	}{
+		{"GET", "bytes=-5", "56789", 1, nil},
+		{"GET", "bytes=-5", "56789", 1, nil},
+		{"GET", "bytes=6-8", "678", 1, nil},
+		{"GET", "bytes=6-6", "6", 1, nil},
+		{"GET", "bytes=6-9", "6789", 1, nil},
+		{"GET", "bytes=-4", "6789", 2, nil},                              // its first byte is not known before
+		{"GET", "bytes=4-7", "4567", 3, nil},                             // begins before the part
+		{"GET", "bytes=4-8", "45678", 4, nil},                            // ends behind it
+		{"GET", "bytes=5-6", "56", 4, nil},                               // of the last part
+		{"GET", "bytes=05-6", "56", 5, nil},                              // not spelt as usual
+		{"GET", "bytes=5-6", "56", 5, nil},                               // an exact one
+		{"GET", "bytes=5-6", "56", 6, []string{"Accept-Language", "de"}}, // another variant
+		{"GET", "bytes=5-5", "5", 6, []string{"Accept-Language", "de"}},  // of that
+		{"GET", "bytes=4-4", "4", 7, nil},                                // not of the other variant
+		{"GET", "bytes=5-6", "56", 8, []string{"If-Range", `"v1"`}},      // passes by
+		{"GET", "bytes=5-6", "", 9, []string{"If-None-Match", `"v1"`}},   // so does this
+		{"HEAD", "bytes=-5", "", 10, nil},                                // and this
+		{"GET", "bytes=4-7", "4567", 10, nil},                            // they changed nothing
+		{"GET", "", "0123456789", 11, nil},                               // a part is not the whole
+		{"GET", "bytes=1-2", "12", 11, nil},                              // of the whole
+		{"GET", "bytes=-5", "56789", 11, nil},
+	} {
+		fields := c.fields
+		if c.part != "" {
+			fields = append(fields, "Range", c.part)
+		}
+		w := b.ask(c.method, "/topic?id=1", fields...)
+		if w.Body.String() != c.body || asked != c.asked {
+			t.Fatalf("%+v: %d %q, %d times asked", c, w.Code, w.Body, asked)
+		}
+		if n := len(c.body); c.part != "" && n > 0 && (w.Code != 206 || w.Header().Get("Content-Length") != fmt.Sprint(n) ||
+			w.Header().Get("Content-Range") != fmt.Sprintf("bytes %c-%c/10", c.body[0], c.body[n-1])) {
+			t.Errorf("%+v: %d %v", c, w.Code, w.Header())
+		}
+	}
+	b.post("/topic?id=1", 200)
+	asked = 0
+	if w := b.get("/topic?id=1", "Range", "bytes=-5"); w.Body.String() != "56789" || asked != 1 {
+		t.Errorf("%q after a change, %d times asked", w.Body, asked)
+	}
+	b.advance(b.serve.TTL + b.serve.Stale + time.Second)
+	if w := b.get("/topic?id=1", "Range", "bytes=6-7"); w.Body.String() != "67" || asked != 2 {
+		t.Errorf("%q of an answer that has ended, %d times asked", w.Body, asked)
+	}
+}
+
+// An upstream that answers a request for a part with the whole, or with an error, is asked by each.
+func TestOnlyPartialAnswersAreParts(t *testing.T) {
+	t.Parallel()
+	for status, body := range map[int]string{200: "whole", 404: "none", 416: "no such part"} {
+		asked := 0
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			asked++
+			w.Header()["Cache-Control"] = []string{"max-age=60"}
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		})
+		for i := range 3 {
+			if w := b.get("/topic?id=1", "Range", "bytes=0-1"); w.Code != status || w.Body.String() != body || asked != i+1 {
+				t.Errorf("%d %q, %d times asked", w.Code, w.Body, asked)
+			}
+		}
+	}
+	asked := 0
+	b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusPartialContent) // for which it was not asked
+	})
+	b.get("/topic?id=1")
+	if b.get("/topic?id=1"); asked != 2 {
+		t.Errorf("%d times asked", asked)
 	}
 }
 

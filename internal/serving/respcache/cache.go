@@ -130,7 +130,10 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 		wait    *time.Timer
 	)
 	for {
-		f := c.store.find(r, target, v, c.cfg.Now, partial)
+		f := c.store.find(r, target, v, c.cfg.Now, partial, "")
+		if part := partOf(r); f.pass && part != "" {
+			f = c.store.find(r, target, v, c.cfg.Now, false, part)
+		}
 		if f.lead {
 			f.fetch.upstream = left.Upstream
 		}

@@ -72,8 +72,19 @@ func appendTarget(b []byte, r *http.Request, scope, class string) []byte {
 	return b
 }
 
-// appendVariant writes the fields by which the answers of a target differ, as a fetch carries them.
-func appendVariant(b []byte, r *http.Request, vary []string) []byte {
+// partOf gives the Range of a request whose partial response may be stored, "" if it may not.
+func partOf(r *http.Request) string {
+	h := r.Header
+	if r.Method != http.MethodGet || len(h["Range"]) != 1 || len(h["If-Range"]) > 0 ||
+		len(h["If-None-Match"])+len(h["If-Modified-Since"]) > 0 {
+		return ""
+	}
+	return h["Range"][0]
+}
+
+// appendVariant writes the fields by which the answers of a target differ, as a fetch carries them, and
+// the Range of a part.
+func appendVariant(b []byte, r *http.Request, vary []string, part string) []byte {
 	for _, name := range vary {
 		values := r.Header[name]
 		if len(values) == 0 {
@@ -87,6 +98,9 @@ func appendVariant(b []byte, r *http.Request, vary []string) []byte {
 			}
 		}
 		b = appendPart(append(b, 1), normal(name, values))
+	}
+	if part != "" {
+		b = append(append(b, 3), part...)
 	}
 	return b
 }

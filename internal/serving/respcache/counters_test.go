@@ -39,7 +39,7 @@ func TestEachReasonCounts(t *testing.T) {
 		"upgrade":      func(r *http.Request) { r.Header.Set("Upgrade", "x") },
 		"precondition": func(r *http.Request) { r.Header.Set("If-Unmodified-Since", "x") },
 		"field":        func(r *http.Request) { r.Header.Set("X-Forwarded-For", "unknown") },
-		"range":        func(r *http.Request) { r.Header.Set("Range", "bytes=0-1") },
+		"range":        func(r *http.Request) { r.Header["Range"] = []string{"bytes=0-1", "bytes=3-4"} },
 	} {
 		b := build(t, respcache.Config{}, numbered())
 		r := httptest.NewRequest(http.MethodGet, "/topic?id=1", http.NoBody)

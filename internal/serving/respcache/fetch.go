@@ -76,8 +76,8 @@ var (
 	errFinished = errors.New("respcache: Write after the handler has returned")
 )
 
-// prepare makes the request for the handler of that of a client. It is for the whole
-// answer, whatever the client asked for, and ends by itself, or when all does.
+// prepare makes the request for the handler of that of a client. It is for all that the entry
+// stores, whatever the client asked for, and ends by itself, or when all does.
 func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	forget := context.AfterFunc(all, cancel)
@@ -92,6 +92,9 @@ func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Durat
 	}
 	for _, name := range conditional {
 		delete(h, name)
+	}
+	if part := f.entry.part; part != "" {
+		h["Range"] = []string{part}
 	}
 	if f.serve.StripCookies {
 		delete(h, "Cookie")

@@ -78,7 +78,7 @@ func TestEvictionOrder(t *testing.T) {
 					a = &answer{body: make([]byte, rapid.IntRange(0, 900).Draw(rt, "body"))}
 					size += 768 + int64(len(a.body))
 				}
-				e := sh.entry(r, []byte(target), "k", true)
+				e := sh.entry(r, []byte(target), "k", true, "")
 				s.setAnswer(sh, e, a, now)
 				if i >= 0 {
 					model[at] = slices.Delete(model[at], i, i+1)
@@ -117,7 +117,7 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	s := newStore(5000)
 	sh := &s.shards[0]
-	e := sh.entry(&http.Request{}, []byte("t"), hottype.Key("k"), true)
+	e := sh.entry(&http.Request{}, []byte("t"), hottype.Key("k"), true, "")
 	s.setAnswer(sh, e, nil, time.Unix(1, 0))
 	stored := s.bytes.Load()
 	if !s.reserve(sh, 5000-stored) || s.bytes.Load() != 5000 || sh.evicted != 0 {

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type resource struct {
 	target   string
 	key      hottype.Key // the hot key that it is served for
 	vary     []string    // by which fields its answers differ, as far as was seen
+	part     *entry      // the last that got a partial response; nil: none
 	variants map[string]*entry
 }
 
@@ -51,6 +53,7 @@ type resource struct {
 type entry struct {
 	of      *resource
 	variant string
+	part    string  // the Range of its answers; "": they are whole
 	answer  *answer // nil: none
 	// uncacheableUntil is until when requests do not wait for each other, because the last answer was
 	// not to be kept.
@@ -97,17 +100,23 @@ type found struct {
 }
 
 // find looks for a response and makes a flight if one is needed and none is running.
-// partial is whether only a part is asked for: that is served, and never fetched.
+// partial is whether only a part is asked for: that is served of a whole response, which is not fetched for
+// it. part is its Range, to look for partial responses.
 func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock func() time.Time,
-	partial bool) (f found) {
+	partial bool, part string) (f found) {
 	sh := s.shard(target)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := clock() // with the lock: an answer that landed before would be of the future otherwise
 	f.now = now
-	e := sh.entry(r, target, v.Key, !partial)
+	e := sh.entry(r, target, v.Key, !partial, part)
 	if e == nil {
 		return found{pass: true}
+	}
+	if f.answer = e.slice(now); f.answer != nil {
+		sh.hits++
+		s.drop(sh, e)
+		return f
 	}
 	if a := e.answer; a != nil {
 		resident := a.resident(now)
@@ -142,8 +151,19 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 	return f
 }
 
+// slice gives the part that the entry is for, of a fresh larger one; nil if there is none. It needs mu.
+func (e *entry) slice(now time.Time) *answer {
+	larger := e.of.part
+	if e.part == "" || e.answer != nil || larger == nil || larger.answer == nil ||
+		strings.TrimSuffix(larger.variant, larger.part) != strings.TrimSuffix(e.variant, e.part) ||
+		!within(larger.answer.resident(now), larger.answer.fresh) {
+		return nil
+	}
+	return larger.answer.slice(e.part)
+}
+
 // entry is that of a request's variant, which is added if add is true; nil: there is none. It needs mu.
-func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool) *entry {
+func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool, part string) *entry {
 	res := sh.resources[string(target)]
 	if res == nil {
 		if !add {
@@ -153,10 +173,10 @@ func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool
 		sh.resources[res.target] = res
 	}
 	var buf [128]byte
-	variant := appendVariant(buf[:0], r, res.vary)
+	variant := appendVariant(buf[:0], r, res.vary, part)
 	e := res.variants[string(variant)]
 	if e == nil && add {
-		e = &entry{of: res, variant: string(variant)}
+		e = &entry{of: res, variant: string(variant), part: part}
 		res.variants[e.variant] = e
 	}
 	return e
@@ -233,11 +253,15 @@ func (s *store) keep(f *fetch, a *answer, now time.Time) {
 		res.vary = slices.Compact(all)
 		sh.resources[res.target] = res
 	}
-	variant := string(appendVariant(nil, f.request, res.vary))
+	part := f.entry.part
+	variant := string(appendVariant(nil, f.request, res.vary, part))
 	e := res.variants[variant]
 	if e == nil {
-		e = &entry{of: res, variant: variant}
+		e = &entry{of: res, variant: variant, part: part}
 		res.variants[variant] = e
+	}
+	if part != "" {
+		res.part = e
 	}
 	s.setAnswer(sh, e, a, now)
 	if e.failing = false; !f.plain {

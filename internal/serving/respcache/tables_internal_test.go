@@ -148,8 +148,8 @@ func TestCodingsAreASet(t *testing.T) {
 			t.Errorf("%q is known", line)
 		}
 	}
-	if string(appendVariant(nil, &http.Request{Header: http.Header{}}, []string{"A"})) ==
-		string(appendVariant(nil, &http.Request{Header: http.Header{"A": {""}}}, []string{"A"})) {
+	if string(appendVariant(nil, &http.Request{Header: http.Header{}}, []string{"A"}, "")) ==
+		string(appendVariant(nil, &http.Request{Header: http.Header{"A": {""}}}, []string{"A"}, "")) {
 		t.Error("absent is empty")
 	}
 }

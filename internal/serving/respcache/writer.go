@@ -49,7 +49,11 @@ func (f *fetch) begin(status int) {
 	}
 	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
 	if !f.held {
-		if f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now()); f.answer != nil {
+		f.why = whyStatus
+		if (status == http.StatusPartialContent) == (f.entry.part != "") {
+			f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
+		}
+		if f.answer != nil {
 			f.answer.unsure = status >= 400 && !f.plain
 		}
 		switch {
