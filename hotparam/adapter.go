@@ -1,6 +1,7 @@
 package hotparam
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -144,10 +145,10 @@ func (l *Adapter[C]) client(c C) (Client, error) {
 		return Client{}, nil
 	}
 	name, err := l.options.Client(c)
-	if err != nil {
-		return Client{}, l.failed(c, err)
+	if err != nil && l.options.OnClientError != nil {
+		return Client{}, cmp.Or(l.options.OnClientError(c, err), errResponseWritten)
 	}
-	if name == "" {
+	if err != nil || name == "" {
 		return Client{}, nil
 	}
 	if len(name) > maxClientName {
@@ -155,17 +156,6 @@ func (l *Adapter[C]) client(c C) (Client, error) {
 		name = hex.EncodeToString(sum[:])
 	}
 	return Client{Name: name}, nil
-}
-
-// failed returns the verdict on a request whose Client failed; nil: it is judged by its address.
-func (l *Adapter[C]) failed(c C, err error) error {
-	if l.options.OnClientError == nil {
-		return nil
-	}
-	if err := l.options.OnClientError(c, err); err != nil {
-		return err
-	}
-	return errResponseWritten
 }
 
 // rpcStatuses are the HTTP statuses of the codes of gRPC and Connect, in their order.
@@ -243,7 +233,11 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 				if err != nil {
 					return // Error has answered
 				}
-				r = withRequestOptions(x, client, &o)
+				said := requestOptions{client: client}
+				if o.Cost != nil {
+					said.cost = o.Cost(x)
+				}
+				r = r.WithContext(context.WithValue(r.Context(), requestOptionsKey{}, said))
 			}
 			limited.ServeHTTP(w, r)
 		})
@@ -262,13 +256,4 @@ type requestOptionsKey struct{}
 func requestOptionsOf(r *http.Request) requestOptions {
 	a, _ := r.Context().Value(requestOptionsKey{}).(requestOptions)
 	return a
-}
-
-// withRequestOptions is the request of an exchange with what the options say of it.
-func withRequestOptions(x Exchange, client Client, o *Options[Exchange]) *http.Request {
-	a := requestOptions{client: client}
-	if o.Cost != nil {
-		a.cost = o.Cost(x)
-	}
-	return x.R.WithContext(context.WithValue(x.R.Context(), requestOptionsKey{}, a))
 }

@@ -256,15 +256,8 @@ func ExactRate(perSecond float64) (Rate, bool) {
 		if n < 1 || n > 1<<53 || math.Abs(x-n) > 1e-9*n {
 			continue
 		}
-		g := gcd(int64(n), seconds)
+		g := limitcore.GCD(int64(n), seconds)
 		return Rate{int64(n) / g, time.Duration(seconds/g) * time.Second}, true
 	}
 	return Rate{}, false
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }

@@ -123,7 +123,8 @@ func CheckInFlight(most int64, life time.Duration) error {
 // Micros is a time in the microseconds of the stores, within their domain.
 func Micros(t time.Time) int64 { return min(max(t.UnixMicro(), 0), maxTime) }
 
-func gcd(a, b int64) int64 {
+// GCD is the greatest common divisor.
+func GCD(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
 	}

@@ -7,9 +7,8 @@
 package limitcore
 
 import (
+	"fmt"
 	"math/bits"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -78,29 +77,24 @@ func (s Spec) Share(n int64) Spec {
 // Options describes what a limit has beside its rate or window, for people:
 // ", burst 10, initial 5, wait 500ms, block 1m0s to 1h0m0s", or "".
 func (s Spec) Options() string {
-	var b strings.Builder
-	if s.Refills() {
-		b.WriteString(", burst " + strconv.FormatInt(s.Burst, 10))
+	text, t := "", s.Algorithm.traits()
+	for _, option := range []struct {
+		set  bool
+		text string
+	}{
+		{t.Refills, fmt.Sprintf(", burst %d", s.Burst)},
+		{s.Buckets > 0 && t.has("buckets"), fmt.Sprintf(", in %d buckets", s.Buckets)},
+		{s.InitialDeficit > 0, fmt.Sprintf(", initial %d", s.Burst-s.InitialDeficit)},
+		{s.WarmUp > 0 && t.has("warm_up"), fmt.Sprintf(", warm-up %v", s.WarmUp)},
+		{s.Wait > 0, fmt.Sprintf(", wait %v", s.Wait)},
+		{s.Block > 0, fmt.Sprintf(", block %v", s.Block)},
+		{s.BlockMax > s.Block, fmt.Sprintf(" to %v", s.BlockMax)},
+	} {
+		if option.set {
+			text += option.text
+		}
 	}
-	if s.Buckets > 0 && s.Algorithm.traits().has("buckets") {
-		b.WriteString(", in " + strconv.FormatInt(s.Buckets, 10) + " buckets")
-	}
-	if s.InitialDeficit > 0 {
-		b.WriteString(", initial " + strconv.FormatInt(s.Burst-s.InitialDeficit, 10))
-	}
-	if s.WarmUp > 0 && s.Algorithm.traits().has("warm_up") {
-		b.WriteString(", warm-up " + s.WarmUp.String())
-	}
-	if s.Wait > 0 {
-		b.WriteString(", wait " + s.Wait.String())
-	}
-	if s.Block > 0 {
-		b.WriteString(", block " + s.Block.String())
-	}
-	if s.BlockMax > s.Block {
-		b.WriteString(" to " + s.BlockMax.String())
-	}
-	return b.String()
+	return text
 }
 
 // Waiting with a bound. A bucket refills by itself, so a call that is admitted at once and

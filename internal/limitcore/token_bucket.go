@@ -32,7 +32,7 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	if s.Limit == 0 {
 		return Compiled{Kind: KindBucket, Unit: 1, Fill: 1}, nil
 	}
-	g := gcd(us, s.Limit)
+	g := GCD(us, s.Limit)
 	t := Compiled{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
 	if t.Capacity > maxExact/t.Unit {
 		return Compiled{},

@@ -43,7 +43,7 @@ func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 	if warm < 2 || warm > maxWarm || s.WarmUp%time.Microsecond != 0 { // of 1 there is no half
 		return Compiled{}, fmt.Errorf("limit: warm-up %v must be whole microseconds, from 2us to 203 days", s.WarmUp)
 	}
-	g := gcd(us, s.Limit) // of no calls at all: us
+	g := GCD(us, s.Limit) // of no calls at all: us
 	t := Compiled{Kind: KindWarm, Capacity: s.Limit, Unit: max(1, s.Limit/g), Fill: us / g}
 	if warm > maxWarm/t.Unit || wait+warm+4*us > min(maxFill, maxExact/t.Unit) {
 		return Compiled{}, fmt.Errorf(

@@ -138,7 +138,9 @@ func Distributed(c Config, s Shared) *Pipeline {
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
-		return p.Feed.FollowBounds(ctx, p.adapts, p.setBounds)
+		return p.Feed.FollowBounds(ctx, p.adapts, func(list []hottype.UpstreamLimit) {
+			p.Gate.Upstreams().SetBounds(time.Now(), list)
+		})
 	})
 	return p
 }
@@ -256,10 +258,6 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 }
 
 func (p *Pipeline) adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
-
-func (p *Pipeline) setBounds(list []hottype.UpstreamLimit) {
-	p.Gate.Upstreams().SetBounds(time.Now(), list)
-}
 
 // Bounds are what holds here of what upstreams bear.
 func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(time.Now()) }

@@ -122,24 +122,19 @@ func (c *credits) giveBack(of [][ways]credit, hash uint64, cost float64) {
 	}
 }
 
-// hasher makes hashes of clients. Its seed is of one process and key: who could guess
-// where others are kept could crowd them out.
-type hasher struct{ seed maphash.Seed }
-
-func newHasher() hasher { return hasher{maphash.MakeSeed()} }
-
 // hashes are those of a client, its network (/24, /48) and that one's parent (/16, /32); a
 // client without an address has no networks.
 type hashes struct{ client, network, parent uint64 }
 
-func (h hasher) of(who hottype.Client) hashes {
+// hashesOf are by a seed of one process and key: who could guess where others are kept could crowd them out.
+func hashesOf(seed maphash.Seed, who hottype.Client) hashes {
 	if !who.Addr.IsValid() {
-		return hashes{client: maphash.String(h.seed, who.Name)}
+		return hashes{client: maphash.String(seed, who.Name)}
 	}
 	b := who.Addr.As16()
 	network, parent := 6, 4
 	if who.Addr.Is4() {
 		network, parent = 15, 14
 	}
-	return hashes{maphash.Bytes(h.seed, b[:]), maphash.Bytes(h.seed, b[:network]), maphash.Bytes(h.seed, b[:parent])}
+	return hashes{maphash.Bytes(seed, b[:]), maphash.Bytes(seed, b[:network]), maphash.Bytes(seed, b[:parent])}
 }

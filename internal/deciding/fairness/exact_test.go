@@ -1,6 +1,7 @@
 package fairness
 
 import (
+	"hash/maphash"
 	"math"
 	"testing"
 	"time"
@@ -76,11 +77,13 @@ func TestRetryAfterIsExact(t *testing.T) {
 		"client": {func(k *Divider) time.Time { spend(k, epoch, who, 1); return epoch },
 			func(*Divider) float64 { return 3 }, 3},
 		"network": {func(k *Divider) time.Time {
-			k.credits.charge(k.payers(k.hash.of(who), epoch).network, k.hash.of(who).network, k.first-0.25, k.most)
+			h := hashesOf(k.seed, who)
+			k.credits.charge(k.payers(h, epoch).network, h.network, k.first-0.25, k.most)
 			return epoch
 		}, func(*Divider) float64 { return 3 - 8*0.25 }, 3},
 		"parent": {func(k *Divider) time.Time {
-			k.credits.charge(k.payers(k.hash.of(who), epoch).parent, k.hash.of(who).parent, k.first-0.03125, k.most)
+			h := hashesOf(k.seed, who)
+			k.credits.charge(k.payers(h, epoch).parent, h.parent, k.first-0.03125, k.most)
 			return epoch
 		}, func(*Divider) float64 { return 3 - 32*0.03125 }, 3},
 		"newcomer": {func(k *Divider) time.Time {
@@ -150,7 +153,7 @@ func TestCalmBegins(t *testing.T) {
 // Addresses share a network of /24 or /48 and a parent of /16 or /32, and nothing larger.
 func TestNetworksOfAddresses(t *testing.T) {
 	t.Parallel()
-	h := newHasher()
+	seed := maphash.MakeSeed()
 	for _, c := range []struct {
 		a, b            string
 		network, parent bool
@@ -165,12 +168,12 @@ func TestNetworksOfAddresses(t *testing.T) {
 		{"2001:db8:7::", "2001:db9:7::", false, false},
 		{"2001:d08:7::", "2001:e08:7::", false, false},
 	} {
-		a, b := h.of(client(c.a)), h.of(client(c.b))
+		a, b := hashesOf(seed, client(c.a)), hashesOf(seed, client(c.b))
 		if a.client == b.client || a.network == b.network != c.network || a.parent == b.parent != c.parent {
 			t.Errorf("%s and %s: network %v, parent %v", c.a, c.b, a.network == b.network, a.parent == b.parent)
 		}
 	}
-	if n := h.of(hottype.Client{Name: "a"}); n.network != 0 || n.parent != 0 {
+	if n := hashesOf(seed, hottype.Client{Name: "a"}); n.network != 0 || n.parent != 0 {
 		t.Errorf("a name has %+v", n)
 	}
 }
@@ -243,7 +246,7 @@ func TestRefundUndoesCharge(t *testing.T) {
 			} else {
 				k.Refund(who, 1, k.Charge(epoch, who, 1)) // it is known now
 			}
-			h := k.hash.of(who)
+			h := hashesOf(k.seed, who)
 			accounts := func() [4]float64 {
 				p := k.payers(h, now)
 				return [4]float64{k.credits.left(p.client, 99), k.credits.left(p.network, 99), k.credits.left(p.parent,

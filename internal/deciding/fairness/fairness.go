@@ -33,6 +33,7 @@
 package fairness
 
 import (
+	"hash/maphash"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,7 @@ type Divider struct {
 	rate, burst float64       // of the bucket, in tokens and seconds
 	every       time.Duration // between updates of the fair rate
 	quietPeriod time.Duration
-	hash        hasher
+	seed        maphash.Seed
 
 	active atomic.Bool // written with mu held
 
@@ -111,7 +112,7 @@ func Divisible(s limit.Spec) bool {
 
 // NewDivider divides a limit for which Divisible is true.
 func NewDivider(s limit.Spec) *Divider {
-	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), hash: newHasher()}
+	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), seed: maphash.MakeSeed()}
 	fill := k.burst / k.rate
 	k.every = max(time.Millisecond, seconds(fill/64))
 	k.quietPeriod = min(max(minCalm, seconds(fill)), maxCalm)
@@ -130,7 +131,7 @@ func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 
 // charge is Charge while clients are limited.
 func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
-	h := k.hash.of(who)
+	h := hashesOf(k.seed, who)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.advance(now); !k.active.Load() {

@@ -65,7 +65,7 @@ func (k *Divider) newcomersRate() float64 { return max(parentWeight*k.fair, newc
 
 // giveBack is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
 func (k *Divider) giveBack(who hottype.Client, cost int64, a Result) {
-	c, h, price := k.credits, k.hash.of(who), float64(cost)
+	c, h, price := k.credits, hashesOf(k.seed, who), float64(cost)
 	if c == nil {
 		return
 	}

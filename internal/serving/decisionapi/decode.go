@@ -71,17 +71,7 @@ func (d *decoder) array() error {
 func (d *decoder) check() error {
 	c := check{method: "GET", from: len(d.pairs), to: len(d.pairs)}
 	var seen uint8
-	more, err := d.open()
-	for more && err == nil {
-		var name string
-		if name, err = d.name(); err == nil {
-			err = d.field(&c, name, &seen)
-		}
-		if err == nil {
-			more, err = d.next('}')
-		}
-	}
-	if err != nil {
+	if err := d.object(func(name string) error { return d.field(&c, name, &seen) }); err != nil {
 		return err
 	}
 	if c.uri == "" {
@@ -134,32 +124,37 @@ func (d *decoder) boolean() (bool, error) {
 }
 
 func (d *decoder) headers(c *check) error {
-	more, err := d.open()
-	for more && err == nil {
-		var h httplimit.HeaderField
-		if h.Name, err = d.name(); err == nil {
-			h.Value, err = d.str(`a value of "headers"`)
-		}
-		if err == nil {
-			d.pairs = append(d.pairs, h)
-			more, err = d.next('}')
-		}
-	}
+	err := d.object(func(name string) error {
+		value, err := d.str(`a value of "headers"`)
+		d.pairs = append(d.pairs, httplimit.HeaderField{Name: name, Value: value})
+		return err
+	})
 	c.to = len(d.pairs)
 	return err
 }
 
-// open goes into an object and reports whether anything is in it.
-func (d *decoder) open() (more bool, err error) {
+// object reads an object; member reads the value of each name in it.
+func (d *decoder) object(member func(name string) error) error {
 	if d.peek() != '{' {
-		return false, d.errorf("want an object")
+		return d.errorf("want an object")
 	}
 	d.i++
 	if d.peek() == '}' {
 		d.i++
-		return false, nil
+		return nil
 	}
-	return true, nil
+	for {
+		name, err := d.name()
+		if err == nil {
+			err = member(name)
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := d.next('}'); !more {
+			return err
+		}
+	}
 }
 
 // name reads the name of a field and its colon.

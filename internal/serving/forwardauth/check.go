@@ -53,7 +53,6 @@ type Handler struct {
 
 // Stats are the counters of a handler since it was built.
 type Stats struct {
-	// Checks answered by a verdict, Denied among them, and Repeated, which got the verdict of an earlier one.
 	Checks    uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
 	Denied    uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
 	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`

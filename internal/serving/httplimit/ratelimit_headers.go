@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // Header fields in the form in which net/http keeps them.
@@ -151,13 +152,7 @@ func AppendEscaped(b []byte, s string, plain func(byte) bool) []byte {
 }
 
 // ceil is how many units d takes, rounded up.
-func ceil(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit > 0 {
-		n++
-	}
-	return n
-}
+func ceil(d, unit time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(unit)) }
 
 // Millis is a wait in whole milliseconds, rounded up so that waiting that long
 // is enough; -1 for hottype.Never.

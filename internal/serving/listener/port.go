@@ -13,8 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/pires/go-proxyproto"
+
+	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
 // port is an address that is taken, with what bounds and protects its connections.
@@ -94,8 +95,6 @@ type Stats struct {
 
 // CertificateStats tell of a listener's certificate.
 type CertificateStats struct {
-	// Valid is whether the files hold the certificate in use; false: they changed and
-	// cannot be used.
 	Valid   bool      `metric:"hotparam_listener_certificate_valid" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
 	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
 }

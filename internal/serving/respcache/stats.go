@@ -40,28 +40,19 @@ func sourceOf(f *fetch) source {
 
 // Stats are the counters of a cache since it was built. Bytes and Entries are of now.
 type Stats struct {
-	// Hits are requests answered with a fresh answer, Stale with one that was not.
-	Hits  uint64 `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh answer from the cache."`
-	Stale uint64 `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
-	// Fetched are requests to the handler that the cache made, Failed those of them that it
-	// did not answer well. FetchDenied are those that the limits of their keys denied.
-	Fetched     uint64 `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
-	Failed      uint64 `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
-	FetchDenied uint64 `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
-	// Collapsed are waits for the answer to another request, and TimedOut the requests
-	// refused because that took too long and nothing stale was left.
-	Collapsed uint64 `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
-	TimedOut  uint64 `metric:"hotparam_cache_timeouts_total" help:"Requests refused because they waited too long and nothing stale was left."`
-	// Bypassed are requests that passed by the cache, NotStored responses that were not stored, by
-	// why.
-	Bypassed  map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
-	NotStored map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
-	// Evicted are entries that others took the place of, Purged those that a person did away
-	// with.
-	Evicted uint64 `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`
-	Purged  uint64 `metric:"hotparam_cache_purged_total" help:"Entries removed by a purge."`
-	Entries uint64 `metric:"hotparam_cache_entries" help:"Entries now."`
-	Bytes   int64  `metric:"hotparam_cache_bytes" help:"Bytes of all entries now."`
+	Hits        uint64            `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh answer from the cache."`
+	Stale       uint64            `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
+	Fetched     uint64            `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
+	Failed      uint64            `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
+	FetchDenied uint64            `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
+	Collapsed   uint64            `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
+	TimedOut    uint64            `metric:"hotparam_cache_timeouts_total" help:"Requests refused because they waited too long and nothing stale was left."`
+	Bypassed    map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
+	NotStored   map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
+	Evicted     uint64            `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`
+	Purged      uint64            `metric:"hotparam_cache_purged_total" help:"Entries removed by a purge."`
+	Entries     uint64            `metric:"hotparam_cache_entries" help:"Entries now."`
+	Bytes       int64             `metric:"hotparam_cache_bytes" help:"Bytes of all entries now."`
 }
 
 // SilentStats counts the stored answers to one rule's requests to one upstream that came with neither

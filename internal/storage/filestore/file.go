@@ -282,10 +282,7 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 // it. An audit that does not fit otherwise was changed by a person, and stays.
 func dropUncommitted(audit []rules.Change, last *rules.Change) []rules.Change {
 	n := len(audit)
-	switch {
-	case n == 0:
-		return audit
-	case n == 1 && last == nil, n > 1 && last != nil && same(audit[n-2], *last):
+	if n == 1 && last == nil || n > 1 && last != nil && same(audit[n-2], *last) {
 		return audit[:n-1]
 	}
 	return audit

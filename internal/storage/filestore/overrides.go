@@ -234,7 +234,11 @@ func (o *Overrides) commit(c rules.Change) error {
 		return err
 	}
 	was := o.entries
-	o.entries = apply(was, c)
+	o.entries = maps.Clone(was)
+	delete(o.entries, c.ID)
+	if c.After != nil {
+		o.entries[c.ID] = *c.After
+	}
 	if err := writeEnvelope(o.disk, o.list(), &c); err != nil {
 		o.entries, o.torn = was, true // the line in the audit has no change behind it
 		return err
@@ -243,13 +247,4 @@ func (o *Overrides) commit(c rules.Change) error {
 	o.audit = o.audit[max(0, len(o.audit)-MaxAudit):]
 	o.notify()
 	return nil
-}
-
-func apply(entries map[string]rules.Override, c rules.Change) map[string]rules.Override {
-	next := maps.Clone(entries)
-	delete(next, c.ID)
-	if c.After != nil {
-		next[c.ID] = *c.After
-	}
-	return next
 }

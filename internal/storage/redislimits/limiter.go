@@ -231,9 +231,7 @@ func spaces(charges []limit.Charge) string {
 
 // Stats counts decisions and the calls they took.
 type Stats struct {
-	// Calls counts the calls made, Decisions what they decided. Merged
-	// counts decisions that were the same as an earlier one of their call but
-	// for the caller, and cost Redis nothing more.
+	// Merged decisions cost Redis nothing more.
 	Calls     uint64 `metric:"hotparam_redis_limits_calls_total" help:"Calls to Redis with decisions."`
 	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
 	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
