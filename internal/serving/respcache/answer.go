@@ -205,6 +205,17 @@ func (a *answer) complete(body []byte) {
 	}
 }
 
+// slice gives the part that the entry is for, of a fresh larger one; nil if there is none. It needs mu.
+func (e *entry) slice(now time.Time) *answer {
+	larger := e.of.part
+	if e.part == "" || e.answer != nil || larger == nil || larger.answer == nil ||
+		strings.TrimSuffix(larger.variant, larger.part) != strings.TrimSuffix(e.variant, e.part) ||
+		!within(larger.answer.resident(now), larger.answer.fresh) {
+		return nil
+	}
+	return larger.answer.slice(e.part)
+}
+
 // slice gives a part of a partial response by its Range, nil if that is not one range of it.
 func (a *answer) slice(part string) *answer {
 	var first, last, size, from, to int64

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,17 +148,6 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 	}
 	f.fetch = e.fetch
 	return f
-}
-
-// slice gives the part that the entry is for, of a fresh larger one; nil if there is none. It needs mu.
-func (e *entry) slice(now time.Time) *answer {
-	larger := e.of.part
-	if e.part == "" || e.answer != nil || larger == nil || larger.answer == nil ||
-		strings.TrimSuffix(larger.variant, larger.part) != strings.TrimSuffix(e.variant, e.part) ||
-		!within(larger.answer.resident(now), larger.answer.fresh) {
-		return nil
-	}
-	return larger.answer.slice(e.part)
 }
 
 // entry is that of a request's variant, which is added if add is true; nil: there is none. It needs mu.
