@@ -56,7 +56,6 @@ func (d *decision) refundFair() {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.share.Charged {
 			k.fair.key.Refund(k.fair.client(d), d.cost, k.share)
-			k.share.Charged = false
 		}
 	}
 }

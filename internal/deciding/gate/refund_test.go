@@ -125,3 +125,40 @@ rules:
 		}
 	}
 }
+
+// The process that learns how a request ended may be another one, which never decided about its key.
+func TestRefundByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(healthy)
+	cfg := gate.Config{Shared: store, Refunds: refunds{store.Memory}, Budget: time.Hour}
+	one, other := build(t, refundRules, cfg), build(t, refundRules, cfg)
+	list := []rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5},
+		{ID: "gone", Key: "plain?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}}
+	one.hot("shared?id=1", "shared?id=9")
+	one.SetOverrides(list)
+	other.SetOverrides(list)
+	for _, target := range []string{"/shared?id=1", "/shared?id=9"} {
+		ask := func() hottype.Verdict {
+			req := request(target, "1.1.1.1")
+			req.WillRelease = true
+			return one.Decide(t.Context(), one.now, req)
+		}
+		first := ask()
+		for ask().Allowed {
+		}
+		other.Refund(other.now, first.Refund, 200)
+		other.Refund(other.now, first.Refund, 304)
+		one.now = one.now.Add(time.Millisecond)
+		r := make([]limit.Result, 1)
+		if ok, err := store.Take(t.Context(), one.now, []limit.Charge{{Cost: 1,
+			Subject: limit.Subject{Space: "hot", Name: target[1:]},
+			Spec:    limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 5}}}, r); !ok ||
+			err != nil ||
+			r[0].Remaining != 0 {
+			t.Errorf("%s: %v, %+v, %v: one token was refunded", target, ok, r, err)
+		}
+	}
+	if n := other.Stats().Refunded; n != 2 {
+		t.Errorf("%d were refunded, want 2", n)
+	}
+}

@@ -202,3 +202,35 @@ func TestShadowModeWithoutItsStore(t *testing.T) {
 		t.Errorf("met %d, would have denied %d, %d calls of the store", met, would, store.calls.Load())
 	}
 }
+
+// A request that is refused because of its client does not count for what is tried on its key.
+func TestShadowModeOfAKeyLeavesOutRefusedClients(t *testing.T) {
+	t.Parallel()
+	for _, action := range []rules.Action{rules.ActionLimit, rules.ActionBlock} {
+		b := build(t, triedRules, gate.Config{})
+		tried := shadowLimit("here?id=1", 1)
+		if tried.Action = action; action == rules.ActionBlock {
+			tried.Rate, tried.Burst = 0, 0
+		}
+		b.SetOverrides([]rules.Override{tried, {ID: "bad", Client: "1.1.1.1", Action: rules.ActionBlock}})
+		b.hot("here?id=1")
+		for i := range 6 {
+			if v := b.get("/here?id=1", "1.1.1.1"); v.Allowed || v.WouldDeny || v.Reason != hottype.ReasonBlocked {
+				t.Errorf("%s: request %d: %+v", action, i, v)
+			}
+		}
+		if met, would := b.hits(t); met != 0 || would != 0 {
+			t.Errorf("%s: met %d, would have denied %d", action, met, would)
+		}
+		for range 2 {
+			b.get("/here?id=1", "1.1.1.2")
+		}
+		want := uint64(1)
+		if action == rules.ActionBlock {
+			want = 2
+		}
+		if met, would := b.hits(t); met != 2 || would != want {
+			t.Errorf("%s: met %d, would have denied %d, want %d", action, met, would, want)
+		}
+	}
+}
