@@ -13,7 +13,7 @@ import (
 
 // checkRules reports errors that concern several fields or several rules.
 func (p *parser) checkRules() {
-	seen := map[string]conf.Value{}
+	seen, earlier := map[string]conf.Value{}, map[place][]checkedRule{}
 	for i, r := range p.set.Rules {
 		v := p.rules[i]
 		if before, twice := seen[r.Name]; twice && r.Name != "" {
@@ -29,7 +29,7 @@ func (p *parser) checkRules() {
 		if _, err := newRoute(r, p.set.secret); err != nil {
 			v.At("params").FailBy(err)
 		}
-		p.checkReachable(i)
+		p.checkReachable(i, earlier)
 		r.values = p.checkValues(r, v)
 	}
 }
@@ -50,32 +50,53 @@ func (p *parser) checkParams(r *Rule, v conf.Value) {
 	}
 }
 
-// checkReachable reports a rule whose requests all match an earlier rule.
-func (p *parser) checkReachable(i int) {
-	late := p.set.Rules[i]
-	if late.IsCatchAll() {
+// checkedRule is a rule that may take the requests of later ones.
+type checkedRule struct {
+	index   int
+	segs    []segment
+	methods []string // with the HEAD that GET includes
+	hosts   []string
+}
+
+// checkReachable reports a rule whose requests all match an earlier rule. earlier has those before it by the last
+// literal of their paths, which the path of a rule that they cover has as well; place{} if they have none.
+func (p *parser) checkReachable(i int, earlier map[place][]checkedRule) {
+	r := p.set.Rules[i]
+	if r.IsCatchAll() {
 		return
 	}
-	for j, early := range p.set.Rules[:i] {
-		if early.IsCatchAll() || early.Continue || p.rules[j].Failed() || !early.Match.covers(late.Match) {
-			continue
+	segs, _ := parsePath(r.Match.Path)
+	late := checkedRule{i, segs, r.Match.Methods, r.Match.Hosts}
+	taker := i
+	find := func(at place) {
+		if j := slices.IndexFunc(earlier[at], func(early checkedRule) bool { return early.covers(late) }); j >= 0 {
+			taker = min(taker, earlier[at][j].index)
 		}
+	}
+	find(place{})
+	for n, s := range segs {
+		if s.kind == literal {
+			find(place{n, s.text})
+		}
+	}
+	if taker < i {
 		p.rules[i].At("match").
 			Fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
-				early.Name, p.rules[j].Place())
+				p.set.Rules[taker].Name, p.rules[taker].Place())
+	}
+	if r.Continue {
 		return
 	}
+	if slices.Contains(late.methods, "GET") {
+		late.methods = append(slices.Clone(late.methods), "HEAD")
+	}
+	at, _ := lastLiteral(segs)
+	earlier[at] = append(earlier[at], late)
 }
 
 // covers reports whether every request that b selects is selected by a.
-func (a Pattern) covers(b Pattern) bool {
-	x, _ := parsePath(a.Path)
-	y, _ := parsePath(b.Path)
-	methods := a.Methods
-	if slices.Contains(methods, "GET") {
-		methods = append(slices.Clone(methods), "HEAD")
-	}
-	return pathCovers(x, y) && containsAll(methods, b.Methods) && containsAll(a.Hosts, b.Hosts)
+func (a checkedRule) covers(b checkedRule) bool {
+	return pathCovers(a.segs, b.segs) && containsAll(a.methods, b.methods) && containsAll(a.hosts, b.hosts)
 }
 
 // containsAll reports whether a list, which means everything when it is

@@ -7,7 +7,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/parseas"
 )
 
 // MaxKeys is how many keys of a request are limited: as many as a store takes
@@ -33,114 +32,11 @@ type Scratch struct {
 	further int // keys beside the first of each rule
 	key     []byte
 	values  []canon.Value
+	routes  []*route
 	canon   canon.Scratch
 	path    []byte   // paths as upstreams read them, one after the other
 	paths   []string // those of the matcher's paths; "": not made yet
 	passes  []int    // those of a path that upstreams may read in different ways
-}
-
-type matcher struct {
-	byName map[string]*Rule
-	// exact has, for each path that is a pattern without wildcards, every route that
-	// matches this path, in file order. open has the routes of all other paths:
-	// those with a wildcard, or without a path.
-	exact map[string][]*route
-	open  []*route
-	all   []*route
-	// catchAll is tried last.
-	catchAll *route
-	classes  []*classIndex
-	// further is how many keys a request can have beside the first of each rule: the
-	// keys of further values must not displace the key of a later rule from MaxKeys.
-	further int
-	paths   []parseas.Path // the ways in which paths are read, each once
-	spelled bool           // some rule knows its upstream
-	// passes is how many readings the rule with the most has; faultyPasses is that for faulty targets.
-	passes, faultyPasses int
-	ambiguous            [][]pathSyntax // the readings of rules that have several
-	sameSimple           []bool         // by pass: what it reads in a simple path, one before it read
-	written              redactedForm   // how RedactTarget writes targets that no rule matches
-}
-
-// compile builds the index of a set whose rules have been checked.
-func (s *Set) compile() error {
-	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
-	m.written = s.newWritten(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
-	for _, r := range s.Rules {
-		r.written = s.newWritten(r)
-		if r.Continue {
-			m.further--
-		}
-		rt, err := newRoute(r, s.secret)
-		if err != nil {
-			return err
-		}
-		m.byName[r.Name] = r
-		m.compileReadings(rt)
-		rt.spell()
-		if r.IsCatchAll() {
-			m.catchAll = rt
-			continue
-		}
-		m.all = append(m.all, rt)
-	}
-	m.noteSimple()
-	for _, rt := range m.all {
-		path := m.onlyPath(rt)
-		if rt.only = path; path == "" {
-			m.open = append(m.open, rt)
-		}
-		if path == "" || m.exact[path] != nil {
-			continue
-		}
-		m.exact[path] = slices.DeleteFunc(slices.Clone(m.all), func(o *route) bool {
-			return o.segs != nil && !o.takesPath(path, &o.readings[0], make([]canon.Value, o.slots))
-		})
-	}
-	for _, c := range s.Classes {
-		m.classes = append(m.classes, newClassIndex(c))
-	}
-	s.index = m
-	return nil
-}
-
-// onlyPath returns the one path without escapes that a route matches, "" if it matches
-// others too, or if upstreams may read the path in different ways.
-func (m *matcher) onlyPath(rt *route) string {
-	var b strings.Builder
-	for _, s := range rt.segs {
-		if s.kind != literal && s.kind != end || strings.ContainsAny(s.text, "/%") {
-			return ""
-		}
-		text := s.text
-		if rt.readings[0].path != rawPath {
-			text = s.canon
-		}
-		b.WriteString("/" + text)
-	}
-	path := b.String()
-	if rt.readings[0].fold {
-		path = strings.ToLower(path)
-	}
-	if m.spelled && !parseas.Canonical(path) {
-		return ""
-	}
-	return path
-}
-
-// candidates returns the routes that may match a path, in file order, and whether all
-// upstreams read the path as it is, so that prefixes of it can be compared.
-func (m *matcher) candidates(path string) (routes []*route, plain bool) {
-	if routes, ok := m.exact[path]; ok {
-		return routes, true
-	}
-	if m.spelled {
-		return m.open, parseas.Canonical(path)
-	}
-	if strings.IndexByte(path, '%') >= 0 {
-		return m.all, false // its decoded form may match a pattern
-	}
-	return m.open, true
 }
 
 // Match returns the rules that count a request, with its keys under each: none,
@@ -152,7 +48,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		return s.matchFaulty(req, sc)
 	}
 	path, query := req.SplitTarget()
-	routes, plain := s.index.candidates(path)
+	routes, plain := s.index.candidates(path, sc)
 	if !plain && s.index.spelled {
 		return s.matchSpelled(req, path, query, sc)
 	}

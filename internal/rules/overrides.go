@@ -14,13 +14,17 @@ import (
 )
 
 // Overrides is an immutable index over overrides, shared freely. A nil one is
-// empty. Find costs one look-up, and one comparison of a prefix for each pattern;
+// empty. Find costs one look-up, and of patterns, if there are many, one for each byte of the key;
 // FindClient one look-up of the longest prefix. Only the index of WithShadow has the
 // overrides in shadow mode.
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
-	blocks   map[string][]*entry // exact ones that block, by resource
+	// byGram has the positions of patterns by three bytes that every key they match has, and ungrammed those of the
+	// others; few patterns are all there.
+	byGram    map[[3]byte][]int
+	ungrammed []int
+	blocks    map[string][]*entry // exact ones that block, by resource
 	// resources are those of whole resources.
 	resources map[string][]*entry
 	// networks are those of clients and CIDRs; nil: none. classes are by name.
@@ -79,6 +83,7 @@ func index(static, live []Override, tried bool) *Overrides {
 		}
 	}
 	slices.SortStableFunc(o.patterns, before)
+	o.indexPatterns()
 	if len(networks) > 0 {
 		o.networks = new(bart.Table[[]*entry])
 	}
@@ -201,10 +206,8 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if exact != nil {
 		return exact
 	}
-	for _, e := range o.patterns {
-		if e.glob.Match(key) && e.holds(now) {
-			return &e.override
-		}
+	if p := o.findPattern(key, now); p != nil {
+		return p
 	}
 	if len(o.resources) > 0 {
 		resource, _, _ := bytes.Cut(key, []byte{'?'})

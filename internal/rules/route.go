@@ -26,6 +26,22 @@ type segment struct {
 	slot  int    // index of the value, -1 if no parameter needs it
 }
 
+// place is a literal segment of a path pattern, and which segment it is.
+type place struct {
+	segment int
+	text    string
+}
+
+// lastLiteral is the last literal that a path of the pattern has.
+func lastLiteral(segs []segment) (p place, ok bool) {
+	for i, s := range segs {
+		if s.kind == literal {
+			p, ok = place{i, s.text}, true
+		}
+	}
+	return p, ok
+}
+
 // parsePath reads a path pattern in the syntax of net/http.ServeMux. "" matches
 // every path; its result is nil.
 func parsePath(pattern string) ([]segment, error) {
@@ -102,6 +118,7 @@ type route struct {
 	secret  []byte
 	prefix  string    // common prefix of the paths without escapes that it matches
 	only    string    // the one such path that it matches; "": there may be others
+	order   int       // in the file, among the routes of paths
 	segs    []segment // nil: every path
 	methods []string
 	hosts   []string // lower case

@@ -1,0 +1,166 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/parseas"
+)
+
+type matcher struct {
+	byName map[string]*Rule
+	// exact has, for each path that is a pattern without wildcards, every route that
+	// matches this path, in file order. open has the routes of all other paths:
+	// those with a wildcard, or without a path.
+	exact map[string][]*route
+	open  []*route
+	all   []*route
+	// openBy has those of open by a literal that a plain path needs, and openOthers the rest; nil: they are few.
+	openBy     map[place][]*route
+	openOthers []*route
+	// catchAll is tried last.
+	catchAll *route
+	classes  []*classIndex
+	// further is how many keys a request can have beside the first of each rule: the
+	// keys of further values must not displace the key of a later rule from MaxKeys.
+	further int
+	paths   []parseas.Path // the ways in which paths are read, each once
+	spelled bool           // some rule knows its upstream
+	// passes is how many readings the rule with the most has; faultyPasses is that for faulty targets.
+	passes, faultyPasses int
+	ambiguous            [][]pathSyntax // the readings of rules that have several
+	sameSimple           []bool         // by pass: what it reads in a simple path, one before it read
+	written              redactedForm   // how RedactTarget writes targets that no rule matches
+}
+
+// compile builds the index of a set whose rules have been checked.
+func (s *Set) compile() error {
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
+	m.written = s.newWritten(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
+	for _, r := range s.Rules {
+		r.written = s.newWritten(r)
+		if r.Continue {
+			m.further--
+		}
+		rt, err := newRoute(r, s.secret)
+		if err != nil {
+			return err
+		}
+		m.byName[r.Name] = r
+		m.compileReadings(rt)
+		rt.spell()
+		if r.IsCatchAll() {
+			m.catchAll = rt
+			continue
+		}
+		m.all = append(m.all, rt)
+	}
+	m.noteSimple()
+	m.indexPaths()
+	for _, c := range s.Classes {
+		m.classes = append(m.classes, newClassIndex(c))
+	}
+	s.index = m
+	return nil
+}
+
+// indexPaths fills exact, open and openBy.
+func (m *matcher) indexPaths() {
+	only := map[string][]*route{}
+	for i, rt := range m.all {
+		rt.order = i
+		if rt.only = m.onlyPath(rt); rt.only == "" {
+			m.open = append(m.open, rt)
+		} else {
+			only[rt.only] = append(only[rt.only], rt)
+		}
+	}
+	for path, routes := range only {
+		for _, o := range m.open {
+			if o.segs == nil || o.takesPath(path, &o.readings[0], make([]canon.Value, o.slots)) {
+				routes = append(routes, o)
+			}
+		}
+		slices.SortFunc(routes, inOrder)
+		m.exact[path] = routes
+	}
+	if len(m.open) <= fewRoutes {
+		return
+	}
+	m.openBy = map[place][]*route{}
+	for _, rt := range m.open {
+		at, ok := lastLiteral(rt.segs)
+		if !ok || strings.ContainsAny(at.text, "/%") {
+			m.openOthers = append(m.openOthers, rt)
+			continue
+		}
+		if rt.readings[0].path != rawPath {
+			at.text = rt.segs[at.segment].canon
+		}
+		if rt.readings[0].fold { // plain paths have no capitals then
+			at.text = strings.ToLower(at.text)
+		}
+		m.openBy[at] = append(m.openBy[at], rt)
+	}
+}
+
+// fewRoutes are compared one after the other sooner than an index finds them.
+const fewRoutes = 32
+
+func inOrder(a, b *route) int { return cmp.Compare(a.order, b.order) }
+
+// openFor returns the routes of open that may match a plain path.
+func (m *matcher) openFor(path string, sc *Scratch) []*route {
+	if m.openBy == nil {
+		return m.open
+	}
+	sc.routes = append(sc.routes[:0], m.openOthers...)
+	for i, rest := 0, strings.TrimPrefix(path, "/"); rest != ""; i++ {
+		var text string
+		text, rest, _ = strings.Cut(rest, "/")
+		sc.routes = append(sc.routes, m.openBy[place{i, text}]...)
+	}
+	slices.SortFunc(sc.routes, inOrder)
+	return sc.routes
+}
+
+// onlyPath returns the one path without escapes that a route matches, "" if it matches
+// others too, or if upstreams may read the path in different ways.
+func (m *matcher) onlyPath(rt *route) string {
+	var b strings.Builder
+	for _, s := range rt.segs {
+		if s.kind != literal && s.kind != end || strings.ContainsAny(s.text, "/%") {
+			return ""
+		}
+		text := s.text
+		if rt.readings[0].path != rawPath {
+			text = s.canon
+		}
+		b.WriteString("/" + text)
+	}
+	path := b.String()
+	if rt.readings[0].fold {
+		path = strings.ToLower(path)
+	}
+	if m.spelled && !parseas.Canonical(path) {
+		return ""
+	}
+	return path
+}
+
+// candidates returns the routes that may match a path, in file order, and whether all
+// upstreams read the path as it is, so that prefixes of it can be compared.
+func (m *matcher) candidates(path string, sc *Scratch) (routes []*route, plain bool) {
+	if routes, ok := m.exact[path]; ok {
+		return routes, true
+	}
+	switch {
+	case m.spelled && !parseas.Canonical(path):
+		return nil, false
+	case !m.spelled && strings.IndexByte(path, '%') >= 0:
+		return m.all, false // its decoded form may match a pattern
+	}
+	return m.openFor(path, sc), true
+}
