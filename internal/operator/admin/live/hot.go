@@ -147,17 +147,9 @@ func viewLoops(loops []hottype.HotKey) []Loop {
 	return views
 }
 
-// detectionKind is a change of what is hot as the feed calls it.
-func detectionKind(k detect.Kind) string {
-	switch k {
-	case detect.Cooled:
-		return Cooled
-	case detect.LoopBegan:
-		return BecameLoop
-	case detect.LoopEnded:
-		return CeasedLoop
-	}
-	return BecameHot
+// detectionKinds are the changes of what is hot as the feed calls them.
+var detectionKinds = map[detect.Kind]string{
+	detect.BecameHot: BecameHot, detect.Cooled: Cooled, detect.LoopBegan: BecameLoop, detect.LoopEnded: CeasedLoop,
 }
 
 // detectionChange is a change of what is hot as the feed shows it.

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,7 +101,7 @@ type Service struct {
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates
-	recent               *recent
+	recent               recent
 	seconds              *seconds
 	latest               latest
 	knownHot, knownLoops map[string]hotNote
@@ -119,8 +120,8 @@ type Stats struct {
 // New builds a Service of a Config with its defaults. It starts nothing.
 func New(cfg Config) *Service {
 	return &Service{
-		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), recent: newRecent(), seconds: newSeconds(),
-		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
+		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), seconds: newSeconds(),
+		recent: recent{points: []point{}, changes: []Change{}}, knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 }
 
@@ -179,7 +180,7 @@ func (s *Service) Publish(list []detect.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range list {
-		s.emit(detectionChange(c.At, detectionKind(c.Kind), &c.Hot))
+		s.emit(detectionChange(c.At, detectionKinds[c.Kind], &c.Hot))
 	}
 }
 
@@ -199,7 +200,7 @@ func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 // keeps numbers and stream in one order.
 func (s *Service) emit(c Change) {
 	c.Seq = s.changes.Add(1)
-	s.recent.note(c)
+	s.recent.changes = appendBounded(s.recent.changes, c, keepChanges)
 	s.recordChange(&c)
 	s.cfg.OnChange(c)
 	s.hub.send(event("change", c))
@@ -210,15 +211,16 @@ func (s *Service) emit(c Change) {
 func (s *Service) Purged(key hottype.Key, author string) {
 	s.mu.Lock()
 	s.seconds.remove(key)
-	s.recent.forget(key)
+	s.recent.changes = slices.DeleteFunc(slices.Clone(s.recent.changes),
+		func(c Change) bool { return c.Key == string(key) })
 	s.mu.Unlock()
 	s.recordChange(&Change{At: s.cfg.Now(), Kind: HistoryPurged, Author: author})
 }
 
 func (s *Service) Stats() Stats {
-	h := s.hub.stats()
-	return Stats{Changes: s.changes.Load(), SampleErrors: s.sampleErrors.Load(), Streams: h.open,
-		StreamsRefused: h.refused, StreamsDropped: h.dropped}
+	st := s.hub.stats()
+	st.Changes, st.SampleErrors = s.changes.Load(), s.sampleErrors.Load()
+	return st
 }
 
 // event writes one server-sent event. JSON holds no newline, so one data line

@@ -34,14 +34,12 @@ type speed struct {
 	Allowed  float64
 	Denied   [hottype.NumReasons]float64
 	Keys     map[hottype.Key]keySpeed
-	Hits     map[string]hitSpeed // of overrides, by ID
+	Hits     map[string]overrideHits // by ID
 	Limiters int
 	Known    bool // some limiter's speed is in the sums
 }
 
 type keySpeed struct{ Allowed, Denied, Served float64 }
-
-type hitSpeed struct{ Hits, WouldDeny float64 }
 
 const (
 	// minReportInterval is the shortest time between two reports that gives a speed;
@@ -78,7 +76,7 @@ func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 }
 
 func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
-	return &instance{last: rep, keys: byKey(rep), heard: now}
+	return &instance{last: rep, keys: byKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}
 }
 
 // update takes the next report of a known limiter. A counter that shrank began
@@ -109,11 +107,12 @@ func (in *instance) update(now time.Time, rep hottype.LimiterReport, total *deci
 			Served:  perSecond(grown(was.Cached, k.Cached), apart),
 		}
 	}
-	sp.Hits = make(map[string]hitSpeed, len(rep.OverrideHits))
-	met := hitsOf(in.last)
-	for id, h := range hitsOf(rep) {
-		was := met[id]
-		sp.Hits[id] = hitSpeed{perSecond(grown(was.N, h.N), apart), perSecond(grown(was.WouldDeny, h.WouldDeny), apart)}
+	sp.Hits = hitsOf(rep)
+	for id, h := range sp.Hits {
+		was := in.speed.Hits[id]
+		h.PerSecond = perSecond(grown(was.Total, h.Total), apart)
+		h.WouldDenyPerSecond = perSecond(grown(was.WouldDeny, h.WouldDeny), apart)
+		sp.Hits[id] = h
 	}
 	*in = instance{last: rep, keys: byKey(rep), heard: now, hasSpeed: true, speed: sp}
 }
@@ -146,20 +145,20 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 		if now.Sub(in.heard) > quietAfter {
 			continue
 		}
-		for id, h := range hitsOf(in.last) {
-			was, sp := sum[id], in.speed.Hits[id]
-			sum[id] = overrideHits{was.Total + h.N, was.PerSecond + sp.Hits, was.WouldDeny + h.WouldDeny,
-				was.WouldDenyPerSecond + sp.WouldDeny}
+		for id, h := range in.speed.Hits {
+			was := sum[id]
+			sum[id] = overrideHits{was.Total + h.Total, was.PerSecond + h.PerSecond, was.WouldDeny + h.WouldDeny,
+				was.WouldDenyPerSecond + h.WouldDenyPerSecond}
 		}
 	}
 	return sum
 }
 
 // hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
-func hitsOf(rep hottype.LimiterReport) map[string]hottype.OverrideHits {
-	m := make(map[string]hottype.OverrideHits, len(rep.OverrideHits))
+func hitsOf(rep hottype.LimiterReport) map[string]overrideHits {
+	m := make(map[string]overrideHits, len(rep.OverrideHits))
 	for _, h := range rep.OverrideHits {
-		m[h.ID] = hottype.OverrideHits{ID: h.ID, N: m[h.ID].N + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
+		m[h.ID] = overrideHits{Total: m[h.ID].Total + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
 	}
 	return m
 }
@@ -201,7 +200,6 @@ type RuleOverview struct {
 	HotRate float64 `metric:"hotparam_namespace_rule_hot_rate" help:"Requests per second of all of the rule's hot keys in the namespace."`
 }
 
-// Overview reads the sampler's totals and the hot list of now.
 func (s *Service) Overview() Overview {
 	now, hot := s.cfg.Now(), s.cfg.Hot()
 	s.mu.Lock()
@@ -227,13 +225,9 @@ func (s *Service) byRule(hot []hottype.HotKey) map[string]RuleOverview {
 	return sums
 }
 
-// Hottest gives the 100 hot keys with the highest rates, each key of a rule once.
-func (s *Service) Hottest() []hottype.HotKey { return hottest(s.cfg.Hot(), maxHottest) }
-
-// hottest gives the most keys with the highest rate, each key of a rule once: equal
-// series fail a scrape.
-func hottest(hot []hottype.HotKey, most int) []hottype.HotKey {
-	sorted := slices.Clone(hot)
+// Hottest gives the 100 hot keys with the highest rates, each key of a rule once: equal series fail a scrape.
+func (s *Service) Hottest() []hottype.HotKey {
+	sorted := slices.Clone(s.cfg.Hot())
 	slices.SortStableFunc(sorted, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
@@ -245,5 +239,5 @@ func hottest(hot []hottype.HotKey, most int) []hottype.HotKey {
 		seen[k] = true
 		return was
 	})
-	return sorted[:min(len(sorted), most)]
+	return sorted[:min(len(sorted), maxHottest)]
 }

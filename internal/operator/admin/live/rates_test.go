@@ -114,11 +114,11 @@ func TestLimitersAreBounded(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newRecent()
+	h := &recent{}
 	var given []point
 	for i := range 3 * keepPoints {
-		h.addPoint(point{Allowed: float64(i)})
-		h.note(Change{Seq: uint64(i)})
+		h.points = appendBounded(h.points, point{Allowed: float64(i)}, keepPoints)
+		h.changes = appendBounded(h.changes, Change{Seq: uint64(i)}, keepChanges)
 		if i == keepPoints {
 			given = h.points // what a hello may still be reading
 		}

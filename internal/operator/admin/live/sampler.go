@@ -37,7 +37,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.noteSeconds(now, st.Hot, loops)
 	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
 	if t := st.Totals; t.Requests != nil {
-		s.recent.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
+		s.recent.points = appendBounded(s.recent.points, point{now, *t.Allowed, *t.Denied}, keepPoints)
 	}
 	s.latest.state = st
 	s.hub.send(event("state", st))
@@ -208,16 +208,6 @@ const (
 	OverrideEnded   = "override_ended" // its schedule holds no more
 	HistoryPurged   = "history_purged" // of a key, which is not named
 )
-
-func newRecent() *recent { return &recent{points: []point{}, changes: []Change{}} }
-
-func (r *recent) addPoint(p point) { r.points = appendBounded(r.points, p, keepPoints) }
-
-func (r *recent) note(c Change) { r.changes = appendBounded(r.changes, c, keepChanges) }
-
-func (r *recent) forget(key hottype.Key) {
-	r.changes = slices.DeleteFunc(slices.Clone(r.changes), func(c Change) bool { return c.Key == string(key) })
-}
 
 // appendBounded drops from the front what is over max. It never writes to the
 // elements that a caller may have been given.

@@ -31,11 +31,6 @@ type stream struct {
 // second about half a minute.
 const streamBuffer = 32
 
-type hubStats struct {
-	open             int64
-	refused, dropped uint64
-}
-
 func newHub(max int) *hub { return &hub{max: max, streams: map[*stream]struct{}{}} }
 
 func (h *hub) open() {
@@ -103,10 +98,10 @@ func (h *hub) send(event []byte) {
 	}
 }
 
-func (h *hub) stats() hubStats {
+func (h *hub) stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return hubStats{open: int64(len(h.streams)), refused: h.refused, dropped: h.dropped}
+	return Stats{Streams: int64(len(h.streams)), StreamsRefused: h.refused, StreamsDropped: h.dropped}
 }
 
 // writeTimeout is how long one write to a stream may take before the client
@@ -123,7 +118,7 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	st := s.hub.join()
 	if st == nil {
 		h := s.hub.stats()
-		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.open, "refused", h.refused)
+		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.Streams, "refused", h.StreamsRefused)
 		w.Header().Set("Retry-After", "5")
 		web.WriteProblem(w, web.NewProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
 			"close another dashboard, or ask /v1/hot instead"))

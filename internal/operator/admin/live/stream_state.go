@@ -134,7 +134,6 @@ func (s *Service) shownOverrides(now time.Time) []changes.View {
 	return changes.Listed(s.cfg.Rules(), s.overrides.list, now)
 }
 
-// Init is the first event of a stream that is opened now.
 func (s *Service) Init(now time.Time) Init {
 	s.mu.Lock()
 	defer s.mu.Unlock()
