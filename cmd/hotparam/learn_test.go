@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,10 +103,7 @@ func TestPipesAreSpooled(t *testing.T) {
 		}
 		logs := logFiles{names: []string{"pipe"}, files: []*os.File{f}}
 		for range 2 {
-			sources, err := logs.open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			sources := logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) })
 			text := make([]byte, 1000)
 			if n, _ := sources[0].Reader.Read(text); n != 500 {
 				t.Errorf("%d bytes", n)

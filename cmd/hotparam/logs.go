@@ -41,20 +41,20 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	if err != nil {
 		return err
 	}
-	logs, size, err := openLogs(c.Files)
+	logs, err := openLogs(c.Files)
 	if err != nil {
 		return err
 	}
-	defer closeLogs(logs)
+	defer logs.Close()
 	cfg := replay.Config{Rules: set, Lateness: c.Lateness, MaxKeys: c.MaxKeys, Speed: speed}
 	if c.Format != "auto" {
 		cfg.Format = accesslog.Format(c.Format)
 	}
-	bar := progress(size)
+	bar := progress(logs.size)
 	if bar != nil {
-		cfg.Progress = func(p replay.Progress) { _ = bar.Set64(p.Bytes) } // a bar that fails to draw does no harm
+		cfg.Progress = func(bytes int64) { _ = bar.Set64(bytes) } // a bar that fails to draw does no harm
 	}
-	report, err := replay.Run(ctx, cfg, logs...)
+	report, err := replay.Run(ctx, cfg, logs.sources(func(f *os.File) io.Reader { return f })...)
 	if bar != nil {
 		_ = bar.Clear()
 	}
@@ -102,41 +102,53 @@ func parseSpeed(s string) (float64, error) {
 	return v, nil
 }
 
-// openLogs opens all files before anything is read; size is their sum, -1 when
-// standard input is among them.
-func openLogs(paths []string) ([]replay.Source, int64, error) {
-	var logs []replay.Source
-	var size int64
+// logFiles are open logs. size is their sum in bytes, -1 where standard input is among them.
+type logFiles struct {
+	names []string
+	files []*os.File
+	size  int64
+}
+
+// openLogs opens all files before anything is read.
+func openLogs(paths []string) (*logFiles, error) {
+	l := &logFiles{}
 	for _, path := range paths {
 		if path == "-" {
-			logs, size = append(logs, replay.Source{Name: "standard input", Reader: os.Stdin}), -1
+			l.names, l.files, l.size = append(l.names, "standard input"), append(l.files, os.Stdin), -1
 			continue
 		}
 		f, err := os.Open(path)
-		if err != nil {
-			closeLogs(logs)
-			return nil, 0, fmt.Errorf("read the log: %w", err)
+		l.names, l.files = append(l.names, path), append(l.files, f)
+		var info os.FileInfo
+		if err == nil {
+			info, err = f.Stat()
 		}
-		info, err := f.Stat()
 		if err == nil && info.IsDir() {
 			err = fmt.Errorf("%s is a directory; name its files", path)
 		}
 		if err != nil {
-			closeLogs(logs)
-			return nil, 0, fmt.Errorf("read the log: %w", err)
+			l.Close()
+			return nil, fmt.Errorf("read the log: %w", err)
 		}
-		logs = append(logs, replay.Source{Name: path, Reader: f})
-		if size >= 0 {
-			size += info.Size()
+		if l.size >= 0 {
+			l.size += info.Size()
 		}
 	}
-	return logs, size, nil
+	return l, nil
 }
 
-func closeLogs(logs []replay.Source) {
-	for _, l := range logs {
-		if f, ok := l.Reader.(*os.File); ok && f != os.Stdin {
-			f.Close()
+func (l *logFiles) sources(read func(*os.File) io.Reader) []replay.Source {
+	var sources []replay.Source
+	for i, f := range l.files {
+		sources = append(sources, replay.Source{Name: l.names[i], Reader: read(f)})
+	}
+	return sources
+}
+
+func (l *logFiles) Close() {
+	for _, f := range l.files {
+		if f != os.Stdin {
+			f.Close() // of nil too
 		}
 	}
 }
@@ -178,10 +190,12 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 		cfg.Format = accesslog.Format(c.Format)
 	}
 	if bar := progress(logs.size * learn.Passes); bar != nil {
-		cfg.Progress = func(pass int, p replay.Progress) { _ = bar.Set64(int64(pass-1)*logs.size + p.Bytes) }
+		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }
 		defer func() { _ = bar.Clear() }()
 	}
-	proposal, err := learn.Learn(ctx, cfg, logs.open)
+	proposal, err := learn.Learn(ctx, cfg, func() ([]replay.Source, error) {
+		return logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }), nil
+	})
 	if err != nil {
 		return err
 	}
@@ -199,29 +213,14 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return errors.Join(proposal.WriteYAML(f), f.Close())
 }
 
-// logFiles are logs that can be read several times from their beginning.
-type logFiles struct {
-	names []string
-	files []*os.File
-	size  int64
-}
-
-// reopenable opens logs. What can be read only once, standard input and pipes, is
-// copied to a temporary file that has no name any more when this returns: it goes
-// with the process.
+// reopenable opens logs that can be read several times from their beginning. What can be read only once, standard input
+// and pipes, is copied to a temporary file that has no name any more when this returns: it goes with the process.
 func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
-	l := &logFiles{}
-	opened, _, err := openLogs(paths)
+	l, err := openLogs(paths)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range opened {
-		f, ok := s.Reader.(*os.File)
-		if !ok {
-			continue
-		}
-		l.names, l.files = append(l.names, s.Name), append(l.files, f)
-	}
+	l.size = 0
 	for i, f := range l.files {
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
@@ -258,18 +257,4 @@ func spool(from *os.File, most int64) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-func (l *logFiles) open() ([]replay.Source, error) {
-	var sources []replay.Source
-	for i, f := range l.files {
-		sources = append(sources, replay.Source{Name: l.names[i], Reader: io.NewSectionReader(f, 0, 1<<62)})
-	}
-	return sources, nil
-}
-
-func (l *logFiles) Close() {
-	for _, f := range l.files {
-		f.Close()
-	}
 }

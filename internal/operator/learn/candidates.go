@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -104,7 +105,7 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 		}
 		var sc rules.Scratch
 		_, err = l.read(ctx, func(s *replay.Seen) {
-			client, second := clientHash(s.Request.Client), s.At.Unix()
+			client, second := clientsketch.Hash(s.Request.Client), s.At.Unix()
 			matches := set.Match(s.Request, &sc)
 			for _, m := range matches {
 				switch c := byName[m.Rule.Name]; {

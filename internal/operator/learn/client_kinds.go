@@ -9,7 +9,6 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -26,7 +25,6 @@ const (
 	kinds
 )
 
-// String is the kind in the words of a report.
 func (k kind) String() string {
 	return [kinds]string{"people", "addresses that many share", "robots", "bots", "scanners", "loops"}[k]
 }
@@ -250,9 +248,6 @@ func one(is bool) int64 {
 	}
 	return 0
 }
-
-// clientHash is a client in four bytes.
-func clientHash(c hottype.Client) uint32 { return clientsketch.Hash(c) }
 
 // hash is FNV-1a, finished by MurmurHash3's fmix64. It is the same in every run,
 // so that a log gives the same proposal. A client that chooses values with equal

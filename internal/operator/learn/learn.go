@@ -125,7 +125,7 @@ func (l *learner) replayConfig() replay.Config {
 	pass := min(l.pass, Passes)
 	cfg := replay.Config{Format: l.cfg.Format, Lateness: l.cfg.Lateness, MaxBuffer: l.cfg.MaxBuffer}
 	if l.cfg.Progress != nil {
-		cfg.Progress = func(p replay.Progress) { l.cfg.Progress(pass, p) }
+		cfg.Progress = func(bytes int64) { l.cfg.Progress(pass, bytes) }
 	}
 	return cfg
 }
@@ -224,8 +224,8 @@ type Config struct {
 	// header on how it was learned.
 	By    string
 	Notes []string
-	// Progress, unless nil, is called with the progress of each of the Passes.
-	Progress func(pass int, p replay.Progress)
+	// Progress, unless nil, is called with the bytes read in each of the Passes.
+	Progress func(pass int, bytes int64)
 }
 
 // Passes is how often Learn reads the logs.

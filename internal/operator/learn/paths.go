@@ -37,7 +37,16 @@ type paths struct {
 	nodes, names int
 }
 
-func newPaths() *paths { return &paths{root: &node{}} }
+func newPaths() *paths { return &paths{root: newNode()} }
+
+func newNode() *node { return &node{literal: map[string]*node{}, names: map[string]int64{}} }
+
+func (n *node) wildcard() *node {
+	if n.wild == nil {
+		n.wild = newNode()
+	}
+	return n.wild
+}
 
 func (p *paths) add(r *hottype.Request) {
 	target, query := r.SplitTarget()
@@ -62,20 +71,14 @@ func (p *paths) child(n *node, segment string) *node {
 		return next
 	}
 	if segment != end && (isValue(segment) || n.wild != nil && len(n.literal) >= manyLeaves || p.nodes >= maxNodes) {
-		if n.wild == nil {
-			n.wild = &node{}
-		}
-		return n.wild
+		return n.wildcard()
 	}
 	if segment != end && len(n.literal) >= maxChildren {
 		n.fold()
 		return p.child(n, segment)
 	}
-	if n.literal == nil {
-		n.literal = make(map[string]*node)
-	}
 	p.nodes++
-	next := &node{}
+	next := newNode()
 	n.literal[strings.Clone(segment)] = next
 	return next
 }
@@ -84,9 +87,6 @@ func (p *paths) name(n *node, name string) {
 	if _, ok := n.names[name]; !ok {
 		if p.names >= maxNames || len(n.names) >= 64 || !isName(name) {
 			return
-		}
-		if n.names == nil {
-			n.names = make(map[string]int64)
 		}
 		p.names++
 		name = strings.Clone(name)
@@ -102,7 +102,7 @@ func (n *node) fold() {
 		c := n.literal[name]
 		switch {
 		case name == end:
-		case c.literal != nil || c.wild != nil:
+		case len(c.literal) > 0 || c.wild != nil:
 			branches = append(branches, name)
 		case !c.hasQuery():
 			leaves = append(leaves, name)
@@ -131,11 +131,8 @@ func (n *node) hasQuery() bool {
 }
 
 func (n *node) merge(names []string) {
-	if n.wild == nil {
-		n.wild = &node{}
-	}
 	for _, name := range names {
-		n.wild.take(n.literal[name])
+		n.wildcard().take(n.literal[name])
 		delete(n.literal, name)
 	}
 }
@@ -144,25 +141,16 @@ func (n *node) take(other *node) {
 	n.requests += other.requests
 	n.ends += other.ends
 	for name, times := range other.names {
-		if n.names == nil {
-			n.names = make(map[string]int64)
-		}
 		n.names[name] += times
 	}
 	for name, c := range other.literal {
-		if n.literal == nil {
-			n.literal = make(map[string]*node)
-		}
 		if n.literal[name] == nil {
-			n.literal[name] = &node{}
+			n.literal[name] = newNode()
 		}
 		n.literal[name].take(c)
 	}
 	if other.wild != nil {
-		if n.wild == nil {
-			n.wild = &node{}
-		}
-		n.wild.take(other.wild)
+		n.wildcard().take(other.wild)
 	}
 }
 

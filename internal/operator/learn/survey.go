@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -80,7 +81,7 @@ func (s *survey) add(seen *replay.Seen) {
 		return
 	}
 	s.hashes = append(s.hashes[:0], make([]uint64, len(pl.params))...)
-	client := clientHash(seen.Request.Client)
+	client := clientsketch.Hash(seen.Request.Client)
 	note := func(i int, value string) {
 		if s.hashes[i] == 0 { // of several values the first counts
 			pl.params[i].values.add(value, client, seen.At)

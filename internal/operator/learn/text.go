@@ -131,8 +131,8 @@ type Outcome struct {
 	Hot, Loops int
 	// Ordinary is how many clients are people or addresses that many share. Hurt of
 	// them were denied a request at least once, HurtByIP of them by windows of
-	// clients. HurtHarder is Hurt at half the limits.
-	Ordinary, Hurt, HurtByIP, HurtHarder int64
+	// clients.
+	Ordinary, Hurt, HurtByIP int64
 	// Stopped is how many loops and scanners were denied a request.
 	Stopped int64
 	// DeniedHarder is how many requests half the limits would have denied.
@@ -152,11 +152,11 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	if len(p.rules) == 0 {
 		return o, nil
 	}
-	half, hurt, err := p.enforced(ctx, l, 2)
+	half, _, err := p.enforced(ctx, l, 2)
 	if err != nil {
 		return o, err
 	}
-	o.HurtHarder, o.DeniedHarder = hurt.ordinary, int64(half.Denied.Total())
+	o.DeniedHarder = int64(half.Denied.Total())
 	return o, nil
 }
 

@@ -151,8 +151,6 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 }
 
-func (e *engine) reached() int64 { return e.totals.Last }
-
 // client finds the row of the request's client. The gate may keep the name of a
 // client, so the request gets a copy that owns its memory.
 func (e *engine) client(req *hottype.Request) (uint32, bool) {

@@ -50,7 +50,6 @@ func (v *visitor) second(_ context.Context, b *bucket) {
 	v.records.each(b, v.visit)
 }
 
-func (v *visitor) reached() int64 { return v.read.Last }
 func (v *visitor) report() Report { return v.read }
 
 // records decodes the requests of a second. Its memory is reused for all of them.

@@ -181,20 +181,11 @@ type Config struct {
 	// Speed is how many seconds of the log are replayed in a second; 0 is as
 	// fast as possible. It does not change the report.
 	Speed float64
-	// Progress, unless nil, is called from Run's goroutine after about every
-	// 64 KiB of log and after every second that Speed waited for.
-	Progress func(Progress)
+	// Progress, unless nil, is called from Run's goroutine after about every 64 KiB of log and after every second that
+	// Speed waited for, with the bytes read from all sources, as they are stored (compressed, if so).
+	Progress func(bytes int64)
 	// Verdict, unless nil, is called with every request and its verdict.
 	Verdict func(*Seen, *hottype.Verdict)
-}
-
-type Progress struct {
-	// Bytes read from all sources, as they are stored (compressed, if so).
-	Bytes int64
-	// Lines read.
-	Lines int64
-	// Second of the log that was judged last, 0 before the first.
-	Second int64
 }
 
 // Source is one log. Run reads it to the end and does not close it.

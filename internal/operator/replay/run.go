@@ -69,7 +69,6 @@ func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 // secondHandler takes the requests of one second after the other.
 type secondHandler interface {
 	second(context.Context, *bucket)
-	reached() int64 // the second judged last, 0 before the first
 	report() Report // of all that was judged; it ends the replay
 }
 
@@ -248,11 +247,11 @@ func (r *replayer) progress() {
 	if r.cfg.Progress == nil {
 		return
 	}
-	p := Progress{Lines: r.lines, Second: r.judge.reached()}
+	bytes := int64(0)
 	for _, s := range r.sources {
-		p.Bytes += s.raw.n
+		bytes += s.raw.n
 	}
-	r.cfg.Progress(p)
+	r.cfg.Progress(bytes)
 }
 
 // pace replays the log at a speed, counted from its first second.
