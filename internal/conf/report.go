@@ -68,7 +68,6 @@ func (v Value) Err() error {
 	return errors.Join(errs...)
 }
 
-// Warnings are the texts of all warnings.
 func (v Value) Warnings() (all []string) {
 	for _, w := range v.report.warnings {
 		all = append(all, w.Error())
@@ -84,7 +83,6 @@ func (v Value) error(format string, args ...any) *Error {
 	return e
 }
 
-// Fail reports an error of the value.
 func (v Value) Fail(format string, args ...any) {
 	v.report.errors = append(v.report.errors, v.error(format, args...))
 }
@@ -98,7 +96,6 @@ func (v Value) FailBy(err error) {
 	v.Fail("%s", text)
 }
 
-// Warn reports a warning about the value.
 func (v Value) Warn(format string, args ...any) {
 	v.report.warnings = append(v.report.warnings, v.error(format, args...))
 }

@@ -73,7 +73,6 @@ type hooks struct {
 	unknown            func(string) string
 }
 
-// Add adds the functions of a type.
 func Add[T any](s *Schema, of Of[T]) {
 	with := func(f func(Value, *T)) func(Value, reflect.Value) {
 		if f == nil {
@@ -96,7 +95,6 @@ type Field struct {
 	index       []int
 }
 
-// Of gives the field of a struct.
 func (f *Field) Of(s reflect.Value) reflect.Value { return s.FieldByIndex(f.index) }
 
 // Index is the path of the field through embedded structs; it is not to be changed.

@@ -39,7 +39,6 @@ func (v Value) At(name string) Value {
 	return v.part(strings.TrimPrefix(v.path+"."+name, "."))
 }
 
-// Entry is the value of an entry of a list.
 func (v Value) Entry(i int) Value {
 	if v.typ != nil {
 		v.typ = v.typ.Elem()
@@ -163,5 +162,4 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the error.
 func (e *FieldError) Unwrap() error { return e.Err }

@@ -26,7 +26,6 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Stats counts lines.
 type Stats struct {
 	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines not written at once because they repeat another one."`
 }
@@ -66,7 +65,6 @@ func Of(log *slog.Logger) *Handler {
 	return h
 }
 
-// Enabled is that of the handler behind it.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
@@ -81,7 +79,6 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup gives a Handler with the same bounds.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	with := *h
 	with.next, with.grouped = h.next.WithGroup(name), h.grouped || name != ""
@@ -133,7 +130,6 @@ func Start(log *slog.Logger) (stop func()) {
 	}
 }
 
-// Stats gives the counts so far.
 func (h *Handler) Stats() Stats {
 	if h == nil {
 		return Stats{}

@@ -20,7 +20,6 @@ type Adaptive struct {
 	Upstream string
 }
 
-// String is a short description for people.
 func (a *Adaptive) String() string {
 	return fmt.Sprintf("adapts to what %s bears, %g to %g/s", a.Upstream, a.Min, a.Max)
 }
@@ -45,7 +44,6 @@ func (s *Set) AdaptiveUpstreams() []string {
 	return slices.Compact(names)
 }
 
-// TargetOf is the target of an upstream.
 func (s *Set) TargetOf(upstream string) UpstreamTarget {
 	for i := range s.Upstreams {
 		if s.Upstreams[i].Name == upstream {

@@ -95,7 +95,6 @@ func (s *Stored) With(r *Revision, known int64) (*Stored, error) {
 	return next, next.check()
 }
 
-// Last is the last change of s.
 func (s *Stored) Last() *Revision {
 	if s.Trial != nil && s.Trial.Version == s.Version {
 		return s.Trial

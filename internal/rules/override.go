@@ -193,7 +193,6 @@ func (o Override) Spec() limit.Spec {
 // one with ActionShadow or ActionCache does not replace the limit.
 func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionCache }
 
-// InShadow reports whether the override is in shadow mode.
 func (o Override) InShadow() bool { return o.Mode == hottype.ModeShadow }
 
 // Replaces reports whether two overrides replace each other: they have the same target,
@@ -205,10 +204,8 @@ func (o Override) Replaces(p Override) bool {
 // IsPattern reports whether the key contains a "*" and so matches many keys.
 func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
 
-// IsOneKey reports whether the override is of one key alone.
 func (o Override) IsOneKey() bool { return o.Key != "" && !o.IsPattern() }
 
-// Expired reports whether the override has ended.
 func (o Override) Expired(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
 
 // Window is when the override holds: the window that holds at now, or the next

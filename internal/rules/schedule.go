@@ -40,12 +40,10 @@ type Schedule struct {
 // Until. The zero Window is none.
 type Window struct{ From, Until time.Time }
 
-// Holds reports whether now is inside.
 func (w Window) Holds(now time.Time) bool {
 	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
 }
 
-// IsZero reports whether there is no schedule.
 func (s Schedule) IsZero() bool { return s == Schedule{} }
 
 // String is the schedule for people: "0 20 * * * for 2h (Europe/Berlin)".

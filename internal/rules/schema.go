@@ -212,8 +212,6 @@ func checkCache(v conf.Value, s *hottype.CachePolicy) {
 	s.Vary = names
 }
 
-// DefaultCache is the default policy of the response cache.
 func DefaultCache() *hottype.CachePolicy { return conf.Default[hottype.CachePolicy](schema) }
 
-// defaultCriteria are those of the tags.
 func defaultCriteria() HotCriteria { return HotCriteria(*conf.Default[rule.Hot](schema)) }

@@ -133,7 +133,6 @@ func (p Param) source() (name, where string) {
 // one of them is set.
 type HotCriteria rule.Hot
 
-// Limit is the limit of a hot key.
 type Limit struct {
 	// Spec; its Limit is 0 and Set is false if the rule only detects.
 	Spec limit.Spec
@@ -189,7 +188,6 @@ func (ip *IPLimits) ClientOf(c hottype.Client) hottype.Client {
 	return c
 }
 
-// IPWindow is one per-client window.
 type IPWindow struct {
 	Spec           limit.Spec
 	Scope          Scope

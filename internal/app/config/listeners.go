@@ -21,7 +21,6 @@ type Port struct {
 	MaxConnections int `name:"max_connections" default:"10000" help:"Most open connections; 0: no bound."`
 }
 
-// Listener is an HTTP listener.
 type Listener struct {
 	Port
 	HeaderTimeout time.Duration `name:"header_timeout" default:"10s" help:"Longest wait for the header of a request."`
@@ -89,7 +88,6 @@ type Answer struct {
 	Script string `placeholder:"PATH" help:"Path at which the proxy serves its module for web pages."`
 }
 
-// Proxy is the reverse proxy.
 type Proxy struct {
 	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
 	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without
@@ -113,7 +111,6 @@ type Proxy struct {
 	Listener
 }
 
-// Decide is the decision API.
 type Decide struct {
 	Listen    string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
 	HTTPToken `set:"of=POST /v1/decide"`
@@ -145,7 +142,6 @@ type StatusCheck struct {
 	Listener
 }
 
-// Envoy is the listener for Envoy.
 type Envoy struct {
 	// Address of the gRPC services that Envoy asks: external authorization and rate limits, version 3; empty for none.
 	Listen string `placeholder:"HOST:PORT" help:"Address of the gRPC services for Envoy; empty for none."`
@@ -161,7 +157,6 @@ type Envoy struct {
 	Port
 }
 
-// SPOE is the listener for HAProxy.
 type SPOE struct {
 	// Address of the agent that HAProxy's offload engine asks; empty for none. Its protocol knows no token: off
 	// loopback it needs certificates of callers (tls_client_ca), or a unix socket (unix:/path).

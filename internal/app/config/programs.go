@@ -20,7 +20,6 @@ type RuleSource struct {
 	Etcd  Etcd   `embed:"" prefix:"etcd."`
 }
 
-// Collector is the surface of cmd/collector.
 type Collector struct {
 	Common
 	RuleSource
@@ -44,7 +43,6 @@ type Counts struct {
 	Tally  Tally     `embed:"" prefix:"tally."`
 }
 
-// Aggregator is the surface of cmd/aggregator.
 type Aggregator struct {
 	Common
 	RuleSource
@@ -68,7 +66,6 @@ type Aggregator struct {
 	Admin           Admin         `embed:"" prefix:"admin."`
 }
 
-// Sidecar is the surface of cmd/limiter-sidecar.
 type Sidecar struct {
 	Common
 	RuleSource
@@ -91,7 +88,6 @@ type Sidecar struct {
 	Admin Admin `embed:"" prefix:"admin."`
 }
 
-// Serve is the surface of hotparam serve.
 type Serve struct {
 	Common
 	RuleSource

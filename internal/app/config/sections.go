@@ -248,7 +248,6 @@ type Carbon struct {
 // part two of them.
 type Targets []string
 
-// UnmarshalText splits the text.
 func (t *Targets) UnmarshalText(text []byte) error {
 	*t = nil
 	depth, start := 0, 0

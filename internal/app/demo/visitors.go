@@ -89,7 +89,6 @@ func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
 
 func (c *Visitors) SetRate(k Kind, perSecond int64) { c.rates[k].Store(perSecond) }
 
-// Seen is what a group has got so far.
 func (c *Visitors) Seen(k Kind) Seen {
 	o := &c.tally[k]
 	return Seen{o.ok.Load(), o.denied.Load(), o.failed.Load()}

@@ -95,7 +95,6 @@ func (w *watcher) onSend(k Kind, now time.Time) {
 	}
 }
 
-// onDone hears of every answer.
 func (w *watcher) onDone(k Kind, status int) {
 	if k != Viral {
 		return

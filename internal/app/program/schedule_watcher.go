@@ -45,7 +45,6 @@ func (t *scheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
 	}
 }
 
-// Run tells turns until ctx ends.
 func (t *scheduleWatcher) Run(ctx context.Context) error {
 	for {
 		c := newCron(t.log)

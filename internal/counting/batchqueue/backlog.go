@@ -83,7 +83,6 @@ func (q *Queue) Next() (Batch, bool) {
 	return q.shift(), true
 }
 
-// Take takes all batches out.
 func (q *Queue) Take() []Batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +98,6 @@ func (q *Queue) Close() {
 	q.closed = true
 }
 
-// Len is the number of counts that wait.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -93,7 +93,6 @@ type Stats struct {
 	Errors       uint64 // failures to open or read, a missing file included
 }
 
-// Stats reads the counters.
 func (t *Tail) Stats() Stats {
 	s := &t.stats
 	return Stats{

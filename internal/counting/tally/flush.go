@@ -159,7 +159,6 @@ type Stats struct {
 	DroppedClients uint64 `metric:"hotparam_tally_dropped_clients_total" help:"Requests counted without their client, because too many clients asked for the key."`
 }
 
-// Stats reads the counters.
 func (t *Tally) Stats() Stats {
 	s := Stats{
 		Flushed:     t.flushed.Load(),

@@ -62,7 +62,6 @@ func newKeyScores(keys int, flush time.Duration) keyScores {
 	}
 }
 
-// add adds what a table counted to the scores.
 func (r *keyScores) add(t *table) {
 	if r.max == 0 {
 		return

@@ -95,7 +95,6 @@ type Stats struct {
 	LastPublished time.Time     `metric:"hotparam_aggregate_last_published_timestamp_seconds" help:"When a hot set was last published, in unix seconds."`
 }
 
-// Stats gives the counters.
 func (a *Aggregator) Stats() Stats {
 	st := Stats{Batches: a.batches.Load(), Counts: a.counts.Load(), Detect: a.detector.Stats(),
 		ErrorAlarms: a.alarm.raised.Load()}

@@ -191,7 +191,6 @@ func (l *shard) over(s int64) (over []hottype.Key) {
 	return over
 }
 
-// Stats gives the counters.
 func (d *Detector) Stats() Stats {
 	d.judging.Lock()
 	st := Stats{Hot: d.hot, Loops: d.loops, Displaced: d.displaced, DroppedNoRule: d.noRule.Load()}

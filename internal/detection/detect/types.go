@@ -9,7 +9,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Kind is what a Change says.
 type Kind string
 
 // The kinds of a Change.

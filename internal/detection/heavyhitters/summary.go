@@ -123,10 +123,8 @@ func (s *Summary) Error() int64 {
 	return most
 }
 
-// Len is how many keys are held.
 func (s *Summary) Len() int { return s.table.Len() }
 
-// Bytes is the memory that the summary has taken.
 func (s *Summary) Bytes() int { return s.table.Bytes() + 4*cap(s.moved) }
 
 // mantissaBits is how many bits of a number tell levels apart: the greatest number of

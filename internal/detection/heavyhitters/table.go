@@ -36,7 +36,6 @@ func NewTable[V any](keys, bytes int) *Table[V] {
 	return &Table[V]{max: keys, maxBytes: min(max(bytes, 1), 1<<32-1), shift: uint(bits.Len(uint(keys)))}
 }
 
-// Len is how many keys are held.
 func (t *Table[V]) Len() int { return len(t.cells) }
 
 // Max is how many keys can be held.
@@ -51,7 +50,6 @@ func (t *Table[V]) At(place int) *V { return &t.cells[place].value }
 // Key copies the key at a place.
 func (t *Table[V]) Key(place int) string { return string(t.name(place)) }
 
-// Hash is the hash of the key at a place.
 func (t *Table[V]) Hash(place int) uint64 { return t.cells[place].hash }
 
 func (t *Table[V]) name(place int) []byte {
@@ -208,7 +206,6 @@ func (t *Table[V]) settle() {
 	t.reindex(min(len(t.index), 1<<bits.Len(uint(max(2*len(t.cells), 2*least)-1))))
 }
 
-// Bytes is the memory that the table has taken.
 func (t *Table[V]) Bytes() int {
 	const index = 4
 	return cap(t.index)*index + cap(t.names) + cap(t.cells)*cellSize[V]()

@@ -21,7 +21,6 @@ const (
 	Cold = "cold"
 )
 
-// KeyMinute is one key in one minute.
 type KeyMinute struct {
 	// Minute is its beginning.
 	Minute time.Time   `json:"minute"`
@@ -92,7 +91,6 @@ type HeatmapQuery struct {
 	Keys     int
 }
 
-// Heatmap is time by key.
 type Heatmap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -133,7 +131,6 @@ type Answer struct {
 	Truncated bool `json:"truncated"`
 }
 
-// KeySecond is one key in one second.
 type KeySecond struct {
 	Key             hottype.Key
 	Rule, State     string

@@ -263,7 +263,6 @@ type Stats struct {
 	Evicted uint64 // counters given up to make room, since New
 }
 
-// Stats gives the figures of this moment.
 func (c *Counter) Stats() Stats {
 	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.filter.cells),
 		Error: c.Error(), Evicted: c.given}

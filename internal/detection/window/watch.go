@@ -64,7 +64,6 @@ func (c *Counter) SetThreshold(id int, threshold int64) {
 	c.watches[id].threshold = threshold
 }
 
-// Unwatch ends a watch.
 func (c *Counter) Unwatch(id int) {
 	v := c.table.At(int(c.watches[id].place))
 	v.watch = 0

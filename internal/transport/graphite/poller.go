@@ -117,7 +117,6 @@ func New(cfg Config) (*Poller, error) {
 // SetRules asks by other rules from the next poll on.
 func (p *Poller) SetRules(set *rules.Set) { p.plan.Store(newPlan(p.cfg, set)) }
 
-// Close closes idle connections.
 func (p *Poller) Close() { p.client.CloseIdleConnections() }
 
 // Poll asks once and hands over what is new. An error, of which the first of a row is logged, leaves the

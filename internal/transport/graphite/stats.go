@@ -26,7 +26,6 @@ type Stats struct {
 	Err string
 }
 
-// Stats gives the counters.
 func (p *Poller) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -88,7 +88,6 @@ type scramClient struct {
 	*scram.ClientConversation
 }
 
-// Begin starts the exchange.
 func (s *scramClient) Begin(user, password, authzID string) error {
 	client, err := s.hash.NewClient(user, password, authzID)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ProducerConfig configures a Producer.
 type ProducerConfig struct {
 	Config
 	// Source names this process among all producers, at most 256 bytes; default random.
@@ -261,7 +260,6 @@ type ProducerStats struct {
 	Connected int64  `metric:"hotparam_kafka_connected" help:"1 while the brokers take what is sent."`
 }
 
-// Stats reads the counters.
 func (p *Producer) Stats() ProducerStats {
 	s := ProducerStats{
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),

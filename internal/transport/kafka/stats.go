@@ -32,7 +32,6 @@ type PartitionStats struct {
 	Lag time.Duration `metric:"hotparam_kafka_in_partition_lag_seconds" help:"How long this partition's oldest unread record has been waiting, at most."`
 }
 
-// Stats reads the counters.
 func (c *Consumer) Stats() ConsumerStats {
 	s := ConsumerStats{
 		Records: c.records.Load(), Reread: c.reread.Load(), Skipped: c.skipped.Load(), Jumps: c.jumps.Load(),

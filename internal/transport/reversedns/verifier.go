@@ -97,7 +97,6 @@ func New(dns Resolver, log *slog.Logger) *Verifier {
 	}
 }
 
-// Stats reads the counters.
 func (v *Verifier) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -234,7 +234,6 @@ func (l *Listener) LastHeard() (last time.Time, promised bool) {
 	return last, promised
 }
 
-// Stats reads the counters.
 func (l *Listener) Stats() ListenerStats {
 	out := ListenerStats{
 		Sockets:             map[string]SocketStats{},

@@ -252,7 +252,6 @@ type MalformedStats struct {
 	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by what is wrong with them."`
 }
 
-// faultCounts count lines by their fault.
 type faultCounts [faults]atomic.Uint64
 
 // read adds the counts to a map, with those that are 0.

@@ -204,7 +204,6 @@ func (r *reader) flush(now time.Time) time.Time {
 	return r.due
 }
 
-// finish hands over everything.
 func (r *reader) finish() { r.forgetNames() }
 
 // forgetEarly makes room for further names. Those that come again are read again; no count is lost.

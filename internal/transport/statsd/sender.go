@@ -173,7 +173,6 @@ type SenderStats struct {
 	Servers     map[string]ServerStats `label:"server" prefix:"hotparam_statsd_servers"`
 }
 
-// Stats reads the counters.
 func (s *Sender) Stats() SenderStats {
 	all := SenderStats{Servers: make(map[string]ServerStats, len(s.servers))}
 	for _, l := range s.servers {

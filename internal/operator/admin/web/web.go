@@ -73,7 +73,6 @@ type Problem struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Error makes a Problem an error; it is the detail.
 func (p *Problem) Error() string { return p.Detail }
 
 func NewProblem(status int, detail, remedy string) *Problem {
