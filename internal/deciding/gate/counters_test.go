@@ -1,0 +1,226 @@
+package gate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Each verdict counts under its reason, and what it says beside that; all parts of the counters are summed.
+func TestEachVerdictCounts(t *testing.T) {
+	t.Parallel()
+	for reason := range hottype.Reasons() {
+		for _, v := range []hottype.Verdict{
+			{Allowed: true}, {Allowed: true, Wait: 1}, {Allowed: true, WouldDeny: true,
+				WouldDenyReason: hottype.ReasonHot},
+			{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonIPFixed}, {},
+			{Wait: 1, WouldDeny: true},
+		} {
+			v.Reason = reason
+			var want Stats
+			switch {
+			case !v.Allowed:
+				want.Denied[reason] = shards
+			default:
+				want.Allowed[reason] = shards
+				if v.Wait > 0 {
+					want.Delayed = shards
+				}
+				if v.WouldDeny {
+					want.WouldDeny = shards
+				}
+				if v.WouldDeny && v.WouldDenyReason == hottype.ReasonIPFixed {
+					want.WouldDenyIP = shards
+				}
+			}
+			g := New(Config{})
+			for range shards {
+				g.stats.shard().verdict(&v)
+			}
+			if got := g.Stats(); got != want {
+				t.Errorf("%+v: %+v, want %+v", v, got, want)
+			}
+		}
+	}
+	for i, want := range []Candidates{{Same: shards}, {Stricter: shards}, {Looser: shards}} {
+		g := New(Config{})
+		for range shards {
+			s := g.stats.shard()
+			s.candidate(i == 2, i == 1)
+		}
+		if got := g.Stats().Candidates; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+// A request is denied with the least that is left, the longest wait, and the numbers of the first limit that
+// denies.
+func TestVerdictOfADeniedGroup(t *testing.T) {
+	t.Parallel()
+	type r = limit.Result
+	for _, c := range []struct {
+		results   []r
+		rule      string
+		remaining int64
+		retry     time.Duration
+		limit     int64
+	}{
+		{[]r{{Limit: 1, RetryAfter: 5}}, "r0", 0, 5, 1},
+		{[]r{{Allowed: true, Remaining: 7}, {Limit: 2, Remaining: 3, RetryAfter: 5}}, "r1", 3, 5, 2},
+		{[]r{{Limit: 1, Remaining: 3, RetryAfter: 5}, {Limit: 2, Remaining: 4, RetryAfter: 9}}, "r0", 3, 9, 1},
+		{[]r{{Limit: 1, Remaining: 3, RetryAfter: 9}, {Limit: 2, Remaining: 2, RetryAfter: 5}}, "r0", 2, 9, 1},
+		{[]r{{Limit: 1, RetryAfter: 9}, {Allowed: true, Limit: 2, RetryAfter: 99}}, "r0", 0, 9, 1},
+		{[]r{{Limit: 1, RetryAfter: 9}, {Limit: 2, RetryAfter: hottype.Never}}, "r0", 0, hottype.Never, 1},
+		{[]r{{Limit: 1, RetryAfter: hottype.Never}, {Limit: 2, RetryAfter: 9}}, "r0", 0, hottype.Never, 1},
+	} {
+		d := decision{g: New(Config{})}
+		var gr chargeGroup
+		for i := range c.results {
+			gr.add(chargeMeta{boundLimit: &boundLimit{rule: fmt.Sprint("r", i), window: time.Duration(i + 1)}, key: -1})
+		}
+		copy(gr.results, c.results)
+		v := hottype.Verdict{Allowed: true, Remaining: -5}
+		d.denyGroup(&v, &gr)
+		if v.Allowed || v.Rule != c.rule || v.Remaining != c.remaining || v.RetryAfter != c.retry ||
+			v.Limit != c.limit ||
+			v.Window != time.Duration(c.rule[1]-'0'+1) || !d.aside {
+			t.Errorf("%+v: %+v", c.results, v)
+		}
+	}
+}
+
+// Names of slots are forgotten with their last lease, and those of leases that expired at each 1024th new name.
+func TestNamesOfSlotsAreForgotten(t *testing.T) {
+	t.Parallel()
+	g, now := New(Config{}), time.Unix(1000, 0)
+	take := func(i int, id string) {
+		if r := g.slots.acquire(now, &hottype.Slot{Name: fmt.Sprint(i), Limit: 2, TTL: time.Second}, id); !r.Allowed {
+			t.Fatalf("%d: %+v", i, r)
+		}
+	}
+	release := func(i int, id string) bool { return g.slots.release(now, &hottype.Slot{Name: fmt.Sprint(i)}, id) }
+	take(0, "a")
+	take(0, "b")
+	for _, step := range []struct {
+		id   string
+		held bool
+		left int
+	}{{"c", false, 1}, {"a", true, 1}, {"a", false, 1}, {"b", true, 0}, {"b", false, 0}} {
+		if held := release(0, step.id); held != step.held || len(g.slots.of) != step.left {
+			t.Errorf("%s: held %v, %d names", step.id, held, len(g.slots.of))
+		}
+	}
+	for i := 1; i < 1024; i++ { // the first name was made above
+		take(i, "a")
+		if len(g.slots.of) != min(i, 1023) && i < 1023 {
+			t.Fatalf("%d names after %d", len(g.slots.of), i)
+		}
+	}
+	now = now.Add(time.Second) // all leases are over
+	for i := 2000; i < 2000+1023; i++ {
+		take(i, "a")
+	}
+	if n := len(g.slots.of); n != 1023+1023 {
+		t.Errorf("%d names before the next sweep", n)
+	}
+	take(4000, "a")
+	if n := len(g.slots.of); n != 1024 {
+		t.Errorf("%d names after the sweep, of which all have leases", n)
+	}
+	if r := g.slots.acquire(now, &hottype.Slot{Name: "x", Limit: -1, TTL: time.Second}, "a"); r.Allowed {
+		t.Error("bounds that no rule can have")
+	}
+	if g.slots.releaseShared(&hottype.Slot{Name: "x"}, "a") {
+		t.Error("released in a store that is none")
+	}
+}
+
+// A denial is remembered from a millisecond on, of the same limit, for its time, and until something is
+// refunded.
+func TestBoundsOfARememberedDenial(t *testing.T) {
+	t.Parallel()
+	g, now := New(Config{}), time.Unix(1000, 0)
+	spec := limit.Spec{Limit: 1, Window: time.Second}
+	keep := func(retry time.Duration) *memory {
+		d := decision{g: g}
+		d.now = now
+		var gr chargeGroup
+		c := gr.add(chargeMeta{key: -1, memory: g.denials.memory("k")})
+		c.Spec, c.Subject = spec, limit.Subject{Space: "hot", Name: "k"}
+		gr.results[0] = limit.Result{Limit: 3, RetryAfter: retry, ResetAfter: 2 * retry}
+		g.denials.slot("k").last.Store(nil)
+		d.remember(&gr)
+		m := g.denials.memory("k")
+		return &m
+	}
+	at := func(m *memory, d time.Duration) bool {
+		return m.denial(now.Add(d).UnixNano(), "hot", "k", &spec) != nil
+	}
+	for retry, want := range map[time.Duration]bool{
+		time.Millisecond: true, time.Millisecond - 1: false, time.Hour: true, hottype.Never: false,
+	} {
+		if got := at(keep(retry), 0); got != want {
+			t.Errorf("a wait of %v is remembered: %v", retry, got)
+		}
+	}
+	m := keep(time.Second)
+	for d, want := range map[time.Duration]bool{-1: false, 0: true, time.Second - 1: true, time.Second: false} {
+		if got := at(m, d); got != want {
+			t.Errorf("%v later: %v", d, got)
+		}
+	}
+	if last := m.denial(now.UnixNano(), "hot", "k", &spec); last.limit != 3 ||
+		last.reset != now.Add(2*time.Second).UnixNano() || last.until != now.Add(time.Second).UnixNano() {
+		t.Errorf("%+v", last)
+	}
+	other := spec
+	other.Limit++
+	if m.denial(now.UnixNano(), "cold", "k", &spec) != nil || m.denial(now.UnixNano(), "hot", "j", &spec) != nil ||
+		m.denial(now.UnixNano(), "hot", "k", &other) != nil {
+		t.Error("a denial of another limit")
+	}
+	g.denials.refund("k")
+	after := g.denials.memory("k")
+	if !at(m, 0) || at(&after, 0) {
+		t.Error("a refund leaves the denial, for requests that begin after it")
+	}
+}
+
+// Of each decision's requests for hot keys the first of 16 is sampled, and of the 20 heaviest keys.
+func TestOneRequestIn16IsSampled(t *testing.T) {
+	t.Parallel()
+	hot := new(hotset.Replica)
+	set := hottype.HotSet{Version: 1, At: time.Unix(1000, 0)}
+	for i := range 25 {
+		set.Keys = append(set.Keys, hottype.HotKey{Key: hottype.Key(fmt.Sprintf("topic?id=%02d", i)), Rule: "topic",
+			Rate: float64(100 - i), Until: time.Unix(2000, 0)})
+	}
+	hot.Replace("a", set)
+	g, now := New(Config{Hot: hot}), time.Unix(1000, 0)
+	g.Report(now)
+	if n := len(*g.samples.Load()); n != 20 {
+		t.Errorf("%d keys are sampled", n)
+	}
+	k := (*g.samples.Load())["topic?id=00"]
+	if k == nil || (*g.samples.Load())["topic?id=19"] == nil || (*g.samples.Load())["topic?id=20"] != nil {
+		t.Fatalf("%v", *g.samples.Load())
+	}
+	d := &decision{g: g, keys: make([]requestKey, 1)}
+	d.matches = []rules.Match{{Rule: &rules.Rule{Name: "topic"}, Key: []byte("topic?id=00")}}
+	d.st, d.req = g.cur.Load(), &hottype.Request{Method: "GET", Target: "/topic?id=00"}
+	for i := range 40 {
+		g.sample(d, &hottype.Verdict{})
+		if want := uint64(i/16 + 1); k.seen != want {
+			t.Errorf("after %d requests %d are sampled, want %d", i+1, k.seen, want)
+		}
+	}
+	if before := g.Report(now).Samples; len(before) != 1 || before[0].Sampled != 3 || before[0].Key != "topic?id=00" {
+		t.Errorf("%+v", before)
+	}
+}
