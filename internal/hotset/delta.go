@@ -18,7 +18,6 @@ type Delta struct {
 	Keys, Loops ListDelta
 }
 
-// ListDelta is the change of one list.
 type ListDelta struct {
 	// Until is the new end of every entry that Put does not name.
 	Until time.Time

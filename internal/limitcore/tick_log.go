@@ -11,7 +11,6 @@ type Log struct {
 	base  int64 // the sum before head
 }
 
-// tick is a moment in which something was admitted.
 type tick struct {
 	at  int64
 	sum int64 // of all that was admitted up to and in this tick

@@ -35,9 +35,8 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	g := GCD(us, s.Limit)
 	t := Compiled{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
 	if t.Capacity > maxExact/t.Unit {
-		return Compiled{},
-			fmt.Errorf(
-				"limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
+		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate "+
+			"or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
 	if t.Capacity*t.Unit/t.Fill > maxFill {
 		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill",

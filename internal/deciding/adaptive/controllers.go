@@ -25,7 +25,6 @@ type upstreamState struct {
 	last   hottype.UpstreamLimit
 }
 
-// limiterState is the last report of one limiter.
 type limiterState struct {
 	report *hottype.LimiterReport
 	at     time.Time // when it came

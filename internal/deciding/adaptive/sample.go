@@ -21,7 +21,6 @@ type Measurement struct {
 	Hot, Cold, Refused int64
 }
 
-// merge adds another second to a report.
 func (r *Measurement) merge(from *Measurement, seconds float64) {
 	r.Latency.Merge(&from.Latency)
 	r.OK, r.Errors = r.OK+from.OK, r.Errors+from.Errors
@@ -125,7 +124,6 @@ func (c *Controller) lowerByErrors(s *sample) {
 // mostlyFailing reports whether so much fails that the throughput says nothing of the capacity.
 func (s *sample) mostlyFailing() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
 
-// reason says why a sample is bad.
 func (s *sample) reason(c *Controller) string {
 	switch {
 	case s.errors > 0.3*c.target.Errors:

@@ -32,7 +32,6 @@ type Upstreams struct {
 	of atomic.Pointer[map[string]*Upstream]
 }
 
-// Upstream is one of them.
 type Upstream struct {
 	Name string
 

@@ -85,7 +85,6 @@ func (d *decision) adapts(i int) bool {
 	return h != nil && h.adaptive != nil && h.adaptive.upstream == d.upstream
 }
 
-// recordUpstream records what was decided with the upstream of the request.
 func (d *decision) recordUpstream(v *hottype.Verdict) {
 	v.Upstream = d.upstream.Name
 	if v.Cache != nil {

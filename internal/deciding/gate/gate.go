@@ -44,7 +44,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// DefaultBudget is the default of Config.Budget.
 const DefaultBudget = 20 * time.Millisecond
 
 // Counter counts requests by key and client, which may be unknown. AddFrom must not block,
@@ -195,7 +194,6 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	g.cur.Store(g.newState(old, old.set, live))
 }
 
-// Rules are the rules in force.
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }
 
 // Upstream names the upstream of requests of a class; "" is the default one.

@@ -38,7 +38,6 @@ func newInFlight(f rules.InFlight, space, rule string, reason hottype.Reason) *i
 	return &inFlight{InFlight: f, space: space, denial: boundLimit{rule: rule, reason: reason}}
 }
 
-// slotRequest is one slot that a request needs.
 type slotRequest struct {
 	*inFlight
 	key    int // index into decision.keys, -1 for the client

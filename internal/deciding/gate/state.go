@@ -40,7 +40,6 @@ type state struct {
 	adapts          bool               // some limit is adaptive
 }
 
-// class is the limits of a group of clients.
 type class struct {
 	windows  [2]*boundLimit // fixed and sliding; nil: none
 	inFlight *inFlight      // nil: unbounded

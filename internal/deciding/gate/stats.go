@@ -39,7 +39,6 @@ type Candidates struct {
 // same cache line; with one shared counter two cores are slower than one.
 const shards = 16
 
-// stats are the gate's counters.
 type stats struct {
 	shards      [shards]shard
 	next        atomic.Uint32

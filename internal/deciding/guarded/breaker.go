@@ -56,7 +56,6 @@ type breaker struct {
 	cause    atomic.Pointer[failure] // the last one
 }
 
-// failure is why a call failed.
 type failure struct{ err error }
 
 func (bs *breakers) make(server string) *breaker {
@@ -138,7 +137,6 @@ func (bs *breakers) fail(b *breaker, shard int, start time.Time, err error) erro
 	return errSameFailure
 }
 
-// failedShard is the shard that an error names.
 func (bs *breakers) failedShard(err error) (shard int, known bool) {
 	var of interface{ FailedShard() int }
 	if len(bs.of) == 1 || !errors.As(err, &of) {

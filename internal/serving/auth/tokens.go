@@ -60,24 +60,19 @@ func ParseTokens(setting string, lines map[string]string) ([]Token, error) {
 	owner := map[[sha256.Size]byte]string{}
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		if !holderName.MatchString(name) {
-			return nil,
-				fmt.Errorf(
-					"auth: --%s: a name is longer than 64 characters, or has others than letters, digits and . _ @ -",
-					setting)
+			return nil, fmt.Errorf("auth: --%s: a name is longer than 64 characters, or has others than letters, "+
+				"digits and . _ @ -", setting)
 		}
 		for line := range strings.SplitSeq(lines[name], ",") {
 			t, err := parseToken(line)
 			if err != nil {
-				return nil,
-					fmt.Errorf(
-						"auth: --%s: %s: %w; want ROLE %sHEX, or ROLE %sHEX until DATE, as hotparam token prints it",
-						setting, name, err, hashPrefix, hashPrefix)
+				return nil, fmt.Errorf("auth: --%s: %s: %w; want ROLE %sHEX, or ROLE %sHEX until DATE, as hotparam token "+
+					"prints it", setting, name, err, hashPrefix, hashPrefix)
 			}
 			t.Name = name
 			if other, twice := owner[t.Hash]; twice {
-				return nil,
-					fmt.Errorf("auth: --%s: %s has the same token as %s; make each its own with hotparam token",
-						setting, name, other)
+				return nil, fmt.Errorf("auth: --%s: %s has the same token as %s; make each its own with hotparam token",
+					setting, name, other)
 			}
 			owner[t.Hash] = name
 			all = append(all, t)

@@ -211,7 +211,6 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 	write(w, http.StatusOK, k.out)
 }
 
-// ask puts check i to the gate.
 func (d *Decider) ask(r *http.Request, k *scratch, i int) hottype.Verdict {
 	c := &k.checks[i]
 	k.header = k.pairs[c.from:c.to]

@@ -34,7 +34,6 @@ type pattern struct {
 	to     *node
 }
 
-// descriptorLimit is a limit of a file.
 type descriptorLimit struct {
 	name     string // "" for most: what others replace it by
 	replaces []string

@@ -40,7 +40,6 @@ type Gate interface {
 	TakeLimit(ctx context.Context, now time.Time, l *gate.Limit, subject string, cost int64) hottype.Verdict
 }
 
-// Config is what a Server is built from.
 type Config struct {
 	// Gate is required.
 	Gate Gate
@@ -146,22 +145,17 @@ func method[Request any](service, name, file string,
 // It closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
+	running := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		select {
-		case <-ctx.Done():
-		case <-done:
-			return
-		}
 		s.health.Shutdown()
 		cut := time.AfterFunc(5*time.Second, s.grpc.Stop)
 		defer cut.Stop()
 		s.grpc.GracefulStop()
-	}()
+	})
 	err := s.grpc.Serve(ln) // nil after a stop
-	close(done)
-	<-stopped
+	if !running() {
+		<-stopped
+	}
 	return err
 }
 

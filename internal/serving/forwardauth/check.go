@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Config is what a Handler is built from.
 type Config struct {
 	// Gate is required.
 	Gate httplimit.Gate

@@ -34,7 +34,6 @@ type dedup struct {
 	begin         time.Time
 }
 
-// dedupEntry is one check.
 type dedupEntry struct {
 	at      time.Time
 	repeats int             // guarded by repeats.mu

@@ -102,7 +102,6 @@ func (g *SafeGate) KeepLease(l *hottype.Lease) (release func()) {
 	return h.release
 }
 
-// leaseRenewal is a lease under renewal.
 type leaseRenewal struct {
 	gate  *SafeGate
 	lease *hottype.Lease

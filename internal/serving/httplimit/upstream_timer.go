@@ -84,7 +84,6 @@ func (o *upstreamTimer) answered(status int) {
 	}
 }
 
-// observedBody notes when the body was read.
 type observedBody struct {
 	io.ReadCloser
 	of *upstreamTimer

@@ -57,7 +57,6 @@ func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certifi
 	return c, nil
 }
 
-// forHandshake gives the configuration of a handshake.
 func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +64,6 @@ func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return c.config, nil
 }
 
-// forServer gives the certificate to a server that asks for one.
 func (c *certificate) forServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,7 +44,7 @@ type Config struct {
 
 // Server is one listener. It holds its port from Listen until Run returns.
 type Server struct {
-	*port
+	*Port
 	cfg      Config
 	srv      *http.Server
 	bodies   httplimit.SlowBodies
@@ -71,7 +71,7 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s.srv.Protocols.SetHTTP2(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(!cfg.TLS.On())
 	var err error
-	if s.port, err = open(ctx, cfg); err != nil {
+	if s.Port, err = open(ctx, cfg); err != nil {
 		return nil, err
 	}
 	s.srv.TLSConfig = s.TLSConfig()
@@ -97,7 +97,7 @@ func (s *Server) refusePrefaces(next http.Handler) http.Handler {
 func (s *Server) OnShutdown(f func()) { s.srv.RegisterOnShutdown(f) }
 
 func (s *Server) Stats() Stats {
-	st := s.port.Stats()
+	st := s.Port.Stats()
 	st.Slow, st.Prefaces = s.bodies.Cut(), s.prefaces.Load()
 	return st
 }

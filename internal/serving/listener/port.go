@@ -18,16 +18,17 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// port is an address that is taken, with what bounds and protects its connections.
-type port struct {
+// Port is an address that is taken, with what bounds and protects its connections. It is a net.Listener; TLS is the
+// protocol's matter: see TLSConfig.
+type Port struct {
 	conns   *conns
 	cert    *certificate  // nil: no TLS
 	headers *proxyHeaders // nil: no PROXY protocol
 }
 
 // open takes the address of a configuration and reads its certificate.
-func open(ctx context.Context, cfg Config) (*port, error) {
-	p := new(port)
+func open(ctx context.Context, cfg Config) (*Port, error) {
+	p := new(Port)
 	if cfg.TLS.On() {
 		var err error
 		if p.cert, err = newCertificate(cfg.Name, cfg.Name+".", cfg.TLS, cfg.Log); err != nil {
@@ -47,20 +48,15 @@ func open(ctx context.Context, cfg Config) (*port, error) {
 	return p, nil
 }
 
-// Port is an address for another protocol than HTTP. It is a net.Listener whose
-// connections are bounded; what finds no room is refused, because only HTTP tells
-// which connections are idle. TLS is the protocol's matter: see TLSConfig.
-type Port struct{ *port }
-
-// Open takes the address. Of the configuration Name, Addr, TLS, ProxyProtocol,
-// MaxConnections and Log have a meaning.
+// Open takes an address for another protocol than HTTP. What finds no room is refused, because only HTTP tells
+// which connections are idle. Of the configuration Name, Addr, TLS, ProxyProtocol, MaxConnections and Log have a
+// meaning.
 func Open(ctx context.Context, cfg Config) (*Port, error) {
 	p, err := open(ctx, cfg)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		p.conns.busy = true
 	}
-	p.conns.busy = true
-	return &Port{p}, nil
+	return p, err
 }
 
 func (p *Port) Accept() (net.Conn, error) { return p.conns.Accept() }
@@ -71,10 +67,10 @@ func (p *Port) Addr() net.Addr { return p.conns.Addr() }
 func (s *Server) Addr() string { return s.conns.Addr().String() }
 
 // Close gives the address back.
-func (p *port) Close() error { return p.conns.Close() }
+func (p *Port) Close() error { return p.conns.Close() }
 
 // TLSConfig is for handshakes on the connections, nil without TLS.
-func (p *port) TLSConfig() *tls.Config {
+func (p *Port) TLSConfig() *tls.Config {
 	if p.cert == nil {
 		return nil
 	}
@@ -93,13 +89,12 @@ type Stats struct {
 	Certificate *CertificateStats
 }
 
-// CertificateStats tell of a listener's certificate.
 type CertificateStats struct {
 	Valid   bool      `metric:"hotparam_listener_certificate_valid" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
 	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
 }
 
-func (p *port) Stats() Stats {
+func (p *Port) Stats() Stats {
 	p.conns.mu.Lock()
 	st := Stats{Open: int64(p.conns.open), Refused: p.conns.refused, Evicted: p.conns.evicted}
 	p.conns.mu.Unlock()

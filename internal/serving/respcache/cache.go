@@ -170,9 +170,8 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 }
 
 // hit answers from the cache, as it was at now.
-func (c *Cache) hit(
-	w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time, waited bool,
-) {
+func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
+	waited bool) {
 	left.Count(&left.Verdict)
 	c.cfg.Answers.Enforce(w, r, &left.Verdict)
 	a.write(w, r, now, hitField(a, now, waited))

@@ -23,7 +23,6 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
-// Config is what an Agent is built from.
 type Config struct {
 	// Gate is required.
 	Gate httplimit.Gate

@@ -92,7 +92,6 @@ func (d *watchdog) closeSilent(w *watchedConn) {
 	}
 }
 
-// Close ends the connection.
 func (w *watchedConn) Close() error {
 	if !w.forget() {
 		return nil // dropped before: no error to anybody

@@ -222,7 +222,6 @@ const maxShapes = 1 << 10
 // user is a charge of a shape, as in users.
 func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
 
-// begin starts anew.
 func (r *run) begin(q *queued, keys []int32) {
 	*r = run{shape: q.shape, times: q.wanted(), first: keys, last: keys, users: r.users}
 	for l, k := range keys {

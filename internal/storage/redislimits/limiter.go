@@ -245,7 +245,6 @@ type Stats struct {
 	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Charges to be given back that Redis did not confirm."`
 }
 
-// counters are the figures of Stats.
 type counters struct {
 	calls, decisions, merged, largest, refused, canceled atomic.Uint64
 }

@@ -128,7 +128,6 @@ func (l *Prefetch) renew(k *prefetchKey) {
 	}
 }
 
-// grant fetches tokens.
 func (l *Prefetch) grant(k *prefetchKey, cost int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), prefetchLife)
 	defer cancel()

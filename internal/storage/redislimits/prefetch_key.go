@@ -131,7 +131,6 @@ func (k *prefetchKey) want() int64 {
 	return n
 }
 
-// heard records a result of the store.
 func (k *prefetchKey) heard(r *limit.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

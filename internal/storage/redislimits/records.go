@@ -78,7 +78,6 @@ func (r *record) rotate(us int64) {
 	r.at = us
 }
 
-// stripe is a part of the records.
 type stripe struct {
 	mu      sync.Mutex
 	records map[subjectID][]record // guarded by mu; a list has one for each space
