@@ -360,6 +360,23 @@ func TestShardsMove(t *testing.T) {
 	})
 }
 
+// A shard whose server is unknown for a while stays behind the breaker that it had.
+func TestServersAreUnknownForAWhile(t *testing.T) {
+	t.Parallel()
+	bubble(t, []string{"a", "b"}, func(w *world) {
+		w.fails(shardError(0))
+		for i := range 5 {
+			if i == 2 {
+				w.servers[0] = ""
+			}
+			_ = w.take(0)
+		}
+		if st := w.s.Stats(); st.Breakers != 2 || st.BreakersOpen != 1 || st.StoreOpened != 1 {
+			w.Errorf("%+v", st)
+		}
+	})
+}
+
 // An error that names no shard, or one that does not exist, counts against all servers of the call, and
 // against the only one if there is one.
 func TestErrorsWithoutAShard(t *testing.T) {
@@ -446,6 +463,30 @@ func TestOutagesInTheLog(t *testing.T) {
 	})
 }
 
+// The next outage that is logged begins ten seconds after the last one that was, or later.
+func TestOutageAfterTenSeconds(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]int{10*time.Second - 1: 2, 10 * time.Second: 3} {
+		bubble(t, []string{""}, func(w *world) {
+			outageAt := func(at time.Time) {
+				time.Sleep(time.Until(at) - 5*time.Microsecond)
+				w.fails(errDown)
+				for range 5 {
+					_ = w.take(0)
+				}
+			}
+			first := time.Now().Add(time.Second)
+			outageAt(first)
+			time.Sleep(time.Second)
+			w.allows()
+			_ = w.take(0)
+			if outageAt(first.Add(after)); w.lines() != want {
+				w.Errorf("%v later: %d lines, want %d\n%s", after, w.lines(), want, w.log)
+			}
+		})
+	}
+}
+
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -500,8 +541,9 @@ func TestLatencyIsCountedByItsBound(t *testing.T) {
 			sum += d
 		}
 	}
-	if got := l.read(); got.Counts != want || got.Sum != sum || got.Bounds[0] != 100*time.Microsecond ||
-		got.Bounds[6] != 20*time.Millisecond {
+	const us, ms = time.Microsecond, time.Millisecond
+	bounds := [7]time.Duration{100 * us, 250 * us, 500 * us, ms, 2500 * us, 10 * ms, 20 * ms}
+	if got := l.read(); got.Counts != want || got.Sum != sum || got.Bounds != bounds {
 		t.Errorf("%+v, want %v and %v", got, want, sum)
 	}
 }
