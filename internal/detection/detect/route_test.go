@@ -75,3 +75,27 @@ func TestAliasesGoToTheirRule(t *testing.T) {
 		}
 	}
 }
+
+// In any order of keys, each is judged by the rule that judges it alone.
+func TestRuleOfEachKeyInARun(t *testing.T) {
+	t.Parallel()
+	hash := "Zh0123456789abcdef0123456789abcdef"
+	all := []hottype.Key{"topic?id=1", "topic?id=2", "topic", "topics?id=1", "top?id=1", "hot_topic?a=b", "/x",
+		"/x?y=1", "",
+		hottype.Key("!hp1:topic.id=" + hash), hottype.Key("!hp1:hot__topic.id=" + hash),
+			hottype.Key("!hp1:Z2Ftopic.id=" + hash)}
+	routes := newRoutes(set(topic(0), &rules.Rule{Name: "hot_topic", Hot: topic(0).Hot}, catchAll()))
+	b := new(batch)
+	for _, first := range all {
+		for _, second := range all {
+			for _, third := range all {
+				b.reset(routes, 1, 0)
+				for _, key := range []hottype.Key{first, second, third} {
+					if got, want := b.find(key), routes.of(key); got != want {
+						t.Fatalf("%q after %q, %q: rule %d, want %d", key, first, second, got, want)
+					}
+				}
+			}
+		}
+	}
+}
