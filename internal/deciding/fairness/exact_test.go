@@ -350,3 +350,30 @@ func TestMemoryOfAKey(t *testing.T) {
 		t.Errorf("more than a second back left the time at %v", k.at)
 	}
 }
+
+// However much virtual time passes, what was saved stays and what was owed is earned: the range of a credit is
+// never used up.
+func TestCreditsOutliveTheirRange(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	c := credits{first: most}
+	c.clear()
+	hash := func(i int) uint64 { return uint64(i)<<40 | uint64(i) }
+	for i, cost := range []float64{1, most, most + 90} {
+		for _, of := range [][][ways]credit{c.clients[:], c.networks[:]} {
+			e, _ := c.find(of, hash(i+1))
+			c.charge(e, hash(i+1), cost, most)
+		}
+	}
+	for step := range 100 { // twelve times the range
+		c.advance(sweepAfter/scale-1, most)
+		for i := range 3 {
+			for _, of := range [][][ways]credit{c.clients[:], c.networks[:]} {
+				e, known := c.find(of, hash(i+1))
+				if left := c.left(e, most); !known || left != most {
+					t.Fatalf("step %d, credit %d: known %v, %v left", step, i, known, left)
+				}
+			}
+		}
+	}
+}

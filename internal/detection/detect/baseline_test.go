@@ -269,3 +269,31 @@ func TestNothingStaysLocked(t *testing.T) {
 		}
 	}
 }
+
+// It makes no difference whether seconds come one by one or at once, with a past and without.
+func TestBaselineAtOnceAndOneByOne(t *testing.T) {
+	t.Parallel()
+	rule := &rules.Rule{}
+	rule.Hot.MinRate, rule.Hot.Surge = 24, 3
+	build := func(counters, keys int) *baseline {
+		b := newBaseline(&compiledRule{rule: rule}, counters)
+		for i := range keys {
+			b.add(uint64(i)<<40, fmt.Sprint("k", i), int64(50+i), false)
+		}
+		return b
+	}
+	for _, c := range [][2]int{{10, 0}, {10, 1}, {10, 10}, {4, 50}} {
+		for _, seconds := range []int64{1, 9, 10, 11, 25, 600, 7205, 40_003, 400_007} {
+			one, all := build(c[0], c[1]), build(c[0], c[1])
+			for range seconds {
+				one.advance(1)
+			}
+			all.advance(seconds)
+			if one.seconds() != all.seconds() || one.passed != all.passed || one.sums.Len() != all.sums.Len() ||
+				one.sums.Error() != all.sums.Error() {
+				t.Errorf("%d keys in %d counters, %d s: %v and %v seconds, %d and %d keys, errors %d and %d", c[1], c[0],
+					seconds, one.seconds(), all.seconds(), one.sums.Len(), all.sums.Len(), one.sums.Error(), all.sums.Error())
+			}
+		}
+	}
+}

@@ -83,7 +83,7 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 	all := []hottype.Key{"topic?id=1", "topic?id=2", "topic", "topics?id=1", "top?id=1", "hot_topic?a=b", "/x",
 		"/x?y=1", "",
 		hottype.Key("!hp1:topic.id=" + hash), hottype.Key("!hp1:hot__topic.id=" + hash),
-			hottype.Key("!hp1:Z2Ftopic.id=" + hash)}
+		hottype.Key("!hp1:Z2Ftopic.id=" + hash)}
 	routes := newRoutes(set(topic(0), &rules.Rule{Name: "hot_topic", Hot: topic(0).Hot}, catchAll()))
 	b := new(batch)
 	for _, first := range all {
