@@ -222,3 +222,34 @@ func TestNoCacheWithValidator(t *testing.T) {
 		}
 	})
 }
+
+// An answer that has to be validated for each request is kept for that: the next request asks by its
+// validators, and gets the body that is kept.
+func TestNoCacheIsValidated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		modified := start().Add(-time.Hour).Format(http.TimeFormat)
+		var asked []string
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.Header.Get("If-None-Match")+" "+r.Header.Get("If-Modified-Since"))
+			w.Header().Set("Cache-Control", "no-cache")
+			w.Header().Set("Etag", `"v1"`)
+			w.Header().Set("Last-Modified", modified)
+			if r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			fmt.Fprint(w, "body")
+		})
+		for i := range 3 {
+			if w := b.get("/topic?id=1"); w.Code != 200 || w.Body.String() != "body" {
+				t.Errorf("%d: %d %s", i, w.Code, w.Body)
+			}
+			synctest.Wait()
+			b.advance(time.Second)
+		}
+		if want := `"v1" ` + modified; len(asked) != 3 || asked[0] != " " || asked[1] != want || asked[2] != want {
+			t.Errorf("%q", asked)
+		}
+	})
+}

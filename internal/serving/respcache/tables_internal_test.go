@@ -247,3 +247,19 @@ func TestBytesOfAnswers(t *testing.T) {
 		}
 	}
 }
+
+// At most 16 informational responses wait for a client that reads slowly.
+func TestInformationalResponsesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newStore(1 << 20)
+	sh := &s.shards[0]
+	e := sh.entry(&http.Request{}, []byte("t"), "k", true, "")
+	f := newFlight(s, sh, e, nil, nil)
+	for i := range 20 {
+		f.WriteHeader(http.StatusSwitchingProtocols)
+		f.WriteHeader(http.StatusEarlyHints)
+		if got := len(f.interim); got != min(i+1, 16) {
+			t.Fatalf("%d after %d", got, i+1)
+		}
+	}
+}
