@@ -101,8 +101,8 @@ func Outlive(client context.Context, atMost time.Duration) (ctx context.Context,
 // AbandonedFor is how long a request that holds a slot goes on after its client has left, by default.
 const AbandonedFor = 30 * time.Second
 
-// Outliving gives a handler whose requests outlive their clients.
-func Outliving(next http.Handler, atMost time.Duration) http.Handler {
+// outliving gives a handler whose requests outlive their clients.
+func outliving(next http.Handler, atMost time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := Outlive(r.Context(), atMost)
 		defer end()

@@ -89,9 +89,12 @@ func (u *RequestTracker) Done() {
 	}
 }
 
-// KeepLease keeps the lease of a verdict, which must have one, until release is called:
+// KeepLease keeps the lease of a verdict, if it has one, until release is called:
 // responses may take longer than it lives. release does nothing the second time.
 func (g *SafeGate) KeepLease(l *hottype.Lease) (release func()) {
+	if l == nil {
+		return func() {}
+	}
 	h := &leaseRenewal{gate: g, lease: l, every: time.Hour}
 	for i := range l.Slots {
 		h.every = min(h.every, l.Slots[i].TTL/3)
@@ -142,9 +145,14 @@ type Refunder interface {
 	Refund(now time.Time, r *hottype.Refund, status int)
 }
 
-// WithRefund gives the handler to which an admitted request goes. Where the request may get
-// back what it took, it reports the status of the response to the gate, once, unless the client has left.
-func (g *SafeGate) WithRefund(v *hottype.Verdict, next http.Handler) http.Handler {
+// Admitted gives the handler to which an admitted request goes. It observes the upstream, and lets a request that
+// holds a slot outlive its client. Where the request may get back what it took, it reports the status of the response
+// to the gate, once, unless the client has left.
+func (g *SafeGate) Admitted(v *hottype.Verdict, next http.Handler) http.Handler {
+	next = g.observe(v, next)
+	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
+		next = outliving(next, g.cfg.AbandonedFor)
+	}
 	refund := v.Refund
 	if refund == nil {
 		return next

@@ -48,6 +48,8 @@ type SafeGateConfig struct {
 	// Holds says that the caller calls Hold for each verdict with a Lease. Only then do
 	// limits of requests in flight apply.
 	Holds bool
+	// AbandonedFor is how long a request that holds a slot goes on after its client has left; 0: it ends at once.
+	AbandonedFor time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log receives panics; nil: discarded.
@@ -118,7 +120,6 @@ func (g *SafeGate) DecideForCache(r *http.Request) (v hottype.Verdict, count fun
 func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 	defer g.finish(&v)
 	req := g.describe(r, hottype.Client{}, 0)
-	req.WillRelease = false // a fetch may outlive the request, and the cache bounds fetches itself
 	v = g.serving.ChargeKeys(r.Context(), g.cfg.Now(), req)
 	g.release(req)
 	return v

@@ -23,11 +23,11 @@ type OutcomeGate interface {
 	ResponseStarted(now time.Time, l *hottype.Lease)
 }
 
-// Observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
+// observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
 // upstream answers, it reports to the Gate how long the first byte of the answer took, and its status. It
 // counts neither the time in which a client sends the body of its request, nor that in which it reads
 // the answer: a slow client must not look like a slow upstream.
-func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
+func (g *SafeGate) observe(v *hottype.Verdict, next http.Handler) http.Handler {
 	if v.Upstream == "" || g.observer == nil {
 		return next
 	}

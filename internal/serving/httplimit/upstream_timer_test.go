@@ -92,7 +92,7 @@ func TestObserve(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &observer{}
 			g := NewSafeGate(SafeGateConfig{Gate: o})
-			h := g.Observe(&hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
+			h := g.observe(&hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), c.request())
@@ -110,7 +110,7 @@ func TestObservedConnectionsCanBeHijacked(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
 	g := NewSafeGate(SafeGateConfig{Gate: o})
-	srv := httptest.NewServer(g.Observe(&hottype.Verdict{Upstream: "db"},
+	srv := httptest.NewServer(g.observe(&hottype.Verdict{Upstream: "db"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -138,7 +138,7 @@ func TestObservedFile(t *testing.T) {
 	o := &observer{}
 	g := NewSafeGate(SafeGateConfig{Gate: o})
 	w := httptest.NewRecorder()
-	g.Observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	g.observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.Copy(w, strings.NewReader("file"))
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Body.String() != "file" || len(o.told) != 2 {
@@ -151,7 +151,7 @@ func TestObserveNothing(t *testing.T) {
 	t.Parallel()
 	g := NewSafeGate(SafeGateConfig{Gate: &observer{}})
 	w := httptest.NewRecorder()
-	g.Observe(&hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+	g.observe(&hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 		if got != http.ResponseWriter(w) {
 			t.Errorf("%T", got)
 		}

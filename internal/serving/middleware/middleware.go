@@ -66,10 +66,14 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
 	}
+	abandonedFor := time.Duration(0)
+	if opt.Forwards {
+		abandonedFor = httplimit.AbandonedFor
+	}
 	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now,
 		Log:   opt.Log,
-		Holds: true,
+		Holds: true, AbandonedFor: abandonedFor,
 	})}
 	if opt.SharedCache != nil {
 		l.cache = opt.SharedCache.With(l.gate, opt.Answers)
@@ -88,25 +92,18 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			l.opt.Clients.BeforeForwarding(r)
 		}
 		v, count := l.decide(r)
-		next := next
-		if v.Lease != nil {
-			defer l.gate.KeepLease(v.Lease)()
-			if l.opt.Forwards {
-				next = httplimit.Outliving(next, httplimit.AbandonedFor)
-			}
-		}
+		defer l.gate.KeepLease(v.Lease)()
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)
 		}
 		if v.Cache != nil {
 			left := &respcache.PendingRequest{Verdict: v, Count: count}
-			l.cache.Serve(w, r, left, l.gate.Observe(&v, next), scope)
+			l.cache.Serve(w, r, left, next, scope)
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			next = l.gate.WithRefund(&v, l.gate.Observe(&v, next))
-			l.cache.Invalidating(next, r, &v, scope).ServeHTTP(w, r)
+			l.cache.Invalidating(l.gate.Admitted(&v, next), r, &v, scope).ServeHTTP(w, r)
 		}
 	})
 }

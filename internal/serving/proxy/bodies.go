@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // clientBody is the body of a request. It records whether the client failed to send it whole: then
@@ -58,6 +59,17 @@ func (b *clientBody) awaitAnswer() {
 		case <-b.ctx.Done():
 		case <-conn.ended:
 		}
+	}
+}
+
+// abandonedWork is how long a request that holds a slot keeps it after its upstream was told that the client has broken
+// off the body, if it is not known when the upstream ends its work.
+const abandonedWork = time.Second
+
+// awaitEnd waits until the upstream has probably ended its work, where awaitAnswer cannot know it.
+func (b *clientBody) awaitEnd() {
+	if b.conn.Load() == nil && httplimit.OutlivedClient(b.ctx) != nil {
+		wait.For(b.ctx, abandonedWork)
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	decide "github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
@@ -60,6 +62,9 @@ func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
 		{name: "HTTP/2", in: h2c(), out: h2c()},
 		{name: "HTTP/2, answer begun", in: h2c(), out: h2c(), early: true},
 		{name: "HTTP/2 to HTTP/1", in: h2c(), posts: true},
+		{name: "HTTP/2, POST", in: h2c(), out: h2c(), posts: true},
+		{name: "HTTP/2, POST without its body", in: h2c(), out: h2c(), posts: true, cut: true},
+		{name: "HTTP/2 to HTTP/1, POST without its body", in: h2c(), posts: true, cut: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -151,4 +156,86 @@ func leave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 	}
+}
+
+// Requests that a response cache lets pass, and its own fetches, hold slots of their key and of their client until the
+// upstream has ended its work, also if the client leaves before.
+func TestSlotsOfWhatTheCacheAsksFor(t *testing.T) {
+	t.Parallel()
+	const limit = 5
+	for _, c := range []struct{ name, limits, field string }{
+		{"key, bypass", "limit: {algorithm: in_flight, limit: 5, lease: 1h}}]", "Authorization"},
+		{"key, fetches", "limit: {algorithm: in_flight, limit: 5, lease: 1h}}]", "Accept"},
+		{"client, bypass", "limit: {rate: 1000000}}]\nip: {in_flight: {limit: 5, lease: 1h}}", "Authorization"},
+		{"client, fetches", "limit: {rate: 1000000}}]\nip: {in_flight: {limit: 5, lease: 1h}}", "Accept"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			work := &worker{work: 50 * time.Millisecond}
+			up := httptest.NewServer(work)
+			t.Cleanup(up.Close)
+			to, err := url.Parse(up.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := rules.Parse("r.yaml", []byte(
+				"rules: [{name: topic, match: {path: /topic}, params: [], hot: {rate: 1000}, cache: {wait: 10ms}, "+c.limits))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var hot hotset.Replica
+			hot.Replace("test", hottype.HotSet{Version: 1, At: time.Now(), Keys: []hottype.HotKey{
+				{Key: "topic", Rule: "topic", Rate: 2000, Since: time.Now(), Until: time.Now().Add(time.Hour)},
+			}})
+			p, err := proxy.New(
+				decide.New(decide.Config{Rules: set, Hot: &hot}),
+				proxy.Config{Upstreams: map[string]*url.URL{"": to}},
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			front := httptest.NewServer(p)
+			t.Cleanup(front.Close)
+			var clients sync.WaitGroup
+			for i := range 20 {
+				clients.Go(func() {
+					for k := range 20 {
+						ask(t, fmt.Sprintf("%s/topic?other=%d.%d", front.URL, i, k), c.field, 4*time.Millisecond)
+					}
+				})
+			}
+			clients.Wait()
+			if n := work.most.Load(); n > limit || n == 0 {
+				t.Errorf("%d of %d at once, the limit is %d", n, work.total.Load(), limit)
+			}
+			// All slots are free when the work has ended.
+			for deadline := time.Now().Add(10 * time.Second); ; {
+				if ask(t, front.URL+"/topic?other=last", c.field, time.Minute) == http.StatusOK {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("slots are not free after the work has ended")
+				}
+			}
+		})
+	}
+}
+
+// ask sends a request with a field, and leaves after a time. It gives the status, 0: none.
+func ask(t *testing.T, target, field string, patience time.Duration) int {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	r.Header.Set(field, "x")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode
 }

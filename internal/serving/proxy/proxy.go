@@ -37,7 +37,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
 		gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 			Gate: gate, Clients: cfg.Clients, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
-			Holds: true,
+			Holds: true, AbandonedFor: cfg.abandonedFor(),
 		}),
 	}
 	cfg.Cache.Gate, cfg.Cache.Answers, cfg.Cache.Now, cfg.Cache.Log = p.gate, cfg.Answers, cfg.Now, cfg.Log
@@ -63,32 +63,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, count := p.gate.DecideForCache(r)
-	if v.Lease != nil {
-		defer p.gate.KeepLease(v.Lease)()
-	}
+	defer p.gate.KeepLease(v.Lease)()
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
 	if v.Cache != nil {
 		up := p.route(&v)
 		left := &respcache.PendingRequest{Verdict: v, Count: count, Upstream: up.name}
-		p.cache.Serve(w, r, left, p.forward(&v, up), "")
+		p.cache.Serve(w, r, left, up, "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		next := p.gate.WithRefund(&v, p.forward(&v, p.route(&v)))
-		p.cache.Invalidating(next, r, &v, "").ServeHTTP(w, r)
+		p.cache.Invalidating(p.gate.Admitted(&v, p.route(&v)), r, &v, "").ServeHTTP(w, r)
 	}
-}
-
-// forward is the handler that sends an allowed request to an upstream. One that holds a slot
-// keeps it until the upstream has ended its work, also if the client leaves before.
-func (p *Proxy) forward(v *hottype.Verdict, up *upstream) http.Handler {
-	next := p.gate.Observe(v, up)
-	if v.Lease == nil {
-		return next
-	}
-	return httplimit.Outliving(next, p.cfg.abandonedFor())
 }
 
 // Cache is the response cache of the proxy. The caller runs it.

@@ -151,6 +151,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &tooLarge):
 		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
 	case bodyOf(r).failed(r.Context()):
+		bodyOf(r).awaitEnd()
 		u.refuse(w, http.StatusBadRequest, "The request body could not be read.")
 	case r.Context().Err() != nil:
 		u.abandoned.Add(1)

@@ -177,14 +177,22 @@ func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest
 	a.write(w, r, now, hitField(a, now, waited))
 }
 
+// charge charges the keys of a request. The verdict has a lease if the request holds a slot, of its client or of a key.
+func (c *Cache) charge(r *http.Request, left *PendingRequest) hottype.Verdict {
+	v := c.cfg.Gate.ChargeKeys(r)
+	v.Lease = cmp.Or(v.Lease, left.Verdict.Lease)
+	return v
+}
+
 // pass lets a request go to the handler as if there were no cache.
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, why string) {
 	c.bypassed[index(why)].Add(1)
-	v := c.cfg.Gate.ChargeKeys(r)
+	v := c.charge(r, left)
+	defer c.cfg.Gate.KeepLease(v.Lease)()
 	left.Count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
-		c.cfg.Gate.WithRefund(&v, next).ServeHTTP(w, r)
+		c.cfg.Gate.Admitted(&v, next).ServeHTTP(w, r)
 	}
 }
 
@@ -193,7 +201,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 // keys' limits refuse the fetch, the client gets a stale answer if there is one.
 func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	next http.Handler) (answered bool) {
-	charged := c.cfg.Gate.ChargeKeys(r)
+	charged := c.charge(r, left)
 	if !charged.Allowed {
 		c.refuse(w, r, left, f, &charged)
 		return true
@@ -214,8 +222,15 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	if f.prior != nil {
 		fwd = "stale"
 	}
-	c.fetches.Go(func() { c.fetch(f, next, &charged) })
+	ended := make(chan struct{})
+	c.fetches.Go(func() {
+		defer close(ended)
+		c.fetch(f, next, &charged)
+	})
 	f.stream(w, r, fwd)
+	if left.Verdict.Lease != nil {
+		<-ended // the slot of a client that has left is free when the handler has ended its work
+	}
 	return true
 }
 
@@ -255,8 +270,9 @@ func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
 // fetch runs a flight, in a goroutine that Run waits for.
 func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
 	defer c.recordFetch(f) // also where the handler ends its goroutine
+	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), charged)
-	f.run(c.cfg.Gate.WithRefund(charged, next))
+	f.run(c.cfg.Gate.Admitted(charged, next))
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.

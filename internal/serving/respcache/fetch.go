@@ -235,9 +235,11 @@ type PendingRequest struct {
 
 // Gate decides about what the cache cannot answer. *httplimit.SafeGate is one.
 type Gate interface {
-	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys.
+	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys. If the verdict has a
+	// Lease, KeepLease has to follow.
 	ChargeKeys(r *http.Request) hottype.Verdict
-	// WithRefund gives the handler for a request that ChargeKeys admitted: it may get back what
-	// it took.
-	WithRefund(v *hottype.Verdict, next http.Handler) http.Handler
+	// KeepLease keeps a lease until release is called; nil: there is none.
+	KeepLease(l *hottype.Lease) (release func())
+	// Admitted gives the handler for a request that was admitted.
+	Admitted(v *hottype.Verdict, next http.Handler) http.Handler
 }

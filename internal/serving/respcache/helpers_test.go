@@ -33,7 +33,9 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
 }
 
-func (g *gate) WithRefund(_ *hottype.Verdict, next http.Handler) http.Handler {
+func (g *gate) KeepLease(*hottype.Lease) (release func()) { return func() {} }
+
+func (g *gate) Admitted(_ *hottype.Verdict, next http.Handler) http.Handler {
 	return next
 }
 
