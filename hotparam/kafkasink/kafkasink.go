@@ -15,6 +15,7 @@ import (
 	"log/slog"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
@@ -48,9 +49,9 @@ type Sink struct{ producer *kafka.Producer }
 func New(cfg Config) (*Sink, error) {
 	p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafka.Config{
 		Brokers: cfg.Brokers, Topic: cmp.Or(cfg.Topic, "hotparam-counts"), Namespace: cfg.Rules.Namespace(),
-		TLS:   kafka.TLS{Enabled: cfg.TLS, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile},
-		Login: kafka.Login{Mechanism: cfg.Mechanism, Username: cfg.Username, Password: cfg.Password},
-		Log:   cfg.Log,
+		TLS: kafka.TLS{Enabled: cfg.TLS,
+			Files: tlsfiles.Files{CA: cfg.CAFile, Cert: cfg.CertFile, Key: cfg.KeyFile}},
+		Login: kafka.Login{Mechanism: cfg.Mechanism, Username: cfg.Username, Password: cfg.Password}, Log: cfg.Log,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("kafkasink: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
@@ -93,8 +94,8 @@ func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	brokers := cluster(t, kfake.SeedTopics(2, topic), kfake.TLS(a.server())).ListenAddrs()
-	good := kafka.TLS{Enabled: true, CAFile: a.path("ca.pem"), CertFile: a.path("client.pem"),
-		KeyFile: a.path("client.key"), ServerName: "broker.test"}
+	good := kafka.TLS{Enabled: true, Files: tlsfiles.Files{CA: a.path("ca.pem"), Cert: a.path("client.pem"),
+		Key: a.path("client.key"), ServerName: "broker.test"}}
 
 	cfg := config(brokers)
 	cfg.TLS = good
@@ -111,11 +112,11 @@ func TestTLS(t *testing.T) {
 		says   string
 	}{
 		"plain":      {func(c *kafka.TLS) { *c = kafka.TLS{} }, "cannot reach brokers"},
-		"unknown CA": {func(c *kafka.TLS) { c.CAFile = stranger.path("ca.pem") }, "give the CA's file"},
+		"unknown CA": {func(c *kafka.TLS) { c.CA = stranger.path("ca.pem") }, "give the CA's file"},
 		"wrong name": {func(c *kafka.TLS) { c.ServerName = "" }, "as the server name"},
-		"no client":  {func(c *kafka.TLS) { c.CertFile, c.KeyFile = "", "" }, "certificate"},
+		"no client":  {func(c *kafka.TLS) { c.Cert, c.Key = "", "" }, "certificate"},
 		"wrong client": {func(c *kafka.TLS) {
-			c.CertFile, c.KeyFile = stranger.path("ca.pem"), stranger.path("ca.key")
+			c.Cert, c.Key = stranger.path("ca.pem"), stranger.path("ca.key")
 		}, "cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,11 +141,12 @@ func TestBadTLS(t *testing.T) {
 		tls  kafka.TLS
 		says string
 	}{
-		"switched off": {kafka.TLS{CAFile: a.path("ca.pem")}, "not switched on"},
-		"no CA":        {kafka.TLS{Enabled: true, CAFile: a.path("none.pem")}, "none.pem"},
-		"no PEM":       {kafka.TLS{Enabled: true, CAFile: a.path("ca.key")}, "no certificate in"},
-		"no key":       {kafka.TLS{Enabled: true, CertFile: a.path("ca.pem")}, "go together"},
-		"other key":    {kafka.TLS{Enabled: true, CertFile: a.path("ca.pem"), KeyFile: a.path("ca.pem")}, "ca.pem"},
+		"switched off": {kafka.TLS{Files: tlsfiles.Files{CA: a.path("ca.pem")}}, "not switched on"},
+		"no CA":        {kafka.TLS{Enabled: true, Files: tlsfiles.Files{CA: a.path("none.pem")}}, "none.pem"},
+		"no PEM":       {kafka.TLS{Enabled: true, Files: tlsfiles.Files{CA: a.path("ca.key")}}, "no certificate in"},
+		"no key":       {kafka.TLS{Enabled: true, Files: tlsfiles.Files{Cert: a.path("ca.pem")}}, "go together"},
+		"other key": {kafka.TLS{Enabled: true, Files: tlsfiles.Files{Cert: a.path("ca.pem"), Key: a.path("ca.pem")}},
+			"ca.pem"},
 	} {
 		cfg := config([]string{"127.0.0.1:9092"})
 		cfg.TLS = test.tls

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/etcdrules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -185,7 +186,7 @@ func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
 func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, error) {
 	set, err := a.reload.validate(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", changes.ErrRefused, err)
 	}
 	return set, nil
 }
@@ -197,7 +198,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 	if err != nil {
 		return nil, err
 	}
-	if versionOf(stored) != before && before != admin.AnyVersion {
+	if versionOf(stored) != before && before != changes.AnyVersion {
 		return nil, rules.ErrConflict
 	}
 	next, err := stored.With(&r, a.maxVersion())
@@ -205,7 +206,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 		_, err = a.reload.validate(ctx, r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", changes.ErrRefused, err)
 	}
 	return next, a.store.Write(ctx, versionOf(stored), next, &r)
 }

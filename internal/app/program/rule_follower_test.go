@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
@@ -292,7 +292,7 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 	f.bad = "greedy"
 	f.mustStart("file")
 	for _, text := range []string{"rules: [", storeRules("greedy"), "namespace: olds\n" + storeRules("x")} {
-		if _, err := f.pushHere(0, text); !errors.Is(err, admin.ErrRefused) {
+		if _, err := f.pushHere(0, text); !errors.Is(err, changes.ErrRefused) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -302,13 +302,13 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 	if f.store.stored != nil {
 		t.Fatalf("stored %+v", f.store.stored)
 	}
-	for _, before := range []int64{0, 1, admin.AnyVersion} {
+	for _, before := range []int64{0, 1, changes.AnyVersion} {
 		if _, err := f.pushHere(before, storeRules("x")); err != nil {
 			t.Errorf("on top of %d: %v", before, err)
 		}
 	}
 	f.store.err = errors.New("away")
-	if _, err := f.pushHere(admin.AnyVersion, storeRules("x")); err == nil || errors.Is(err, admin.ErrRefused) {
+	if _, err := f.pushHere(changes.AnyVersion, storeRules("x")); err == nil || errors.Is(err, changes.ErrRefused) {
 		t.Errorf("while the store is away: %v", err)
 	}
 }

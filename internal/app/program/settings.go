@@ -52,10 +52,9 @@ func gateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
 }
 
 func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
-	f := k.Files
 	return kafka.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
-		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName},
+		TLS:   kafka.TLS{Enabled: k.TLS, Files: tlsfiles.Files(k.Files)},
 		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password}, Log: log,
 	}
 }

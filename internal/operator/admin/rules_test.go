@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -30,7 +31,7 @@ func (c *centralRules) History(context.Context) ([]rules.Revision, error) { retu
 func (c *centralRules) Check(_ context.Context, r rules.Revision) (*rules.Set, error) {
 	set, err := rules.Parse("version-2.yaml", []byte(r.Text))
 	if err != nil {
-		err = errors.Join(ErrRefused, err)
+		err = errors.Join(changes.ErrRefused, err)
 	}
 	return set, err
 }
@@ -43,14 +44,14 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	switch {
 	case c.fails != nil:
 		return nil, c.fails
-	case before != version && before != AnyVersion:
+	case before != version && before != changes.AnyVersion:
 		return nil, rules.ErrConflict
 	case strings.HasPrefix(r.Text, "bad"):
-		return nil, ErrRefused
+		return nil, changes.ErrRefused
 	}
 	next, err := c.stored.With(&r, 0)
 	if err != nil {
-		return nil, errors.Join(ErrRefused, err)
+		return nil, errors.Join(changes.ErrRefused, err)
 	}
 	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
 	return next, nil

@@ -56,12 +56,6 @@ type (
 	Status        = live.Status
 )
 
-// AnyVersion and ErrRefused are those of package changes.
-const AnyVersion = changes.AnyVersion
-
-// ErrRefused says that rules cannot be run, and were not stored.
-var ErrRefused = changes.ErrRefused
-
 // Config says what a [Server] shows and who may see it. Only Hot and Rules are
 // needed; what is nil is shown as absent.
 type Config struct {
@@ -180,22 +174,11 @@ type file struct {
 	body                     []byte
 }
 
-// contentType returns the type by the ending of a name. The system's table may lack or
-// change it, and browsers run no module of another type.
-func contentType(name string) string {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8"
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	case ".json":
-		return "application/json"
-	}
-	return "application/octet-stream"
+// contentTypes are those of the files, by the ending of their names. The system's table may lack or change them, and
+// browsers run no module of another type.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".json": "application/json",
 }
 
 // views are the addresses of the dashboard: one page, which shows the view of its address.
@@ -231,7 +214,8 @@ func pageFiles() []file {
 
 func newFile(route, name string, body []byte) file {
 	sum := sha256.Sum256(body)
-	return file{route: route, contentType: contentType(name), etag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body}
+	return file{route: route, contentType: contentTypes[path.Ext(name)], body: body,
+		etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
 // serve sends the file, or 304 to who has it. No-cache means: ask each time,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -157,6 +156,3 @@ func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmi
 
 // MaxRecordBytes is the largest record that a producer of this package sends.
 const MaxRecordBytes = 1 << 20
-
-// InspectWithin is a bound on Inspect that suits a person who waits.
-const InspectWithin = 15 * time.Second

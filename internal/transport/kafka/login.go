@@ -17,14 +17,8 @@ import (
 
 // TLS encrypts connections to the brokers. Certificates are always checked: give the CA.
 type TLS struct {
-	// Enabled encrypts. Every other field needs it.
-	Enabled bool
-	// CAFile has the certificates (PEM) of the brokers' authorities; default: the system's.
-	CAFile string
-	// CertFile and KeyFile (PEM) identify this program. They are read again at every connection.
-	CertFile, KeyFile string
-	// ServerName is the name in the brokers' certificates, if not the dialled host.
-	ServerName string
+	Enabled        bool // the files need it
+	tlsfiles.Files      // read again at every connection
 }
 
 // config gives nil where TLS is off. Its errors name the file.
@@ -35,8 +29,7 @@ func (t TLS) config() (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile,
-		ServerName: t.ServerName}.Client("kafka: tls_")
+	return t.Client("kafka: tls_")
 }
 
 // The mechanisms of a Login.

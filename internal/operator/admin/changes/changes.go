@@ -75,8 +75,8 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func (s *Service) Routes() []web.Route {
 	put := web.If(s.writable, s.putOverride)
 	return []web.Route{
-		web.Post("/v1/keys/{key}/purge", s.purgeKey),
-		web.Post("/v1/keys/{key}/reset", s.resetKey),
+		web.Post("/v1/keys/{key}/purge", s.commandKey(hottype.CommandPurge)),
+		web.Post("/v1/keys/{key}/reset", s.commandKey(hottype.CommandReset)),
 		web.Post("/v1/clients/{client}/reset", s.resetClient),
 		{Path: "/v1/overrides", Methods: map[string]web.Handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
 		{Path: "/v1/overrides/{id}", Methods: map[string]web.Handler{http.MethodGet: s.getOverride, http.MethodPut: put,
@@ -128,32 +128,22 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (s *Service) purgeKey(w http.ResponseWriter, r *http.Request) error {
-	key, err := web.PathKey(r, s.cfg.Rules())
-	if err != nil {
-		return err
+func (s *Service) commandKey(action hottype.CommandAction) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		key, err := web.PathKey(r, s.cfg.Rules())
+		if err != nil {
+			return err
+		}
+		n, err := s.command(r, hottype.Command{Action: action, Key: key})
+		if err != nil {
+			return err
+		}
+		answer := map[string]any{"key": key}
+		if action == hottype.CommandPurge {
+			answer["purged"] = n // answers, in this process
+		}
+		return web.WriteJSON(w, http.StatusOK, answer)
 	}
-	n, err := s.command(r, hottype.Command{Action: hottype.CommandPurge, Key: key})
-	if err != nil {
-		return err
-	}
-	return web.WriteJSON(w, http.StatusOK, purged{Key: key, Purged: n})
-}
-
-type purged struct {
-	Key    hottype.Key `json:"key"`
-	Purged int         `json:"purged"` // answers, in this process
-}
-
-func (s *Service) resetKey(w http.ResponseWriter, r *http.Request) error {
-	key, err := web.PathKey(r, s.cfg.Rules())
-	if err != nil {
-		return err
-	}
-	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Key: key}); err != nil {
-		return err
-	}
-	return web.WriteJSON(w, http.StatusOK, reset{Key: key})
 }
 
 func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
@@ -168,13 +158,7 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
 		return err
 	}
-	return web.WriteJSON(w, http.StatusOK, reset{Client: c.String()})
-}
-
-// reset says what was reset, as limits know it.
-type reset struct {
-	Key    hottype.Key `json:"key,omitempty"`
-	Client string      `json:"client,omitempty"`
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
 }
 
 // command has every limiter carry out a command, and says in the log who wanted it.
