@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const maxAnswer = 16 << 20
@@ -241,8 +242,6 @@ func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Durati
 		return nil
 	}
 	began := time.Now()
-	end, poll := time.After(most), time.NewTicker(pollEvery)
-	defer poll.Stop()
 	for {
 		a, err := c.limiters(ctx)
 		if err != nil {
@@ -259,13 +258,12 @@ func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Durati
 				time.Since(began).Round(time.Millisecond))
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end:
+		if time.Since(began) >= most {
 			return fmt.Errorf("%d of %d limiters do not have it after %v: %s; it is stored, and they get it when they "+
 				"can", len(behind), len(a.Limiters), most, strings.Join(behind, ", "))
-		case <-poll.C:
+		}
+		if !wait.For(ctx, pollEvery) {
+			return ctx.Err()
 		}
 	}
 }

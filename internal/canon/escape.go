@@ -2,29 +2,17 @@ package canon
 
 import "strings"
 
-// The classes of a byte in a raw query.
-const (
-	plain   = iota // unreserved: its own canonical form
-	special        // anything else, "=" and "&" included
-)
-
-// classes says which bytes RFC 3986 calls unreserved. It is never written to.
-var classes = func() (t [256]uint8) {
+// plain are the bytes that RFC 3986 calls unreserved: each is its own canonical form. It is never written to.
+var plain = func() (t [256]bool) {
 	for c := range t {
-		t[c] = special
-		if isUnreserved(byte(c)) {
-			t[c] = plain
-		}
+		b := byte(c)
+		t[c] = 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' || '0' <= b && b <= '9' ||
+			b == '-' || b == '.' || b == '_' || b == '~'
 	}
 	return t
 }()
 
 const upperHex = "0123456789ABCDEF"
-
-func isUnreserved(c byte) bool {
-	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' ||
-		c == '-' || c == '.' || c == '_' || c == '~'
-}
 
 // unhex gives the value of a hex digit of either case, 16 for other bytes.
 func unhex(c byte) byte {
@@ -60,7 +48,7 @@ func FNV1a[T ~string | ~[]byte](text T) uint64 {
 // isPlain reports whether text is its own canonical form.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {
-		if classes[text[i]] != plain {
+		if !plain[text[i]] {
 			return false
 		}
 	}
@@ -104,7 +92,7 @@ func appendDecoded(dst []byte, text string, as spelling) []byte {
 func appendEncoded(dst, decoded []byte) ([]byte, bool) {
 	escaped := false
 	for _, c := range decoded {
-		if classes[c] == plain {
+		if plain[c] {
 			dst = append(dst, c)
 			continue
 		}

@@ -206,7 +206,7 @@ func decodePlain(dst, component []byte) ([]byte, error) {
 // are, every other as %HH.
 func appendPlainResource(dst []byte, resource string) []byte {
 	for i := range len(resource) {
-		if c := resource[i]; classes[c] != plain || c == '.' {
+		if c := resource[i]; !plain[c] || c == '.' {
 			dst = appendEscape(dst, '%', c)
 			continue
 		}
@@ -220,7 +220,7 @@ func decodePlainResource(dst, part []byte) ([]byte, error) {
 	start := len(dst)
 	for i := 0; i < len(part); {
 		c, n := DecodedByte(part[i:])
-		if (n == 1) != (classes[c] == plain && c != '.') || n == 3 && !upperEscape(part[i:]) {
+		if (n == 1) != (plain[c] && c != '.') || n == 3 && !upperEscape(part[i:]) {
 			return dst[:start], errCanonical
 		}
 		dst = append(dst, c)

@@ -177,7 +177,7 @@ func (d *decoder) hexByte(from int) error {
 }
 
 func (d *decoder) write(c byte) {
-	if d.raw || classes[c] == plain {
+	if d.raw || plain[c] {
 		d.dst = append(d.dst, c)
 		return
 	}

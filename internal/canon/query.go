@@ -269,7 +269,7 @@ func (w *writer) compare(last, p *pair) {
 
 // skipPlain gives the first place from i on that holds a special byte.
 func skipPlain(s string, i int) int {
-	for i < len(s) && classes[s[i]] == plain {
+	for i < len(s) && plain[s[i]] {
 		i++
 	}
 	return i

@@ -12,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // scheduleWatcher logs when overrides begin and end by their schedules. Whether they
@@ -39,10 +40,7 @@ func (t *scheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
 	t.mu.Lock()
 	*to = list
 	t.mu.Unlock()
-	select {
-	case t.changed <- struct{}{}:
-	default: // one waiting signal is enough
-	}
+	wait.Signal(t.changed)
 }
 
 func (t *scheduleWatcher) Run(ctx context.Context) error {

@@ -94,7 +94,7 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.queue.ready:
 			batch, more := s.queue.take()
 			if more {
-				s.queue.signal()
+				wait.Signal(s.queue.ready)
 			}
 			s.deliver(ctx, batch)
 		case <-again:
@@ -228,14 +228,7 @@ func (q *queue) put(e Event) {
 	}
 	q.events = append(q.events, e)
 	q.mu.Unlock()
-	q.signal()
-}
-
-func (q *queue) signal() {
-	select {
-	case q.ready <- struct{}{}:
-	default: // one is enough
-	}
+	wait.Signal(q.ready)
 }
 
 // take removes the oldest events, at most a batch; more says that others wait.

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Inspection is what the kernel says. Numbers are -1 where it does not.
@@ -59,10 +61,7 @@ func inspect(ctx context.Context, proc string, buffer int, between time.Duration
 	in.Before, err = readUDP(filepath.Join(proc, "net/snmp"))
 	note(err)
 	if err == nil {
-		select {
-		case <-time.After(between):
-		case <-ctx.Done():
-		}
+		wait.For(ctx, between)
 		in.After, err = readUDP(filepath.Join(proc, "net/snmp"))
 		note(err)
 	}

@@ -50,6 +50,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Poller asks Graphite for busy series, at each Poll. It is safe for concurrent use.
@@ -155,16 +156,8 @@ func (p *Poller) Poll(ctx context.Context) error {
 
 // settle waits until the StatsD server has flushed, if cron began the poll on the full second.
 func (p *Poller) settle(ctx context.Context) error {
-	wait := p.cfg.Settle - time.Duration(p.cfg.Now().Nanosecond())
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait.For(ctx, p.cfg.Settle-time.Duration(p.cfg.Now().Nanosecond()))
+	return ctx.Err()
 }
 
 // handOver places what was taken in our seconds and gives it to Handle.

@@ -77,17 +77,17 @@ func TestFlightDropsTheOldest(t *testing.T) {
 		f.add(packed{pairs: 3, requests: 1 << i, data: make([]byte, 10)})
 	}
 	f.bound()
-	if f.len() != 3 || f.waiting.Load() != 9 || dropped.Load() != 1+2 {
-		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	if len(f.records) != 3 || f.waiting.Load() != 9 || dropped.Load() != 1+2 {
+		t.Errorf("%d records, %d pairs, %d dropped", len(f.records), f.waiting.Load(), dropped.Load())
 	}
 	f.add(packed{pairs: 1, requests: 64, data: make([]byte, 999)})
 	f.bound()
-	if f.len() != 1 || dropped.Load() != 1+2+4+8+16 {
-		t.Errorf("%d records, %d dropped", f.len(), dropped.Load())
+	if len(f.records) != 1 || dropped.Load() != 1+2+4+8+16 {
+		t.Errorf("%d records, %d dropped", len(f.records), dropped.Load())
 	}
 	f.drop(func(packed) bool { return true })
-	if f.len() != 0 || f.waiting.Load() != 0 || dropped.Load() != 127-32 {
-		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	if len(f.records) != 0 || f.waiting.Load() != 0 || dropped.Load() != 127-32 {
+		t.Errorf("%d records, %d pairs, %d dropped", len(f.records), f.waiting.Load(), dropped.Load())
 	}
 }
 

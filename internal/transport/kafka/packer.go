@@ -17,8 +17,6 @@ type unconfirmed struct {
 	waiting atomic.Int64 // pairs
 }
 
-func (f *unconfirmed) len() int { return len(f.records) }
-
 func (f *unconfirmed) add(r packed) {
 	f.records = append(f.records, r)
 	f.waiting.Add(int64(r.pairs))
@@ -53,14 +51,8 @@ func (f *unconfirmed) bound() {
 		keep--
 	}
 	if keep > 0 {
-		all := f.take()
-		for i, r := range all {
-			if i < keep {
-				f.dropped.Add(r.requests)
-			} else {
-				f.add(r)
-			}
-		}
+		i := 0
+		f.drop(func(packed) bool { i++; return i <= keep })
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 		case <-p.queue.Ready:
 			err = p.send(client, producer, p.queue.Take(), false)
 		case <-retry.C:
-			if p.unconfirmed.len() > 0 {
+			if len(p.unconfirmed.records) > 0 {
 				err = p.send(client, producer, nil, false)
 			}
 		case <-idle.C:
@@ -158,7 +158,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
 	p.queue.Close()
 	err := p.send(client, producer, p.queue.Take(), false)
-	for p.unconfirmed.len() > 0 && wait.For(hard, retryAfter) {
+	for len(p.unconfirmed.records) > 0 && wait.For(hard, retryAfter) {
 		err = p.send(client, producer, nil, false)
 	}
 	return err
@@ -171,7 +171,7 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
 	p.unconfirmed.drop(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)
-	if len(batches) == 0 && p.unconfirmed.len() == 0 && !alive {
+	if len(batches) == 0 && len(p.unconfirmed.records) == 0 && !alive {
 		return nil
 	}
 	partitions, err := client.Partitions(p.cfg.Topic)
