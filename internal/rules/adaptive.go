@@ -30,8 +30,6 @@ type (
 	UpstreamTarget = rule.Target
 )
 
-func defaultTarget() UpstreamTarget { return *conf.Default[UpstreamTarget](schema) }
-
 // AdaptiveUpstreams are the names of the upstreams that adaptive limits follow, in order.
 func (s *Set) AdaptiveUpstreams() []string {
 	var names []string
@@ -50,7 +48,7 @@ func (s *Set) TargetOf(upstream string) UpstreamTarget {
 			return s.Upstreams[i].Target
 		}
 	}
-	return defaultTarget()
+	return *conf.Default[UpstreamTarget](schema)
 }
 
 // checkAdaptive reports limits that follow an upstream which the file does not name.

@@ -50,7 +50,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	path, query := req.SplitTarget()
 	routes, plain := s.index.candidates(path, sc)
 	if !plain && s.index.spelled {
-		return s.matchSpelled(req, path, query, sc)
+		return s.matchReadings(&target{req: *req, path: path, query: query}, sc)
 	}
 	for _, rt := range routes {
 		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.readings[0], sc) {
@@ -148,9 +148,6 @@ func (s *Set) RuleFor(resource string) *Rule {
 // LimitFor returns the limit of a hot key: that of the rule's value list, else
 // the rule's own.
 func (r *Rule) LimitFor(key hottype.Key) Limit {
-	if len(r.Values) == 0 {
-		return r.Limit
-	}
 	if l, ok := r.values[key]; ok {
 		return l
 	}

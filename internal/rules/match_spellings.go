@@ -29,11 +29,6 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	return sc.paths[how.path]
 }
 
-// matchSpelled is Match for a path that upstreams may read in different ways.
-func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
-	return s.matchReadings(&target{req: *req, path: path, query: query}, sc)
-}
-
 // matchFaulty is Match for a target that no server should accept. It is malformed
 // for every rule that a server could read it as, unless the rule's upstream is known
 // to cut it at the "#".

@@ -200,7 +200,10 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
-			return append(list, sourceStatus(a.agg.Sources())...)
+			for _, st := range a.agg.Sources() {
+				list = append(list, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.Blind})
+			}
+			return list
 		}},
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
 			return 0, pipeline.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)

@@ -73,7 +73,7 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 			cancel()
 		}
 		for _, b := range upstreams() {
-			if atFloor(&b) {
+			if b.Saturated && b.Rate <= b.MinSum {
 				hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
 					Why: b.Reason})
 			}
@@ -84,8 +84,6 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 	})
 	return nil
 }
-
-func atFloor(b *hottype.UpstreamLimit) bool { return b.Saturated && b.Rate <= b.MinSum }
 
 // eventOf converts a change of the page into the event for webhooks. Kinds are those of GET /v1/events.
 func eventOf(c *admin.Change) notify.Event {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/pipeline"
@@ -94,14 +93,6 @@ func roleStatus(feed *rediscontrol.Feed, standby bool) admin.Status {
 		return admin.Status{Name: "role", Value: "stands by", OK: true}
 	}
 	return admin.Status{Name: "role", Value: "publishes nothing yet"}
-}
-
-func sourceStatus(list []aggregate.SourceState) []admin.Status {
-	var out []admin.Status
-	for _, st := range list {
-		out = append(out, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.Blind})
-	}
-	return out
 }
 
 // adapt limits by what all limiters report. Each aggregator computes the bounds; one of them publishes.

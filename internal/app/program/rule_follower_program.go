@@ -91,7 +91,9 @@ func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, 
 // begin finds the rules to start with. What is wrong with better ones is logged.
 func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 	check func(*rules.Set) error) (*config.Parser, error) {
-	stored, storeErr := c.firstRead(ctx)
+	short, cancel := context.WithTimeout(ctx, firstReadTimeout)
+	stored, storeErr := c.store.Read(short)
+	cancel()
 	if storeErr == nil && stored == nil {
 		storeErr = errNoRules
 	}
@@ -125,12 +127,6 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 	return nil, fmt.Errorf("no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config "+
 		"names no file with rules. Give it one, and put it into the store by hotparam rules push", c.name, storeErr,
 		c.copy.Path())
-}
-
-func (c *ruleFollower) firstRead(ctx context.Context) (*rules.Stored, error) {
-	bounded, cancel := context.WithTimeout(ctx, firstReadTimeout)
-	defer cancel()
-	return c.store.Read(bounded)
 }
 
 // applyFirst checks what a start would run, and notes it.

@@ -65,11 +65,6 @@ type Entry struct {
 // At is the time of the request, in UTC.
 func (e *Entry) At() time.Time { return time.Unix(e.Second, int64(e.Nanos)).UTC() }
 
-func (e *Entry) reset() {
-	*e = Entry{}
-	e.Request.Header = &e.header
-}
-
 // Header holds the request headers that a log line can tell.
 type Header struct{ UserAgent, Referer string }
 
@@ -103,7 +98,8 @@ func (e *Error) Error() string {
 // lines that hold no request, an *Error for broken ones. After an error e is
 // not to be used.
 func (f Format) Parse(line string, e *Entry) error {
-	e.reset()
+	*e = Entry{}
+	e.Request.Header = &e.header
 	switch f {
 	case Combined:
 		return parseCombined(line, e)

@@ -80,14 +80,6 @@ type Config struct {
 	Access auth.Credentials
 }
 
-func (c Config) withDefaults() Config {
-	c.Config = c.WithDefaults()
-	if c.Metrics == nil {
-		c.Metrics = http.NotFoundHandler()
-	}
-	return c
-}
-
 func (c Config) validate() error {
 	switch {
 	case c.Hot == nil:
@@ -124,7 +116,10 @@ type Stats struct {
 // New builds a server, or says which field of the configuration is wrong. It
 // starts nothing and listens nowhere.
 func New(cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
+	cfg.Config = cfg.WithDefaults()
+	if cfg.Metrics == nil {
+		cfg.Metrics = http.NotFoundHandler()
+	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}

@@ -139,15 +139,13 @@ func Write(w io.Writer, r Report, o Options) error {
 }
 
 func (o Options) finding(b *strings.Builder, f Finding) {
-	fmt.Fprintf(b, "%s  %s\n", o.paint(f.Level), indent(f.What))
+	fmt.Fprintf(b, "%s  %s\n", o.paint(f.Level), strings.ReplaceAll(printable(f.What), "\n", "\n      "))
 	for _, row := range [][2]string{{"where", f.Where}, {"why", f.Why}, {"fix", f.Fix}} {
 		if row[1] != "" && (f.Level != OK || row[0] == "where") {
 			fmt.Fprintf(b, "      %-5s %s\n", row[0], strings.ReplaceAll(printable(row[1]), "\n", "\n            "))
 		}
 	}
 }
-
-func indent(s string) string { return strings.ReplaceAll(printable(s), "\n", "\n      ") }
 
 func (o Options) paint(l Level) string {
 	word := fmt.Sprintf("%-4s", l)

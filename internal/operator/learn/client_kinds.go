@@ -3,7 +3,6 @@ package learn
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -79,7 +78,7 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 		v.unknown++
 		return
 	}
-	v.private += one(isPrivate(r.Client.Addr))
+	v.private += one(r.Client.Addr.IsPrivate() || r.Client.Addr.IsLoopback())
 	c := v.all[r.Client]
 	if c == nil {
 		if len(v.all) >= maxClients {
@@ -228,8 +227,6 @@ func (v *visitors) proxied() string {
 	}
 	return ""
 }
-
-func isPrivate(a netip.Addr) bool { return a.IsValid() && (a.IsPrivate() || a.IsLoopback()) }
 
 // botWords are in the user agents of programs. Many name their page with a URL.
 var botWords = []string{

@@ -129,7 +129,9 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		e.loops.asked(k.key, &e.who)
 		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who})
 	}
-	e.noteCounts(now)
+	if e.added.IsZero() && len(e.counted) > 0 {
+		e.added = now
+	}
 	switch {
 	case e.malformed:
 		e.totals.MalformedQueries++
@@ -191,12 +193,6 @@ type tickState struct {
 	ticked    time.Time // the last tick
 	added     time.Time // the first count since then, or since no key was a candidate; zero: none
 	published int64     // the second of the last publication
-}
-
-func (e *engine) noteCounts(now time.Time) {
-	if e.added.IsZero() && len(e.counted) > 0 {
-		e.added = now
-	}
 }
 
 // judgeUntil judges ten times a second, at whole tenths, up to now. It leaves

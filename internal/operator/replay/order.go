@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"net/netip"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
@@ -133,9 +132,6 @@ func (p *sourceWatermark) add(second int64) {
 }
 
 func (p *sourceWatermark) reached() int64 { return p.latest[0] }
-
-// wholeSeconds rounds up.
-func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // A record is one buffered request: length (4 bytes),
 // nanoseconds (4 bytes), status (2 bytes), then client, method, host, target,

@@ -34,6 +34,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Run reads all sources to their end and reports. Sources are merged by time,
@@ -75,7 +76,7 @@ type secondHandler interface {
 func newReplayer(cfg Config, j secondHandler) *replayer {
 	return &replayer{
 		cfg: cfg, order: newOrder(cfg.MaxBuffer), judge: j,
-		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
+		lateness: int64((cfg.Lateness + time.Second - 1) / time.Second), pace: pace{speed: cfg.Speed},
 	}
 }
 
@@ -270,10 +271,6 @@ func (p *pace) wait(ctx context.Context, second int64) error {
 		p.began, p.second = time.Now(), second
 	}
 	passed := float64(second-p.second) / p.speed * float64(time.Second)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(p.began.Add(time.Duration(min(passed, math.MaxInt64/2))))):
-		return nil
-	}
+	wait.For(ctx, time.Until(p.began.Add(time.Duration(min(passed, math.MaxInt64/2)))))
+	return ctx.Err()
 }

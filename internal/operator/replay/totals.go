@@ -32,7 +32,7 @@ type row struct {
 
 // newTotals takes the width of the trailing window in seconds.
 func newTotals[K comparable](limit, width int) *totals[K] {
-	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: newTrailing(width)}
+	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: &trailing{slots: make([][]amount, width)}}
 }
 
 // enter returns the id of a name. It may keep the name, so the name must own its
@@ -102,8 +102,6 @@ type trailing struct {
 }
 
 type amount struct{ id, n uint32 }
-
-func newTrailing(width int) *trailing { return &trailing{slots: make([][]amount, width)} }
 
 // advance makes second s the newest and expires the slots that are width older.
 func (t *trailing) advance(s int64) {

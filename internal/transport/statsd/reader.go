@@ -130,15 +130,10 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
 	if i >= 0 && !r.sums.admits(i) {
 		r.forgetEarly()
-		i, r.key = -1, r.keyOf(name)
+		i = -1
+		r.key, _ = r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
 	}
 	r.sums.join(r.entry(i, name), m)
-}
-
-// keyOf is the key of a name that was known.
-func (r *reader) keyOf(name []byte) []byte {
-	key, _ := r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
-	return key
 }
 
 // count adds a counter to its own second, or else to that of its arrival.

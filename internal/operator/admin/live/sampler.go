@@ -32,7 +32,10 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.diffHotSet(now, hot, loops)
+	if !s.cfg.Pushed {
+		s.knownHot = s.noteList(now, hot, s.knownHot, BecameHot, Cooled)
+		s.knownLoops = s.noteList(now, loops, s.knownLoops, BecameLoop, CeasedLoop)
+	}
 	s.recordSecond(now, hot, loops, heaviest)
 	s.noteSeconds(now, st.Hot, loops)
 	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
@@ -117,7 +120,9 @@ func (s *Service) knows(list []rules.Override) bool {
 func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	fresh := audit
 	if seen := s.overrides.seen; seen != nil {
-		if i := slices.IndexFunc(audit, func(c rules.Change) bool { return sameChange(c, *seen) }); i >= 0 {
+		if i := slices.IndexFunc(audit, func(c rules.Change) bool {
+			return c.At.Equal(seen.At) && c.ID == seen.ID && c.Action == seen.Action
+		}); i >= 0 {
 			fresh = audit[:i]
 		}
 	}
@@ -127,16 +132,6 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	if len(audit) > 0 {
 		s.overrides.seen = &audit[0]
 	}
-}
-
-// diffHotSet finds what became hot or a loop, and what did not stay so, since the
-// last sample, where the program does not say so itself. The caller holds mu.
-func (s *Service) diffHotSet(now time.Time, hot, loops []hottype.HotKey) {
-	if s.cfg.Pushed {
-		return
-	}
-	s.knownHot = s.noteList(now, hot, s.knownHot, BecameHot, Cooled)
-	s.knownLoops = s.noteList(now, loops, s.knownLoops, BecameLoop, CeasedLoop)
 }
 
 // noteList finds what entered or left a list since the last sample, and gives

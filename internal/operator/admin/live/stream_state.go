@@ -163,10 +163,6 @@ func changeOf(c rules.Change) Change {
 	return out
 }
 
-func sameChange(a, b rules.Change) bool {
-	return a.At.Equal(b.At) && a.ID == b.ID && a.Action == b.Action
-}
-
 // sameOverride compares values; times may differ in their zone.
 func sameOverride(a, b rules.Override) bool {
 	same := a.Until.Equal(b.Until) && a.Created.Equal(b.Created)
