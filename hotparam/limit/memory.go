@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"sync"
@@ -61,9 +62,7 @@ type shard struct {
 
 // NewMemory builds an empty store. It has nothing to close.
 func NewMemory(cfg MemoryConfig) *Memory {
-	if cfg.MaxSubjects <= 0 {
-		cfg.MaxSubjects = 1 << 18
-	}
+	cfg.MaxSubjects = cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
 	shards := 1
 	for shards < 64 && shards*64 <= cfg.MaxSubjects {
 		shards *= 2

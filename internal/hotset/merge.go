@@ -1,6 +1,7 @@
 package hotset
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -28,10 +29,7 @@ func (m *Replica) rebuild(at time.Time) {
 		next.aliases = next.aliases || strings.HasPrefix(key, aliasPrefix)
 	}
 	next.loops = loopsOnly(loops, merged)
-	last := m.current.Load()
-	if last == nil {
-		last = &snapshot{}
-	}
+	last := cmp.Or(m.current.Load(), &snapshot{})
 	if len(m.sets) == 0 {
 		next.at = last.at
 	}

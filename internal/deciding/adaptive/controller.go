@@ -12,6 +12,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -72,12 +73,7 @@ type Controller struct {
 // New builds a controller for an upstream whose hot keys together may have at least least and at
 // most most requests a second. A target without quantile or errors has 0.9 and 0.01.
 func New(t rules.UpstreamTarget, least, most float64) *Controller {
-	if t.Quantile == 0 {
-		t.Quantile = 0.9
-	}
-	if t.Errors == 0 {
-		t.Errors = 0.01
-	}
+	t.Quantile, t.Errors = cmp.Or(t.Quantile, 0.9), cmp.Or(t.Errors, 0.01)
 	c := &Controller{target: t, min: least, max: most, growth: minGrowth}
 	c.bound = hottype.UpstreamLimit{Rate: most, InFlight: math.Inf(1)}
 	return c

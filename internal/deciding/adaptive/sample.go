@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -65,10 +66,7 @@ func (c *Controller) sample(now time.Time) sample {
 		c.ownFailures.add(s.failed, 0.2)
 	}
 	s.errors = max(0, s.failed-own-noise)
-	s.target = c.target.Latency.Seconds()
-	if s.target == 0 {
-		s.target = 1.6 * c.baseLatency.value
-	}
+	s.target = cmp.Or(c.target.Latency.Seconds(), 1.6*c.baseLatency.value)
 	s.point = clamp(1.3*max(c.baseLatency.value, c.slowBaseLatency.value), 0.45*s.target, 0.85*s.target)
 	s.point /= 1 + 2/math.Sqrt(float64(max(1, p.OK))) // the quantile of few requests is less exact
 	c.learnSlower(&s)

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -77,14 +78,11 @@ func (u *Upstreams) Get(name string) *Upstream {
 
 // all are the upstreams by name.
 func (u *Upstreams) all() []*Upstream {
-	var list []*Upstream
-	if all := u.of.Load(); all != nil {
-		for _, one := range *all {
-			list = append(list, one)
-		}
+	all := u.of.Load()
+	if all == nil {
+		return nil
 	}
-	slices.SortFunc(list, func(a, b *Upstream) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	return slices.SortedFunc(maps.Values(*all), func(a, b *Upstream) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Reports gives what was seen of each since the last call. One goroutine calls it, about once a second.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -90,9 +91,7 @@ func (c *clientOverride) explain(v *hottype.Verdict) {
 	switch c.Action {
 	case rules.ActionExempt:
 		v.Reason = hottype.ReasonExempt
-		if v.Rule == "" {
-			v.Rule = c.state.id
-		}
+		v.Rule = cmp.Or(v.Rule, c.state.id)
 	case rules.ActionLimit:
 		v.Reason = hottype.ReasonOverride
 	}

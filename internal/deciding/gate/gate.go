@@ -154,9 +154,7 @@ type Gate struct {
 }
 
 func New(cfg Config) *Gate {
-	if cfg.Hot == nil {
-		cfg.Hot = new(hotset.Replica)
-	}
+	cfg.Hot = cmp.Or(cfg.Hot, new(hotset.Replica))
 	if cfg.Local == nil {
 		cfg.Local = limit.NewMemory(limit.MemoryConfig{})
 	}

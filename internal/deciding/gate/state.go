@@ -94,9 +94,7 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 		set: set, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
-	if old == nil {
-		old = new(state)
-	}
+	old = cmp.Or(old, new(state))
 	st.gen = old.gen + 1
 	if len(set.Overrides)+len(live) > 0 {
 		all, list := rules.NewOverrides(set.Overrides, live), slices.Concat(set.Overrides, live)

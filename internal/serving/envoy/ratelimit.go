@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -101,11 +102,7 @@ func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 
 // costOf is what a descriptor takes: what it says itself, else what the call says, else 1.
 func costOf(in *rateLimitRequest, d *descriptor) int64 {
-	hits := d.hits
-	if hits == 0 {
-		hits = in.hits
-	}
-	return int64(min(max(hits, 1), 1<<53-1))
+	return int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1))
 }
 
 // Keys of a descriptor's entries that do not name a query parameter. An entry

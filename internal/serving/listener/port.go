@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -157,10 +158,7 @@ func (l *proxyHeaders) Accept() (net.Conn, error) {
 	if err != nil || !l.from(addressOf(raw)) {
 		return raw, err
 	}
-	within := l.within
-	if within <= 0 {
-		within = headerWithin
-	}
+	within := cmp.Or(max(l.within, 0), headerWithin)
 	return &headedConn{
 		Conn: proxyproto.NewConn(raw, proxyproto.WithPolicy(proxyproto.REQUIRE),
 			proxyproto.SetReadHeaderTimeout(within)),

@@ -259,15 +259,20 @@ func (s *Store) write(ctx context.Context, batch []any) {
 func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("historystore: %w", err)
+		return wrapped(err)
 	}
 	if err := do(tx); err != nil {
-		return fmt.Errorf("historystore: %w", errors.Join(err, tx.Rollback()))
+		return wrapped(errors.Join(err, tx.Rollback()))
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("historystore: %w", err)
+	return wrapped(tx.Commit())
+}
+
+// wrapped names the package in an error; nil stays nil.
+func wrapped(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("historystore: %w", err)
 }
 
 func (s *Store) Stats() Stats {

@@ -132,10 +132,7 @@ func insertEvent(ctx context.Context, tx *sql.Tx, e *history.Event) error {
 func (s *Store) closeSpans(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `UPDATE span SET until =
 		max(since, min(?, 1000 * (SELECT coalesce(max(minute) + 60, 0) FROM total))) WHERE until = 0`, s.cfg.Now().UnixMilli())
-	if err != nil {
-		return fmt.Errorf("historystore: %w", err)
-	}
-	return nil
+	return wrapped(err)
 }
 
 func (s *Store) Trim(ctx context.Context) error {
@@ -172,10 +169,7 @@ func used(ctx context.Context, db *sql.DB) (int64, error) {
 	var pages int64
 	err := db.QueryRowContext(ctx,
 		"SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages)
-	if err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
-	}
-	return pages * pageSize, nil
+	return pages * pageSize, wrapped(err)
 }
 
 func (s *Store) measure(ctx context.Context, db *sql.DB) {
@@ -273,8 +267,5 @@ func flushLog(ctx context.Context, db *sql.DB) error {
 		err = errors.New("the rows are removed, but their place in the file is not overwritten yet, because it is being " +
 			"read; purge again")
 	}
-	if err != nil {
-		return fmt.Errorf("historystore: %w", err)
-	}
-	return nil
+	return wrapped(err)
 }

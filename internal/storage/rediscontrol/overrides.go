@@ -2,6 +2,7 @@ package rediscontrol
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,9 +43,7 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 // with an ID made from its key if it had none, and with Created. Two round trips, more only during other
 // changes of it.
 func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
-	if o.ID == "" {
-		o.ID = o.DefaultID()
-	}
+	o.ID = cmp.Or(o.ID, o.DefaultID())
 	if err := o.Validate(); err != nil {
 		return rules.Override{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
 	}
