@@ -13,7 +13,7 @@ import (
 
 func policy() *hottype.CachePolicy {
 	return &hottype.CachePolicy{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
-		Vary: []string{"Accept-Encoding", "X-Lang"}}
+		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16}
 }
 
 func header(fields ...string) http.Header {

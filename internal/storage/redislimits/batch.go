@@ -247,7 +247,7 @@ func (r *run) extend(q *queued, keys []int32) bool {
 			step++ // new keys of one request are consecutive
 		}
 	}
-	if r.times > 1 && step != r.step || step == 0 && len(keys) == 1 {
+	if step == 0 && len(keys) == 1 {
 		return false
 	}
 	for l, k := range keys {
