@@ -110,14 +110,14 @@ func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 // requests of all others, by h r / (MaxHeavy+1-h). And it is never above the
 // cap times the clients while those are fewer than MaxSample. So a few loops are
 // always found out, and many clients are never taken for one.
-func CappedCount(c *hottype.ClientSketch, n, most int64) int64 {
+func CappedCount(c *hottype.ClientSketch, n int64, most float64) int64 {
 	if c == nil || c.Attributed <= 0 || n <= 0 {
 		return max(n, 0)
 	}
 	// A client's part of n is its part of what was seen, so the cap shrinks
 	// with that.
 	seen := float64(c.Attributed)
-	limit := float64(max(most, 1))
+	limit := max(most, 1)
 	if c.Attributed < n {
 		limit *= seen / float64(n)
 	}

@@ -90,7 +90,7 @@ func TestEffective(t *testing.T) {
 		{"no cap means one", of(7), 7, 0, 1},
 		{"nothing", of(7), 0, 1, 0},
 	} {
-		got := CappedCount(test.sketch, test.n, test.most)
+		got := CappedCount(test.sketch, test.n, float64(test.most))
 		if slack := test.want / 100; got < test.want-slack || got > test.want+slack {
 			t.Errorf("%s: %d of %d, want %d", test.name, got, test.n, test.want)
 		}
@@ -174,7 +174,7 @@ func TestSketchAgainstExactCounts(t *testing.T) {
 			}
 		}
 		most := rapid.Int64Range(1, 3000).Draw(t, "most")
-		got, want := CappedCount(&c, c.Attributed, most), all.capped(most)
+		got, want := CappedCount(&c, c.Attributed, float64(most)), all.capped(most)
 		if got < want || got > want+all.above(most)*slack {
 			t.Fatalf("effective %d, truly %d, %d clients above, slack %d", got, want, all.above(most), slack)
 		}

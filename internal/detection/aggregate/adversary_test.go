@@ -148,7 +148,7 @@ func TestOneNetworkHidesNoKey(t *testing.T) {
 						t.Parallel()
 						b := newBed(t, hot)
 						from := func(i int) hottype.Client { return addr(203, 0, 113, i%addresses) }
-						b.run(t, attack, from, crowd)
+						b.run(t, attack, from, func() hottype.Client { return addr(10, b.rnd.IntN(crowd), 0, 1) })
 						if b.delay < 0 || b.delay > 100 {
 							t.Errorf("hot after %d tenths", b.delay)
 						}
@@ -166,8 +166,29 @@ func TestOneNetworkHidesNoKey(t *testing.T) {
 	}
 }
 
+// Many clients of one network are found too, as few as min_clients says, beside what another network sends.
+func TestCrowdOfOneNetworkIsFound(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nothing", "many values slowly", "each value from all addresses"} {
+		attack := attacks[name]
+		for _, crowd := range []int{5, 16} {
+			t.Run(fmt.Sprint(name, ", ", crowd), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t, "rate: 7.2, window: 5s, min_clients: 5, max_hot: 50")
+				from := func(int) hottype.Client { return addr(203, 0, 113, 9) }
+				asked := 0
+				b.run(t, attack, from, func() hottype.Client { asked++; return addr(10, 0, 0, asked%crowd) })
+				if b.delay < 0 || b.delay > 100 || b.viral {
+					t.Errorf("hot after %d tenths, the loop was hot: %v", b.delay, b.viral)
+				}
+			})
+		}
+	}
+}
+
 // run lets the attack go on for 5.5 s, then the crowd begins.
-func (b *bed) run(t *testing.T, attack func(*bed, func(int) hottype.Client), from func(int) hottype.Client, crowd int) {
+func (b *bed) run(t *testing.T, attack func(*bed, func(int) hottype.Client), from func(int) hottype.Client,
+	crowd func() hottype.Client) {
 	t.Helper()
 	for b.delay = -1; b.tenth < 200 && b.delay < 0; {
 		if b.tenth >= 25 { // for a window and a little
@@ -175,7 +196,7 @@ func (b *bed) run(t *testing.T, attack func(*bed, func(int) hottype.Client), fro
 		}
 		b.ask(loop, from(0), 2)
 		if b.tenth >= 80 {
-			b.ask(wanted, addr(10, b.rnd.IntN(crowd), 0, 1), 1)
+			b.ask(wanted, crowd(), 1)
 		}
 		set := b.step(t)
 		is := func(key hottype.Key) func(hottype.HotKey) bool {

@@ -213,10 +213,10 @@ const unknownNetwork = 1
 // hot alone. So do keys of which nothing is known: else a client that fills the room for
 // sketches would be taken for many.
 func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
-	most := max(1, threshold/max(minClients, 1))
+	most := max(1, float64(threshold)/float64(max(minClients, 1)))
 	p := cs.origin(key, now, sum)
 	if p.effective = sum; cs.anonymous {
-		p.effective = min(sum, most)
+		p.effective = min(sum, int64(most))
 	}
 	a, _ := cs.of(key, now)
 	kept := a.clients.Attributed + a.unnamed
@@ -228,7 +228,7 @@ func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minC
 	p.share *= float64(a.clients.Attributed) / float64(kept)
 	if p.known && cs.anonymous {
 		unnamed := int64(math.Round(float64(sum) * float64(a.unnamed) / float64(kept)))
-		p.effective = clientsketch.CappedCount(a.clients, sum-unnamed, most) + min(unnamed, most)
+		p.effective = clientsketch.CappedCount(a.clients, sum-unnamed, most) + min(unnamed, int64(most))
 	}
 	return p
 }
