@@ -24,4 +24,7 @@
 // Only lines that the package's tests run are changed, a change that does not compile does not
 // count, and all tests of the package run until one fails. subjects.go lists the code
 // and its tests, equivalent.txt the changes that no test can notice, with the reason.
+//
+// The rules know 16,700 changes. One costs 0.4 s (a script) to 10 s (redislimits) of two cores, mostly
+// to compile, so a night has room for SAMPLE=400 of each subject, and not for all.
 package main
