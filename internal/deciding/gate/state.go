@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"math/bits"
 	"net/netip"
@@ -219,10 +218,4 @@ func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rul
 			st.overrideStates[id] = &overrideState{id: name, key: hottype.Key(o.Target().String())}
 		}
 	}
-}
-
-func (st *state) sortedOverrideStates() []*overrideState {
-	return slices.SortedFunc(maps.Values(st.overrideStates), func(a, b *overrideState) int {
-		return cmp.Compare(a.key, b.key)
-	})
 }

@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -128,7 +131,8 @@ func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 		rows[key] = len(r.Keys)
 		r.Keys = append(r.Keys, e.Of(key))
 	}
-	for _, o := range g.cur.Load().sortedOverrideStates() {
+	byKey := func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) }
+	for _, o := range slices.SortedFunc(maps.Values(g.cur.Load().overrideStates), byKey) {
 		d := o.Of(o.key)
 		if n := d.Allowed + d.Denied + o.countedTwice.Load(); n > 0 {
 			hits := hottype.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}

@@ -45,7 +45,8 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i int, own limitMatch,
 	request *described) *hottype.Verdict {
 	d := &in.descriptors[i]
-	switch cost := costOf(in, d); {
+	cost := int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1)) // what it says itself, else what the call says
+	switch {
 	case d.negative:
 		s.unsupported.Add(1) // a limit gives nothing back on request
 		return nil
@@ -98,11 +99,6 @@ func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 		out[first].request.Client = client
 	}
 	return out
-}
-
-// costOf is what a descriptor takes: what it says itself, else what the call says, else 1.
-func costOf(in *rateLimitRequest, d *descriptor) int64 {
-	return int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1))
 }
 
 // Keys of a descriptor's entries that do not name a query parameter. An entry
@@ -178,7 +174,7 @@ func describe(domain string, d *descriptor) *described {
 // join makes a request target of a path in plain text and an escaped query.
 func join(path string, query []byte) string {
 	b := append(make([]byte, 0, 2+3*len(path)+len(query)), '/')
-	b = appendPath(b, strings.TrimPrefix(path, "/"))
+	b = httplimit.AppendEscaped(b, strings.TrimPrefix(path, "/"), func(c byte) bool { return unreserved(c) || c == '/' })
 	if len(query) > 0 {
 		b = append(append(b, '?'), query...)
 	}
@@ -190,11 +186,6 @@ func join(path string, query []byte) string {
 // plus signs, because clients write that one.
 func appendQuery(b []byte, s string) []byte {
 	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '+' })
-}
-
-// appendPath escapes the text of a path; slashes stay.
-func appendPath(b []byte, s string) []byte {
-	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '/' })
 }
 
 // unreserved are the characters that RFC 3986 lets stand for themselves everywhere.

@@ -57,18 +57,12 @@ func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certifi
 	return c, nil
 }
 
-func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
+// current is the configuration of a handshake.
+func (c *certificate) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reloadIfChanged(time.Now())
-	return c.config, nil
-}
-
-func (c *certificate) forServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reloadIfChanged(time.Now())
-	return &c.config.Certificates[0], nil
+	return c.config
 }
 
 // state is when the certificate ends, and whether the files are right.
@@ -143,7 +137,9 @@ func ClientTLS(setting string, files tlsfiles.Files, log *slog.Logger) (*tls.Con
 		if err != nil {
 			return nil, err
 		}
-		config.GetClientCertificate = shown.forServer
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &shown.current().Certificates[0], nil
+		}
 	}
 	return config, nil
 }

@@ -75,7 +75,8 @@ func (p *Port) TLSConfig() *tls.Config {
 	if p.cert == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: p.cert.forHandshake}
+	current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.current(), nil }
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: current}
 }
 
 // Stats are counters since the start, and Open as it is now.

@@ -78,7 +78,8 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	}
 	r := &in.Rights
 	r.Limiter = append(c.tryCommands(ctx, in, limiter), c.tryKeys(ctx, in)...)
-	r.Limiter = append(r.Limiter, c.tryChannel(ctx, in)...)
+	err := c.again(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
+	r.Limiter = append(r.Limiter, c.channelDenied(in, "subscribe", err)...)
 	// What only aggregators and admin listeners do. LPUSH has no form that changes nothing.
 	r.Aggregator = c.tryCommands(ctx, in, trials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
@@ -143,12 +144,6 @@ func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right st
 		}
 	}
 	return nil
-}
-
-// tryChannel subscribes to what limiters and aggregators follow.
-func (c *Client) tryChannel(ctx context.Context, in *Inspection) []Denied {
-	err := c.again(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
-	return c.channelDenied(in, "subscribe", err)
 }
 
 // tryAggregator looks whether the user may publish and write where aggregators and changes of overrides do.

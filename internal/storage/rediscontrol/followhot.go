@@ -47,8 +47,8 @@ type seenSet struct {
 }
 
 func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
-	version, err := h.feed.hotVersion(ctx)
-	if err != nil {
+	version, err := h.feed.rdb.Get(ctx, h.feed.keys.HotVersion()).Result() // "" where there is none
+	if err := wrapped("read "+h.feed.keys.HotVersion(), err); err != nil {
 		return false, err
 	}
 	if h.started && version == h.version {
@@ -69,12 +69,6 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	// Read before the index: what came between is found by the next look.
 	h.started, h.version = true, version
 	return changed, nil
-}
-
-// hotVersion reads the version of all hot sets; "" where there is none. One round trip.
-func (f *Feed) hotVersion(ctx context.Context) (string, error) {
-	v, err := f.rdb.Get(ctx, f.keys.HotVersion()).Result()
-	return v, wrapped("read "+f.keys.HotVersion(), err)
 }
 
 // news lists, by name, the publishers with a newer set in the index than fn has.

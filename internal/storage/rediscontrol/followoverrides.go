@@ -65,7 +65,8 @@ func (h *overrideFollower) take(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)
 	h.fn(h.s.list(state))
-	h.s.feed.setHeld(state.version)
+	h.s.feed.overridesHeld.Store(state.version)
+	wait.Signal(h.s.feed.heldChanged)
 }
 
 // renewal is when a follower renewed the life of what it follows last.

@@ -143,12 +143,9 @@ type heldSet struct {
 	bytes int  // read for it
 }
 
-// setFields are read of a set, in this order.
-func setFields() []string { return []string{"version", "base", "epoch", "at", "encoding", "body"} }
-
 // askWhole asks for a set and then for its log, so that the log is not older.
 func (f *Feed) askWhole(ctx context.Context, p redis.Pipeliner, publisher string) func() (heldSet, error) {
-	fields := p.HMGet(ctx, f.keys.HotSet(publisher), setFields()...)
+	fields := p.HMGet(ctx, f.keys.HotSet(publisher), "version", "base", "epoch", "at", "encoding", "body")
 	entries := p.ZRange(ctx, f.keys.HotLog(publisher), 0, -1)
 	return func() (heldSet, error) { return parseHotSet(fields.Val(), entries.Val()) }
 }
@@ -202,7 +199,7 @@ func (h heldSet) deliverable() hottype.HotSet {
 	return h.set
 }
 
-// parseHotSet reads the setFields of a set and its log; redis.Nil without a set. With another error it
+// parseHotSet reads what askWhole asks for, a set and its log; redis.Nil without a set. With another error it
 // still gives a readable version; with errGap also what was readable.
 func parseHotSet(fields []any, log []string) (heldSet, error) {
 	var h heldSet

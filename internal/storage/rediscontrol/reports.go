@@ -131,12 +131,6 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// setHeld notes the version of the overrides that hold in this process from now on.
-func (f *Feed) setHeld(version int64) {
-	f.overridesHeld.Store(version)
-	wait.Signal(f.heldChanged)
-}
-
 // Live is how many limiters are alive, at least 1. Without Redis it stays as it was: the others go on by
 // themselves, with their share of the limit.
 func (r *Reporter) Live() int { return int(r.live.Load()) }

@@ -92,20 +92,16 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 	return true, nil
 }
 
-// deniedCharge is a charge that is always denied, and so is everything beside it.
-func deniedCharge() limit.Charge {
-	return limit.Charge{Subject: limit.Subject{Space: "never"},
-		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
-}
-
 // peekDenied fills in the results of shards whose charges do not count, since another one
 // denied: a charge that is always denied makes the others a peek. A refund alone does not
 // know of blocks, nor of buckets that do not start full. If a shard does not answer, the
 // denial stays; Remaining is -1 there. Those that were charged stay allowed.
 func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, charged bool) {
+	never := limit.Charge{Subject: limit.Subject{Space: "never"},
+		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, _, err := l.shards[p.shard].TakeAt(ctx, now, append(p.charges, deniedCharge()), p.results)
+		_, _, err := l.shards[p.shard].TakeAt(ctx, now, append(p.charges, never), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
