@@ -38,8 +38,7 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) erro
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard",
-		cmp.Or(local.Dashboard(), "none"), "rules", len(local.Rules().Rules), "state", cfg.State.Dir)
+	log.Info("serving", append(local.Attrs(), "rules", len(local.Rules().Rules), "state", cfg.State.Dir)...)
 	return local.Run(ctx)
 }
 

@@ -112,7 +112,8 @@ type Proxy struct {
 }
 
 type Decide struct {
-	Listen    string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
+	// Address of POST /v1/decide; empty for none, which is the default of serve.
+	Listen    string `default:"${decide_listen}" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
 	HTTPToken `set:"of=POST /v1/decide"`
 	Listener
 }

@@ -69,12 +69,9 @@ type Aggregator struct {
 type Sidecar struct {
 	Common
 	RuleSource
-	Decide Decide      `embed:"" prefix:"decide."`
-	Check  StatusCheck `embed:"" prefix:"check."`
-	Envoy  Envoy       `embed:"" prefix:"envoy."`
-	SPOE   SPOE        `embed:"" prefix:"spoe."`
-	Proxy  Proxy       `embed:"" prefix:"proxy."`
-	Answer Answer      `embed:"" prefix:"answer."`
+	Gateways `set:"decide_listen=127.0.0.1:8181"`
+	Proxy    Proxy  `embed:"" prefix:"proxy."`
+	Answer   Answer `embed:"" prefix:"answer."`
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
 	// memory; 0: none. Each limiter may allow that many more at one moment.
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
@@ -88,9 +85,18 @@ type Sidecar struct {
 	Admin Admin `embed:"" prefix:"admin."`
 }
 
+// Gateways are the listeners that gateways and services ask.
+type Gateways struct {
+	Decide Decide      `embed:"" prefix:"decide."`
+	Check  StatusCheck `embed:"" prefix:"check."`
+	Envoy  Envoy       `embed:"" prefix:"envoy."`
+	SPOE   SPOE        `embed:"" prefix:"spoe."`
+}
+
 type Serve struct {
 	Common
 	RuleSource
+	Gateways      `set:"decide_listen="`
 	Redis         Redis         `embed:"" prefix:"redis."`
 	Proxy         Proxy         `embed:"" prefix:"proxy."`
 	Answer        Answer        `embed:"" prefix:"answer."`

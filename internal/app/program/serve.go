@@ -1,10 +1,12 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -13,12 +15,9 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
-	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/clientjs"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
-	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
@@ -38,8 +37,7 @@ type Local struct {
 	schedules       *scheduleWatcher
 	admin           *adminPage
 	clients         *httplimit.Clients
-	listeners       *listeners
-	listener        *listener.Server
+	gateways        *gateways
 	reload          *reloader
 	learning        *learning // nil: it learns nothing
 	history, notify func(*lifecycle.Stages)
@@ -61,6 +59,10 @@ type LocalOptions struct {
 // OpenLocal is NewLocal with the rules of opts.File, or of the store that --rules names.
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
 	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	if len(cfg.Redis.Addr) > 0 && cfg.Rules != "redis:" {
+		return nil, config.Usage("serve counts its limits in its own memory, and uses --redis.addr for --rules redis: only; " +
+			"for limits that several processes share, run hotparam aggregator and hotparam limiter-sidecar")
+	}
 	var err error
 	opts.store, opts.File, err = followRules(ctx,
 		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, cfg.Gate.Instance}, opts.File,
@@ -81,12 +83,24 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if err := checkServe(&cfg, set, opts.Log); err != nil {
 		return nil, err
 	}
-	if cfg.Proxy.Upstream == "" {
-		return nil, config.Usage("where do allowed requests go? Set --upstream to the URL of the service, such as " +
-			"http://127.0.0.1:3000")
-	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
-	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
+	var err error
+	if l.gateways, err = newGateways(cfg.Gateways, cfg.Answer, cfg.Stop, l.clients, opts.Log); err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.Proxy.Upstream == "" && len(l.gateways.configured()) == 0:
+		return nil, config.Usage("where do allowed requests go? Set --upstream to the URL of the service, such as " +
+			"http://127.0.0.1:3000, or open a listener for a gateway, such as --check.listen 127.0.0.1:8185")
+	case cfg.Proxy.Upstream == "" && opts.Learn != nil:
+		return nil, config.Usage("--learn watches the requests of the proxy; set --upstream")
+	}
+	check := func(set *rules.Set) error {
+		return errors.Join(checkCounters(cfg.Detect)(set), l.gateways.readLimits(set))
+	}
+	if err := check(set); err != nil {
+		return nil, err
+	}
 	found := detectConfig(cfg.Detect, opts.Log)
 	found.OnChange = func(changes []detect.Change) {
 		l.admin.Publish(changes)
@@ -94,8 +108,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 			opts.OnChange(changes)
 		}
 	}
-	l.reload = newReloader(opts.File, opts.store, checkCounters(cfg.Detect), l.SetRules, opts.Log)
-	var err error
+	l.reload = newReloader(opts.File, opts.store, check, l.SetRules, opts.Log)
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
 	}
@@ -116,12 +129,16 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
-	answers, err := answersOf(l.cfg.Answer)
-	if err != nil {
+	var err error
+	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
 		return err
 	}
-	handler, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.clients, answers, l.log)
-	if err != nil {
+	if l.cfg.Proxy.Upstream != "" {
+		if err := l.gateways.listenProxy(ctx, l.cfg.Proxy, l.cfg.Answer.Script, l.parts, l.learning.wrap); err != nil {
+			return err
+		}
+	}
+	if err := l.gateways.listen(ctx, l.parts); err != nil {
 		return err
 	}
 	adm := admin.Config{Command: l.parts.Command, Upstreams: l.parts.Bounds, Config: live.Config{
@@ -136,9 +153,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		},
 		Overrides: l.overrides, Log: l.log,
 	}}
-	parts := append(metricsOf(l.parts), metrics.Of(handler.Stats), metrics.Of(handler.Cache().Stats),
-		metrics.Of(handler.Cache().Silent))
-	parts = append(parts, l.reload.metrics()...)
+	parts := slices.Concat(metricsOf(l.parts), l.gateways.metrics, l.reload.metrics())
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,
 		l.log); err != nil {
 		return err
@@ -147,20 +162,29 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	if l.notify, err = notifyWebhooks(told, &adm, &parts); err != nil {
 		return err
 	}
-	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
+	if l.admin, err = l.gateways.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
-	l.parts.AddCache(handler.Cache())
-	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
-		return err
-	}
-	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener,
-		clientjs.Handler(l.cfg.Answer.Script, l.learning.wrap(handler)))
-	return err
+	return nil
 }
 
-func (l *Local) Addr() string { return l.listener.Addr() }
+// Addr is the address of the proxy, "" if there is none.
+func (l *Local) Addr() string {
+	if l.gateways.proxy == nil {
+		return ""
+	}
+	return l.gateways.proxy.Addr()
+}
+
+// Attrs say for a log line where it listens.
+func (l *Local) Attrs() []any {
+	attrs := append(l.gateways.attrs(), "dashboard", cmp.Or(l.Dashboard(), "none"))
+	if l.gateways.proxy == nil {
+		return attrs
+	}
+	return append([]any{"address", "http://" + l.Addr() + "/", "upstream", l.cfg.Proxy.Upstream}, attrs...)
+}
 
 // Dashboard is the URL of the admin page, "" when there is none.
 func (l *Local) Dashboard() string { return l.admin.url() }
@@ -176,7 +200,6 @@ func (l *Local) Run(ctx context.Context) error {
 	l.parts.Overrides = l.schedules.setLive
 	l.overrides.Subscribe(l.parts.SetOverrides)
 	s := &l.parts.Stages
-	s.Add(lifecycle.Sources, "proxy", l.listener.Run)
 	s.Add(lifecycle.Sinks, "schedules", l.schedules.Run)
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
@@ -198,6 +221,7 @@ func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
 func (l *Local) SetRules(set *rules.Set) {
 	l.parts.SetRules(set)
 	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	l.gateways.applyLimits()
 	l.schedules.setFile(set.Overrides)
 }
 

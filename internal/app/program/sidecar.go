@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -20,9 +20,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/auth"
-	"github.com/hotparam/pipeline/internal/serving/clientjs"
-	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
@@ -30,29 +27,30 @@ import (
 )
 
 type sidecar struct {
-	cfg     config.Sidecar
-	log     *slog.Logger
-	redis   *redisclient.Client
-	copy    *filestore.OverridesCopy // of the overrides; nil: none
-	parts   *pipeline.Pipeline
-	out     *sink // nil: counting is left to others
-	clients *httplimit.Clients
-	answers httplimit.Responder
-	gateways
-	listeners   *listeners
-	httpMetrics []metrics.Collector // of the HTTP listeners
-	schedules   *scheduleWatcher
-	admin       *adminPage
-	reload      *reloader
+	cfg       config.Sidecar
+	log       *slog.Logger
+	redis     *redisclient.Client
+	copy      *filestore.OverridesCopy // of the overrides; nil: none
+	parts     *pipeline.Pipeline
+	out       *sink // nil: counting is left to others
+	clients   *httplimit.Clients
+	gateways  *gateways
+	schedules *scheduleWatcher
+	admin     *adminPage
+	reload    *reloader
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers gateways and services by the hot set and the
 // limits in Redis. It returns when ctx ends and all is handed over.
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
 	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	var err error
+	if s.gateways, err = newGateways(cfg.Gateways, cfg.Answer, cfg.Stop, s.clients, s.log); err != nil {
+		return err
+	}
 	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file,
-		s.readLimits, s.log)
+		s.gateways.readLimits, s.log)
 	if err != nil {
 		return err
 	}
@@ -64,19 +62,15 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		return err
 	}
 	s.cfg.Proxy = cfg.Proxy
-	if s.answers, err = answersOf(cfg.Answer); err != nil {
+	s.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	if err := s.gateways.readLimits(set); err != nil {
 		return err
 	}
-	s.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
-	s.listeners = newListeners(cfg.Stop, s.clients, s.log)
-	if err := s.readLimits(set); err != nil {
-		return err
-	}
-	s.reload = newReloader(file, store, s.readLimits, s.setRules, s.log)
+	s.reload = newReloader(file, store, s.gateways.readLimits, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return config.Usage("--redis.addr is required, for example 127.0.0.1:6379")
 	}
-	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
+	if cfg.Proxy.Listen == "" && len(s.gateways.configured()) == 0 {
 		return config.Usage("no listener is configured: set --decide.listen, --check.listen, --proxy.listen, " +
 			"--envoy.listen or --spoe.listen")
 	}
@@ -91,8 +85,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		defer s.copy.Close()
 	}
 	warnAbsent(ctx, s.redis, s.log)
-	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen, "proxy", cfg.Proxy.Listen,
-		"envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
+	s.log.Info("limiter runs", append(s.gateways.attrs(), "proxy", cmp.Or(cfg.Proxy.Listen, "none"),
+		"redis", s.redis.Config().Addrs, "counts", s.counts())...)
 	s.addParts()
 	defer runtime.KeepAlive(ballast())
 	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
@@ -122,10 +116,16 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
 	s.parts = pipeline.Distributed(parts, shared)
-	if err := s.listen(ctx); err != nil {
+	if cfg.Proxy.Listen != "" {
+		plain := func(h http.Handler) http.Handler { return h }
+		if err := s.gateways.listenProxy(ctx, cfg.Proxy, cfg.Answer.Script, s.parts, plain); err != nil {
+			return err
+		}
+	}
+	if err := s.gateways.listen(ctx, s.parts); err != nil {
 		return err
 	}
-	if s.admin, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version), s.metrics()); err != nil {
+	if s.admin, err = s.gateways.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version), s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
@@ -146,66 +146,6 @@ func (s *sidecar) openCopy(namespace string) {
 	}
 }
 
-func (s *sidecar) listen(ctx context.Context) error {
-	for _, front := range []struct {
-		addr   string
-		listen func(context.Context) error
-	}{
-		{s.cfg.Proxy.Listen, s.listenProxy}, {s.cfg.Decide.Listen, s.listenDecide},
-		{s.cfg.Check.Listen, s.listenCheck}, {s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE},
-	} {
-		if front.addr == "" {
-			continue
-		}
-		if err := front.listen(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *sidecar) listenProxy(ctx context.Context) error {
-	cfg := s.cfg.Proxy
-	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.answers, s.log)
-	if err != nil {
-		return err
-	}
-	port, err := s.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener, clientjs.Handler(s.cfg.Answer.Script, p))
-	if err != nil {
-		return err
-	}
-	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
-	s.parts.AddCache(p.Cache())
-	s.httpMetrics = append(s.httpMetrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats),
-		metrics.Of(p.Cache().Silent))
-	return nil
-}
-
-func (s *sidecar) listenDecide(ctx context.Context) error {
-	cfg := s.cfg.Decide
-	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
-	if err != nil {
-		return refused(err)
-	}
-	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Secret: token, Answers: s.answers, Log: s.log})
-	guard := auth.NewGuard("decide", token, s.log)
-	mux := http.NewServeMux()
-	mux.Handle("/v1/decide", guard.Protect(decide))
-	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
-	mux.Handle("/v1/outcomes", guard.Protect(http.HandlerFunc(decide.Outcomes)))
-	handler := http.Handler(mux)
-	if token == "" && cfg.TLSClientCA == "" && !strings.HasPrefix(cfg.Listen, auth.UnixPrefix) {
-		handler = auth.OwnSite(mux)
-	}
-	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, handler)
-	if err != nil {
-		return err
-	}
-	s.parts.Add(lifecycle.Sources, "decide", port.Run)
-	s.httpMetrics = append(s.httpMetrics, metrics.Of(decide.Stats), metrics.Of(guard.Stats, "hotparam_decision_api"))
-	return nil
-}
-
 func (s *sidecar) addParts() {
 	s.parts.Overrides = s.schedules.setLive
 	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)
@@ -220,13 +160,11 @@ func (s *sidecar) setRules(set *rules.Set) {
 	s.parts.SetRules(set)
 	s.schedules.setFile(set.Overrides)
 	s.clients.Set(set.IP.TrustedProxies, set.IP.Client)
-	if s.envoy != nil {
-		s.envoy.SetLimits(s.limits)
-	}
+	s.gateways.applyLimits()
 }
 
 func (s *sidecar) metrics() []metrics.Collector {
-	parts := slices.Concat(metricsOf(s.parts), s.reload.metrics(), s.httpMetrics, s.gateways.metrics(),
+	parts := slices.Concat(metricsOf(s.parts), s.reload.metrics(), s.gateways.metrics,
 		metricsIf(s.redis, s.redis.Stats))
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)
