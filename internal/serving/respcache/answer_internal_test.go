@@ -102,6 +102,19 @@ func TestTimesOfAnAnswer(t *testing.T) {
 	}
 }
 
+// An answer is kept if any of its time is left.
+func TestLastNanosecondOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	made := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]time.Duration{time.Second - 1: 1, time.Second: 0} {
+		h := header("Date", made.Format(http.TimeFormat), "Cache-Control", "max-age=1")
+		a, _ := newAnswer(200, h, policy(), made.Add(age))
+		if (a != nil) != (want > 0) || a != nil && a.fresh != want {
+			t.Errorf("%v: %+v", age, a)
+		}
+	}
+}
+
 // A part of a part is cut where it is wholly within it.
 func TestPartOfAPart(t *testing.T) {
 	t.Parallel()

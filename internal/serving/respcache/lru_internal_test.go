@@ -130,3 +130,60 @@ func TestReserve(t *testing.T) {
 		t.Errorf("more is given than there is: %d bytes", s.bytes.Load())
 	}
 }
+
+// An answer that differs by a field that no other one of its target did takes their place; later ones go beside
+// it by the fields of all.
+func TestVariantsBecomeMore(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	s := newStore(1 << 20)
+	sh := s.shard([]byte("t"))
+	keep := func(plain bool, lang string, vary ...string) *fetch {
+		r := &http.Request{Header: http.Header{"X-Lang": {lang}}}
+		e := sh.entry(r, []byte("t"), "k", true, "")
+		e.failing, e.unkept, e.uncacheableUntil = true, 1, now
+		f := newFlight(s, sh, e, nil, policy())
+		f.request, f.plain = r, plain
+		s.keep(f, &answer{vary: vary, fresh: time.Second}, now)
+		return f
+	}
+	res := func() *resource { return sh.resources["t"] }
+	for i, c := range []struct {
+		lang    string
+		vary    []string
+		all     []string
+		entries uint64
+	}{
+		{"de", nil, nil, 1}, {"en", nil, nil, 1}, {"de", []string{"X-Lang"}, []string{"X-Lang"}, 1},
+		{"en", []string{"X-Lang"}, []string{"X-Lang"}, 2}, {"en", nil, []string{"X-Lang"}, 2},
+		{"fr", []string{"Accept-Encoding", "X-Lang"}, []string{"Accept-Encoding", "X-Lang"}, 1},
+		{"de", []string{"Accept-Encoding"}, []string{"Accept-Encoding", "X-Lang"}, 2},
+	} {
+		keep(false, c.lang, c.vary...)
+		if !slices.Equal(res().vary, c.all) || len(res().variants) != int(c.entries) || sh.entries != c.entries {
+			t.Errorf("%d: %q, %d variants, %d entries; want %+v", i, res().vary, len(res().variants), sh.entries, c)
+		}
+		for _, e := range res().variants {
+			if e.failing || e.unkept != 0 || !e.uncacheableUntil.IsZero() || e.answer == nil {
+				t.Errorf("%d: %+v", i, e)
+			}
+		}
+	}
+	f := keep(true, "de", "Accept-Encoding") // it says nothing of the fields of one client
+	if e := f.entry; e.unkept != 1 || e.failing {
+		t.Errorf("%+v", e)
+	}
+	s.keep(f, &answer{}, now)
+	if e := f.entry; !e.uncacheableUntil.Equal(now.Add(time.Second)) {
+		t.Errorf("%+v", e)
+	}
+	s.invalidate([]byte("t"))
+	if s.keepLate(f, &answer{}, now); len(sh.resources) != 0 || s.bytes.Load() != 0 {
+		t.Error("what was taken out meanwhile is stored")
+	}
+	f = keep(false, "de")
+	before := s.bytes.Load()
+	if s.keepLate(f, &answer{body: make([]byte, 100), fresh: time.Second}, now); s.bytes.Load() != before+100 {
+		t.Errorf("%d bytes after %d", s.bytes.Load(), before)
+	}
+}
