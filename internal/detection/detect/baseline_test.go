@@ -291,8 +291,10 @@ func TestBaselineAtOnceAndOneByOne(t *testing.T) {
 			all.advance(seconds)
 			if one.seconds() != all.seconds() || one.passed != all.passed || one.sums.Len() != all.sums.Len() ||
 				one.sums.Error() != all.sums.Error() {
-				t.Errorf("%d keys in %d counters, %d s: %v and %v seconds, %d and %d keys, errors %d and %d", c[1], c[0],
-					seconds, one.seconds(), all.seconds(), one.sums.Len(), all.sums.Len(), one.sums.Error(), all.sums.Error())
+				t.Errorf("%d keys in %d counters, %d s: %v and %v seconds, %d and %d keys, errors %d and %d", c[1],
+					c[0],
+					seconds, one.seconds(), all.seconds(), one.sums.Len(), all.sums.Len(), one.sums.Error(),
+					all.sums.Error())
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func TestLastNanosecondOfAnAnswer(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{time.Second - 1: 1, time.Second: 0} {
 		h := header("Date", made.Format(http.TimeFormat), "Cache-Control", "max-age=1")
 		a, _ := newAnswer(200, h, policy(), made.Add(age))
-		if (a != nil) != (want > 0) || a != nil && a.fresh != want {
+		if (a != nil) != (want > 0) || a != nil && (a.fresh != want || a.mustRevalidate()) {
 			t.Errorf("%v: %+v", age, a)
 		}
 	}

@@ -156,7 +156,7 @@ func TestRun(t *testing.T) {
 		if n := b.Stats().Entries; n != 1 {
 			t.Errorf("%d entries before a second has passed", n)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		if n := b.Stats().Entries; n != 0 {
 			t.Errorf("%d entries after the first sweep", n)
 		}
