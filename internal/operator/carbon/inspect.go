@@ -32,27 +32,30 @@ type Inspection struct {
 	Problems []string
 }
 
-type Schema struct {
+// entry is a section of a file for the metrics that its pattern matches.
+type entry struct {
 	Name, Pattern string
 	Line          int
+	match         *regexp.Regexp // nil: the pattern cannot be tried here
+}
+
+func (e entry) regexp() *regexp.Regexp { return e.match }
+
+type Schema struct {
+	entry
 	// Retentions as they are written, finest first; Step and Keep are those of
 	// the first.
 	Retentions string
 	Step, Keep time.Duration
-
-	match *regexp.Regexp // nil: the pattern cannot be tried here
 }
 
 type Aggregation struct {
-	Name, Pattern string
-	Line          int
+	entry
 	// XFilesFactor is the share of points that must be there; -1 where it is
 	// not written and carbon's 0.5 holds.
 	XFilesFactor float64
 	// Method is "average" where it is not written.
 	Method string
-
-	match *regexp.Regexp
 }
 
 // Inspect reads a directory. A file that is missing is a problem among others.
@@ -76,23 +79,17 @@ func Inspect(dir string) Inspection {
 
 // SchemaOf is the schema that carbon stores a metric by: nil where no pattern
 // matches, or a pattern that cannot be tried comes before.
-func (in Inspection) SchemaOf(metric string) *Schema {
-	i := slices.IndexFunc(in.Schemas, func(s Schema) bool { return s.match == nil || s.match.MatchString(metric) })
-	if i < 0 || in.Schemas[i].match == nil {
-		return nil
-	}
-	return &in.Schemas[i]
-}
+func (in Inspection) SchemaOf(metric string) *Schema { return holding(in.Schemas, metric) }
 
 // AggregationOf is the aggregation of a metric, nil as in SchemaOf.
-func (in Inspection) AggregationOf(metric string) *Aggregation {
-	i := slices.IndexFunc(in.Aggregations, func(a Aggregation) bool {
-		return a.match == nil || a.match.MatchString(metric)
-	})
-	if i < 0 || in.Aggregations[i].match == nil {
+func (in Inspection) AggregationOf(metric string) *Aggregation { return holding(in.Aggregations, metric) }
+
+func holding[T interface{ regexp() *regexp.Regexp }](list []T, metric string) *T {
+	i := slices.IndexFunc(list, func(e T) bool { return e.regexp() == nil || e.regexp().MatchString(metric) })
+	if i < 0 || list[i].regexp() == nil {
 		return nil
 	}
-	return &in.Aggregations[i]
+	return &list[i]
 }
 
 // section is one "[name]" of a file and its settings.
@@ -160,21 +157,20 @@ func (in *Inspection) problem(path string, line int, text string) {
 	in.Problems = append(in.Problems, path+": "+text)
 }
 
-// pattern compiles what Python would; nil where Go cannot.
-func (in *Inspection) pattern(s section) *regexp.Regexp {
+// entry compiles the pattern of a section as Python would.
+func (in *Inspection) entry(s section) entry {
 	re, err := regexp.Compile(s.values["pattern"])
 	if err != nil || s.values["pattern"] == "" {
 		in.problem(s.file, s.line,
 			fmt.Sprintf("section [%s]: pattern %q cannot be tried: which metrics it takes is not known", s.name,
 				s.values["pattern"]))
-		return nil
+		re = nil
 	}
-	return re
+	return entry{Name: s.name, Pattern: s.values["pattern"], Line: s.line, match: re}
 }
 
 func (in *Inspection) schema(s section) Schema {
-	out := Schema{Name: s.name, Pattern: s.values["pattern"], Line: s.line, Retentions: s.values["retentions"],
-		match: in.pattern(s)}
+	out := Schema{entry: in.entry(s), Retentions: s.values["retentions"]}
 	first, _, _ := strings.Cut(out.Retentions, ",")
 	step, keep, ok := strings.Cut(strings.TrimSpace(first), ":")
 	var errs [2]error
@@ -188,8 +184,7 @@ func (in *Inspection) schema(s section) Schema {
 }
 
 func (in *Inspection) aggregation(s section) Aggregation {
-	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1,
-		Method: cmp.Or(s.values["aggregationmethod"], "average"), match: in.pattern(s)}
+	out := Aggregation{entry: in.entry(s), XFilesFactor: -1, Method: cmp.Or(s.values["aggregationmethod"], "average")}
 	if text := s.values["xfilesfactor"]; text != "" {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
