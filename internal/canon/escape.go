@@ -35,8 +35,8 @@ func unhexUpper(c byte) byte {
 	return unhex(c)
 }
 
-// FNV1a is the 64-bit hash of Fowler, Noll and Vo, variant 1a, which docs/protocol.md and docs/redis.md name. The one of
-// the library allocates.
+// FNV1a is the 64-bit hash of Fowler, Noll and Vo, variant 1a, which docs/protocol.md and docs/redis.md name. The
+// library's allocates.
 func FNV1a[T ~string | ~[]byte](text T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {

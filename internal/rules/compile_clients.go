@@ -19,11 +19,8 @@ func window(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 		return nil
 	}
 	w := &IPWindow{
-		Spec:           limit.Spec{Algorithm: a, Limit: c.Limit, Window: c.Window, Block: c.Block, BlockMax: c.BlockMax},
-		Scope:          c.Scope,
-		OnStoreFailure: c.OnStoreFailure,
-		Consistency:    c.Consistency,
-		Mode:           c.Mode,
+		Spec:  limit.Spec{Algorithm: a, Limit: c.Limit, Window: c.Window, Block: c.Block, BlockMax: c.BlockMax},
+		Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Consistency: c.Consistency, Mode: c.Mode,
 	}
 	if w.Consistency == Async && w.Scope == ScopeInstance {
 		v.At("consistency").Fail("nothing is shared in scope instance; take scope: cluster, or leave it out")

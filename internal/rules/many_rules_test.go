@@ -17,7 +17,8 @@ func TestManyRulesAreFoundAsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		segment := rapid.SampledFrom([]string{"a", "b", "A", "a%20b", "{x}", "{x}", "{x}", "c.d", "x\u00e9"})
-		head := rapid.SampledFrom([]string{"", "parse_as: express4\n", "parse_as: strict\n", "parse_as: go\n"}).Draw(t, "parse_as")
+		heads := []string{"", "parse_as: express4\n", "parse_as: strict\n", "parse_as: go\n"}
+		head := rapid.SampledFrom(heads).Draw(t, "parse_as")
 		var text strings.Builder
 		var hosts []string
 		for i := range rapid.IntRange(fewRoutes, 2*fewRoutes).Draw(t, "rules") {
@@ -43,8 +44,9 @@ func TestManyRulesAreFoundAsOneByOne(t *testing.T) {
 			return names
 		}
 		for range 20 {
-			target := "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "A", "%61", "a%20b", "c.d", "q", "",
-				"x%C3%A9", "x\u00e9"}), 1, 4).Draw(t, "target"), "/") + rapid.SampledFrom([]string{"", "?id=1"}).Draw(t, "query")
+			segments := []string{"a", "b", "A", "%61", "a%20b", "c.d", "q", "", "x%C3%A9", "x\u00e9"}
+			path := rapid.SliceOfN(rapid.SampledFrom(segments), 1, 4).Draw(t, "target")
+			target := "/" + strings.Join(path, "/") + rapid.SampledFrom([]string{"", "?id=1"}).Draw(t, "query")
 			req := &hottype.Request{Method: "GET", Target: target, Host: rapid.SampledFrom(hosts).Draw(t, "host")}
 			if got, want := found(all, req), found(&plain, req); !slices.Equal(got, want) {
 				t.Fatalf("%s of %s: %q, want %q, with\n%s%s", target, req.Host, got, want, head, text.String())
@@ -130,7 +132,8 @@ func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 			key := []byte(rapid.SampledFrom([]string{"t?id=", "t?", "u?b="}).Draw(t, "resource") +
 				rapid.StringMatching("[ab]{0,9}").Draw(t, "value"))
 			var want *Override
-			if i := slices.IndexFunc(o.patterns, func(e *entry) bool { return e.glob.Match(key) && e.holds(now) }); i >= 0 {
+			matches := func(e *entry) bool { return e.glob.Match(key) && e.holds(now) }
+			if i := slices.IndexFunc(o.patterns, matches); i >= 0 {
 				want = &o.patterns[i].override
 			}
 			if got := o.Find(key, now); got != want {
@@ -145,7 +148,8 @@ func BenchmarkManyPatterns(b *testing.B) {
 	for _, form := range []string{"topic?id=*%d", "topic?*a*%d*", "t*%d", "*%d"} {
 		var list []Override
 		for i := range 10_000 {
-			list = append(list, Override{ID: fmt.Sprint("o", i), Key: fmt.Sprintf(form, 100_000+i), Action: ActionBlock})
+			key := fmt.Sprintf(form, 100_000+i)
+			list = append(list, Override{ID: fmt.Sprint("o", i), Key: key, Action: ActionBlock})
 		}
 		o, key, now := NewOverrides(list, nil), []byte("topic?id=42&page=107345"), time.Now()
 		b.Run(form, func(b *testing.B) {

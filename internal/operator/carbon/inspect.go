@@ -82,7 +82,9 @@ func Inspect(dir string) Inspection {
 func (in Inspection) SchemaOf(metric string) *Schema { return holding(in.Schemas, metric) }
 
 // AggregationOf is the aggregation of a metric, nil as in SchemaOf.
-func (in Inspection) AggregationOf(metric string) *Aggregation { return holding(in.Aggregations, metric) }
+func (in Inspection) AggregationOf(metric string) *Aggregation {
+	return holding(in.Aggregations, metric)
+}
 
 func holding[T interface{ regexp() *regexp.Regexp }](list []T, metric string) *T {
 	i := slices.IndexFunc(list, func(e T) bool { return e.regexp() == nil || e.regexp().MatchString(metric) })

@@ -121,7 +121,8 @@ type Stats struct {
 func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), seconds: newSeconds(),
-		recent: recent{points: []point{}, changes: []Change{}}, knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
+		recent:   recent{points: []point{}, changes: []Change{}},
+		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 }
 
