@@ -25,6 +25,12 @@
 // count, and all tests of the package run until one fails. subjects.go lists the code
 // and its tests, equivalent.txt the changes that no test can notice, with the reason.
 //
-// The rules know 16,700 changes. One costs 0.4 s (a script) to 10 s (redislimits) of two cores, mostly
-// to compile, so a night has room for SAMPLE=400 of each subject, and not for all.
+// The rules know 16,700 changes, of 2 to 8 s of processor time each: an estimate from samples is 15 hours, so
+// 8 of a night on two cores, two at a time. Rates of samples of 24 Nov 2026 (seeds 11 to 15, a Firecracker VM
+// with two busy cores) of what is killed:
+//
+//	lua/ 97 to 100 %             window 93 %, detect 60 %, aggregate 95 %, hotset 100 %
+//	fairness 93 %, gate 78 %     guarded 80 %, respcache 78 %, redislimits 58 %
+//
+// Tests for what survived these samples came after them: measure again.
 package main

@@ -99,3 +99,25 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 		}
 	}
 }
+
+// A second is of interest from the first of a window to the last that may be counted ahead.
+func TestSpanOfRules(t *testing.T) {
+	t.Parallel()
+	for window, want := range map[time.Duration]int64{0: 4, time.Second: 4, 5 * time.Second: 8} {
+		all := set()
+		if window > 0 {
+			r := topic(0)
+			r.Hot.Window = window
+			all = set(r)
+		}
+		if got := New(all, Options{Future: 3 * time.Second}).span; got != want {
+			t.Errorf("window %v: %d seconds, want %d", window, got, want)
+		}
+	}
+	for o, want := range map[Options]int{{Counters: 1, Shards: 4}: 1, {Counters: 4, Shards: 4}: 1, {Counters: 8,
+		Shards: 4}: 2} {
+		if got := o.perShard(); got != want {
+			t.Errorf("%d counters in %d shards: %d in each, want %d", o.Counters, o.Shards, got, want)
+		}
+	}
+}
