@@ -174,7 +174,8 @@ func describe(domain string, d *descriptor) *described {
 // join makes a request target of a path in plain text and an escaped query.
 func join(path string, query []byte) string {
 	b := append(make([]byte, 0, 2+3*len(path)+len(query)), '/')
-	b = httplimit.AppendEscaped(b, strings.TrimPrefix(path, "/"), func(c byte) bool { return unreserved(c) || c == '/' })
+	b = httplimit.AppendEscaped(b, strings.TrimPrefix(path, "/"),
+		func(c byte) bool { return unreserved(c) || c == '/' })
 	if len(query) > 0 {
 		b = append(append(b, '?'), query...)
 	}

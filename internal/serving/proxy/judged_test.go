@@ -87,7 +87,8 @@ var (
 	)
 	genField = rapid.Custom(func(t *rapid.T) field {
 		name := rapid.SampledFrom([]string{"Connection", "Connection", "connection", "X-A", "x-a", "X-B", "X_A",
-			"Upgrade", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "TE", "Trailer", "User-Agent",
+			"Upgrade", "HTTP2-Settings", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "TE", "Trailer",
+			"User-Agent",
 			"Accept-Language", "Cookie", "Authorization", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 			"X-Real-IP", "Forwarded", "Expect", "Content-Type"}).
 			Draw(t, "name")

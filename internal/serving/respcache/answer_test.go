@@ -100,8 +100,9 @@ func TestPartialAnswersAreStored(t *testing.T) {
 		if w.Body.String() != c.body || asked != c.asked {
 			t.Fatalf("%+v: %d %q, %d times asked", c, w.Code, w.Body, asked)
 		}
-		if n := len(c.body); c.part != "" && n > 0 && (w.Code != 206 || w.Header().Get("Content-Length") != fmt.Sprint(n) ||
-			w.Header().Get("Content-Range") != fmt.Sprintf("bytes %c-%c/10", c.body[0], c.body[n-1])) {
+		n, h := len(c.body), w.Header()
+		if c.part != "" && n > 0 && (w.Code != 206 || h.Get("Content-Length") != fmt.Sprint(n) ||
+			h.Get("Content-Range") != fmt.Sprintf("bytes %c-%c/10", c.body[0], c.body[n-1])) {
 			t.Errorf("%+v: %d %v", c, w.Code, w.Header())
 		}
 	}
@@ -128,7 +129,8 @@ func TestOnlyPartialAnswersAreParts(t *testing.T) {
 			fmt.Fprint(w, body)
 		})
 		for i := range 3 {
-			if w := b.get("/topic?id=1", "Range", "bytes=0-1"); w.Code != status || w.Body.String() != body || asked != i+1 {
+			w := b.get("/topic?id=1", "Range", "bytes=0-1")
+			if w.Code != status || w.Body.String() != body || asked != i+1 {
 				t.Errorf("%d %q, %d times asked", w.Code, w.Body, asked)
 			}
 		}
@@ -183,7 +185,8 @@ func TestInvalidation(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		{200, nil, "answer 2"}, {0, nil, "answer 2"}, {303, nil, "answer 2"}, {403, nil, "answer 1"}, {503, nil, "answer 1"},
+		{200, nil, "answer 2"}, {0, nil, "answer 2"}, {303, nil, "answer 2"}, {403, nil, "answer 1"},
+		{503, nil, "answer 1"},
 	} {
 		b := build(t, respcache.Config{}, numbered())
 		b.get("/topic?id=1")
