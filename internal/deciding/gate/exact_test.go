@@ -127,6 +127,7 @@ func TestRefillOfALimit(t *testing.T) {
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: math.MaxInt64, Burst: 1}, math.MaxInt64},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: math.MaxInt64, Burst: 2}, math.MaxInt64},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: math.MaxInt64, Burst: 1 << 40}, math.MaxInt64},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 1 << 31, Burst: 1 << 33}, math.MaxInt64},
 	} {
 		if got := refill(c.spec); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.spec, got, c.want)
