@@ -92,7 +92,9 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			l.opt.Clients.BeforeForwarding(r)
 		}
 		v, count := l.decide(r)
-		defer l.gate.KeepLease(v.Lease)()
+		if v.Lease != nil {
+			defer l.gate.KeepLease(v.Lease)()
+		}
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)
