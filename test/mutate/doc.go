@@ -30,7 +30,7 @@
 // with two busy cores) of what is killed:
 //
 //	lua/ 97 to 100 %             window 93 %, detect 60 %, aggregate 95 %, hotset 100 %
-//	fairness 93 %, gate 78 %     guarded 80 %, respcache 78 %, redislimits 58 %
+//	fairness 93 %, gate 81 %     guarded 80 %, respcache 75 %, redislimits 58 %
 //
 // Tests for what survived these samples came after them: measure again.
 package main
