@@ -1,7 +1,7 @@
 -- publish_hot: makes a new version of one publisher's hot set and notifies the followers.
 --
 -- KEYS[1]  hot:version      string: last version given in this namespace
--- KEYS[2]  hot:index        hash: publisher -> "version [blind ]expiry_ms"
+-- KEYS[2]  hot:index        hash: publisher -> "version [flag ]expiry_ms"
 -- KEYS[3]  hot:set:<id>     hash: epoch, seq, version, base, at, encoding, body
 -- KEYS[4]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
 -- KEYS[5]  hot:log:<id>     sorted set: version -> "version from epoch " .. change
@@ -21,7 +21,8 @@
 -- ARGV[13] life of the version counter, ms
 -- ARGV[14] life of the epoch, ms
 -- ARGV[15] channel of the notice
--- ARGV[16] 'blind' if the publisher gets no counts and renews what was hot, else ''
+-- ARGV[16] flag: 'blind' if the publisher gets no counts and renews what was hot,
+--          'stopped' if it publishes for the last time, else ''
 --
 -- Returns {code, version, epoch}:
 --   1  published under version; epoch is the caller's
@@ -46,7 +47,7 @@ local keep = tonumber(ARGV[10])
 local life_ms, lease_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local version_life_ms, epoch_life_ms = ARGV[13], ARGV[14]
 local channel = ARGV[15]
-local flags = ARGV[16] == 'blind' and 'blind ' or ''
+local flags = (ARGV[16] or '') ~= '' and ARGV[16] .. ' ' or ''
 
 -- The fence.
 local epoch, owner = string.match(redis.call('GET', epoch_key) or '', '^(%d+) (%S+)')

@@ -156,4 +156,6 @@ type HotSet struct {
 	// NoInput says that the publisher gets no counts: it renews what was hot and
 	// lets nothing cool.
 	NoInput bool `json:"blind,omitempty"`
+	// Last says that the publisher has stopped. Its keys stay hot as those of a silent one.
+	Last bool `json:"last,omitempty"`
 }

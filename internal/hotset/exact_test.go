@@ -119,7 +119,7 @@ func TestMergeInFull(t *testing.T) {
 	}
 }
 
-// What the counters say while one publisher lives, one is blind and one is silent.
+// What the counters say while one publisher lives, one is blind, one is silent and one has stopped.
 func TestStatsOfPublishers(t *testing.T) {
 	t.Parallel()
 	var m Replica
@@ -134,9 +134,15 @@ func TestStatsOfPublishers(t *testing.T) {
 	blind.NoInput = true
 	m.Replace("blind", blind)
 	m.Replace("live", set(9, 6))
+	stopped := set(5, 4, hot("k", 1, 2))
+	stopped.Last = true
+	m.Replace("a", stopped)
+	if first := m.FirstPublisher(at(6)); first != "blind" {
+		t.Errorf("%q is the first publisher", first)
+	}
 	got := m.Stats(at(6))
 	want := Stats{Keys: 4, Loops: 1, KeysKept: 1, Publishers: 2, BlindPublishers: 1, SilentPublishers: 1, Version: 9,
-		AgeSeconds: 0.5, Replaced: 3, Ignored: 1}
+		AgeSeconds: 0.5, Replaced: 4, Ignored: 1}
 	if diff := gocmp.Diff(got, want); diff != "" {
 		t.Error(diff)
 	}
@@ -144,7 +150,7 @@ func TestStatsOfPublishers(t *testing.T) {
 		t.Errorf("when all have ended: %+v", got)
 	}
 	m.Entries(at(9000))
-	if got := m.Stats(at(9000)); got.Forgotten != 3 || got.Keys != 0 || got.Publishers != 0 {
+	if got := m.Stats(at(9000)); got.Forgotten != 4 || got.Keys != 0 || got.Publishers != 0 {
 		t.Errorf("hours later: %+v", got)
 	}
 }

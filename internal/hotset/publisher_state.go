@@ -27,6 +27,7 @@ const (
 	NoInput              // it publishes, and says that it gets no counts: nothing cools
 	Stale                // it was not heard for StaleAfter; its keys are kept
 	Expired              // it was silent for so long that its keys are over
+	Stopped              // it said that it stops; its keys are kept
 )
 
 // PublisherChange is a publisher whose State has changed. A publisher that is seen for the
@@ -79,6 +80,8 @@ func (p *published) stateAt(now time.Time) State {
 		last = newest(last, p.set.At)
 	}
 	switch {
+	case p.set.Last:
+		return Stopped
 	case now.Sub(last) > StaleAfter:
 		return Stale
 	case p.set.NoInput:
@@ -94,7 +97,7 @@ func (m *Replica) FirstPublisher(now time.Time) string {
 	defer m.mu.Unlock()
 	first := ""
 	for publisher, p := range m.sets {
-		if (first == "" || publisher < first) && p.stateAt(now) != Stale {
+		if (first == "" || publisher < first) && p.stateAt(now) < Stale {
 			first = publisher
 		}
 	}
@@ -143,10 +146,10 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 type Stats struct {
 	Keys             int64   `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
 	Loops            int64   `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
-	KeysKept         int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent."`
+	KeysKept         int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent or has stopped."`
 	Publishers       int64   `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
 	BlindPublishers  int64   `metric:"hotparam_hotset_blind_publishers" help:"Aggregators that publish and receive no counts."`
-	SilentPublishers int64   `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that stopped publishing and whose keys stay hot."`
+	SilentPublishers int64   `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that publish no more without having said so, and whose keys stay hot."`
 	Version          uint64  `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
 	AgeSeconds       float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
 
@@ -164,6 +167,7 @@ func (m *Replica) Stats(now time.Time) Stats {
 	for _, p := range m.sets {
 		st.Version = max(st.Version, p.set.Version)
 		switch p.stateAt(now) {
+		case Stopped:
 		case Stale:
 			st.SilentPublishers++
 		case NoInput:

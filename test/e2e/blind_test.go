@@ -127,6 +127,15 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	if took := time.Since(cold); took > 2*time.Second+2*time.Second+2*time.Second+slack {
 		t.Errorf("cold only after %v: window, cool, and a moment", took)
 	}
+
+	aggregator.Signal(syscall.SIGTERM) // one that is stopped raises no alarm
+	program.Await(t, 10*time.Second, "the aggregator to say that it stops",
+		func() bool { return strings.Contains(sidecar.Said(), "has stopped") })
+	<-time.After(6 * time.Second) // a silent one is found after 5 s
+	if silent := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"); silent != "0" ||
+		metric(t, sidecarAdmin, "hotparam_hotset_publishers") != "0" {
+		t.Errorf("%s silent publishers after a clean stop", silent)
+	}
 }
 
 // The senders of an aggregator are frozen, or gone: it says so, nothing cools, and

@@ -112,6 +112,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	loops.Go(func() { a.out.run(ctx) })
 	loops.Wait()
 	set, changes := a.tick()
+	set.Last = true
 	a.out.publishFinal(context.WithoutCancel(ctx), set)
 	a.publishChanges(changes)
 	return nil

@@ -17,7 +17,7 @@ func (k Keys) Prefix() string { return k.prefix }
 func (k Keys) HotVersion() string { return k.prefix + "hot:version" }
 
 // HotIndex is a hash, publisher -> "version expiry" (unix milliseconds by the clock
-// of Redis), or "version blind expiry". Expires with its longest-living set; fields are trimmed by every
+// of Redis), or "version blind expiry", or "version stopped expiry". Expires with its longest-living set; fields are trimmed by every
 // publication.
 func (k Keys) HotIndex() string { return k.prefix + "hot:index" }
 

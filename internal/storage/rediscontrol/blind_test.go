@@ -113,7 +113,7 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 		now := began.Add(time.Duration(second) * time.Second)
 		if second >= 15 && second < 20 || second >= 40 && second < 50 {
 			version++
-			m.Replace("agg", hottype.HotSet{Version: version, At: now, NoInput: second >= 45,
+			m.Replace("agg", hottype.HotSet{Version: version, At: now, NoInput: second >= 45, Last: second == 49,
 				Keys: []hottype.HotKey{{Key: "k", Until: now.Add(5 * time.Second)}}})
 		}
 		s.look(m, now)
@@ -122,14 +122,14 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	for line := range strings.Lines(buf.String()) {
 		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen",
 			"sees again",
-			"is blind", "too long"} {
+			"is blind", "has stopped", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)
 			}
 		}
 	}
 	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again", "is blind",
-		"aggregator not seen", "too long"}
+		"has stopped", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)
 	}

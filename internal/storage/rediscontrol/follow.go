@@ -183,6 +183,9 @@ func (s *publisherLog) tell(sight hotset.PublisherChange) {
 	case sight.State == hotset.Stale:
 		log.Warn("rediscontrol: aggregator not seen: its hot keys are kept, no key becomes hot",
 			"kept_until", sight.Until.UTC())
+	case sight.State == hotset.Stopped:
+		log.Info("rediscontrol: the aggregator has stopped: its hot keys are kept until another one takes over",
+			"kept_until", sight.Until.UTC())
 	case sight.State == hotset.NoInput:
 		log.Warn(
 			"rediscontrol: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")

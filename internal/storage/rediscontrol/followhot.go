@@ -32,7 +32,7 @@ type hotFollower struct {
 	started bool
 	version string // of the namespace, at the last complete look
 	seen    map[string]seenSet
-	blind   map[string]bool // the publishers of the last index that say so
+	flags   map[string]string // what follows the versions of the publishers in the last index
 }
 
 // seenSet remembers which version of a publisher fn has got.
@@ -75,10 +75,10 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 func (h *hotFollower) news(index map[string]string) []string {
 	var out []string
 	now := h.feed.now()
-	h.blind = map[string]bool{}
+	h.flags = map[string]string{}
 	for publisher, entry := range index {
 		field, rest, _ := strings.Cut(entry, " ")
-		h.blind[publisher] = strings.HasPrefix(rest, flagBlind+" ")
+		h.flags[publisher], _, _ = strings.Cut(rest, " ")
 		version, err := strconv.ParseUint(field, 10, 64)
 		if err != nil {
 			h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
@@ -177,7 +177,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 		return false
 	}
 	set := held.deliverable()
-	set.NoInput = h.blind[publisher]
+	set.NoInput, set.Last = h.flags[publisher] == flagBlind, h.flags[publisher] == flagStopped
 	h.fn(publisher, set)
 	return true
 }

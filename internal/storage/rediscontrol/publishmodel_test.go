@@ -123,6 +123,7 @@ func (w *world) pass(d time.Duration) {
 // shows in the keys.
 func (w *world) judge(t *rapid.T, id string, i int) hottype.HotSet {
 	set := hottype.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "blind")}
+	set.Last = !set.NoInput && rapid.IntRange(0, 4).Draw(t, "last") == 0
 	name := ""
 	if rapid.Bool().Draw(t, "large") {
 		name = strings.Repeat("x", 6000)
@@ -151,8 +152,8 @@ func (w *world) deliver(publisher string, set hottype.HotSet) {
 	if set.Version <= w.last[publisher] {
 		panic(fmt.Sprintf("%s: version %d after %d", publisher, set.Version, w.last[publisher]))
 	}
-	if set.NoInput != w.latest[publisher].NoInput {
-		panic(fmt.Sprintf("%s: blind %v", publisher, set.NoInput))
+	if latest := w.latest[publisher]; set.NoInput != latest.NoInput || set.Last != latest.Last {
+		panic(fmt.Sprintf("%s: blind %v, last %v", publisher, set.NoInput, set.Last))
 	}
 	w.last[publisher] = set.Version
 	w.mirror.Replace(publisher, set)

@@ -44,8 +44,11 @@ type message struct {
 	flags    string
 }
 
-// flagBlind follows the version of a publisher without input in the index.
-const flagBlind = "blind"
+// In the index these follow the version of a publisher without input, and of one that has stopped.
+const (
+	flagBlind   = "blind"
+	flagStopped = "stopped"
+)
 
 type answer struct {
 	code    int64
@@ -91,7 +94,10 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 // Redis, else what changed.
 func (p *Publisher) render(set hottype.HotSet) (message, error) {
 	m := message{life: p.setLife(set).Milliseconds()}
-	if set.NoInput {
+	switch {
+	case set.Last:
+		m.flags = flagStopped
+	case set.NoInput:
 		m.flags = flagBlind
 	}
 	if roughSize(set) < compressFrom {

@@ -208,7 +208,7 @@ func (p *pair) hot() {
 	if from > 0 {
 		change = fmt.Sprint("change", p.calls)
 	}
-	blind := []string{"", "blind"}[p.r.IntN(2)]
+	flag := []string{"", "blind", "stopped"}[p.r.IntN(3)]
 	log := m.sorted(p.keys[4])
 	if p.r.IntN(10) == 0 { // it has expired alone
 		clear(log)
@@ -219,7 +219,7 @@ func (p *pair) hot() {
 	ours := field("epoch") == epoch
 	args := []any{publisher, token, seq, floor, from, change, 77, "enc", body, keep, life, lease, versionLife,
 		epochLife, channel,
-		blind}
+		flag}
 	switch {
 	case owner != token:
 		p.call(publishHot, []int64{0, 0, epoch}, args...)
@@ -246,7 +246,7 @@ func (p *pair) hot() {
 	if m.expire(p.keys[4], life); len(log) == 0 {
 		delete(m.values, p.keys[4])
 	}
-	p.index(publisher, fmt.Sprint(version, " ", blind, map[bool]string{true: " "}[blind != ""], now+life), life)
+	p.index(publisher, fmt.Sprint(version, " ", flag, map[bool]string{true: " "}[flag != ""], now+life), life)
 	p.send(channel, version)
 	p.call(publishHot, []int64{1, version, epoch}, args...)
 }
