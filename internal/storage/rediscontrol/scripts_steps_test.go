@@ -82,7 +82,7 @@ func (p *pair) overrides() {
 		p.restore()
 		return
 	}
-	const channel, most, life = "model:overrides", 3, 250_000
+	const channel, most, life = "model:overrides", 4, 250_000
 	m := &p.model
 	entries, until := m.hash(p.keys[0]), m.sorted(p.keys[1])
 	stored := m.number(p.keys[2])
@@ -94,6 +94,9 @@ func (p *pair) overrides() {
 	entry := []string{"", fmt.Sprint("{", p.calls, "}"), fmt.Sprint("{", p.calls, "}")}[p.r.IntN(3)]
 	end := p.pick(0, p.ms(), p.ms()+1, p.ms()+100_000)
 	least := p.pick(0, stored, stored, stored+1)
+	if stored == 0 {
+		least = p.pick(0, 1)
+	}
 	code, ended := int64(-2), int64(0)
 	if stored >= least {
 		for _, gone := range byScore(until) {
