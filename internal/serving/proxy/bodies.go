@@ -34,6 +34,9 @@ func bodyOf(r *http.Request) *clientBody {
 }
 
 func (b *clientBody) Read(p []byte) (int, error) {
+	if b.ended.Load() {
+		return 0, io.EOF // the transport reads once more, when the server may have closed the body for an early answer
+	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case err == nil, errors.Is(err, http.ErrBodyReadAfterClose):
