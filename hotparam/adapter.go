@@ -145,10 +145,13 @@ func (l *Adapter[C]) client(c C) (Client, error) {
 		return Client{}, nil
 	}
 	name, err := l.options.Client(c)
-	if err != nil && l.options.OnClientError != nil {
-		return Client{}, cmp.Or(l.options.OnClientError(c, err), errResponseWritten)
+	if err != nil {
+		if l.options.OnClientError != nil {
+			return Client{}, cmp.Or(l.options.OnClientError(c, err), errResponseWritten)
+		}
+		name = "" // its address says who it is
 	}
-	if err != nil || name == "" {
+	if name == "" {
 		return Client{}, nil
 	}
 	if len(name) > maxClientName {

@@ -74,7 +74,8 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	in.Rights = Rights{User: c.user()}
 	limiter := limiterTrials(c.keys.Probe())
 	if c.cluster != nil { // go-redis asks every cluster
-		limiter = append(limiter, trial{"+cluster|slots", []any{"cluster", "slots"}}, trial{"+command", []any{"command"}})
+		limiter = append(limiter, trial{"+cluster|slots", []any{"cluster", "slots"}},
+			trial{"+command", []any{"command"}})
 	}
 	r := &in.Rights
 	r.Limiter = append(c.tryCommands(ctx, in, limiter), c.tryKeys(ctx, in)...)
