@@ -85,21 +85,23 @@ const (
 // CachePolicy says how a response cache answers requests for a key. It is not changed once
 // it is in use.
 type CachePolicy struct {
-	// How long an answer is fresh whose upstream says nothing about it; `0s`: such answers are not kept.
+	// How long a response without a lifetime of its own (`s-maxage`, `max-age`, `Expires`) is fresh. `0s`: it is not
+	// stored.
 	TTL time.Duration `name:"ttl" in:"0s..24h" step:"1ms" default:"1s"`
-	// For how much longer it is served while it is fetched again in the background. `stale-while-revalidate` of the
-	// answer goes before it.
+	// How long a stale response is used while it is fetched again in the background. The response's
+	// `stale-while-revalidate` takes precedence.
 	Stale time.Duration `name:"stale" in:"0s..24h" step:"1ms" default:"10s"`
-	// For how much longer it is served where fetching it fails or is denied. `stale-if-error` of the answer goes
-	// before it.
+	// The same when the upstream fails (500, 502 to 504, no response), or when the key's limit denies the fetch. The
+	// response's `stale-if-error` takes precedence.
 	StaleIfError time.Duration `name:"stale_if_error" in:"0s..24h" step:"1ms" default:"1m"`
-	// The header fields, in canonical form and sorted, by which answers may differ. An answer that differs by another
-	// one is not kept.
+	// Request fields by which responses may differ. A response whose `Vary` names another field is not stored. `*`,
+	// `Cookie` and `Authorization` are errors.
 	Vary []string `name:"vary" form:"header" default:"Accept-Encoding"`
-	// `strip`: requests that have cookies are answered as if they had none. `deny`: they go to the upstream.
+	// `deny`: requests with cookies go to the upstream. `strip`: they are answered as if they had none, and the
+	// upstream does not receive them.
 	StripCookies bool `name:"cookies" words:"deny,strip" default:"deny"`
-	// The longest body that is kept, in bytes.
+	// The longest stored body, up to 1 GiB.
 	MaxBody int64 `name:"max_body" as:"bytes" in:"1..1073741824" default:"1MiB"`
-	// The longest time that a request waits for an answer that another one fetches.
+	// How long a request waits for a fetch in progress, before a stale response or a denial.
 	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms" default:"500ms"`
 }

@@ -9,14 +9,15 @@ import (
 // IP are the limits of every client.
 type IP struct {
 	Clients `name:",inline"`
-	// Networks or addresses of proxies that are trusted to name the client.
+	// Addresses or networks of proxies that may name the client.
 	TrustedProxies []string `name:"trusted_proxies"`
-	// Where they name it: `x-forwarded-for` (the default), `forwarded` (RFC 7239), the name of a header that holds one
-	// address, such as `x-real-ip`, or `peer`: nowhere.
+	// Where they name it: `x-forwarded-for`, `forwarded` (RFC 7239), the name of a header with one address, such as
+	// `x-real-ip`, or `peer`: nowhere. Default: `x-forwarded-for`.
 	Client string `name:"client" form:"header"`
-	// How many bits of an IPv6 address make a client: as many as your visitors' providers give to one. Default: 64.
+	// How many bits of an IPv6 address identify a client, `48` to `64`: as many as your visitors' providers assign to
+	// one subscriber. Default: `64`.
 	IPv6Prefix int `name:"ipv6_prefix" in:"48..64"`
-	// Networks or addresses that have no limit.
+	// Addresses or networks without any limit.
 	Exempt []string `name:"exempt"`
 }
 
@@ -24,9 +25,10 @@ type IP struct {
 type Clients struct {
 	// A window aligned to the clock.
 	Fixed *Window `name:"fixed"`
-	// A window that slides.
+	// A sliding window.
 	Sliding *Window `name:"sliding"`
-	// How many requests of a client may be in flight.
+	// How many requests of a client may be in flight: `limit`, `lease`, `scope`, `on_store_failure`, as for
+	// `algorithm: in_flight` (docs/limits.md#in-flight).
 	InFlight *InFlight `name:"in_flight"`
 }
 
@@ -40,13 +42,15 @@ type Window struct {
 	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
 	// As in `limit` of a rule.
 	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
-	// As in `limit` of a rule.
+	// `enforce`, or `shadow`: would-be denials are counted (`hotparam_gate_would_deny_ip_total`), and everything is
+	// allowed.
 	Mode hottype.Mode `name:"mode" words:"enforce,shadow" default:"enforce"`
-	// As in `limit` of a rule.
+	// As in `limit`.
 	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
-	// As in `limit` of a rule.
+	// As in `limit`.
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
-	// `exact`: Redis decides each request. `async`: each limiter decides in memory, and sums are exchanged.
+	// `exact`: Redis decides, one round trip per request. `async`: each limiter decides in memory and exchanges sums
+	// with Redis ten times a second; no request waits for Redis; docs/limits.md#exact-or-async.
 	Consistency Consistency `name:"consistency" words:"exact,async" default:"exact"`
 }
 
@@ -61,16 +65,15 @@ const (
 
 // Class is a group of requests known by a header, such as crawlers.
 type Class struct {
-	// Shown in verdicts and metrics.
+	// Shown in verdicts and metrics; `[a-z][a-z0-9_-]*`.
 	Name string `name:"name" required:"true" form:"plain"`
-	// Which requests.
+	// `header`: the name of a header; `pattern`: a regular expression (RE2) that matches somewhere in its value.
 	Match ClassMatch `name:"match" required:"true"`
-	// The limits of the class's clients; where one is missing, that of every client holds.
+	// The limits of the clients of the class, `fixed` and `sliding`. Default: those of `ip`.
 	IP Clients `name:"ip"`
-	// The reverse proxy sends the class there. Default: the usual upstream.
+	// The reverse proxy sends the class to this upstream. Default: the default one.
 	Upstream string `name:"upstream" form:"plain"`
-	// Domains in one of which the client's address has to have its name. A request that is not verified is not in the
-	// class.
+	// Domains; the class has only clients whose address DNS names in one of them.
 	Verify []string `name:"verify" form:"domain"`
 }
 

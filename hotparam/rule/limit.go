@@ -42,77 +42,84 @@ const (
 
 // Amounts say how much a limit admits. Which of them a limit has depends on its algorithm.
 type Amounts struct {
-	// Token bucket, bursty: how fast tokens come back; others: how often a request is due. Requests per second, or
-	// `30/m`, `24/h`, `7/d`, `10/3s`.
+	// Token bucket, bursty: how fast tokens return; gcra, leaky bucket, warming up: how often a request is due. A
+	// second, or `30/m`, `24/h`, `7/d`, `10/3s`. Required there.
 	Rate Rate `name:"rate"`
-	// How many requests may come at once. Token bucket: the tokens of a full bucket, at least 1 and by default those of
-	// one second. Gcra: beside the one that is due, by default none. Leaky bucket: how many wait, by default none.
-	// Bursty: what Guava stores, by default the permits of one second.
+	// Token bucket: tokens in a full bucket, which is how many requests may come at once, at least 1. Gcra, leaky
+	// bucket: how many may come before they are due; one more may come at once. Bursty: how many unused tokens are
+	// stored; none at first. Default: `rate` in a second, at least 1; gcra, leaky bucket: `0`.
 	Burst *int64 `name:"burst" in:"0..9007199254740991"`
-	// Windows: how many requests one window admits; in_flight: how many requests for a key may be in flight.
+	// Windows: requests per window; in_flight: requests of a key in flight, up to 100,000. At least 1. Required there.
 	Limit int64 `name:"limit" in:"1..9007199254740991"`
-	// The length of a window.
+	// Windows: length, `1ms` to `24h`, whole milliseconds. Required there.
 	Window time.Duration `name:"window" in:"1ms..24h" step:"1ms"`
-	// Into how many parts the window is cut; each a whole number of microseconds. Default: 10.
+	// Bucketed window: number of parts, up to 1000; each a whole number of microseconds. Default: `10`.
 	Buckets int64 `name:"buckets" in:"1..1000"`
-	// How many tokens a key has that was not seen for a day, at most `burst`, which is the default. `0`: a key that is
-	// new earns its burst.
+	// Token bucket: tokens of a key that was not seen for a day, at most `burst`. `0`: a new key earns its burst.
+	// Default: `burst`.
 	InitialTokens *int64 `name:"initial_tokens" in:"0..9007199254740991"`
-	// How many of the burst go on at once (nginx's `delay`), at most `burst`; the others wait. Default: all wait.
+	// Leaky bucket: how many requests of the burst proceed at once (nginx's `delay`), at most `burst`; the others
+	// wait. Default: all wait.
 	Delay *int64 `name:"delay" in:"0..9007199254740991"`
-	// `true`: all of the burst goes on at once (nginx's `nodelay`); not beside `delay`.
+	// Leaky bucket: `true`: the whole burst proceeds at once (nginx's `nodelay`); not with `delay`.
 	NoDelay bool `name:"nodelay"`
-	// How long requests without a pause take from a third of the rate to the rate, after a pause as long.
+	// Warming up: how long requests without a pause take from a third of the rate to the rate after as long an idle
+	// time; `1ms` to `24h`, whole milliseconds. Required there.
 	WarmUp time.Duration `name:"warm_up" in:"1ms..24h" step:"1ms"`
 }
 
 // Denial says how requests over a limit are handled.
 type Denial struct {
-	// A request over the limit is held back if it fits within that time; else it is denied at once. Token bucket, gcra,
-	// leaky bucket, bursty, warming up.
+	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if its wait fits; else it
+	// is denied at once. Up to `1m`, whole milliseconds.
 	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
-	// After a denial everything is denied for that long; requests meanwhile do not prolong it.
+	// A denied subject is denied everything for this long, up to `24h`; docs/limits.md#block.
 	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
-	// A denial within the length of the last block after its end blocks for twice as long, up to this. Default: `block`.
+	// Repeated blocks double up to this length. Default: `block`.
 	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
 }
 
 // Limit limits a hot key.
 type Limit struct {
-	// docs/limits.md compares them.
+	// `token_bucket`, `gcra`, `leaky_bucket`, `bursty`, `warming_up`, `fixed_window`, `anchored_window`,
+	// `sliding_window`, `sliding_log`, `bucketed_window` or `in_flight`.
 	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm or in_flight" default:"token_bucket"`
 	Amounts   `name:",inline"`
-	// Algorithm in_flight, which has `limit`, `scope` and `on_store_failure` beside it and nothing else: for how long a
-	// slot is held that is not renewed.
+	// Algorithm `in_flight` (with `limit`, `scope` and `on_store_failure` only): how long an unrenewed slot is held,
+	// `1s` to `1h`.
 	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
-	// `shadow`: the limit is computed and counted, and everything passes.
+	// `enforce`, or `shadow`: the limit is evaluated and counted, and everything is allowed.
 	Mode hottype.Mode `name:"mode" words:"enforce,shadow" default:"enforce"`
-	// `cluster`: one limit for all limiters, kept in Redis. `instance`: each has its own.
+	// `cluster`: one limit for all limiters, in Redis. `instance`: one for each limiter.
 	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
-	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow),
-	// `closed` (deny).
+	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow)
+	// or `closed` (deny); docs/limits.md#scope-and-redis-failures.
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
 	Denial         `name:",inline"`
-	// While the limit denies, light clients keep what they request and heavy ones share the rest evenly. Token bucket,
-	// gcra, leaky bucket, bursty. Not with `block`, and not judged in mode `shadow`.
+	// Token bucket, gcra, leaky bucket, bursty: `true`: while the limit denies, clients share it evenly;
+	// docs/limits.md#fairness. Not with `block`; not evaluated in mode `shadow`.
 	Fair bool `name:"fair"`
-	// Statuses of answers with which a request gives back what it took, such as `[304, 5xx]`.
+	// Response statuses that refund the request's charge, such as `[304, 5xx]`; docs/limits.md#refund-by-status.
 	RefundStatus hottype.Statuses `name:"refund_status"`
-	// With `fair`: what names a client, `header.NAME`. Only for a header that something in front of the limiter sets,
-	// such as a user from a token. A request without it is of its address. Default: the address, and its /24 or /48.
+	// With `fair`: what identifies a client: `header.NAME`. Only a header that is set in front of the limiter, such as
+	// a user from a verified token. A request without it counts for its address. Default: the address, and its /24 or
+	// /48.
 	ClientKey string `name:"client_key"`
-	// Token bucket: the rate follows what the upstream bears, between `min` and `max`. `rate`, by default `max`, holds
-	// until that is known, and `burst` is by default a tenth of the rate in force. Not with `scope: instance`.
+	// Token bucket: `true`: the rate follows the upstream between `min` and `max`; docs/adaptive.md. `rate` (default
+	// `max`) applies without measurements; `burst` defaults to a tenth of the current rate. Not with `scope:
+	// instance`.
 	Adaptive bool `name:"adaptive"`
-	// With `adaptive`: the least rate of each hot key, from `0.1`; required there.
+	// With `adaptive`: the least rate of each hot key, from `0.1`. Required there.
 	Min Rate `name:"min"`
-	// With `adaptive`: the greatest rate of each hot key; required there.
+	// With `adaptive`: the greatest rate of each hot key. Required there.
 	Max Rate `name:"max"`
-	// With `adaptive`: the upstream that the rate follows, one of `upstreams`.
+	// With `adaptive`: the name of the upstream, one of `upstreams`.
 	Upstream string `name:"upstream" form:"plain" default:"default"`
-	// Another limit, judged beside this one and never acting.
+	// Another limit that is evaluated and counted and never denies: `algorithm`, its amounts, `wait`, `block`,
+	// `block_max`; docs/limits.md#candidate.
 	Candidate *Candidate `name:"candidate"`
-	// Other amounts for particular keys of this rule.
+	// Amounts for particular keys of the rule: a list of `key` and `rate`, `burst`, `initial_tokens`, `delay`,
+	// `nodelay`, `warm_up` or `limit`, `window`, `buckets`.
 	Values []Value `name:"values"`
 }
 
@@ -163,11 +170,13 @@ type InFlight struct {
 
 // Upstream is what adaptive limits follow.
 type Upstream struct {
-	// `default` is the upstream of limits and classes that name no other.
+	// A name; `default` is the upstream of limits and classes that name none.
 	Name string `name:"name" required:"true" form:"plain"`
-	// Where a proxy finds it. Default: `--proxy.upstream` for `default`, `--proxy.upstreams` for others.
+	// Where the proxy finds it; read at start. A different URL for it in `proxy.upstream` or `proxy.upstreams` is an
+	// error. Default: `proxy.upstream` for `default`, `proxy.upstreams` for others.
 	URL string `name:"url"`
-	// What it has to hold, or `auto`.
+	// `auto`, or `latency` (`auto`, `1ms` to `1m`), `quantile` (0.5 to 0.99) and `errors` (0.001 to 0.5): this part of
+	// all responses begins within the latency, and no larger part fails. Default: `auto`, `0.9`, `0.01`.
 	Target Target `name:"target"`
 }
 

@@ -13,50 +13,49 @@ import (
 
 // Set is a whole file of rules.
 type Set struct {
-	// The tenant. It keeps counts, hot keys, overrides and limits of several sites on one Redis apart.
+	// The tenant, a name. Sites with different namespaces share a Redis without sharing counts, hot keys, overrides or
+	// limits.
 	Namespace string `name:"namespace" form:"resource" default:"default"`
 	// What is counted, in order: the first rule that matches a request counts it.
 	Rules []Rule `name:"rules"`
-	// Limits of every client, whatever it requests.
+	// Windows for every client, whatever it requests.
 	IP IP `name:"ip"`
-	// Groups of requests by header, crawlers first of all.
+	// Groups of requests by a header, such as crawlers.
 	Classes []Class `name:"classes"`
-	// The upstreams that adaptive limits follow; those that are not named have the target `auto`.
+	// The upstreams that adaptive limits follow. Default: `default`, with the target `auto`.
 	Upstreams []Upstream `name:"upstreams"`
 	// Bounds of the work that one request can cause.
 	QueryBounds QueryBounds `name:"query_bounds"`
-	// Parameters whose values are redacted in every rule, by name.
+	// Parameters whose values must not be seen, in every rule.
 	Redact Redactions `name:"redact"`
-	// How the upstream reads a request target: the name of a preset, such as `express4` or `strict`, or a mapping of a
-	// preset and traits. Without it other spellings evade the limit of a hot key.
+	// How the upstream reads a request target: the name of a preset (`express4`, `django`, `rails`, … or `strict`), or
+	// a mapping of a preset and traits. Without it other spellings of a request evade its limit: docs/evasion.md.
 	ParseAs ParseAs `name:"parse_as"`
 }
 
 // Rule says which requests are counted under which key, when a key is hot, and what limits it then.
 type Rule struct {
-	// The resource: the first part of every key of the rule, unique. `"*"`, once, is the catch-all, whose resource is
-	// the request path: byte for byte, or as the upstream reads it where `parse_as` is set.
+	// The resource: the first part of every key of the rule, unique. `"*"`, once, is the catch-all. Its resource is
+	// the request path: byte for byte, or as `parse_as` reads it.
 	Name string `name:"name" required:"true"`
-	// Which requests; none: all.
+	// Which requests. Default: all.
 	Match Match `name:"match"`
-	// Which parameters make the key: names, or mappings of a name and its normalisation. `[]`: none, all requests of
-	// the rule have one key.
+	// Which parameters make the key. `[]`: none, so all requests of the rule have one key.
 	Params []Param `name:"params" required:"true"`
-	// Globs over query names that are left out; only beside `"*"` in `params`. A name that `params` lists is tracked
-	// all the same.
+	// Globs over query names that are left out; only with `"*"` in `params`. A name in `params` is tracked all the
+	// same.
 	Ignore []string `name:"ignore"`
-	// How the upstream of this rule reads a target, if not as the file says.
+	// As at the top of the file, for the upstream of this rule. Default: that of the file.
 	ParseAs ParseAs `name:"parse_as"`
 	// `true`: later rules count the request too.
 	Continue bool `name:"continue"`
 	// When a key is hot.
 	Hot Hot `name:"hot" required:"true"`
-	// What limits a hot key. Without it the rule only detects.
+	// The limit of a hot key. Without it the rule only detects.
 	Limit *Limit `name:"limit"`
-	// How hot keys are answered from the response cache, by the reverse proxy and by the Go middleware; none: they
-	// are not.
+	// Hot keys are answered from the response cache, by the reverse proxy and by the Go middleware. Default: off.
 	Cache *hottype.CachePolicy `name:"cache"`
-	// How requests beyond the `query_bounds` are handled.
+	// How requests beyond the `query_bounds` are treated.
 	Malformed MalformedPolicy `name:"malformed" words:"limit,deny,allow" default:"limit"`
 }
 
@@ -72,12 +71,12 @@ const (
 
 // Match selects requests. Empty fields match everything.
 type Match struct {
-	// A path pattern in the syntax of Go's `net/http.ServeMux`: `/topic`, `/topics/{id}`, `/files/{rest...}`, `/files/`
-	// (everything below), `/files/{$}` (only that); none: every path.
+	// A path pattern in the syntax of Go's `net/http.ServeMux`: `/topic`, `/topics/{id}`, `/files/{rest...}`,
+	// `/files/` (everything below), `/files/{$}` (only that). Default: every path.
 	Path string `name:"path"`
-	// In upper case; none: every method. `GET` takes `HEAD` too.
+	// Upper case. `GET` includes `HEAD`. Default: every method.
 	Methods []string `name:"methods" form:"method"`
-	// Compared without port and case; none: every host.
+	// Compared without port and case. Default: every host.
 	Hosts []string `name:"hosts" form:"host"`
 }
 
@@ -88,16 +87,17 @@ type Param struct {
 	Name string `name:"name" required:"true"`
 	// `true`: `A-Z` in values become lower case.
 	Fold bool `name:"fold"`
-	// `true`: white space at both ends is dropped: that of Unicode, and the byte order mark.
+	// `true`: Unicode white space and the byte order mark are dropped at both ends.
 	Trim bool `name:"trim"`
-	// Whole numbers in their shortest form, as the application reads them, so `042` and `+42` are `42`; other values
-	// stay. `true` is `decimal`.
+	// Numbers are written in one form, as the application reads them, so `042` and `+42` are `42`; other values stay.
+	// `decimal` or `true`, `go`, `js`, `js_number`, `php`, `python`, `ruby`, `java`, `spring`:
+	// docs/evasion.md#what-only-the-application-knows.
 	Integer string `name:"integer" words:"none,decimal,go,js,js_number,php,python,ruby,java,spring" true:"decimal" default:"none"`
-	// What several values make: `each`: a key for each distinct value; `first`, `last`: one key, of that value as they
-	// are in the query; `all`: one key, of all values. Query parameters only. Default: that of `parse_as`, else `each`,
-	// and `all` for `"*"`.
+	// What several values make: `each`: one key per distinct value; `first`, `last`: one key, of that value in the
+	// query; `all`: one key of all values. Query parameters only. Default: `each`; of `"*"`: `all`.
 	Duplicates string `name:"duplicates" words:"all,first,last,each"`
-	// What keys have in place of the value. Default: what the top of the file says.
+	// `hash`, `mask` or `drop`: what the key has instead of the value, see `redact`. Default: that of the top of the
+	// file.
 	Redact string `name:"redact" words:"hash,mask,drop"`
 }
 
@@ -112,29 +112,30 @@ func Params(names ...string) []Param {
 
 // Hot says when a key is hot: when any of Rate, Share and Surge says so, of which at least one is set.
 type Hot struct {
-	// A key is hot when its count over the window reaches `rate` x `window`: requests per second.
+	// A key is hot when its count over the window reaches `rate` x `window`. One of `rate`, `share`, `surge` is
+	// required.
 	Rate float64 `name:"rate" as:"rate"`
-	// A key is hot when it has that part of all requests of its resource in the window.
+	// A key is hot when it has this share of all requests of its resource in the window, above 0 and at most 1.
+	// Default: off.
 	Share float64 `name:"share" in:"0..1"`
-	// A key is hot when it has so many times as many requests as it used to have.
+	// A key is hot when it has this many times its own past, above 1. Default: off.
 	Surge float64 `name:"surge" in:"1..1000000"`
-	// What a key must have at least to be hot by `share` or `surge`, as a rate over the window; required with them.
+	// The least rate over the window with which `share` or `surge` makes a key hot. Required with them.
 	MinRate float64 `name:"min_rate" as:"rate"`
-	// Short windows react sooner, long ones forgive peaks.
+	// Whole seconds, `1s` to `10m`. Short windows react sooner, long ones ignore peaks.
 	Window time.Duration `name:"window" in:"1s..10m" step:"1s" default:"5s"`
-	// How long a key has to stay below the release threshold before it is cold again.
+	// How long a key must stay below the release threshold before it is cold, up to `1h`.
 	Cooldown time.Duration `name:"cooldown" in:"0s..1h" step:"1ms" default:"10s"`
-	// The release threshold as a part of each threshold. Below 1 a key near its threshold does not flap.
+	// The release threshold as a part of each threshold, above 0 and at most 1.
 	ReleaseRatio float64 `name:"release_ratio" in:"0..1" default:"0.7"`
-	// At most so many keys of the rule are hot at once, the heaviest. A key takes the place of another when it is
-	// heavier by a tenth. `0`: no cap but 10,000.
+	// The maximum number of hot keys of the rule; the heaviest are hot. A key replaces another when it is heavier by a
+	// tenth. `0`: 10,000.
 	MaxHot int `name:"max_hot" in:"0..1000000" default:"1000"`
-	// How many requests a second the rule is expected to get, all keys together. With it, counters that could not find
-	// every hot key are refused at the start and at a reload. Default: `detect.max_rate`.
+	// Requests per second that the rule is expected to get, all keys together. With it, a number of counters that
+	// could miss a hot key is an error at start and at reload. Default: `detect.max_rate`.
 	MaxRate float64 `name:"max_rate" as:"rate"`
-	// Hot only if the key reaches its threshold although no client (IPv4 address or IPv6 /64) counts for more than the
-	// threshold / `min_clients`: that takes at least so many clients, and a client in a loop is left to its per-IP
-	// windows. `0`: any number.
+	// Each client counts for at most the threshold / `min_clients`, so one client in a loop makes no key hot. Up to
+	// `32`; `0`: no cap. docs/detection.md#loops-and-min_clients. Default: `0`.
 	MinClients int `name:"min_clients" in:"0..32"`
 }
 
@@ -146,7 +147,7 @@ type QueryBounds struct {
 	NameBytes int `name:"name_bytes" in:"1..1048576" default:"64"`
 	// A tracked value, decoded.
 	ValueBytes int `name:"value_bytes" in:"1..1048576" default:"256"`
-	// The raw query, and a path that is used as a resource. A longer query is not scanned.
+	// The raw query; also a path that is a resource.
 	QueryBytes int `name:"query_bytes" in:"1..1048576" default:"8192"`
 }
 
@@ -158,42 +159,48 @@ type Redactions []Redaction
 
 // ParseAs says how an upstream reads a request target: as a preset does, except for the traits that are set.
 type ParseAs struct {
-	// A server or framework, such as `django`; `strict` is safe for any.
+	// A server or framework, such as `django`, whose traits are those to begin with; `strict` is safe for any. None: a
+	// server that reads everything byte for byte.
 	Preset string `name:"preset"`
 	// Whether `/%74opic` is `/topic`.
 	PathEscapes string `name:"path_escapes" words:"keep,decode"`
-	// Whether `/Topic` is `/topic`.
+	// Whether `/Topic` is `/topic` (A-Z only); values of path wildcards keep their case.
 	PathCase string `name:"path_case" words:"keep,fold"`
-	// Which slashes at the end of a path are ignored.
+	// Whether `/topic/` is `/topic`; with `all`, `/topic///` too.
 	TrailingSlash string `name:"trailing_slash" words:"keep,one,all"`
-	// Where several slashes are one.
+	// Whether `//topic` is `/topic`; with `all`, `/a//b` is `/a/b`.
 	MergeSlashes string `name:"merge_slashes" words:"none,leading,all"`
 	// Whether `/x/../topic` and `/./topic` are `/topic`, also with `%2e`.
 	DotSegments string `name:"dot_segments" words:"keep,resolve"`
-	// Whether `%2F` is a slash; `either`: both readings count.
+	// Whether `%2F` parts segments; `either` counts both readings (Go's mux splits there if the path has a byte such
+	// as `^`).
 	EncodedSlash string `name:"encoded_slash" words:"keep,slash,either"`
-	// Whether a backslash, also `%5C`, is a slash.
+	// Whether `%5C` parts segments (a raw backslash is malformed).
 	Backslash string `name:"backslash" words:"keep,slash"`
-	// Whether `;v=1` is dropped from a segment.
+	// Whether `/topic;x=1` is `/topic`, in any segment.
 	PathParams string `name:"path_params" words:"keep,drop"`
-	// Whether a format is dropped from the last segment, so that `/topic.json` is `/topic`.
+	// Whether `/topic.json` is `/topic`: what follows the only dot of the last segment.
 	FormatSuffix string `name:"format_suffix" words:"keep,drop"`
-	// Whether one `%0A` at the end is dropped.
+	// Whether `/topic%0a` is `/topic`.
 	FinalNewline string `name:"final_newline" words:"keep,drop"`
-	// Whether `//host` is dropped from `//host/topic`; `either`: both readings count.
+	// Whether `//host/topic` is `/topic`, with two slashes or more; `either` counts both readings.
 	Authority string `name:"authority" words:"keep,drop,either"`
-	// Whether an empty segment is a value of a path wildcard, so that `/a/star/` is an `/a/{id}/{slug}`.
+	// Whether `/a/star/` is an `/a/{id}/{slug}`.
 	EmptyWildcard string `name:"empty_wildcard" words:"refuse,match"`
-	// What a raw `#` in a target does: the target ends there, or is malformed.
+	// Whether a raw `#` ends the target, or makes it malformed. hotparam's listeners refuse it all the same.
 	Fragment string `name:"fragment" words:"malformed,cut"`
-	// Which spellings of a parameter's name are taken for it.
+	// Which names are `id`: `qs` (Express 4) `id[…]` and `[id]`; `php` `id[…]`, leading spaces, what precedes a NUL,
+	// and dots, spaces and `[` as `_`; `rack` `id[…]`, `[id`, `id]`; `spring` `id[]`; `nginx` any case.
 	Names string `name:"names" words:"plain,qs,php,rack,spring,nginx,any"`
-	// What a raw `;` in a query is.
+	// What a raw `;` in a query does: it parts pairs (Rack 2), the pair that holds one is dropped (Go), or both
+	// readings count.
 	Semicolon string `name:"semicolon" words:"text,separator,drop,either"`
-	// How a pair with a `%` without two hex digits is handled.
+	// Whether a pair with a `%` without two hex digits stays, is dropped (Go, Tomcat), or makes the request malformed
+	// (Rack answers 400).
 	BadEscape string `name:"bad_escape" words:"keep,drop,malformed"`
-	// Whether `?` at the beginning of a query is dropped.
+	// Whether `/topic??id=42` is `/topic?id=42`.
 	QuestionMark string `name:"question_mark" words:"keep,drop"`
-	// What several values of one parameter make, where the parameter does not say it.
+	// What several values of a parameter without `duplicates` make. No preset sets it: charging each value is always
+	// safe.
 	Duplicates string `name:"duplicates" words:"all,first,last,each"`
 }

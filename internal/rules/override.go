@@ -36,36 +36,40 @@ const (
 // matches, for all keys of a resource, or for clients. An override with ActionLimit
 // applies whether or not the key is hot.
 type Override struct {
-	// ID is [a-z0-9-]{1,64}; made from the target when empty.
+	// `[a-z0-9-]`, at most 64 bytes. Default: made from the key.
 	ID string `json:"id" name:"id"`
-	// Key is a key in canonical form, or a pattern in which "*" stands for any
-	// bytes. A key holds no bare "*", so the two cannot be mistaken. It is the
-	// target of the override, or else one of the next four is; see Target.
+	// A key in canonical form (`topic?id=42`, `/status`), or a glob over keys (`topic?id=4*`). Only a glob can name a
+	// path that contains `*`. One of `key`, `resource`, `client`, `cidr`, `class` is required.
 	Key string `json:"key,omitempty" name:"key"`
-	// Resource is the name of a rule, or a path that the catch-all counts: every key
-	// of it.
+	// Every key of it, each by itself: the name of a rule, or a path that the catch-all counts.
 	Resource string `json:"resource,omitempty" name:"resource"`
-	// Client is an address, of IPv6 any of the /64.
+	// An address (`203.0.113.9`, or `2001:db8:0:7::` for its network).
 	Client string `json:"client,omitempty" name:"client"`
-	// CIDR is the clients of a network, each by itself.
+	// The clients of a network, each by itself (`203.0.113.0/24`; IPv6 up to /64).
 	CIDR string `json:"cidr,omitempty" name:"cidr"`
-	// Class is the name of a class: its clients, each by itself.
-	Class  string `json:"class,omitempty" name:"class"`
+	// The clients of a class, each by itself.
+	Class string `json:"class,omitempty" name:"class"`
+	// `limit`: `rate` and `burst` replace the rule's. `exempt`: no limit. `block`: everything is denied, malformed
+	// requests of the rule too. `shadow`: limited as before, only counted. `cache`: limited as before, and answered
+	// from the cache (docs/cache.md), hot or not.
 	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
-	// Rate in requests per second, for ActionLimit.
+	// Of `limit`: requests a second, by a token bucket.
 	Rate float64 `json:"rate,omitempty" name:"rate" as:"any rate"`
-	// Burst, for ActionLimit; 0 means max(1, Rate).
+	// Of `limit`: how many requests may come at once. Default: `rate` in a second, at least 1.
 	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
-	// Mode is hottype.ModeShadow for one that is not enforced: it denies no request and hides
-	// no other override, and the requests that it would deny are counted. Else it is "". It is
-	// for ActionLimit and ActionBlock.
+	// Of `limit` and `block`: `shadow` denies nothing, hides no other override, and counts what it would deny
+	// (docs/admin.md). Default: `enforce`.
 	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`
-	// Until is when the override ends; zero means never.
+	// When it ends (RFC 3339). Default: never.
 	Until time.Time `json:"until,omitzero" name:"until"`
-	// Schedule is when it holds until then; zero means always.
+	// It applies only in windows: `from`: when one begins, in the five fields of cron (minute, hour, day, month,
+	// weekday) or `@daily` and the like; `for`: its length, 1 s to 31 days; `zone`: the time zone of `from`. Default:
+	// always; `zone`: UTC.
 	Schedule Schedule `json:"schedule,omitzero" name:"schedule"`
-	Reason   string   `json:"reason,omitempty" name:"reason"`
-	Author   string   `json:"author,omitempty" name:"author"`
+	// Shown to operators; at most 1024 bytes.
+	Reason string `json:"reason,omitempty" name:"reason"`
+	// Shown to operators; at most 256 bytes.
+	Author string `json:"author,omitempty" name:"author"`
 	// Created is set by the store.
 	Created time.Time `json:"created,omitzero"`
 }

@@ -17,7 +17,8 @@ import (
 // document is the part of a configuration file that this package reads. Overrides are no part of the rules of Go
 // values.
 type document struct {
-	rule.Set  `name:",inline"`
+	rule.Set `name:",inline"`
+	// What applies to particular keys, clients and networks.
 	Overrides []Override `name:"overrides"`
 }
 
