@@ -171,9 +171,13 @@ func (p *Parser) RulesToRun() (*rules.Set, error) {
 	return set, nil
 }
 
-// Warnings are those of the rules in force and of unknown variables of the environment. Call it after Parse.
-func (p *Parser) Warnings() []string {
-	warnings := unknownVariables(os.Environ())
+// Warnings are those of the rules in force and of unknown variables of the environment. Call it after Parse. A command
+// that reads no configuration, such as the health check of a container, has none.
+func (p *Parser) Warnings() (warnings []string) {
+	if _, reads := p.settings["config"]; !reads {
+		return nil
+	}
+	warnings = unknownVariables(os.Environ())
 	if set, err := p.file.rulesOf(); err == nil {
 		warnings = append(warnings, set.Warnings...)
 	}
