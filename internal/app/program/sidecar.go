@@ -125,7 +125,8 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.gateways.listen(ctx, s.parts); err != nil {
 		return err
 	}
-	if s.admin, err = s.gateways.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version), s.metrics()); err != nil {
+	if s.admin, err = s.gateways.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version),
+		s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)

@@ -210,7 +210,8 @@ func (l *shard) heaviest(n int) []hottype.HotKey {
 	cut()
 	out := make([]hottype.HotKey, len(all))
 	for i, w := range all {
-		out[i] = hottype.HotKey{Key: hottype.Key(w.rule.counts.Key(w.place)), Rule: w.rule.compiled.rule.Name, Rate: w.rate}
+		key := hottype.Key(w.rule.counts.Key(w.place))
+		out[i] = hottype.HotKey{Key: key, Rule: w.rule.compiled.rule.Name, Rate: w.rate}
 	}
 	return out
 }

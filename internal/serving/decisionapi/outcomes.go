@@ -75,7 +75,7 @@ func readOutcomes(body []byte) ([]outcome, error) {
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&list)
 	if err == nil {
-		if _, end := dec.Token(); end != io.EOF { //nolint:errorlint // Token does not wrap it
+		if _, end := dec.Token(); end != io.EOF {
 			err = errors.New("text after the list")
 		}
 	}

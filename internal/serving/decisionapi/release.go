@@ -40,7 +40,8 @@ type releases struct {
 	used   usedNumbers
 }
 
-// newReleases signs with a key that is derived from a secret; without one with a random key, which no other process has.
+// newReleases signs with a key that is derived from a secret; without one with a random key, which no other process
+// has.
 func newReleases(secret string) *releases {
 	r := &releases{key: make([]byte, sha256.Size)}
 	_, _ = rand.Read(r.key) // never fails

@@ -165,7 +165,8 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
 		if forged == string(signed) {
 			t.Fatalf("%s is not in %q", c[0], signed)
 		}
-		if got := release(one, base64.RawURLEncoding.EncodeToString([]byte(forged))); !strings.Contains(got, "is not what") {
+		got := release(one, base64.RawURLEncoding.EncodeToString([]byte(forged)))
+		if !strings.Contains(got, "is not what") {
 			t.Errorf("%v: %s", c, got)
 		}
 	}
@@ -178,12 +179,11 @@ func TestUsedNumbers(t *testing.T) {
 		var u usedNumbers
 		seen, highest := map[[2]uint64]bool{}, map[uint64]uint64{}
 		near := rapid.Uint64Range(1, 3*usedWindow)
+		steps := rapid.SampledFrom([]uint64{0, 1, 2, usedWindow - 1, usedWindow, usedWindow + 1})
 		for range rapid.IntRange(1, 60).Draw(t, "uses") {
 			issuer, number := rapid.Uint64Range(0, 2).Draw(t, "issuer"), near.Draw(t, "number")
 			if rapid.Bool().Draw(t, "near the highest or its place in the next round") {
-				number = highest[issuer] + rapid.SampledFrom([]uint64{0, 1, 2, usedWindow - 1, usedWindow, usedWindow + 1}).
-					Draw(t, "after") - min(highest[issuer], rapid.SampledFrom([]uint64{0, 1, 2, usedWindow - 1, usedWindow,
-					usedWindow + 1}).Draw(t, "before"))
+				number = highest[issuer] + steps.Draw(t, "after") - min(highest[issuer], steps.Draw(t, "before"))
 			}
 			highest[issuer] = max(highest[issuer], number)
 			want := !seen[[2]uint64{issuer, number}] && highest[issuer]-number < usedWindow

@@ -23,7 +23,8 @@ func TestNoClientDecidesForOthers(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
 		"Accept", "Accept-Language", "User-Agent", "Referer", "X-Lang", "Cache-Control", "Sec-Fetch-Mode",
-		"Traceparent", "X-Big", "X-Forwarded-For", "X-Http-Host-Override", "Rsc", "X-Middleware-Prefetch", "X-Accel-Mapping",
+		"Traceparent", "X-Big", "X-Forwarded-For", "X-Http-Host-Override", "Rsc", "X-Middleware-Prefetch",
+		"X-Accel-Mapping",
 	} {
 		for _, status := range []int{400, 403, 431, 500, 200} {
 			synctest.Test(t, func(t *testing.T) {

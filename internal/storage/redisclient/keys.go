@@ -16,9 +16,8 @@ func (k Keys) Prefix() string { return k.prefix }
 // after the last publication.
 func (k Keys) HotVersion() string { return k.prefix + "hot:version" }
 
-// HotIndex is a hash, publisher -> "version expiry" (unix milliseconds by the clock
-// of Redis), or "version blind expiry", or "version stopped expiry". Expires with its longest-living set; fields are trimmed by every
-// publication.
+// HotIndex is a hash, publisher -> "version expiry" (unix milliseconds by the clock of Redis), or "version blind
+// expiry", or "version stopped expiry". Expires with its longest-living set; fields are trimmed by every publication.
 func (k Keys) HotIndex() string { return k.prefix + "hot:index" }
 
 // HotSet is a hash {epoch, seq, version, base, at, encoding, body}, the set of one

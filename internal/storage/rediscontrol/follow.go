@@ -24,8 +24,8 @@ const (
 	quiet = 2 * time.Second
 )
 
-// follow keeps something in step with Redis: it looks when a notice says so, when its subscription was made anew, and at
-// every poll in any case. It returns nil when ctx has ended and nothing of it runs any more.
+// follow keeps something in step with Redis: it looks when a notice says so, when its subscription was made anew, and
+// at every poll in any case. It returns nil when ctx has ended and nothing of it runs any more.
 func (f *Feed) follow(ctx context.Context, what, channel string, state *followState,
 	sync func(context.Context) (changed bool, err error)) error {
 	return (&follower{f, what, channel, state, sync}).run(ctx)

@@ -296,7 +296,7 @@ func TestSilentNetworksDelayNobodyElse(t *testing.T) {
 		within time.Duration
 	}{
 		{"one /64", func(a *[16]byte, n int) { binary.BigEndian.PutUint32(a[12:], uint32(n)) }, time.Second},
-		{"/48s of one /32", func(a *[16]byte, n int) { binary.BigEndian.PutUint16(a[4:], uint16(n)) }, 15 * time.Second},
+		{"/48s of one /32", func(a *[16]byte, n int) { a[4], a[5] = byte(n>>8), byte(n) }, 15 * time.Second},
 		{"/48s of four /32", func(a *[16]byte, n int) {
 			a[3], a[4], a[5] = byte(n%4), byte(n>>8), byte(n)
 		}, time.Minute},
