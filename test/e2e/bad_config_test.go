@@ -55,7 +55,7 @@ func TestWrongConfigurations(t *testing.T) {
 			taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},
 		{"no upstream", []string{"serve"}, "", 2, []string{"--upstream", "--check.listen"}},
 		{"limits that are not shared", []string{"serve", "--upstream", "http://127.0.0.1:1", "--redis.addr", "127.0.0.1:1"},
-			"", 2, []string{"in its own memory", "limiter-sidecar"}},
+			"", 2, []string{"shares no limits", "limiter-sidecar"}},
 		{"nothing to learn from", []string{"serve", "--check.listen", "127.0.0.1:0", "--learn", "1m"}, "", 2,
 			[]string{"set --upstream"}},
 		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2,

@@ -120,7 +120,9 @@ func unitEnvironment(t *testing.T, unit map[string]string) (env, listeners []str
 	}
 	vars := settings(t, filepath.Join(unitDir, file))
 	vars["HOTPARAM_ADMIN_LISTEN"], vars["HOTPARAM_DECIDE_LISTEN"] = "", ""
-	vars["HOTPARAM_REDIS_ADDR"] = "127.0.0.1:1"
+	if file != "serve.env" { // serve refuses a Redis of its own that it would not use
+		vars["HOTPARAM_REDIS_ADDR"] = "127.0.0.1:1"
+	}
 	for name, value := range vars {
 		if strings.HasSuffix(name, "_LISTEN") {
 			value = freeport.Addr(t)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,6 +37,16 @@ var reloadable = []string{"admin.tokens"}
 // Setting is the value of a flag after Parse; nil for one that this program does not
 // have.
 func (p *Parser) Setting(name string) any { return p.settings[name] }
+
+// SetForOne reports whether a setting is from a flag or a variable, and not from the file, which many programs may
+// read.
+func (p *Parser) SetForOne(name string) bool {
+	_, set := os.LookupEnv(variablePrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")))
+	return set || slices.ContainsFunc(p.args, func(arg string) bool {
+		flag, _, _ := strings.Cut(arg, "=")
+		return flag == "--"+name
+	})
+}
 
 // NeedRestart lists the settings of this program, and the namespace, that have
 // another value in next and cannot change while a program runs. What a

@@ -60,8 +60,12 @@ type LocalOptions struct {
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
 	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
 	if len(cfg.Redis.Addr) > 0 && cfg.Rules != "redis:" {
-		return nil, config.Usage("serve counts its limits in its own memory, and uses --redis.addr for --rules redis: only; " +
-			"for limits that several processes share, run hotparam aggregator and hotparam limiter-sidecar")
+		const own = "serve shares no limits: it counts them in memory, and uses --redis.addr for --rules redis: only"
+		if opts.File.SetForOne("redis.addr") {
+			return nil, config.Usage(own + "; where several processes share limits, run hotparam aggregator and " +
+				"hotparam limiter-sidecar")
+		}
+		opts.Log.Warn(own) // the file may be that of other programs too
 	}
 	var err error
 	opts.store, opts.File, err = followRules(ctx,

@@ -220,8 +220,8 @@ func TestOnsetAtTheEndOfASecond(t *testing.T) {
 	}
 }
 
-// saturate drives a controller whose upstream answers capacity(second) requests a second in 50 ms, and more slowly where
-// more come, but for a share that fails at once. Only hot keys are asked for, by far too much from second 5 on.
+// saturate drives a controller whose upstream answers capacity(second) requests a second in 50 ms, and more slowly
+// where more come, but for a share that fails at once. Only hot keys are asked for, by far too much from second 5 on.
 func saturate(seconds int, capacity func(second int) float64,
 	fails func(second int, hot float64) float64) []hottype.UpstreamLimit {
 	c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 2, 2000)
