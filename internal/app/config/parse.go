@@ -189,7 +189,9 @@ const variablePrefix = "HOTPARAM_"
 
 // notSettings are variables with the prefix of settings that are none: those that Kubernetes sets for a service named
 // hotparam, and those of tests.
-var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$|^HOTPARAM_(TEST|REQUIRE|LIMIT)_`)
+var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$` +
+	`|^HOTPARAM_(TEST|REQUIRE|LIMIT|FUZZ)_` +
+	`|^HOTPARAM_(TRAFFIC|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS)$`)
 
 // unknownVariables are warnings of variables that look like settings of a program and are none.
 func unknownVariables(environment []string) (warnings []string) {

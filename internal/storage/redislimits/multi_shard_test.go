@@ -61,7 +61,8 @@ func TestClusterMatchesMemoryStore(t *testing.T) {
 	}
 	m := &struct{ *limit.Memory }{limit.NewMemory(limit.MemoryConfig{})}
 	memory := limittest.Fixture{Store: m, Reset: func() { m.Memory = limit.NewMemory(limit.MemoryConfig{}) }}
-	limittest.RunEquivalence(t, memory, limittest.Fixture{Store: s, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
+	limittest.RunEquivalence(t, memory, limittest.Fixture{
+		Store: s, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
 		OverNodes: true, Reset: func() { forget(t, s, "equal") }})
 }
 
