@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -20,16 +21,26 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
+// logFormat are the options of commands that read logs.
+type logFormat struct {
+	Format    string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
+	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format, as log_format of nginx has it: '$$remote_addr \"$$request\" $$status $$msec'; or fields of JSON lines: json:time=ts,client=ip,target=url."`
+}
+
+func (f *logFormat) format() (accesslog.Format, error) {
+	return config.LogFormat(f.Format, f.LogFormat)
+}
+
 type replayCmd struct {
-	Privacy  config.Privacy `embed:"" prefix:"privacy."`
-	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
-	Format   string         `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
-	JSON     string         `name:"json" placeholder:"FILE" help:"Write the result as one JSON document; - is standard output, without the report."`
-	Speed    string         `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
-	Lateness time.Duration  `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
-	MaxKeys  int            `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
-	Top      int            `default:"20" help:"Rows of a table in the report."`
-	Files    []string       `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
+	Privacy config.Privacy `embed:"" prefix:"privacy."`
+	Config  string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
+	logFormat
+	JSON     string        `name:"json" placeholder:"FILE" help:"Write the result as one JSON document; - is standard output, without the report."`
+	Speed    string        `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
+	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
+	MaxKeys  int           `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
+	Top      int           `default:"20" help:"Rows of a table in the report."`
+	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 
 func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
@@ -47,8 +58,8 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	}
 	defer logs.Close()
 	cfg := replay.Config{Rules: set, Lateness: c.Lateness, MaxKeys: c.MaxKeys, Speed: speed}
-	if c.Format != "auto" {
-		cfg.Format = accesslog.Format(c.Format)
+	if cfg.Format, err = c.format(); err != nil {
+		return err
 	}
 	bar := progress(logs.size)
 	if bar != nil {
@@ -68,8 +79,9 @@ func allMalformed(command string, r *replay.Report) error {
 	if r.Requests > 0 || r.Malformed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: all %d lines are malformed; the first is %s:%d: %s; try --format",
-		command, r.Malformed, r.Broken[0].Source, r.Broken[0].Line, r.Broken[0].Reason)
+	return fmt.Errorf("%s: all %d lines are malformed; tried: %s; the first is %s:%d: %s; describe a line with "+
+		"--log-format, as nginx does: '$remote_addr [$time_local] \"$request\" $status'", command, r.Malformed,
+		strings.Join(accesslog.Names(), ", "), r.Broken[0].Source, r.Broken[0].Line, r.Broken[0].Reason)
 }
 
 func (c *replayCmd) write(out io.Writer, r *replay.Report) error {
@@ -165,11 +177,11 @@ func progress(size int64) *progressbar.ProgressBar {
 }
 
 type learnCmd struct {
-	Output   string        `short:"o" placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
-	Format   string        `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
+	Output string `short:"o" placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
+	logFormat
 	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
 	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Most bytes of standard input, or of a pipe, that are kept in a temporary file to be read again."`
-	Files    []string      `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
+	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 
 // Run writes the configuration to standard output, what people
@@ -186,8 +198,8 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	defer logs.Close()
 	cfg := learn.Config{Lateness: c.Lateness}
-	if c.Format != "auto" {
-		cfg.Format = accesslog.Format(c.Format)
+	if cfg.Format, err = c.format(); err != nil {
+		return err
 	}
 	if bar := progress(logs.size * learn.Passes); bar != nil {
 		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }

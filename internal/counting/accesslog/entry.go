@@ -3,10 +3,10 @@
 //
 //	line ──> [Format.Parse] ──> [Entry]: hotparam.Request, unix second, nanoseconds
 //
-// Three formats are known. [Combined] is what Apache and nginx write: common or
-// combined, with or without a virtual host in front. [Events] is tab-separated
-// unix_seconds client method target. [JSONL] is one object a line. [Detect]
-// tells them apart by their first lines.
+// One table has the formats: [Combined], which Apache and nginx write, JSON lines
+// of many programs, and those of HAProxy, Envoy, AWS and IIS. A log_format of
+// nginx is one too ([Custom]). [Detect] finds the format of the first lines. What
+// syslog writes before a line is skipped.
 //
 // Lines come from strangers, so nothing in a line is believed further than it
 // can be checked: a client cannot move the time, the address or the request of
@@ -94,41 +94,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
 }
 
-// Parse reads one line without its line end into e. It returns ErrSkip for
-// lines that hold no request, an *Error for broken ones. After an error e is
-// not to be used.
-func (f Format) Parse(line string, e *Entry) error {
-	*e = Entry{}
-	e.Request.Header = &e.header
-	switch f {
-	case Combined:
-		return parseCombined(line, e)
-	case Events:
-		return parseEvent(line, e)
-	case JSONL:
-		return parseJSON(line, e)
-	}
-	return &Error{Reason: "format must be combined, events or jsonl", Value: string(f)}
-}
-
-// Detect finds the format of the first lines of a log: the one that most of
-// them parse as. False when none of them parses as anything.
-func Detect(lines []string) (Format, bool) {
-	best, most, e := Format(""), 0, Entry{}
-	for _, f := range []Format{Combined, Events, JSONL} {
-		n := 0
-		for _, l := range lines {
-			if f.Parse(l, &e) == nil {
-				n++
-			}
-		}
-		if n > most {
-			best, most = f, n
-		}
-	}
-	return best, most > 0
-}
-
 // client reads the client field of any format; "-" is an unknown client.
 func client(s string) hottype.Client {
 	if s == "-" {
@@ -187,7 +152,7 @@ type event struct {
 // U+FFFD. The header of the request may be nil.
 func AppendJSONL(line []byte, e *Entry) []byte {
 	r := &e.Request
-	ev := event{T: fmt.Appendf(nil, "%d.%09d", e.Second, e.Nanos), Client: r.Client.String(), Method: r.Method,
+	ev := event{T: appendTime(nil, e.Second, e.Nanos), Client: r.Client.String(), Method: r.Method,
 		Target: r.Target, Host: r.Host, Status: e.Status}
 	if r.Header != nil {
 		ev.UserAgent, ev.Referer = r.Header.Get("User-Agent"), r.Header.Get("Referer")
@@ -197,6 +162,11 @@ func AppendJSONL(line []byte, e *Entry) []byte {
 		return line
 	}
 	return append(append(line, text...), '\n')
+}
+
+// appendTime appends unix seconds with their fraction.
+func appendTime(b []byte, second int64, nanos int32) []byte {
+	return fmt.Appendf(b, "%d.%09d", second, nanos)
 }
 
 // parseJSON reads one object. It allocates: encoding/json knows every corner

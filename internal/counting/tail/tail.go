@@ -1,4 +1,4 @@
-// Package tail follows a log file, or reads standard input, line by line.
+// Package tail follows a log file, reads standard input, or receives syslog, line by line.
 //
 // A file may be rotated (renamed and made anew, or cut to nothing in place),
 // may appear later and may vanish; lines are bounded in length. What was read
@@ -91,6 +91,7 @@ type Stats struct {
 	Rotations    uint64 // changes to a new file
 	Truncations  uint64 // files that became shorter
 	Errors       uint64 // failures to open or read, a missing file included
+	Refused      uint64 // datagrams and connections that a Syslog refused
 }
 
 func (t *Tail) Stats() Stats {

@@ -1,11 +1,13 @@
 package learn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
@@ -19,6 +21,10 @@ type candidate struct {
 	peaks  *peaks
 	keys   []*measured
 	threshold
+	// Requests that the pattern of the path matches but that are not for a value: those without a
+	// value, by the path, and pages that are literal in the tree of paths.
+	others *peaks
+	pages  []*measured
 }
 
 func (c *candidate) names() (all []string) {
@@ -61,7 +67,7 @@ func (s *survey) candidates(minClients int) []*candidate {
 	slices.SortStableFunc(all, func(a, b *candidate) int { return cmp.Compare(b.at.ends, a.at.ends) })
 	all = all[:min(len(all), maxCandidates)]
 	for _, c := range all {
-		c.peaks = newPeaks(minClients)
+		c.peaks, c.others = newPeaks(minClients), newPeaks(minClients)
 	}
 	return all
 }
@@ -83,7 +89,7 @@ func (pl *place) pairOf(i, j int) *candidate {
 
 // measure counts the peaks of all candidates under the keys that rules give them.
 // Requests that no candidate counts go to rest.
-func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
+func (s *survey) measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
 	// Each candidate is a rule that lets the others count too, up to as many as one
 	// request may have keys.
 	for rest != nil || len(all) > 0 {
@@ -104,15 +110,23 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 			return fmt.Errorf("learn: the candidates are no rules, which is a mistake of this program: %w", err)
 		}
 		var sc rules.Scratch
-		_, err = l.read(ctx, func(s *replay.Seen) {
-			client, second := clientsketch.Hash(s.Request.Client), s.At.Unix()
-			matches := set.Match(s.Request, &sc)
+		_, err = l.read(ctx, func(seen *replay.Seen) {
+			client, second := clientsketch.Hash(seen.Request.Client), seen.At.Unix()
+			matches := set.Match(seen.Request, &sc)
+			path, at, valued := "", (*node)(nil), false
 			for _, m := range matches {
-				switch c := byName[m.Rule.Name]; {
+				c := byName[m.Rule.Name]
+				if c != nil && path == "" {
+					path, at = s.nodeOf(seen)
+				}
+				switch {
 				case m.Malformed:
+				case c != nil && (at != c.at.node || bytes.IndexByte(m.Key, '?') < 0 || isAsset(path)):
+					c.others.add([]byte(path), client, second)
 				case c != nil:
 					c.peaks.add(m.Key, client, second)
-				case rest != nil && len(matches) == 1:
+					valued = true
+				case rest != nil && !valued: // the rule of everything is the last one
 					rest.add(m.Key, client, second)
 				}
 			}
@@ -123,6 +137,32 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 		rest = nil
 	}
 	return nil
+}
+
+func (s *survey) nodeOf(seen *replay.Seen) (path string, at *node) {
+	path, _ = seen.Request.SplitTarget()
+	if segments, ok := segmentsOf(path); ok {
+		at = s.paths.find(segments)
+	}
+	return path, at
+}
+
+// maxPages is how many pages of their own the pattern of a rule may match.
+const maxPages = 6
+
+// set takes what was measured. It returns false if the pattern of the path matches pages that would
+// be limited with the values: too many of them, or one that no rule can name.
+func (c *candidate) set(span time.Duration) bool {
+	c.keys, c.pages = c.peaks.done(), c.others.done()
+	slices.SortFunc(c.pages, func(a, b *measured) int { return cmp.Compare(a.key, b.key) })
+	c.peaks, c.others = nil, nil
+	c.threshold = choose(c.keys, c.values, span, c.isFinest())
+	c.pages = slices.DeleteFunc(c.pages, func(m *measured) bool { return 2*m.score[c.index] < float64(c.requests) })
+	return len(c.pages) <= maxPages && !slices.ContainsFunc(c.pages, func(m *measured) bool {
+		segments, ok := segmentsOf(string(m.key))
+		return !ok || len(c.at.wild) == 0 || string(m.key) == c.at.pattern ||
+			slices.ContainsFunc(segments, func(s string) bool { return s != end && !isPlainText(s) })
+	})
 }
 
 // pick chooses one candidate of a path, nil if none has values that many clients
@@ -142,7 +182,14 @@ func pick(all []*candidate, minClients int) *candidate {
 // log has the addresses of a proxy, as many requests are enough.
 const leastClients = 10
 
+// leastOfQuiet is how many values a parameter must have to be proposed although none has gone viral: a rule
+// for a few values is not worth its risk.
+const leastOfQuiet = 50
+
 func (c *candidate) wanted(minClients int) bool {
+	if !c.found() && c.values < leastOfQuiet {
+		return false
+	}
 	return slices.ContainsFunc(c.keys, func(m *measured) bool {
 		last := len(windows) - 1
 		return m.who[last] >= leastClients || minClients == 0 && m.asked[last] >= leastClients
@@ -150,24 +197,61 @@ func (c *candidate) wanted(minClients int) bool {
 }
 
 // better reports whether a is a better key than b. A pair is better than one of its
-// halves if nearly all requests that made the half viral are for one pair: a limit on
-// the half would limit other pages too.
+// halves if it narrows it.
 func better(a, b *candidate) bool {
 	if a.found() != b.found() {
 		return a.found()
 	}
-	if len(a.params) != len(b.params) {
+	if len(a.params) != len(b.params) && (a.has(b) || b.has(a)) {
 		pair, half, isPair := a, b, true
 		if len(a.params) < len(b.params) {
 			pair, half, isPair = b, a, false
 		}
-		last := len(windows) - 1
-		return isPair == (pair.found() && highest(pair.keys, last) >= 0.8*highest(half.keys, last))
+		return isPair == (pair.found() && pair.narrows(half))
 	}
-	if a.found() {
+	if a.isPath() != b.isPath() && a.found() {
+		// The query names the topic, the path the page that shows it.
+		return b.isPath() == (2*min(a.params[0].requests, b.params[0].requests) >= a.at.ends)
+	}
+	if a.found() && !similar(a, b) {
 		return a.ratio > b.ratio
 	}
 	return a.values > b.values
+}
+
+// narrows reports whether nearly all requests that made a value of a half viral are for one pair, and the value
+// has others too: a limit on the half would limit those other pages.
+func (c *candidate) narrows(half *candidate) bool {
+	last := len(windows) - 1
+	most := func(a, b *measured) int { return cmp.Compare(a.score[last], b.score[last]) }
+	if len(c.keys) == 0 || len(half.keys) == 0 {
+		return false
+	}
+	pair, value := slices.MaxFunc(c.keys, most), slices.MaxFunc(half.keys, most)
+	return pair.score[last] >= 0.8*value.score[last] && float64(pair.total) < 0.9*float64(value.total)
+}
+
+// has reports whether a parameter of another candidate is one of c.
+func (c *candidate) has(other *candidate) bool {
+	return slices.ContainsFunc(other.params, func(p *tracked) bool { return slices.Contains(c.params, p) })
+}
+
+// isFinest reports whether no other parameter of the path has many more values. A value that most
+// requests have beside many values of another parameter is a way to show a page, not a page.
+func (c *candidate) isFinest() bool {
+	return !slices.ContainsFunc(c.at.params, func(p *tracked) bool {
+		return (p.role == content || p.role == text) && p.values.distinct.count() > 2*c.values
+	})
+}
+
+func (c *candidate) isPath() bool { return c.params[0].segment >= 0 }
+
+// similar reports whether the highest values of two candidates are requested about as much: then
+// they are the same requests, and the one with more values limits fewer pages.
+func similar(a, b *candidate) bool {
+	last := len(windows) - 1
+	x, y := highest(a.keys, last), highest(b.keys, last)
+	return min(x, y) >= 0.8*max(x, y)
 }
 
 func highest(keys []*measured, window int) float64 {
@@ -176,4 +260,18 @@ func highest(keys []*measured, window int) float64 {
 		top = max(top, k.score[window])
 	}
 	return top
+}
+
+func byValues(a, b *candidate) int { return cmp.Compare(a.values, b.values) }
+
+// catchRest chooses the threshold of what has no rule. Files that pages load are not viral.
+func (p *Proposal) catchRest(others []*measured, seen int64) {
+	p.restMost = highest(others, 0)
+	isFile := func(m *measured) bool {
+		path, _, _ := strings.Cut(string(m.key), "?")
+		return isAsset(path)
+	}
+	files := slices.DeleteFunc(slices.Clone(others), func(m *measured) bool { return !isFile(m) })
+	p.rest = choose(slices.DeleteFunc(others, isFile), float64(seen), p.clock.span(), false)
+	p.rest.raise(highest(files, p.rest.index))
 }

@@ -1,8 +1,6 @@
 package learn
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,12 +19,19 @@ const (
 	bot
 	scanner
 	loop
+	probe
+	self
 	kinds
 )
 
-func (k kind) String() string {
-	return [kinds]string{"people", "addresses that many share", "robots", "bots", "scanners", "loops"}[k]
+// kindNames are for one client and for several.
+var kindNames = [kinds][2]string{
+	{"person", "people"}, {"address that many share", "addresses that many share"}, {"robot", "robots"},
+	{"bot", "bots"}, {"scanner", "scanners"}, {"loop", "loops"}, {"probe", "probes"},
+	{"address of the site itself", "addresses of the site itself"},
 }
+
+func (k kind) String() string { return kindNames[k][1] }
 
 // What makes a client one of a kind.
 const (
@@ -48,24 +53,33 @@ type visitor struct {
 
 	agents          [sharedAgents]uint32 // hashes; 0 is none
 	assets, referer bool
-	bot             bool
+	bot, monitor    bool
+	self            bool // it is the site's own server
 
-	// A Misra-Gries summary of its targets: a target with most of the requests is in it.
-	targets [4]struct {
-		hash uint64
-		n    uint32
-	}
+	first, last    int64 // seconds of its first and last request
+	targets, paths commonest
+}
+
+// commonest is a Misra-Gries summary: a text that most requests have is in it.
+type commonest [4]struct {
+	hash uint64
+	n    uint32
 }
 
 type visitors struct {
 	all     map[hottype.Client]*visitor
 	dropped int64 // requests of clients beyond maxClients
 
-	requests, private, unknown int64
-	assets, referers, agents   int64 // requests with such
+	requests, unknown        int64
+	assets, referers, agents int64 // requests with such
+
+	first, last int64 // seconds of the log
+	hosts       hosts
 }
 
-func newVisitors() *visitors { return &visitors{all: make(map[hottype.Client]*visitor)} }
+func newVisitors() *visitors {
+	return &visitors{all: make(map[hottype.Client]*visitor), hosts: newHosts()}
+}
 
 func (v *visitors) add(s *replay.Seen, asset bool) {
 	r := s.Request
@@ -78,7 +92,6 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 		v.unknown++
 		return
 	}
-	v.private += one(r.Client.Addr.IsPrivate() || r.Client.Addr.IsLoopback())
 	c := v.all[r.Client]
 	if c == nil {
 		if len(v.all) >= maxClients {
@@ -88,12 +101,24 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 		c = &visitor{}
 		v.all[hottype.Client{Addr: r.Client.Addr, Name: strings.Clone(r.Client.Name)}] = c
 	}
+	second := s.At.Unix()
+	if v.first == 0 {
+		v.first = second
+	}
+	v.last = max(v.last, second)
+	if c.requests == 0 {
+		c.first = second
+	}
+	c.last = second
+	v.hosts.add(s, agent, asset)
 	c.requests++
 	c.refused += one(s.Status >= 400 && s.Status < 500)
 	c.assets, c.referer = c.assets || asset, c.referer || referer
-	c.time(s.At.Unix())
+	c.time(second)
 	c.agent(agent)
-	c.target(hash(r.Target))
+	target, _ := r.SplitTarget()
+	c.targets.add(hash(r.Target))
+	c.paths.add(hash(target))
 }
 
 // time counts the request in its second and in its minute. A minute is up to 70
@@ -131,15 +156,16 @@ func (c *visitor) agent(name string) {
 		if c.agents[i] == 0 {
 			c.agents[i] = h
 			c.bot = c.bot || isBot(name)
+			c.monitor = c.monitor || isMonitor(name)
 			return
 		}
 	}
 }
 
-func (c *visitor) target(h uint64) {
+func (c *commonest) add(h uint64) {
 	free := -1
-	for i := range c.targets {
-		if t := &c.targets[i]; t.n == 0 {
+	for i := range c {
+		if t := &c[i]; t.n == 0 {
 			free = i
 		} else if t.hash == h {
 			t.n++
@@ -147,34 +173,47 @@ func (c *visitor) target(h uint64) {
 		}
 	}
 	if free >= 0 {
-		c.targets[free].hash, c.targets[free].n = h, 1
+		c[free].hash, c[free].n = h, 1
 		return
 	}
-	for i := range c.targets {
-		c.targets[i].n--
+	for i := range c {
+		c[i].n--
 	}
+}
+
+// top is the commonest text, by its hash, and how often it was counted: never too often.
+func (c *commonest) top() (hash uint64, n uint32) {
+	for _, t := range c {
+		if t.n > n {
+			hash, n = t.hash, t.n
+		}
+	}
+	return hash, n
 }
 
 func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
 	}
-	top := uint32(0)
-	for _, t := range c.targets {
-		top = max(top, t.n)
-	}
+	_, top := c.targets.top()
 	// If hardly any request of the log has a Referer or is for an asset, their absence is no evidence.
 	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
+	unlike := telling && c.requests >= robotRequests && !c.assets && !c.referer
+	shared := c.agents[sharedAgents-1] != 0
 	switch n := float64(c.requests); {
-	case c.agents[sharedAgents-1] != 0:
-		return sharedAddress
-	case c.requests >= loopRequests && float64(top) >= loopShare*n:
+	case c.self:
+		return self
+	case v.isProbe(c):
+		return probe
+	case c.requests >= loopRequests && float64(top) >= loopShare*n && (!shared || unlike):
 		return loop
 	case c.requests >= 5 && float64(c.refused) >= scannerRefused*n:
 		return scanner
+	case shared && !unlike:
+		return sharedAddress
 	case c.bot:
 		return bot
-	case telling && c.requests >= robotRequests && !c.assets && !c.referer:
+	case unlike:
 		return robot
 	}
 	return person
@@ -187,46 +226,36 @@ func (v *visitors) census() (clients [kinds]int64) {
 	return clients
 }
 
-func (v *visitors) busiest(k kind) string {
-	type named struct {
-		name string
-		*visitor
-	}
-	var all []named
-	for client, c := range v.all {
-		if v.kindOf(c) == k {
-			all = append(all, named{client.String(), c})
-		}
-	}
-	slices.SortFunc(all, func(a, b named) int {
-		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.name, b.name))
-	})
-	var list []string
-	for _, c := range all[:min(3, len(all))] {
-		list = append(list, fmt.Sprintf("%s (%s requests, up to %s in a minute)",
-			replay.Fit(replay.Printable(c.name), 40), replay.Grouped(c.requests), replay.Grouped(int64(c.peak60s))))
-	}
-	return strings.Join(list, ", ")
-}
-
 // proxied returns why the addresses of the log are not those of clients, "" if they are.
+// Probes and the site's own server are machines on the inside, and say nothing about it.
 func (v *visitors) proxied() string {
-	shared := int64(0)
-	for _, c := range v.all {
-		if v.kindOf(c) == sharedAddress {
+	shared, addresses, private, requests := int64(0), 0, int64(0), v.requests
+	for client, c := range v.all {
+		switch v.kindOf(c) {
+		case probe, self:
+			requests -= c.requests
+			continue
+		case sharedAddress:
 			shared += c.requests
 		}
+		if client.Addr.IsPrivate() || client.Addr.IsLoopback() {
+			private += c.requests
+			addresses++
+		}
 	}
-	switch half := v.requests / 2; {
+	switch half := requests / 2; {
 	case v.unknown > half:
 		return "most lines name no client"
-	case v.private > half:
+	case private > half && addresses < manyInside:
 		return "most requests come from private addresses: the log names a proxy, not its clients"
 	case shared > half:
 		return "most requests come from addresses with many browsers each: the log names a proxy or CDN"
 	}
 	return ""
 }
+
+// manyInside is how many private addresses are a company's own people, and not its proxies.
+const manyInside = 200
 
 // botWords are in the user agents of programs. Many name their page with a URL.
 var botWords = []string{

@@ -89,7 +89,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 		for range rapid.IntRange(1, 120).Draw(t, "paths") {
 			target := "/" + strings.Join(rapid.SliceOfN(piece, 1, 4).Draw(t, "segments"), "/")
 			targets = append(targets, target)
-			p.add(&hottype.Request{Method: "GET", Target: target + "?id=1"})
+			p.add(&hottype.Request{Method: "GET", Target: target + "?id=1"}, 200)
 		}
 		byNode := map[*node]*template{}
 		for _, tpl := range p.templates() {
@@ -121,7 +121,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 func TestNoWildcardBehindASlash(t *testing.T) {
 	t.Parallel()
 	p := newPaths()
-	p.add(&hottype.Request{Method: "GET", Target: "/topics/42"})
+	p.add(&hottype.Request{Method: "GET", Target: "/topics/42"}, 200)
 	segments, ok := segmentsOf("/topics/")
 	if n := p.find(segments); !ok || n != nil {
 		t.Errorf("%v, %v: %+v", segments, ok, n)
@@ -135,7 +135,7 @@ func TestPathsAreBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 150_000 {
 		p.add(&hottype.Request{Method: "GET", Target: fmt.Sprintf("/w%c%c/%c%d/x%d?n%d=1", 'a'+r.IntN(26),
-			'a'+r.IntN(26), 'a'+r.IntN(26), r.IntN(900), i, i)})
+			'a'+r.IntN(26), 'a'+r.IntN(26), r.IntN(900), i, i)}, 200)
 	}
 	if p.nodes > maxNodes || p.names > maxNames {
 		t.Errorf("%d nodes, %d names", p.nodes, p.names)
@@ -202,10 +202,14 @@ func TestThresholdIsInTheGap(t *testing.T) {
 			key(50, 9, 12, 20, 30)), 5, 2, 10, 119},
 		{"slow: only a minute has enough", ordinary(key(3000, 6, 10, 20, 157), key(900, 4, 6, 14, 45)), 60, 1, 46, 156},
 		{"nothing stands out", ordinary(key(50, 9, 12, 20, 30), key(50, 8, 12, 20, 29)), 10, 0, 30, 33},
-		{"always as many: no burst", ordinary(key(360_000, 200, 310, 800, 1500)), 5, 0, 400, 400},
+		{"always as many, of many more: no burst", ordinary(key(360_000, 200, 310, 800, 1500), key(9_000_000)), 5, 0,
+			400, 400},
 		{"nothing at all", nil, 60, 0, 10, 10},
+		{"the incident itself: steady, but apart from the others", ordinary(key(400, 200, 310, 800, 1500)), 5, 1, 10, 199},
+		{"close to each other, one always requested", ordinary(key(7000, 120, 200, 550, 1100),
+			key(90, 80, 160, 400, 800), key(50, 65, 120, 350, 700)), 10, 3, 11, 119},
 	} {
-		got := choose(tt.keys, 1000, 3*time.Hour)
+		got := choose(tt.keys, 1000, 3*time.Hour, true)
 		if got.window != tt.window || got.viral != tt.viral || got.requests < tt.from || got.requests > tt.until {
 			t.Errorf("%s: %+v", tt.name, got)
 		}

@@ -30,6 +30,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
@@ -53,7 +54,10 @@ type Proposal struct {
 	minClients int
 	rules      []*proposed
 	ignored    []ignored // parameters that are noise at every path
-	rest       float64   // the highest score of a key without a rule, in windows[0]
+	rest       threshold // of keys without a rule
+	restMost   float64   // the highest score of them, in windows[0]
+	clients    map[hottype.Client]*described
+	cut        error // why a log could not be read to its end
 	perIP      perIP
 	dropped    int64
 }
@@ -74,7 +78,7 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 		p.clock.add(s.At)
 		p.visitors.add(s, asset)
 		if isInformative(s) && !asset {
-			paths.add(s.Request)
+			paths.add(s.Request, s.Status)
 		}
 	})
 	if err != nil {
@@ -83,6 +87,9 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	if err := readable(p.Read); err != nil {
 		return nil, err
 	}
+	p.cut = l.cut
+	p.visitors.findSelf()
+	p.clients = p.visitors.busiest()
 	p.proxied, p.squeezed = p.visitors.proxied(), p.clock.fault()
 	if p.proxied == "" {
 		p.minClients = usualMinClients
@@ -106,6 +113,7 @@ type learner struct {
 	cfg  Config
 	logs Logs
 	pass int
+	cut  error
 }
 
 func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.Report, error) {
@@ -114,9 +122,10 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 		return nil, err
 	}
 	rep, err := replay.Read(ctx, l.replayConfig(), visit, sources...)
-	if err != nil {
+	if err != nil && (rep == nil || rep.Requests == 0 || ctx.Err() != nil) {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
+	l.cut = err // what could be read is learned from
 	return rep, nil
 }
 
@@ -134,10 +143,11 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	// The requests of loops and scanners do not show which pages exist.
 	usual := func(s *replay.Seen) bool {
 		k := p.visitors.kindOf(p.visitors.all[s.Request.Client])
-		return k != scanner && k != loop
+		return k != scanner && k != loop && k != probe && k != self
 	}
 	p.survey = newSurvey(paths, max(50, p.Read.Requests/200))
 	_, err := l.read(ctx, func(s *replay.Seen) {
+		p.clients[s.Request.Client].add(s)
 		if target, _ := s.Request.SplitTarget(); isInformative(s) && !isAsset(target) && usual(s) {
 			p.survey.add(s)
 		}
@@ -148,24 +158,27 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	p.survey.judgeAll()
 	p.ignored = p.survey.noise(paths)
 	all, rest := p.survey.candidates(p.minClients), newPeaks(p.minClients)
-	if err := measure(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
+	if err := p.survey.measure(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
 		return err
 	}
+	others := rest.done()
 	p.dropped += rest.dropped
-	p.rest = highest(rest.done(), 0)
-	byPlace := map[*place][]*candidate{}
+	byPlace, fit := map[*place][]*candidate{}, map[*candidate]bool{}
 	for _, c := range all {
-		p.dropped += c.peaks.dropped
-		c.keys = c.peaks.done()
-		c.peaks = nil
-		c.threshold = choose(c.keys, c.values, p.clock.span())
+		p.dropped += c.peaks.dropped + c.others.dropped
 		byPlace[c.at] = append(byPlace[c.at], c)
+		fit[c] = c.set(p.clock.span()) && p.squeezed == ""
 	}
 	for _, pl := range p.survey.places {
-		if c := pick(byPlace[pl], p.minClients); c != nil && p.squeezed == "" {
+		here := byPlace[pl]
+		own := slices.DeleteFunc(slices.Clone(here), func(c *candidate) bool { return !fit[c] })
+		if c := pick(own, p.minClients); c != nil {
 			p.rules = append(p.rules, &proposed{candidate: c})
+		} else if len(here) > 0 { // the rule of everything has its values
+			others = append(others, slices.MaxFunc(here, byValues).keys...)
 		}
 	}
+	p.catchRest(others, rest.seen)
 	p.nameRules()
 	return nil
 }
@@ -261,6 +274,7 @@ func readable(r *replay.Report) error {
 	for _, b := range r.Broken[:min(3, len(r.Broken))] {
 		first += fmt.Sprintf("\n  %s:%d: %s", replay.Printable(b.Source), b.Line, replay.Printable(b.Reason))
 	}
-	return fmt.Errorf("learn: all %d lines are malformed; try --format combined, events or jsonl; the first are%s",
-		r.Malformed, first)
+	return fmt.Errorf("learn: all %d lines are malformed; tried: %s; describe a line with --log-format, as nginx does: "+
+		"'$remote_addr [$time_local] \"$request\" $status'; the first are%s", r.Malformed,
+		strings.Join(accesslog.Names(), ", "), first)
 }

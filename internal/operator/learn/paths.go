@@ -18,6 +18,7 @@ const end = "{$}"
 // When the children of a path are too many to be pages of their own.
 const (
 	manyLeaves   = 20
+	manyWords    = 200 // the same, beside segments that are numbers
 	manyBranches = 50
 	maxChildren  = 512 // children that are held before they are folded while reading
 )
@@ -27,7 +28,11 @@ type node struct {
 	ends     int64 // that end here
 	literal  map[string]*node
 	wild     *node            // segments that are values
+	folded   bool             // there were too many leaves: further ones are values
+	forked   bool             // the same of branches
 	names    map[string]int64 // of query parameters, with requests; only where ends > 0
+	writes   int64            // of ends, those with a method other than GET and HEAD
+	unusual  int64            // of ends, those with a status other than 2xx and 304
 }
 
 // paths is the tree of all paths of a log. Segments that look like values, and those
@@ -48,34 +53,37 @@ func (n *node) wildcard() *node {
 	return n.wild
 }
 
-func (p *paths) add(r *hottype.Request) {
+func (p *paths) add(r *hottype.Request, status int) {
 	target, query := r.SplitTarget()
 	segments, ok := segmentsOf(target)
 	if !ok || hottype.InvalidTargetReason(r.Method, r.Target) != "" {
 		return
 	}
 	n := p.root
-	for _, s := range segments {
+	for i, s := range segments {
 		n.requests++
-		n = p.child(n, s)
+		n = p.child(n, s, i == len(segments)-1)
 	}
 	n.requests++
 	n.ends++
+	n.writes += one(r.Method != "GET" && r.Method != "HEAD")
+	n.unusual += one(status >= 300 && status != 304 || status == 204)
 	for name := range pairs(query) {
 		p.name(n, name)
 	}
 }
 
-func (p *paths) child(n *node, segment string) *node {
+func (p *paths) child(n *node, segment string, last bool) *node {
 	if next := n.literal[segment]; next != nil {
 		return next
 	}
-	if segment != end && (isValue(segment) || n.wild != nil && len(n.literal) >= manyLeaves || p.nodes >= maxNodes) {
+	many := last && n.folded && !isFile(segment) || !last && n.forked || p.nodes >= maxNodes
+	if segment != end && (many || isValue(segment)) {
 		return n.wildcard()
 	}
 	if segment != end && len(n.literal) >= maxChildren {
 		n.fold()
-		return p.child(n, segment)
+		return p.child(n, segment, last)
 	}
 	p.nodes++
 	next := newNode()
@@ -94,8 +102,8 @@ func (p *paths) name(n *node, name string) {
 	n.names[name]++
 }
 
-// fold merges similar children into one wildcard if there are many: pages without
-// common query parameters, and branches.
+// fold merges similar children into one wildcard if there are many: leaves that are no pages of
+// their own, and branches.
 func (n *node) fold() {
 	var leaves, branches []string
 	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
@@ -104,19 +112,26 @@ func (n *node) fold() {
 		case name == end:
 		case len(c.literal) > 0 || c.wild != nil:
 			branches = append(branches, name)
-		case !c.hasQuery():
+		case !c.hasQuery() && !isFile(name):
 			leaves = append(leaves, name)
 		}
 	}
-	if len(leaves) >= manyLeaves {
-		n.merge(leaves)
+	least := manyLeaves
+	if n.wild != nil && !n.folded {
+		least = manyWords // the values are numbers or hashes, and words are pages beside them
 	}
-	if len(branches) >= manyBranches {
-		n.merge(branches)
+	if alike := n.alike(leaves); len(alike) >= least {
+		n.merge(alike)
+		n.folded = true
+	}
+	if alike := n.alikeBelow(branches); len(alike) >= manyBranches {
+		n.merge(alike)
+		n.forked = true
 	}
 	if len(n.literal) >= maxChildren {
 		all := slices.Sorted(maps.Keys(n.literal))
 		n.merge(slices.DeleteFunc(all, func(name string) bool { return name == end }))
+		n.folded, n.forked = true, true
 	}
 }
 
@@ -140,6 +155,8 @@ func (n *node) merge(names []string) {
 func (n *node) take(other *node) {
 	n.requests += other.requests
 	n.ends += other.ends
+	n.writes += other.writes
+	n.unusual += other.unusual
 	for name, times := range other.names {
 		n.names[name] += times
 	}

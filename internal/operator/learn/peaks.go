@@ -44,6 +44,7 @@ type peaks struct {
 	least      float64     // sweep deletes idle keys whose score is below
 	now        int64
 	counts     int   // bursts that are held
+	seen       int64 // keys: a key that was forgotten in between counts again
 	dropped    int64 // requests for keys that did not fit
 	perClient  map[uint32]int64
 	weights    []int64
@@ -72,6 +73,7 @@ func (c *peaks) add(key []byte, client uint32, second int64) {
 		}
 		k = &keyPeaks{measured: measured{key: hottype.Key(key)}}
 		c.keys[k.key] = k
+		c.seen++
 	}
 	k.total++
 	last := len(k.bursts) - 1

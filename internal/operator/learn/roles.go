@@ -79,7 +79,7 @@ func classify(name string, inPath bool, v *values) (role, string) {
 	case matchesAny(secrets, name) && (v.repeats >= 10 && v.sharedness() < 0.2 || unique >= 0.5 && random):
 		return noise, "by its name and its values it belongs to one client or one request"
 	case v.requests >= 50 && unique >= 0.9 && random:
-		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", 100*unique)
+		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", min(100, 100*unique))
 	case v.repeats >= 50 && v.sharedness() < 0.1 && v.distinct.count() >= 20:
 		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%",
 			100*v.sharedness())
@@ -88,7 +88,7 @@ func classify(name string, inPath bool, v *values) (role, string) {
 	case v.topShare() >= 0.98:
 		return constant, "nearly always the same value"
 	case v.requests >= 50 && unique >= 0.9:
-		return text, fmt.Sprintf("%.0f %% of its requests bring a new value", 100*unique)
+		return text, fmt.Sprintf("%.0f %% of its requests bring a new value", min(100, 100*unique))
 	case v.distinct.count() < leastValues:
 		return setting, fmt.Sprintf("only %.0f values", v.distinct.count())
 	}

@@ -124,6 +124,29 @@ func (s *survey) judgeAll() {
 		for _, p := range pl.params {
 			p.role, p.why = classify(p.name, p.segment >= 0, p.values)
 		}
+		for i := range pl.params {
+			pl.signs(i)
+		}
+	}
+}
+
+// signs makes a parameter noise that is one with a unique noise parameter: the two have as many
+// pairs as each has values, as a nonce and its signature have. A parameter of which each value
+// has many of the unique one is not noise.
+func (pl *place) signs(i int) {
+	a := pl.params[i]
+	if a.role != noise || a.values.uniqueness() < 0.9 {
+		return
+	}
+	for j := range min(maxPaired, len(pl.params)) {
+		b := pl.params[j]
+		pairs := pl.pairs[[2]int{min(i, j), max(i, j)}]
+		if i == j || pairs == nil || b.segment >= 0 || b.role == noise {
+			continue
+		}
+		if n := pairs.count(); n <= 1.05*a.values.distinct.count() && n <= 1.05*b.values.distinct.count() {
+			b.role, b.why = noise, "it changes with "+a.name+", which is new in each request"
+		}
 	}
 }
 

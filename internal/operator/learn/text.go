@@ -1,10 +1,13 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,39 +51,64 @@ func wrap(s string, width int) []string {
 
 func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
-	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
-		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops,
-		replay.Grouped(int64(r.Denied.Total())), 100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
-		replay.Grouped(int64(r.Denied.OfClient())))}
+	denied := int64(r.Denied.Total())
+	all := []string{fmt.Sprintf("Enforced on this log: %s would have been hot, and %d looked so because of a loop. "+
+		"%s of %s requests would have been denied (%.2f %%), %s of them by windows per client.",
+		counted(int64(o.Hot), "key", "keys"), o.Loops, replay.Grouped(denied), replay.Grouped(r.Requests),
+		100*float64(denied)/float64(max(r.Requests, 1)), replay.Grouped(int64(r.Denied.OfClient())))}
 	if len(p.rules) > 0 {
-		all = append(all, fmt.Sprintf("At half the limits of hot keys: %s denied.", replay.Grouped(o.DeniedHarder)))
+		all = append(all, fmt.Sprintf("With half the limits of hot keys: %s would have been denied.",
+			counted(o.DeniedHarder, "request", "requests")))
 	}
-	all = append(all, fmt.Sprintf("Ordinary clients that would have been denied a request: %s of %s "+
-		"(%s by windows of clients); loops and scanners: %s.", replay.Grouped(o.Hurt), replay.Grouped(o.Ordinary),
-		replay.Grouped(o.HurtByIP), replay.Grouped(o.Stopped)))
+	all = append(all, fmt.Sprintf("Clients denied a request at least once: %s of %s ordinary ones (%s by windows "+
+		"per client), and %s. Of the %s requests of clients that are no loops or scanners, windows per client would "+
+		"have denied %s.", replay.Grouped(o.Hurt), replay.Grouped(o.Ordinary), replay.Grouped(o.HurtByIP),
+		counted(o.Stopped, "loop or scanner", "loops and scanners"), replay.Grouped(o.Usual),
+		replay.Grouped(o.UsualByIP)))
+	if list := valuesOf(r.Hot); list != "" {
+		all = append(all, "Hot, by many clients: "+list+".")
+	}
+	hot := map[hottype.Key]bool{}
+	for _, s := range r.Hot {
+		hot[s.Key] = true
+	}
+	loops := slices.DeleteFunc(slices.Clone(r.Loops), func(s replay.Span) bool { return hot[s.Key] })
+	if list := valuesOf(loops); list != "" {
+		all = append(all, "Requested by one or a few clients again and again: "+list+".")
+	}
 	for _, k := range [...]kind{loop, scanner} {
-		if list := p.visitors.busiest(k); list != "" {
-			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, list))
+		var list []string
+		for _, d := range p.described(k) {
+			list = append(list, d.String())
+		}
+		if len(list) > 0 {
+			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, strings.Join(list, ", ")))
 		}
 	}
+	_, machines := p.machines()
+	all = append(all, machines...)
 	return append(all, "All limits are in shadow mode: they deny nothing until you change that.")
 }
 
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.census()
-	f.line("%s requests, %s clients: %s", replay.Grouped(p.Read.Requests), replay.Grouped(int64(len(p.visitors.all))),
-		kindsOf(census))
+	for _, s := range p.Read.Sources {
+		f.line("%s: read as %s", replay.Printable(s.Name), replay.Printable(string(s.Format)))
+	}
+	f.line("%s, %s: %s", counted(p.Read.Requests, "request", "requests"),
+		counted(int64(len(p.visitors.all)), "client", "clients"), kindsOf(census))
 	for _, r := range p.rules {
 		what := "nothing stands out yet"
 		if r.found() {
-			what = fmt.Sprintf("%d values went viral", r.viral)
+			what = counted(int64(r.viral), "value", "values") + " went viral"
 		}
 		f.line("rule %s: %s by %s; hot from %d in %d s; %s", r.name, r.at.pattern, strings.Join(r.names(), ", "),
 			r.requests, r.window, what)
 	}
 	if len(p.rules) == 0 {
-		f.line("no path has a parameter whose values many clients want at a time: everything is watched, nothing limited")
+		f.line("no path has a parameter whose values many clients want at a time: everything is watched, " +
+			"nothing is limited")
 	}
 	for _, line := range append(p.caveats(), p.Outcome.lines(p)...) {
 		f.line("%s", line)
@@ -95,10 +123,18 @@ func kindsOf(census [kinds]int64) string {
 	var all []string
 	for k, n := range census {
 		if n > 0 {
-			all = append(all, fmt.Sprintf("%s %s", replay.Grouped(n), kind(k)))
+			all = append(all, counted(n, kindNames[k][0], kindNames[k][1]))
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// counted writes how many things there are.
+func counted(n int64, thing, things string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return replay.Grouped(n) + " " + things
 }
 
 // about writes a number that may come from a sample.
@@ -135,6 +171,9 @@ type Outcome struct {
 	Ordinary, Hurt, HurtByIP int64
 	// Stopped is how many loops and scanners were denied a request.
 	Stopped int64
+	// Usual is how many requests are by clients that are no loops or scanners. Windows of clients
+	// would have denied UsualByIP of them.
+	Usual, UsualByIP int64
 	// DeniedHarder is how many requests half the limits would have denied.
 	DeniedHarder int64
 }
@@ -143,10 +182,20 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	var o Outcome
 	census := p.visitors.census()
 	o.Ordinary = census[person] + census[sharedAddress]
+	for client, c := range p.visitors.all {
+		if k := p.visitors.kindOf(c); k != loop && k != scanner && !client.IsZero() {
+			o.Usual += c.requests
+		}
+	}
 	whole, hurt, err := p.enforced(ctx, l, 1)
+	for err == nil && p.perIP.none == "" && usualDenied*hurt.usual > o.Usual {
+		p.perIP.widen(p.visitors)
+		whole, hurt, err = p.enforced(ctx, l, 1)
+	}
 	if err != nil {
 		return o, err
 	}
+	o.UsualByIP = hurt.usual
 	o.Replay, o.Hurt, o.HurtByIP, o.Stopped = whole, hurt.ordinary, hurt.byIP, hurt.stopped
 	o.Hot, o.Loops = differentKeys(whole.Hot), differentKeys(whole.Loops)
 	if len(p.rules) == 0 {
@@ -160,7 +209,13 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-type deniedClients struct{ ordinary, byIP, stopped int64 }
+// usualDenied is the least number of requests of clients that are no loops for one that windows
+// may deny.
+const usualDenied = 1000
+
+// deniedClients counts clients that were denied a request, and the requests that windows denied to
+// clients that are no loops or scanners.
+type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
 
 func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*replay.Report, deniedClients, error) {
 	var h deniedClients
@@ -173,7 +228,10 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*rep
 	if err != nil {
 		return nil, h, err
 	}
-	type denied struct{ any, byIP bool }
+	type denied struct {
+		any  bool
+		byIP int64 // requests
+	}
 	clients := map[hottype.Client]denied{}
 	cfg := l.replayConfig()
 	cfg.Rules = set
@@ -183,23 +241,45 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*rep
 		}
 		d := clients[s.Request.Client]
 		d.any = true
-		d.byIP = d.byIP || v.Reason.Info().OfClient
+		d.byIP += one(v.Reason.Info().OfClient)
 		clients[s.Request.Client] = d
 	}
 	rep, err := replay.Run(ctx, cfg, sources...)
-	if err != nil {
+	if err != nil && (p.cut == nil || ctx.Err() != nil) {
 		return nil, h, fmt.Errorf("learn: %w", err)
 	}
 	for c, d := range clients {
 		switch k := p.visitors.kindOf(p.visitors.all[c]); {
 		case isOrdinary(k):
 			h.ordinary++
-			h.byIP += one(d.byIP)
+			h.byIP += one(d.byIP > 0)
+			h.usual += d.byIP
 		case k == loop || k == scanner:
 			h.stopped++
+		default:
+			h.usual += d.byIP
 		}
 	}
 	return rep, h, nil
+}
+
+// valuesOf lists the keys of spans, those with the highest rate first.
+func valuesOf(spans []replay.Span) string {
+	peaks := map[hottype.Key]float64{}
+	for _, s := range spans {
+		peaks[s.Key] = max(peaks[s.Key], s.PeakRate)
+	}
+	keys := slices.SortedFunc(maps.Keys(peaks), func(a, b hottype.Key) int {
+		return cmp.Or(cmp.Compare(peaks[b], peaks[a]), cmp.Compare(a, b))
+	})
+	var list []string
+	for _, k := range keys[:min(10, len(keys))] {
+		list = append(list, replay.Fit(replay.Printable(string(k)), 100))
+	}
+	if more := len(keys) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
 }
 
 func differentKeys(spans []replay.Span) int {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,24 +26,43 @@ type threshold struct {
 	above, below []float64
 	viral        int // how many are above
 	ratio        float64
+	least        float64 // the lowest score of a viral value
 }
 
 func (t *threshold) found() bool { return t.viral > 0 }
+
+// A value that is requested from the first line of the log to the last is viral if it stands out
+// against the other values: by its share of all requests for one of them, and by its rate. A log of
+// the incident itself has such values.
+const (
+	dominantShare = 0.1
+	dominantGap   = 4
+	maxDominant   = 3 // more of them are popular, not viral
+)
+
+// chance is a peak that any value may have: a gap between a peak and less than that is no wider than
+// between the peak and that.
+const chance = leastThreshold / 2
+
+// leastMargin is how far above leastThreshold the lowest viral value must be: a peak that only just
+// reaches it is chance.
+const leastMargin = 1.25
 
 // isSteady reports whether the peak of a key is close to its mean, within chance: a key
 // that is always requested has not gone viral.
 func isSteady(m *measured, index int, span time.Duration) bool {
 	mean := float64(m.total) * float64(windows[index]) / max(span.Seconds(), float64(windows[index]))
 	peak := m.score[index]
-	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)
+	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)+leastThreshold && mean >= 1
 }
 
 // choose returns the threshold of a candidate with so many different values: in the
-// shortest window in which the numbers are large enough.
-func choose(keys []*measured, values float64, span time.Duration) threshold {
+// shortest window in which the numbers are large enough. Apart is whether the keys are values of
+// one parameter, of which one can stand apart from the others.
+func choose(keys []*measured, values float64, span time.Duration, apart bool) threshold {
 	var best threshold
 	for i := range windows {
-		t := inWindow(keys, i, values, span)
+		t := inWindow(keys, i, values, span, apart)
 		switch {
 		case t.found() && t.requests >= usefulThreshold:
 			return t
@@ -54,16 +74,17 @@ func choose(keys []*measured, values float64, span time.Duration) threshold {
 		return best
 	}
 	for i := range windows {
-		if best = inWindow(keys, i, values, span); best.requests >= usefulThreshold {
+		if best = inWindow(keys, i, values, span, apart); best.requests >= usefulThreshold {
 			break
 		}
 	}
 	return best
 }
 
-// inWindow finds the widest gap between the scores of the highest keys. Steady keys are
-// below it. Without a gap the threshold is well above all scores of the log.
-func inWindow(keys []*measured, index int, values float64, span time.Duration) threshold {
+// inWindow finds the widest gap between the scores of the highest keys. Steady keys do not make
+// one unless they are dominant, and do not end the search. Without a gap the threshold is well above
+// all scores of the log.
+func inWindow(keys []*measured, index int, values float64, span time.Duration, apart bool) threshold {
 	t := threshold{window: windows[index], index: index}
 	slices.SortFunc(keys, func(a, b *measured) int {
 		return cmp.Or(cmp.Compare(b.score[index], a.score[index]), cmp.Compare(a.key, b.key))
@@ -76,8 +97,23 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration) t
 	}
 	t.ratio = leastGap
 	limit := min(maxViral, max(3, int(values/20)), len(keys))
-	for i := 0; i < limit && !isSteady(keys[i], index, span) && score(i) >= leastThreshold; i++ {
-		if ratio := score(i) / score(i+1); ratio >= t.ratio {
+	total, steady, dominant := int64(0), 0, 0
+	for _, m := range keys {
+		total += m.total
+	}
+	for i := 0; i < limit && score(i) >= leastThreshold; i++ {
+		if isSteady(keys[i], index, span) {
+			steady++
+			dominant += int(one(apart && float64(keys[i].total) >= dominantShare*float64(total)))
+		}
+		ratio := score(i) / max(score(i+1), chance)
+		bursts := i + 1 - steady
+		switch {
+		case ratio < t.ratio || score(i) < leastMargin*leastThreshold:
+		case bursts > 0 && steady-dominant > bursts*int(one(apart)): // popular, which are always requested
+		case bursts == 0 && (dominant < steady || dominant > maxDominant):
+		case bursts == 0 && (ratio < dominantGap || score(i) < usefulThreshold):
+		default:
 			t.viral, t.ratio = i+1, ratio
 		}
 	}
@@ -90,12 +126,47 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration) t
 	t.above, t.below = first(0, min(3, t.viral)), first(t.viral, 3)
 	if t.found() {
 		above, below := score(t.viral-1), score(t.viral)
+		t.least = above
 		t.requests = nice(max(math.Sqrt(above*below), leastThreshold), below, above)
 		return t
 	}
 	p99 := score(int(values / 100))
 	t.requests = nice(max(leastThreshold, 3*p99, 2*score(0)), 0, math.MaxInt32)
 	return t
+}
+
+// raise lifts the threshold over a score that is ordinary. If that is not below the viral values, there is no gap.
+func (t *threshold) raise(ordinary float64) {
+	switch want := int64(leastMargin*ordinary) + 1; {
+	case want <= t.requests:
+	case float64(want) < t.least:
+		t.requests = want
+	default:
+		t.viral = 0
+	}
+}
+
+// gap writes the highest scores, with a bar at the threshold.
+func gap(t *threshold) string {
+	list := func(scores []float64) string {
+		var all []string
+		for _, s := range scores {
+			all = append(all, fmt.Sprintf("%.0f", s))
+		}
+		return strings.Join(all, ", ")
+	}
+	switch above, below := list(t.above), list(t.below); {
+	case above == "" && below == "":
+		return "less than 3"
+	case above == "":
+		return below
+	case below == "":
+		return above + " | less than 3"
+	case t.viral > len(t.above):
+		return fmt.Sprintf("%s and %d more | %s", above, t.viral-len(t.above), below)
+	default:
+		return above + " | " + below
+	}
 }
 
 // nice rounds to two digits if the result is between the bounds.
@@ -134,8 +205,10 @@ type perIP struct {
 	fixed    int64  // requests a second
 	sliding  int64  // requests a minute
 	above    int    // ordinary clients that were above one of them
-	loops    int    // loops and scanners
-	stopped  int    // of them above one of them
+	guess    string // why the windows are a guess, "" if they are not
+	widened  bool
+	loops    int // loops and scanners
+	stopped  int // of them above one of them
 }
 
 // isOrdinary reports whether limits must not deny a client's requests: a person, or
@@ -144,8 +217,10 @@ func isOrdinary(k kind) bool { return k == person || k == sharedAddress }
 
 func (v *visitors) perIP(proxied, clock string) perIP {
 	var second, minute []int64
+	ofOrdinary := int64(0)
 	for _, c := range v.all {
 		if isOrdinary(v.kindOf(c)) {
+			ofOrdinary += c.requests
 			second, minute = append(second, int64(c.peak1s)), append(minute, int64(c.peak60s))
 		}
 	}
@@ -167,11 +242,30 @@ func (v *visitors) perIP(proxied, clock string) perIP {
 	if len(second) >= quantileNeeds {
 		at, p.of = int(quantilePeople*float64(at)), "99.9 % of them"
 	}
+	switch {
+	case v.agents*20 < v.requests:
+		p.guess = "the log names no user agents, so robots count as people"
+	case 10*ofOrdinary < v.requests:
+		p.guess = "nine of ten requests are by robots"
+	}
 	slices.Sort(second)
 	slices.Sort(minute)
 	p.top1s, p.top60s = second[at], minute[at]
 	p.fixed = max(least1s, roundUp(personFactor*float64(p.top1s)))
 	p.sliding = max(least60s, roundUp(personFactor*float64(p.top60s)))
+	p.count(v)
+	return p
+}
+
+// widen raises the windows by half: they deny too many requests of clients that are no loops.
+func (p *perIP) widen(v *visitors) {
+	p.fixed, p.sliding = roundUp(personFactor*float64(p.fixed)), roundUp(personFactor*float64(p.sliding))
+	p.widened = true
+	p.count(v)
+}
+
+func (p *perIP) count(v *visitors) {
+	p.above, p.loops, p.stopped = 0, 0, 0
 	for _, c := range v.all {
 		over := int64(c.peak1s) > p.fixed || int64(c.peak60s) > p.sliding
 		switch k := v.kindOf(c); {
@@ -184,5 +278,4 @@ func (v *visitors) perIP(proxied, clock string) perIP {
 			}
 		}
 	}
-	return p
 }

@@ -197,6 +197,15 @@ func isPlain(c byte) bool {
 	return false
 }
 
+func isPlainText(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isPlain(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // isName reports whether a rule can contain a decoded name of a parameter: it is plain,
 // and is not one of the names that are special in rules.
 func isName(name string) bool {

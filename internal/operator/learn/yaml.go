@@ -39,9 +39,8 @@ func (f *file) comment(indent, format string, args ...any) {
 func (p *Proposal) head() string {
 	var f file
 	r, o := p.Read, &p.Outcome
-	f.comment("", "Learned by `%s` from %s requests by %s clients, %s to %s UTC.",
-		p.by, replay.Grouped(r.Requests), replay.Grouped(int64(len(p.visitors.all))), replay.Clock(r.First),
-		replay.Clock(r.Last))
+	f.comment("", "Learned by `%s` from %s by %s, %s to %s UTC.", p.by, counted(r.Requests, "request", "requests"),
+		counted(int64(len(p.visitors.all)), "client", "clients"), replay.Clock(r.First), replay.Clock(r.Last))
 	if hours := p.clock.span().Hours(); hours < 7*24 {
 		f.comment("", "It is a sketch of %s, not of a usual week: learn again from more.", spanOf(p.clock.span()))
 	}
@@ -65,6 +64,7 @@ func (p *Proposal) caveats() (all []string) {
 		all = append(all, "Clients are not known: "+p.proxied+". So min_clients is 0, which takes a loop for many, "+
 			"and there are no windows per client. Log the client's address (ip.trusted_proxies, X-Forwarded-For) and learn again.")
 	}
+	all = append(all, p.doubts()...)
 	if p.visitors.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are tracked.",
 			replay.Grouped(p.visitors.dropped), replay.Grouped(maxClients)))
@@ -80,16 +80,57 @@ func (p *Proposal) caveats() (all []string) {
 	return all
 }
 
+// What makes a log too small to be sure of what it shows.
+const (
+	smallRequests = 2000
+	smallClients  = 100
+)
+
+func (p *Proposal) doubts() (all []string) {
+	if p.cut != nil {
+		all = append(all, fmt.Sprintf("The log could not be read to its end (%v): this is learned from what could be read.",
+			p.cut))
+	}
+	if n, clients := p.Read.Requests, len(p.visitors.all); n < smallRequests || clients < smallClients {
+		all = append(all, fmt.Sprintf("The log is small: %s requests by %s clients show little of what is usual.",
+			replay.Grouped(n), replay.Grouped(int64(clients))))
+	}
+	for client, c := range p.visitors.all {
+		if k := p.visitors.kindOf(c); 2*c.requests > p.visitors.requests && k != probe && k != self {
+			all = append(all, fmt.Sprintf("One client, %s, sent %.0f %% of all requests: the log shows what it does, not "+
+				"what people do.", replay.Fit(replay.Printable(client.String()), 40),
+				100*float64(c.requests)/float64(p.visitors.requests)))
+		}
+	}
+	if p.perIP.none == "" && p.perIP.guess != "" {
+		all = append(all, "The windows per client are a guess: "+p.perIP.guess+".")
+	}
+	return all
+}
+
 // text is the configuration, with the limits divided by divide: a dry run also tries smaller ones.
 func (p *Proposal) text(m mode, divide int64) string {
 	var f file
 	f.line("rules:")
 	for _, r := range p.rules {
+		p.pages(&f, r)
 		p.rule(&f, r, m, divide)
 	}
 	p.catchAll(&f)
 	p.windows(&f, m)
 	return f.String()
+}
+
+// pages keeps the pages that a pattern would take for values out of its rule.
+func (p *Proposal) pages(f *file, r *proposed) {
+	for i, m := range r.pages {
+		f.line("  - name: %s_page_%d", r.name, i+1)
+		f.comment("    ", "A page, not a value of %s: watched as everything else is, and never limited.", r.at.pattern)
+		f.line("    match: {path: %s}", quote(string(m.key)))
+		f.line(`    params: ["*"]`)
+		f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
+		f.line("    hot: %s", p.restHot())
+	}
 }
 
 func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
@@ -116,8 +157,12 @@ func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
 	f.line("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window,
 		p.minClients)
 	rate, burst, served := r.guess()
-	f.comment("    ", "GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this is "+
-		"twice that.", served)
+	if served > 0 {
+		f.comment("    ", "GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this "+
+			"is at least twice that.", served)
+	} else {
+		f.comment("    ", "GUESS: a log does not know what the service bears, and no value was requested often.")
+	}
 	f.comment("    ", "Measure the service, lower the limit, watch what it would deny, then take mode: enforce.")
 	f.line("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
 }
@@ -127,7 +172,7 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 		v := t.values
 		top, others := "", ""
 		if v.topShare() >= 0.01 {
-			top = fmt.Sprintf(", %.0f %% want one", 100*v.topShare())
+			top = fmt.Sprintf(", %.0f %% of them for one value", 100*v.topShare())
 		}
 		if v.repeats > 0 {
 			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%", 100*v.sharedness())
@@ -155,14 +200,21 @@ func (p *Proposal) surgeFloor(t *threshold) int64 {
 	return floor
 }
 
-// guess is a limit for one value: twice what the log shows to have been served.
+// The least limit that is proposed. Lower ones deny readers of a page that few request, and a
+// service that cannot serve as many has other needs.
+const (
+	leastRate  = 2 // a second
+	leastBurst = 30
+)
+
+// guess is a limit for one value: at least twice what the log shows to have been served.
 func (r *proposed) guess() (rate, burst, served int64) {
 	asked := int64(0)
 	for _, k := range r.keys {
 		served, asked = max(served, k.asked[0]), max(asked, k.asked[r.index])
 	}
-	rate = max(1, (2*asked+r.window-1)/r.window, (r.requests+r.window-1)/r.window)
-	return rate, max(2*served, rate, 10), served
+	rate = max(leastRate, (2*asked+r.window-1)/r.window, (r.requests+r.window-1)/r.window)
+	return rate, max(2*served, rate, leastBurst), served
 }
 
 func (p *Proposal) catchAll(f *file) {
@@ -174,50 +226,61 @@ func (p *Proposal) catchAll(f *file) {
 		f.comment("    ", "%s: %s requests; %s.", i.glob, replay.Grouped(i.requests), i.why)
 	}
 	f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
-	rate := max(10, int64(2*p.rest)/windows[0])
-	if p.squeezed != "" {
-		rate = 50
+	t := &p.rest
+	switch {
+	case p.squeezed != "":
 		f.comment("    ", "GUESS: the log says nothing about rates.")
-	} else {
+	case t.found():
+		f.comment("    ", "Most requests for one of them in %d s: %s. The threshold is in the gap.", t.window, gap(t))
+	default:
 		f.comment("    ", "The most for one of them in %d s: %.0f. This is twice that, and at least "+
-			"10 a second.", windows[0], p.rest)
+			"10 a second.", windows[0], p.restMost)
 	}
-	f.line("    hot: {rate: %d, window: %ds, min_clients: %d}", rate, windows[0], p.minClients)
+	f.line("    hot: %s", p.restHot())
+}
+
+// restHot is when something without a rule is hot.
+func (p *Proposal) restHot() string {
+	t := &p.rest
+	switch {
+	case p.squeezed != "":
+		return fmt.Sprintf("{rate: 50, window: %ds, min_clients: %d}", windows[0], p.minClients)
+	case t.found():
+		return fmt.Sprintf("{rate: %d/%ds, window: %ds, min_clients: %d}", t.requests, t.window, t.window, p.minClients)
+	}
+	rate := max(10, int64(2*p.restMost)/windows[0])
+	return fmt.Sprintf("{rate: %d, window: %ds, min_clients: %d}", rate, windows[0], p.minClients)
 }
 
 func (p *Proposal) windows(f *file, m mode) {
 	w := &p.perIP
+	addresses, reasons := p.machines()
 	if w.none != "" {
 		f.comment("", "No windows per client: %s.", w.none)
+	} else {
+		f.comment("", "%s ordinary clients: %s sent at most %d requests in a second and %d in a minute. Above "+
+			"these windows: %d of them, and %d of %d loops and scanners.", replay.Grouped(int64(w.ordinary)), w.of,
+			w.top1s, w.top60s, w.above, w.stopped, w.loops)
+		if w.widened {
+			f.comment("", "Widened: narrower windows deny more than 1 in %d requests of clients that are no loops.",
+				usualDenied)
+		}
+		if w.guess != "" {
+			f.comment("", "GUESS: %s.", w.guess)
+		}
+	}
+	if w.none != "" && len(addresses) == 0 {
 		return
 	}
-	f.comment("", "%s ordinary clients: %s within %d in a second and %d in a minute. Above these windows: %d of them, "+
-		"and %d of %d loops and scanners.", replay.Grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above,
-		w.stopped, w.loops)
 	f.line("ip:")
-	f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
-	f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
-}
-
-// gap writes the highest scores, with a bar at the threshold.
-func gap(t *threshold) string {
-	list := func(scores []float64) string {
-		var all []string
-		for _, s := range scores {
-			all = append(all, fmt.Sprintf("%.0f", s))
-		}
-		return strings.Join(all, ", ")
+	for _, reason := range reasons {
+		f.comment("  ", "%s", reason)
 	}
-	switch above, below := list(t.above), list(t.below); {
-	case above == "" && below == "":
-		return "less than 3"
-	case above == "":
-		return below
-	case below == "":
-		return above + " | less than 3"
-	case t.viral > len(t.above):
-		return fmt.Sprintf("%s and %d more | %s", above, t.viral-len(t.above), below)
-	default:
-		return above + " | " + below
+	if len(addresses) > 0 {
+		f.line("  exempt: [%s]", quoteAll(addresses))
+	}
+	if w.none == "" {
+		f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
+		f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -192,7 +191,7 @@ type Config struct {
 type Source struct {
 	// Name is shown beside the lines of this source.
 	Name string
-	// Reader gives the log, plain or compressed with gzip.
+	// Reader gives the log, plain or compressed with gzip, bzip2, xz or zstd.
 	Reader io.Reader
 }
 
@@ -202,9 +201,12 @@ func (c Config) complete() (Config, error) {
 	}
 	c.Lateness, c.MaxKeys = cmp.Or(c.Lateness, 10*time.Minute), cmp.Or(c.MaxKeys, 1_000_000)
 	c.MaxBuffer = cmp.Or(c.MaxBuffer, 256<<20)
+	if c.Format != "" {
+		if _, err := c.Format.Parser(); err != nil {
+			return c, fmt.Errorf("replay: %w", err)
+		}
+	}
 	switch {
-	case !slices.Contains([]accesslog.Format{"", accesslog.Combined, accesslog.Events, accesslog.JSONL}, c.Format):
-		return c, fmt.Errorf("replay: format %q must be combined, events or jsonl", c.Format)
 	case c.Lateness < 0:
 		return c, fmt.Errorf("replay: lateness %s must not be negative", c.Lateness)
 	case c.MaxKeys < 0 || c.MaxBuffer < 0:

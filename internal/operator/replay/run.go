@@ -191,7 +191,7 @@ func (r *replayer) block(i int) {
 
 func (r *replayer) take(i int, text string) {
 	e, src := &r.entry, r.sources[i]
-	err := src.format.Parse(text, e)
+	err := src.parser.Parse(text, e)
 	if errors.Is(err, accesslog.ErrSkip) {
 		return
 	}

@@ -3,11 +3,15 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
@@ -17,6 +21,7 @@ type source struct {
 	raw    *countingReader
 	lines  *lines
 	format accesslog.Format
+	parser *accesslog.Parser
 	held   []heldLine // read to detect the format, not yet returned
 	pos    sourceWatermark
 	line   int64 // number of the line returned last
@@ -36,49 +41,60 @@ func open(s Source, format accesslog.Format) (*source, error) {
 		return nil, fmt.Errorf("replay: %s: %w", s.Name, err)
 	}
 	src.lines = newLines(plain)
-	if format != "" {
-		return src, nil
-	}
-	if !src.detect() {
+	if format == "" && (!src.detect() || src.format == "") {
 		src.format = accesslog.Combined // the errors of its lines are the most helpful
 	}
-	return src, nil
+	src.parser, err = src.format.Parser()
+	return src, err
 }
 
-// compressions that are recognized but not supported, by their first bytes.
-const (
-	magicGzip  = "\x1f\x8b"
-	magicZstd  = "\x28\xb5\x2f\xfd"
-	magicXZ    = "\xfd7zXZ\x00"
-	magicBzip2 = "BZh"
-	byteOrder  = "\xef\xbb\xbf"
-)
+// byteOrder is the byte order mark of UTF-8.
+const byteOrder = "\xef\xbb\xbf"
 
-// decompress recognizes gzip by its first bytes and skips a byte order mark.
+// compressions are recognized by their first bytes.
+var compressions = []struct {
+	name, begins string
+	open         func(io.Reader) (io.Reader, error)
+}{
+	{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
+		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	}},
+	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) {
+		return xz.ReaderConfig{DictCap: maxWindow}.NewReader(r)
+	}},
+	{"bzip2", "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+}
+
+// maxWindow bounds the memory that a compressed log may ask for: zstd writes up to 8 MiB unless told
+// otherwise, xz -9 64 MiB.
+const maxWindow = 64 << 20
+
+// decompress recognizes compressions by their first bytes and skips a byte order mark.
 func decompress(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(6)
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("reading: %w", err)
 	}
-	switch begins := string(head); {
-	case strings.HasPrefix(begins, magicGzip):
-		z, err := gzip.NewReader(b)
-		if err != nil {
-			return nil, fmt.Errorf("reading gzip: %w", err)
+	for _, c := range compressions {
+		if !strings.HasPrefix(string(head), c.begins) {
+			continue
 		}
-		return z, nil
-	case strings.HasPrefix(begins, magicZstd), strings.HasPrefix(begins, magicXZ),
-		strings.HasPrefix(begins, magicBzip2):
-		return nil, errors.New("compressed other than with gzip: decompress it and give it on standard input")
-	case strings.HasPrefix(begins, byteOrder):
+		plain, err := c.open(b)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", c.name, err)
+		}
+		return plain, nil
+	}
+	if strings.HasPrefix(string(head), byteOrder) {
 		_, err = b.Discard(len(byteOrder))
 		return b, err
 	}
 	return b, nil
 }
 
-// Detection reads this many lines that are not comments, within so many bytes.
+// Detection reads this many lines, within so many bytes.
 const (
 	detectLines = 100
 	detectBytes = 1 << 20
@@ -91,7 +107,7 @@ func (s *source) detect() bool {
 		text, err := s.lines.next()
 		size += len(text) + 1
 		s.held = append(s.held, heldLine{text, err})
-		if err == nil && text != "" && text[0] != '#' {
+		if err == nil && text != "" {
 			sample = append(sample, text)
 		}
 		if ended(err) {

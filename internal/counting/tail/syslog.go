@@ -1,0 +1,226 @@
+package tail
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// SyslogConfig configures a Syslog. Only Addr is needed.
+type SyslogConfig struct {
+	Addr string // host:port, of UDP and TCP
+	// Allow are the addresses that are read, empty: all.
+	Allow          []netip.Prefix
+	MaxLine        int           // bytes of a line, default 65536; longer ones are counted and not handed on
+	MaxConnections int           // of TCP, each with a buffer of MaxLine; default 256
+	Idle           time.Duration // how long a connection may be silent; default 1 hour
+	Log            *slog.Logger  // receives failures to accept; default slog.Default()
+}
+
+// Syslog receives the messages of syslog: a datagram of UDP is one, and a connection of TCP has one a line, or
+// with their length in front (RFC 6587). Heads are not read. Stats may be called by any goroutine; Run once.
+//
+//	1 socket of UDP ──────────────────────────┐
+//	1 socket of TCP ─> 1 goroutine a client ──┴─> f, one call at a time
+type Syslog struct {
+	cfg     SyslogConfig
+	packets net.PacketConn
+	streams net.Listener
+	stats   counters
+	refused atomic.Uint64
+
+	mu   sync.Mutex // held while emit runs
+	emit func(line []byte)
+
+	connections atomic.Int64
+}
+
+// ListenSyslog binds the address. Without Run call Close.
+func ListenSyslog(ctx context.Context, cfg SyslogConfig) (*Syslog, error) {
+	cfg.MaxLine = cmp.Or(max(cfg.MaxLine, 0), 65536)
+	cfg.MaxConnections = cmp.Or(max(cfg.MaxConnections, 0), 256)
+	cfg.Idle = cmp.Or(max(cfg.Idle, 0), time.Hour)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	s := &Syslog{cfg: cfg}
+	var lc net.ListenConfig
+	var err error
+	if s.streams, err = lc.Listen(ctx, "tcp", cfg.Addr); err != nil {
+		return nil, fmt.Errorf("tail: syslog: %w", err)
+	}
+	if s.packets, err = lc.ListenPacket(ctx, "udp", s.streams.Addr().String()); err != nil {
+		return nil, errors.Join(fmt.Errorf("tail: syslog: %w", err), s.streams.Close())
+	}
+	if udp, ok := s.packets.(*net.UDPConn); ok {
+		_ = udp.SetReadBuffer(4 << 20) // less where the system allows less
+	}
+	return s, nil
+}
+
+// Addr is the address of both sockets.
+func (s *Syslog) Addr() string { return s.streams.Addr().String() }
+
+// Close closes the sockets of a Syslog that is not run.
+func (s *Syslog) Close() error { return errors.Join(s.packets.Close(), s.streams.Close()) }
+
+// Run calls f for each message until ctx ends, and returns nil. The line is f's until f returns, and f is called
+// by one goroutine at a time. An error means that a socket broke.
+func (s *Syslog) Run(ctx context.Context, f func(line []byte)) error {
+	s.emit = f
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var parts sync.WaitGroup
+	parts.Go(func() { stop(s.datagrams()) })
+	parts.Go(func() { stop(s.accept(running, &parts)) })
+	<-running.Done()
+	_ = s.Close()
+	parts.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("tail: syslog: %w", context.Cause(running))
+}
+
+func (s *Syslog) datagrams() error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, from, err := s.packets.ReadFrom(buf)
+		switch {
+		case err != nil:
+			return err
+		case !s.allowed(from):
+			s.refused.Add(1)
+		case n > s.cfg.MaxLine:
+			s.stats.tooLong.Add(1)
+		default:
+			s.message(buf[:n])
+		}
+	}
+}
+
+func (s *Syslog) accept(ctx context.Context, parts *sync.WaitGroup) error {
+	for {
+		conn, err := s.streams.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil { // no descriptor is left
+			s.stats.errors.Add(1)
+			s.cfg.Log.Warn("syslog: cannot accept a connection; trying again", "err", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if !s.allowed(conn.RemoteAddr()) || s.connections.Load() >= int64(s.cfg.MaxConnections) {
+			s.refused.Add(1)
+			_ = conn.Close()
+			continue
+		}
+		s.connections.Add(1)
+		parts.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			s.stream(conn)
+			_ = conn.Close()
+			s.connections.Add(-1)
+		})
+	}
+}
+
+func (s *Syslog) allowed(from net.Addr) bool {
+	if len(s.cfg.Allow) == 0 {
+		return true
+	}
+	at, err := netip.ParseAddrPort(from.String())
+	return err == nil && slices.ContainsFunc(s.cfg.Allow, func(p netip.Prefix) bool {
+		return p.Contains(at.Addr().Unmap().WithZone(""))
+	})
+}
+
+// stream reads a connection to its end. A line that is cut off by it is dropped.
+func (s *Syslog) stream(conn net.Conn) {
+	r := bufio.NewReaderSize(conn, s.cfg.MaxLine+1)
+	for {
+		if conn.SetReadDeadline(time.Now().Add(s.cfg.Idle)) != nil {
+			return
+		}
+		line, err := s.frame(r)
+		if err != nil {
+			return // the end, a silent client, or one that was stopped
+		}
+		s.message(line)
+	}
+}
+
+// frame reads the next message, nil for one that is too long.
+func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
+	n, head := frameLength(r)
+	if n > s.cfg.MaxLine {
+		s.stats.tooLong.Add(1)
+		_, err := r.Discard(head + n)
+		return nil, err
+	}
+	if n > 0 {
+		_, _ = r.Discard(head) // was peeked at
+		line, err := r.Peek(n)
+		_, _ = r.Discard(len(line)) // the line stays where it is until the next read
+		return line, err
+	}
+	line, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	s.stats.tooLong.Add(1)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = r.ReadSlice('\n')
+	}
+	return nil, err
+}
+
+// frameLength reads the length of a message that has one in front: at most six digits, a space and the < of a
+// priority. Without it n is 0. Head is how many bytes precede the message.
+func frameLength(r *bufio.Reader) (n, head int) {
+	for ; head < 7; head++ {
+		seen, err := r.Peek(head + 1)
+		if err != nil {
+			return 0, 0
+		}
+		switch c := seen[head]; {
+		case c >= '0' && c <= '9':
+			n = 10*n + int(c-'0')
+		case c == ' ' && head > 0:
+			if seen, err = r.Peek(head + 2); err != nil || seen[head+1] != '<' {
+				return 0, 0
+			}
+			return n, head + 1
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+func (s *Syslog) message(line []byte) {
+	line = bytes.TrimRight(line, "\x00\r\n")
+	if len(line) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.bytes.Add(uint64(len(line)))
+	s.stats.lines.Add(1)
+	s.emit(line)
+}
+
+// Stats is what a Syslog received.
+func (s *Syslog) Stats() Stats {
+	return Stats{Lines: s.stats.lines.Load(), Bytes: s.stats.bytes.Load(), TooLong: s.stats.tooLong.Load(),
+		Errors: s.stats.errors.Load(), Refused: s.refused.Load()}
+}

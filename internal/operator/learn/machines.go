@@ -1,0 +1,227 @@
+package learn
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+// monitorWords are in the user agents of balancers and monitors.
+var monitorWords = []string{
+	"healthcheck", "health-check", "health check", "kube-probe", "monitor", "uptime", "pingdom", "jetmon", "statuscake",
+	"nagios", "check_http", "zabbix", "site24x7", "googlehc", "elb-", "haproxy", "consul", "blackbox", "prometheus",
+	"gatus", "checkly", "hetrix", "icinga", "sensu", "probe", "internal dummy connection",
+}
+
+func isMonitor(agent string) bool {
+	agent = strings.ToLower(agent)
+	return slices.ContainsFunc(monitorWords, func(w string) bool { return strings.Contains(agent, w) })
+}
+
+// What a probe does: one page, during most of the log, always at the same rate.
+const (
+	probeRequests = 30
+	probeShare    = 0.9
+	probeSteady   = 2.0 // the busiest minute, as a multiple of the mean
+)
+
+// isProbe reports whether a client is the probe of a balancer or a monitor. Its agent alone
+// is no evidence, because anybody can write one.
+func (v *visitors) isProbe(c *visitor) bool {
+	if !c.monitor || c.requests < probeRequests || 2*(c.last-c.first) < v.last-v.first {
+		return false
+	}
+	mean := 60 * float64(c.requests) / float64(max(c.last-c.first, 60))
+	_, top := c.paths.top()
+	return float64(top) >= probeShare*float64(c.requests) && float64(c.peak60s) <= probeSteady*mean+10
+}
+
+// hosts finds out which names the site has, from the Referer of its assets, and which clients
+// name one of them as their own in their user agent, as the programs of a site do that call it.
+type hosts struct {
+	referers map[string]int64
+	total    int64
+	agents   map[string]map[hottype.Client]int64 // of the names in user agents with a URL
+}
+
+const (
+	maxHosts   = 2000
+	maxCallers = 8     // clients for each name
+	ownShare   = 0.005 // of the Referers of assets
+	selfShare  = 0.8   // of its requests are for one path
+)
+
+func newHosts() hosts {
+	return hosts{referers: map[string]int64{}, agents: map[string]map[hottype.Client]int64{}}
+}
+
+func (h *hosts) add(s *replay.Seen, agent string, asset bool) {
+	if asset {
+		if host := hostOf(s.Request.Header.Get("Referer")); host != "" {
+			h.total++
+			if _, ok := h.referers[host]; ok || len(h.referers) < maxHosts {
+				h.referers[strings.Clone(host)]++
+			}
+		}
+	}
+	at := strings.Index(agent, "http")
+	if at < 0 {
+		return
+	}
+	host := hostOf(strings.TrimRight(agent[at:], "); "))
+	if host == "" {
+		return
+	}
+	callers := h.agents[host]
+	if callers == nil {
+		if len(h.agents) >= maxHosts {
+			return
+		}
+		callers = map[hottype.Client]int64{}
+		h.agents[strings.Clone(host)] = callers
+	}
+	c := s.Request.Client
+	if _, ok := callers[c]; ok || len(callers) < maxCallers {
+		callers[hottype.Client{Addr: c.Addr, Name: strings.Clone(c.Name)}]++
+	}
+}
+
+// hostOf is the host of a URL in lower case, without www.
+func hostOf(text string) string {
+	if text == "" || text == "-" || len(text) > 512 {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")
+}
+
+// findSelf marks the addresses from which the site calls itself.
+func (v *visitors) findSelf() {
+	own := map[hottype.Client]int64{}
+	for host, callers := range v.hosts.agents {
+		if float64(v.hosts.referers[host]) < max(ownShare*float64(v.hosts.total), 5) {
+			continue
+		}
+		for client, n := range callers {
+			own[client] += n
+		}
+	}
+	public := false
+	for client := range v.all {
+		public = public || client.Addr.IsValid() && !client.Addr.IsPrivate() && !client.Addr.IsLoopback()
+	}
+	for client, c := range v.all {
+		_, top := c.paths.top()
+		calls := own[client] >= probeRequests && float64(top) >= selfShare*float64(c.requests)
+		c.self = calls || public && client.Addr.IsLoopback()
+	}
+	v.hosts = newHosts()
+}
+
+// described is a client whose doings the file describes. Its texts are those of one of its
+// usual requests.
+type described struct {
+	*visitor
+	name         string
+	client       hottype.Client
+	path, target uint64 // hashes of the usual ones
+	usual, agent string
+	ofAll        bool // whether usual has the query too
+}
+
+// Clients of each kind that are described.
+var describe = [kinds]int{loop: 20, scanner: 5, probe: 20, self: 5}
+
+// busiest chooses the clients to describe: of each kind those with the highest rate in a minute.
+func (v *visitors) busiest() map[hottype.Client]*described {
+	var byKind [kinds][]*described
+	for client, c := range v.all {
+		if k := v.kindOf(c); describe[k] > 0 {
+			d := &described{visitor: c, name: client.String(), client: client}
+			d.path, _ = c.paths.top()
+			var n uint32
+			d.target, n = c.targets.top()
+			d.ofAll = float64(n) >= loopShare*float64(c.requests)
+			byKind[k] = append(byKind[k], d)
+		}
+	}
+	all := map[hottype.Client]*described{}
+	for k, list := range byKind {
+		slices.SortFunc(list, compareBusy)
+		for _, d := range list[:min(describe[k], len(list))] {
+			all[d.client] = d
+		}
+	}
+	return all
+}
+
+func compareBusy(a, b *described) int {
+	return cmp.Or(cmp.Compare(b.peak60s, a.peak60s), cmp.Compare(b.requests, a.requests),
+		cmp.Compare(a.name, b.name))
+}
+
+// add takes the texts of a usual request of a client that is described.
+func (d *described) add(s *replay.Seen) {
+	if d == nil || d.usual != "" {
+		return
+	}
+	path, _ := s.Request.SplitTarget()
+	switch {
+	case d.ofAll && hash(s.Request.Target) == d.target:
+		d.usual = strings.Clone(s.Request.Target)
+	case !d.ofAll && hash(path) == d.path:
+		d.usual = strings.Clone(path)
+	default:
+		return
+	}
+	d.agent = strings.Clone(s.Request.Header.Get("User-Agent"))
+}
+
+func (p *Proposal) described(k kind) (list []*described) {
+	for _, d := range p.clients {
+		if p.visitors.kindOf(d.visitor) == k {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, compareBusy)
+	return list
+}
+
+func (d *described) String() string {
+	text := fmt.Sprintf("%s (%s requests, up to %s in a minute", replay.Fit(replay.Printable(d.name), 40),
+		replay.Grouped(d.requests), replay.Grouped(int64(d.peak60s)))
+	if d.usual != "" {
+		text += ", most for " + replay.Fit(replay.Printable(d.usual), 100)
+	}
+	return text + ")"
+}
+
+// machines are the lines of ip.exempt: each address with the reason.
+func (p *Proposal) machines() (addresses, reasons []string) {
+	for _, k := range [...]kind{probe, self} {
+		for _, d := range p.described(k) {
+			what := "a probe of a balancer or monitor, always the same page at a steady rate"
+			if k == self {
+				what = "the site's own server, which calls itself"
+			}
+			reason := fmt.Sprintf("%s: %s", d, what)
+			if d.agent != "" {
+				reason += fmt.Sprintf("; its agent is %s", replay.Fit(replay.Printable(d.agent), 80))
+			}
+			if !d.client.Addr.IsValid() {
+				reasons = append(reasons, reason+". It has no address that could be exempt.")
+				continue
+			}
+			addresses, reasons = append(addresses, d.client.Addr.String()), append(reasons, reason+".")
+		}
+	}
+	return addresses, reasons
+}

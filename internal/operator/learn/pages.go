@@ -1,0 +1,83 @@
+package learn
+
+import (
+	"slices"
+	"strings"
+)
+
+// leastOwn is how many requests a page must have to differ from the values beside it.
+const leastOwn = 20
+
+// alike leaves out pages of their own: those whose methods or statuses, or whose names, are not
+// like those of nearly all other leaves. Values of one parameter look alike.
+func (n *node) alike(leaves []string) []string {
+	var kinds [8]int
+	kindOf := func(name string) (kind int) {
+		c := n.literal[name]
+		if 2*c.writes >= max(c.ends, 1) {
+			kind |= 1
+		}
+		if 2*c.unusual >= max(c.ends, 1) {
+			kind |= 2
+		}
+		if strings.ContainsAny(name, "-_.0123456789") {
+			kind |= 4
+		}
+		return kind
+	}
+	for _, name := range leaves {
+		kinds[kindOf(name)]++
+	}
+	usual := 0
+	for kind, times := range kinds {
+		if times > kinds[usual] {
+			usual = kind
+		}
+	}
+	if float64(kinds[usual]) < majority*float64(len(leaves)) {
+		return leaves
+	}
+	return slices.DeleteFunc(leaves, func(name string) bool {
+		kind := kindOf(name)
+		// A single word is a fine value among words with dashes unless it is requested often.
+		return kind != usual && n.literal[name].ends >= leastOwn
+	})
+}
+
+// leastCommon is below how many branches a segment must occur to be a part of the pattern of all.
+const leastCommon = 5
+
+// alikeBelow leaves out sections of the site: branches with children that few others have. Of
+// values, such as those of /users/{id}/show, all have the same children.
+func (n *node) alikeBelow(branches []string) []string {
+	times := map[string]int{}
+	for _, name := range branches {
+		for child := range n.literal[name].literal {
+			times[child]++
+		}
+	}
+	return slices.DeleteFunc(branches, func(name string) bool {
+		c := n.literal[name]
+		common := int64(0)
+		for child, below := range c.literal {
+			common += one(times[child] >= leastCommon) * below.requests
+		}
+		if c.wild != nil {
+			common += c.wild.requests
+		}
+		return 2*common < c.requests
+	})
+}
+
+// fileTypes are endings of programs and files. A segment with one is a page, unless
+// its name is mostly a number.
+var fileTypes = []string{
+	".php", ".php5", ".asp", ".aspx", ".ashx", ".asmx", ".jsp", ".jspx", ".do", ".action", ".cgi", ".pl", ".py", ".cfm",
+	".txt", ".xml", ".json", ".exe", ".dll",
+}
+
+func isFile(segment string) bool {
+	at := strings.LastIndexByte(segment, '.')
+	return at > 0 && slices.Contains(fileTypes, strings.ToLower(segment[at:])) &&
+		!strings.ContainsAny(segment[:at], "0123456789")
+}
