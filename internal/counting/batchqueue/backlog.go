@@ -91,7 +91,7 @@ func (q *Queue) Take() []Batch {
 	return all
 }
 
-// Close refuses what comes from now on. What is there can still be taken.
+// Close rejects what comes from now on. What is there can still be taken.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -201,7 +201,7 @@ var errMember = errors.New(
 	"clientsketch: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
 
 // ParseMember reads one member, without a line feed. What AppendMembers did
-// not write is refused; nothing of member is kept.
+// not write is rejected; nothing of member is kept.
 func ParseMember(member []byte) (Member, error) {
 	m, ok := parseMember(member)
 	if !ok {

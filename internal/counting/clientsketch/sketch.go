@@ -58,6 +58,9 @@ func Add(dst *hottype.ClientSketch, client hottype.Client, n int64) {
 	}
 	client = canonicalClient(client)
 	dst.Attributed = sum(dst.Attributed, n)
+	if addKnown(dst.Heavy, client, n) {
+		return // the sample knows it since it was first added
+	}
 	addToSample(dst, Hash(client))
 	addHeavy(dst, client, n)
 }
@@ -193,12 +196,8 @@ func mergeSamples(c *hottype.ClientSketch, other []uint32) {
 // than all newcomers together (Misra and Gries, "Finding repeated elements",
 // 1982). The counters stay in order, heaviest first.
 func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
-	for i := range c.Heavy {
-		if c.Heavy[i].Client == client {
-			c.Heavy[i].N = sum(c.Heavy[i].N, n)
-			moveUp(c.Heavy, i)
-			return
-		}
+	if addKnown(c.Heavy, client, n) {
+		return
 	}
 	if len(c.Heavy) == MaxHeavy {
 		paid := min(n, c.Heavy[MaxHeavy-1].N)
@@ -209,6 +208,18 @@ func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 		c.Heavy = append(c.Heavy, hottype.ClientCount{Client: client, N: n})
 		moveUp(c.Heavy, len(c.Heavy)-1)
 	}
+}
+
+// addKnown counts n for a client that has a counter, and reports whether it has.
+func addKnown(heavy []hottype.ClientCount, client hottype.Client, n int64) bool {
+	for i := range heavy {
+		if heavy[i].Client == client {
+			heavy[i].N = sum(heavy[i].N, n)
+			moveUp(heavy, i)
+			return true
+		}
+	}
+	return false
 }
 
 func moveUp(heavy []hottype.ClientCount, i int) {

@@ -78,7 +78,7 @@ func TestWhatIsNoMember(t *testing.T) {
 	}
 }
 
-// Lost members must not make a client sketch that a later reader refuses.
+// Lost members must not make a client sketch that a later reader rejects.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -94,7 +94,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-func TestCheckRefuses(t *testing.T) {
+func TestCheckRejects(t *testing.T) {
 	t.Parallel()
 	a, b := client(1), client(2)
 	for name, c := range map[string]hottype.ClientSketch{

@@ -12,7 +12,7 @@ import (
 // pendingBatch holds the batch that the sink rejected once. Only the goroutine that holds
 // Tally.flushing may use it.
 type pendingBatch struct {
-	// pending is at most one batch that the sink refused once.
+	// pending is at most one batch that the sink rejected once.
 	pending []hottype.Count
 	failing bool // the outage has been logged
 	lost    uint64
@@ -23,7 +23,7 @@ type pendingBatch struct {
 // Config.Timeout. Stop those who Add first: what is added later stays.
 func (t *Tally) Run(ctx context.Context) error {
 	wait.Every(ctx, t.cfg.Flush, func() { _ = t.Flush(ctx) }) // counted and logged
-	// A refused batch has one more chance, then what came since.
+	// A rejected batch has one more chance, then what came since.
 	for range 2 {
 		_ = t.Flush(context.WithoutCancel(ctx))
 	}
@@ -34,7 +34,7 @@ func (t *Tally) Run(ctx context.Context) error {
 // said. It waits for a flush that is under way. Run does this by itself; tests
 // and a shutdown in several steps may want it at once.
 //
-// A batch that the sink refuses is sent once more at the next flush, before
+// A batch that the sink rejects is sent once more at the next flush, before
 // anything newer, and then dropped and counted. So during an outage there is
 // never more than one batch in memory, and what arrives after one is fresh: a
 // sink without timestamps (StatsD) would take a backlog for a burst.
@@ -144,7 +144,7 @@ type Stats struct {
 	Flushed uint64 `metric:"hotparam_tally_flushed_total" help:"Requests counted whose sums were sent."`
 	// DroppedFull found no room: more than MaxKeys or MaxBytes in one flush.
 	DroppedFull uint64 `metric:"hotparam_tally_dropped_full_total" help:"Requests not counted because too many keys were requested within one flush interval."`
-	// DroppedSink was refused by the sink twice.
+	// DroppedSink was rejected by the sink twice.
 	DroppedSink uint64 `metric:"hotparam_tally_dropped_sink_total" help:"Requests whose counts were dropped because sending them failed twice."`
 	// SinkErrors are calls of the sink that failed.
 	SinkErrors uint64 `metric:"hotparam_tally_sink_errors_total" help:"Attempts to send sums that failed."`

@@ -40,8 +40,8 @@ func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// A batch that the sink refuses at the very end has one more chance.
-func TestRefusedAtTheEndIsTriedAgain(t *testing.T) {
+// A batch that the sink rejects at the very end has one more chance.
+func TestRejectedAtTheEndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{fail: 1}
 	ta := newTally(tally.Config{Sink: sink, Flush: time.Hour})
@@ -94,8 +94,8 @@ func TestSinkOutage(t *testing.T) {
 		dropped uint64
 		batches int
 	}{
-		{"a", 1, 0, 0}, // refused, kept
-		{"b", 1, 1, 0}, // a refused again and dropped, b kept
+		{"a", 1, 0, 0}, // rejected, kept
+		{"b", 1, 1, 0}, // a rejected again and dropped, b kept
 		{"c", 1, 2, 0},
 		{"d", 1, 3, 0},
 		{"e", 0, 3, 2}, // works again: d, then e

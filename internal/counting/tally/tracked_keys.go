@@ -73,7 +73,7 @@ func (r *keyScores) add(t *table) {
 			continue
 		}
 		v, known := r.scores[s.hash]
-		if !known && len(r.scores) >= memory && !r.admits(s) {
+		if !known && len(r.scores) >= memory && !r.hasPlace(s) {
 			continue
 		}
 		r.scores[s.hash] = v.plus(s)
@@ -83,8 +83,8 @@ func (r *keyScores) add(t *table) {
 	}
 }
 
-// admits reports whether a new key gets a place while the memory is full.
-func (r *keyScores) admits(s *slot) bool {
+// hasPlace reports whether a new key gets a place while the memory is full.
+func (r *keyScores) hasPlace(s *slot) bool {
 	c := origins.Claim{Weight: float64(s.n), Network: hottype.Origin{Tag: s.origin, N: s.votes}}
 	return (s.n >= 2 || r.line.Spare()) && !r.line.Below(&c)
 }

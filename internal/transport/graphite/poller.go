@@ -70,6 +70,7 @@ type Poller struct {
 	lastOK     time.Time // when the last poll began that all answers came to; zero when the last one failed
 	failing    bool
 	shownStep  int64 // a step that was complained of
+	beat       int64 // newest second of Graphite's clock with a heartbeat of a sender
 	round      round
 
 	mu    sync.Mutex // guards stats
@@ -83,6 +84,7 @@ type round struct {
 	asked   time.Time // when the request was sent that is being answered
 	heard   time.Time // the same, of the one whose answer had the last point
 	step    int64     // longest step
+	beat    int64     // newest second with a heartbeat
 	scratch []bucket
 }
 

@@ -49,8 +49,9 @@ func TestWhatIsAsked(t *testing.T) {
 		p := f.poller(tt.change)
 		f.poll(p)
 		q := f.asked().URL.Query()
-		if got := q["target"]; fmt.Sprint(got) != fmt.Sprint(tt.want) {
-			t.Errorf("targets %q, want %q", got, tt.want)
+		want := append(tt.want, "stats.sets.news.alive.count", "stats.gauges.news.alive")
+		if got := q["target"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("targets %q, want %q", got, want)
 		}
 		if f.asked().URL.Path != "/render" || q.Get("noCache") != "true" || q.Get("format") != "json" {
 			t.Errorf("asked %s", f.asked().URL)
@@ -79,7 +80,7 @@ func TestManyRulesAreAskedInSeveralRequests(t *testing.T) {
 		fmt.Fprint(w, "[]")
 	})
 	f.poll(f.poller(func(c *graphite.Config) { c.Rules = parse(t, b.String()) }))
-	if len(seen) != 100 || seen["maximumAbove(stats_counts.news.rule__007.hot_param.*,6.993)"] != 1 {
+	if len(seen) != 102 || seen["maximumAbove(stats_counts.news.rule__007.hot_param.*,6.993)"] != 1 {
 		t.Errorf("%d targets: %v", len(seen), seen)
 	}
 }
@@ -516,7 +517,41 @@ func TestNewRulesAreAskedNext(t *testing.T) {
 	p.SetRules(parse(t, "rules:\n  - {name: page, params: [], hot: {rate: 10}}\n"))
 	f.poll(p)
 	if got, _ := url.QueryUnescape(f.asked().URL.RawQuery); !strings.HasPrefix(got,
-		"target=maximumAbove(stats_counts.news.page.hot_param.*,6.993)&from=") {
+		"target=maximumAbove(stats_counts.news.page.hot_param.*,6.993)&target=stats.sets.news.alive.count&") {
 		t.Errorf("asked %s", got)
+	}
+}
+
+// A Graphite that answers and has no data is no quiet site, if heartbeats of senders came before.
+func TestHeartbeatsThatEnd(t *testing.T) {
+	t.Parallel()
+	for _, series := range []string{"stats.sets.news.alive.count", "stats.gauges.news.alive"} {
+		f := newFake(t)
+		p := f.poller(nil)
+		check := func(what string, want bool, at time.Time) {
+			t.Helper()
+			last, promised, err := p.LastHeard()
+			if promised != want || !last.Equal(at) || err != "" {
+				t.Errorf("%s, %s: %v, %t, %q, want %v, %t", series, what, last, promised, err, at, want)
+			}
+		}
+		f.poll(p)
+		check("no heartbeat has ever come", false, f.now)
+		f.put(series, 1, 2)
+		f.poll(p)
+		beat := f.now
+		check("heartbeats come", false, beat)
+		for range 8 {
+			f.now = f.now.Add(time.Second)
+			f.put(series, 1, 0) // the server is there, the senders are not
+			f.poll(p)
+		}
+		check("for 8 s none", false, f.now)
+		f.now = f.now.Add(time.Second)
+		f.poll(p)
+		check("for 9 s none", true, beat)
+		f.put(series, 1, 1)
+		f.poll(p)
+		check("again", false, f.now)
 	}
 }

@@ -153,11 +153,21 @@ func newPlan(cfg Config, set *rules.Set) *plan {
 		}
 	}
 	if query != "" {
+		for _, t := range cfg.heartbeats() {
+			add(t)
+		}
 		p.queries = append(p.queries, query)
 	}
 	// Carbon may write a flush of n seconds up to n seconds behind its moment.
 	p.lookback = p.window + 2*flush + maxLag
 	return p
+}
+
+// heartbeats are the series that a StatsD server makes of the heartbeats of our senders: of those with an id, and of
+// those without.
+func (c Config) heartbeats() [2]string {
+	name := string(c.Names.AppendAlive(nil))
+	return [2]string{"stats.sets." + name + ".count", "stats.gauges." + name}
 }
 
 // targetsOf is what is asked for the keys of one rule.

@@ -18,10 +18,11 @@ type Stats struct {
 	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter."`
 	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock less ours."`
 	// Delay is the longest recent lag between requests and the poll that brought their count.
-	Delay       time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
-	Step        time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
-	Took        time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`
-	LastSuccess time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"When a poll last succeeded, in unix seconds."`
+	Delay         time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
+	Step          time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
+	Took          time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`
+	LastSuccess   time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"When a poll last succeeded, in unix seconds."`
+	LastHeartbeat time.Time     `metric:"hotparam_graphite_last_heartbeat_timestamp_seconds" help:"When a poll last brought new heartbeats of senders, in unix seconds."`
 	// Err is what is wrong with the last poll, "" where nothing is.
 	Err string
 }
@@ -30,6 +31,18 @@ func (p *Poller) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
+}
+
+// LastHeard is when a poll last succeeded. If Graphite had heartbeats of senders and has had no new ones for three
+// flushes and 5 s, the senders or what is between them and Graphite are down: promised is true then, and last is the
+// time of the last one.
+func (p *Poller) LastHeard() (last time.Time, promised bool, err string) {
+	st := p.Stats()
+	late := 5*time.Second + 3*max(p.cfg.Flush, st.Step) // carbon may keep less than every flush
+	if st.LastHeartbeat.IsZero() || p.cfg.Now().Sub(st.LastHeartbeat) <= late {
+		return st.LastSuccess, false, st.Err
+	}
+	return st.LastHeartbeat, true, st.Err
 }
 
 func (p *Poller) count(add func(*Stats)) {
@@ -41,8 +54,13 @@ func (p *Poller) count(add func(*Stats)) {
 // finishPoll notes the end of a poll and logs where an outage begins and ends.
 func (p *Poller) finishPoll(began time.Time, err error) {
 	now := p.cfg.Now()
+	newBeats := p.round.beat > p.beat
+	p.beat = max(p.beat, p.round.beat)
 	p.count(func(st *Stats) {
 		st.Polls++
+		if newBeats {
+			st.LastHeartbeat = now
+		}
 		st.Took = now.Sub(began)
 		st.Tracked = int64(len(p.taken.series))
 		st.ClockDifference = p.difference

@@ -3,6 +3,7 @@ package graphite
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,14 @@ func (p *Poller) take(s *series) {
 	r := &p.round
 	points, step, last, bad := s.buckets(r.scratch[:0])
 	r.scratch = points
+	if beats := p.cfg.heartbeats(); slices.Contains(beats[:], s.Target) {
+		for _, b := range points {
+			if b.value > 0 {
+				r.beat = max(r.beat, b.at)
+			}
+		}
+		return
+	}
 	p.count(func(st *Stats) { st.Series++; st.DroppedValue += uint64(bad) })
 	if len(points) == 0 {
 		return

@@ -216,10 +216,10 @@ type readError struct {
 // readErrorFor is how long an error may be why no record comes.
 const readErrorFor = 10 * time.Second
 
-// LastHeard is when the last record of our namespace came, the zero time before the first; whether
+// LastReceived is when the last record of our namespace came, the zero time before the first; whether
 // producers write one into every partition each second, so that silence means that they are cut off;
 // and what is wrong with the brokers, if that is known. A member without a partition misses nothing.
-func (c *Consumer) LastHeard() (last time.Time, promised bool, err error) {
+func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	idle := len(c.reading) == 0 && c.session.Load()

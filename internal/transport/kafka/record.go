@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the version of the record that this package writes. A reader
-// refuses records of a higher one and skips fields that it does not know.
+// rejects records of a higher one and skips fields that it does not know.
 const Version = 1
 
 // The fields of docs/counts.proto.
@@ -34,7 +34,7 @@ const (
 	fieldClients = 4
 )
 
-// What a record may hold at most. A reader refuses more.
+// What a record may hold at most. A reader rejects more.
 const (
 	maxKey  = 64 << 10
 	maxName = 256 // of a namespace or source
@@ -101,7 +101,7 @@ var ErrVersion = errors.New("kafka: record of a later version; update this progr
 var errRecord = errors.New("kafka: record is broken")
 
 // ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is refused as a whole.
+// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is rejected as a whole.
 // What is allocated is bounded by the length of data, whatever the data says.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxWire {

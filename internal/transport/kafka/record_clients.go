@@ -20,7 +20,7 @@ const (
 	fieldClientN = 2
 )
 
-// appendClients appends the client sketch of a pair; nothing for nil, and for one that readers would refuse, so that
+// appendClients appends the client sketch of a pair; nothing for nil, and for one that readers would reject, so that
 // the count itself arrives.
 func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 	if c == nil || clientsketch.Check(c) != nil {

@@ -111,22 +111,22 @@ func ParseAllow(list []string) ([]netip.Prefix, error) {
 
 // senders decides whose datagrams and connections are read. It is safe for concurrent use.
 type senders struct {
-	allow   []netip.Prefix // empty: all senders
-	refused atomic.Uint64
-	bad     *rejectLog
+	allow    []netip.Prefix // empty: all senders
+	rejected atomic.Uint64
+	bad      *rejectLog
 }
 
 // all reports whether every sender is allowed, so that no address has to be read.
 func (s *senders) all() bool { return len(s.allow) == 0 }
 
-// admits reports whether an address may send, and counts one that may not. A
+// allows reports whether an address may send, and counts one that may not. A
 // sender without an address is one at a unix socket, which its file guards.
-func (s *senders) admits(a netip.Addr) bool {
+func (s *senders) allows(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if s.all() || !a.IsValid() || slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return true
 	}
-	s.refused.Add(1)
+	s.rejected.Add(1)
 	s.bad.sender(a.String())
 	return false
 }

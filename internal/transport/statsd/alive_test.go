@@ -1,6 +1,7 @@
 package statsd_test
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -14,12 +15,12 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 	t.Parallel()
 	box, in := newMailbox(t), newInbox()
 	l := listen(t, in, statsd.ListenerConfig{})
-	if last, promised := l.LastHeard(); !last.IsZero() || promised {
+	if last, promised := l.LastReceived(); !last.IsZero() || promised {
 		t.Errorf("heard at %v before anybody spoke, promised %v", last, promised)
 	}
 	s := sender(t, statsd.SenderConfig{Servers: []string{box.address, l.Addr().String()}})
 	began := time.Now()
-	if got := string(box.take(1)[0]); got != "hp.news.alive:1|g" || time.Since(began) < 900*time.Millisecond {
+	if got := string(box.take(1)[0]); !heartbeat.MatchString(got) || time.Since(began) < 900*time.Millisecond {
 		t.Errorf("%q after %v", got, time.Since(began))
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -31,7 +32,7 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 			t.Fatal("the sender is not heard")
 		}
 	}
-	if last, promised := l.LastHeard(); last.Before(began) || !promised {
+	if last, promised := l.LastReceived(); last.Before(began) || !promised {
 		t.Errorf("heard at %v, promised %v", last, promised)
 	}
 	if st := s.Stats(); st.Sent+st.Dropped+st.Invalid != 0 || st.Lines == 0 {
@@ -43,6 +44,18 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 	}
 }
 
+var heartbeat = regexp.MustCompile(`^hp\.news\.alive:[A-Z2-7]{26}-0\|s$`)
+
+// Servers without sets get a gauge.
+func TestHeartbeatWithoutSets(t *testing.T) {
+	t.Parallel()
+	box := newMailbox(t)
+	sender(t, statsd.SenderConfig{Servers: []string{box.address}, NoSets: true})
+	if got := string(box.take(1)[0]); got != "hp.news.alive:1|g" {
+		t.Errorf("%q", got)
+	}
+}
+
 // Senders that are not ours are heard, and promise nothing.
 func TestOtherSendersPromiseNothing(t *testing.T) {
 	t.Parallel()
@@ -51,7 +64,7 @@ func TestOtherSendersPromiseNothing(t *testing.T) {
 	s := sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}})
 	s.send(t, hottype.Count{Key: "t?a=1", N: 1}) // within its first second
 	in.await(t, "t?a=1", 1)
-	if last, promised := l.LastHeard(); time.Since(last) > 5*time.Second || promised {
+	if last, promised := l.LastReceived(); time.Since(last) > 5*time.Second || promised {
 		t.Errorf("heard at %v, promised %v", last, promised)
 	}
 }

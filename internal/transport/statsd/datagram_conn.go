@@ -2,6 +2,7 @@ package statsd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -24,6 +25,8 @@ type link struct {
 	resolve time.Duration
 
 	conn  net.Conn  // nil: not open
+	id    string    // of conn, in heartbeats
+	lines uint64    // written to conn
 	until time.Time // when a resolved name is to be looked at again
 	fresh *dialing  // the look under way; nil: none
 
@@ -68,7 +71,8 @@ func (l *link) open(ctx context.Context) error {
 		l.err, l.retry = err, now.Add(retryAfter)
 		return err
 	}
-	l.conn, l.until = conn, now.Add(l.resolve)
+	l.until = now.Add(l.resolve)
+	l.use(conn)
 	return nil
 }
 
@@ -108,9 +112,12 @@ func (l *link) adopt(d *dialing) {
 		_ = d.conn.Close() // the old one may hold something that is not out yet
 	default:
 		_ = l.conn.Close()
-		l.conn = d.conn
+		l.use(d.conn)
 	}
 }
+
+// use takes a socket, of which nothing is known at the other end.
+func (l *link) use(conn net.Conn) { l.conn, l.id, l.lines = conn, rand.Text(), 0 }
 
 // write sends one datagram before the deadline of ctx. The refusal of an earlier one is not its error.
 func (l *link) write(ctx context.Context, b []byte) error {

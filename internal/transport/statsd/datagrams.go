@@ -170,7 +170,7 @@ func (d *datagrams) receive() error {
 		return err
 	}
 	for i := range n {
-		if d.reader.from = d.burst.peer(i); d.from.admits(d.reader.from) {
+		if d.reader.from = d.burst.peer(i); d.from.allows(d.reader.from.Addr()) {
 			d.datagram(d.burst.packet(i))
 		}
 	}

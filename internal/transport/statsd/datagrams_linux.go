@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"os"
 	"syscall"
@@ -88,18 +89,25 @@ func (b *burst) packet(i int) []byte {
 	return b.bufs[from : from+int(b.msgs[i].n)]
 }
 
-// peer is the sender of datagram i of the last burst; the zero Addr if it has no address.
-func (b *burst) peer(i int) netip.Addr {
+// peer is the sender of datagram i of the last burst; zero if it has no address.
+func (b *burst) peer(i int) netip.AddrPort {
 	if b.msgs[i].hdr.Namelen == 0 {
-		return netip.Addr{}
+		return netip.AddrPort{}
 	}
 	switch name := &b.names[i]; name.Addr.Family {
 	case unix.AF_INET:
-		return netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(name)).Addr)
+		a := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), hostOrder(a.Port))
 	case unix.AF_INET6:
-		return netip.AddrFrom16((*unix.RawSockaddrInet6)(unsafe.Pointer(name)).Addr)
+		a := (*unix.RawSockaddrInet6)(unsafe.Pointer(name))
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), hostOrder(a.Port))
 	}
-	return netip.Addr{}
+	return netip.AddrPort{}
+}
+
+// hostOrder reads a port as the kernel wrote it.
+func hostOrder(port uint16) uint16 {
+	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(make([]byte, 0, 2), port))
 }
 
 // growBuffer asks for a receive buffer: beyond the limit of the system where

@@ -13,31 +13,30 @@ type burst struct {
 	s    socket
 	buf  []byte
 	n    int
-	from netip.Addr
+	from netip.AddrPort
 }
 
 func newBurst(s socket) (*burst, error) { return &burst{s: s, buf: make([]byte, maxRead)}, nil }
 
 // receive waits for a datagram until the socket's deadline.
 func (b *burst) receive() (_ int, err error) {
-	var from netip.AddrPort
+	b.from = netip.AddrPort{}
 	if udp, ok := b.s.(*net.UDPConn); ok {
-		b.n, from, err = udp.ReadFromUDPAddrPort(b.buf)
+		b.n, b.from, err = udp.ReadFromUDPAddrPort(b.buf)
 	} else {
 		b.n, err = b.s.Read(b.buf)
 	}
 	if err != nil {
 		return 0, err
 	}
-	b.from = from.Addr()
 	return 1, nil
 }
 
 // packet is the last datagram; it is overwritten by the next.
 func (b *burst) packet(int) []byte { return b.buf[:b.n] }
 
-// peer is who sent the last datagram; the zero Addr at a unix socket.
-func (b *burst) peer(int) netip.Addr { return b.from }
+// peer is who sent the last datagram; zero at a unix socket.
+func (b *burst) peer(int) netip.AddrPort { return b.from }
 
 // canShare says that a port has one socket on this system.
 const canShare = false

@@ -21,11 +21,11 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 		ours + ":1e15|c": tooMany,
 		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate,
 		ours + ":1|c|T1.5": badTime,
-		ours + ":who|s":    badMember,
+		ours + ":who|s":    badMember, "hp.news.alive:who|s": badMember,
 	} {
 		var log bytes.Buffer
 		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		r.from = netip.MustParseAddr("::ffff:192.0.2.7")
+		r.from = netip.MustParseAddrPort("[::ffff:192.0.2.7]:9")
 		r.packet([]byte(line))
 		if s := r.statsNow(); s.Malformed != 1 || s.MalformedBy[reasons[want].name].Lines != 1 {
 			t.Errorf("%.60q: %+v", line, s.MalformedBy)
@@ -56,7 +56,7 @@ func TestCountsNameTheirSender(t *testing.T) {
 		one: "hp.news.t.hot_param.a=1:30|c\nhp.news.t.hot_param.a=2:5|c|@0.5",
 		two: "hp.news.t.hot_param.a=1:10|c",
 	} {
-		r.from = from
+		r.from = netip.AddrPortFrom(from, 9)
 		r.packet([]byte(line))
 	}
 	r.finish()

@@ -10,7 +10,7 @@
 //
 //	Send ──> rendezvous: whose name is it? ──> serverQueue ──> packer ──> link
 //	            └──> queue ──> …          │ paced   │ full     │ opened, resolved
-//	                                      │         │ datagrams│ anew, refused
+//	                                      │         │ datagrams│ anew, rejected
 //
 // Sending waits for no server. A server that is absent, takes nothing, or whose
 // name does not resolve costs its own share of the counts and bounded memory.
@@ -23,8 +23,8 @@
 //	                                   └──> outbox ──> forwarder ──> link
 //
 // StatsD carries no time and no sender. Counts are placed by the second in
-// which they arrive, unless a line says its own, and a lost datagram is lost:
-// that is the bargain. Package kafka makes a better one.
+// which they arrive, unless a line says its own, and a lost datagram is lost.
+// Package kafka repeats them. Heartbeats make a loss visible: see package arrival.
 package statsd
 
 import (
@@ -110,6 +110,7 @@ type Listener struct {
 	senders     senders
 	forward     *forwarder // nil: none
 	connections connections
+	flows       flows
 }
 
 type source interface {
@@ -176,7 +177,7 @@ func (l *Listener) newReader() *reader {
 	if l.forward != nil {
 		out = &outbox{to: l.forward}
 	}
-	return newReader(l.cfg, l.bad, out)
+	return newReader(l.cfg, l.bad, out, &l.flows)
 }
 
 // Addr is the first address that is listened on.
@@ -221,9 +222,9 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// LastHeard is when the last line of a sender of ours came, the zero time before the first, and
+// LastReceived is when the last line of a sender of ours came, the zero time before the first, and
 // whether heartbeats came: senders send one a second, so silence then means that they are cut off.
-func (l *Listener) LastHeard() (last time.Time, promised bool) {
+func (l *Listener) LastReceived() (last time.Time, promised bool) {
 	for _, s := range l.sources {
 		signs := s.signs()
 		if ns := signs.heard.Load(); ns > 0 && time.Unix(0, ns).After(last) {
@@ -239,9 +240,9 @@ func (l *Listener) Stats() ListenerStats {
 		Sockets:             map[string]SocketStats{},
 		Connections:         l.connections.open.Load(),
 		ConnectionsAccepted: l.connections.accepted.Load(),
-		ConnectionsRefused:  l.connections.refused.Load(),
+		ConnectionsRejected: l.connections.rejected.Load(),
 		ConnectionsIdle:     l.connections.idle.Load(),
-		SendersRefused:      l.senders.refused.Load(),
+		SendersRejected:     l.senders.rejected.Load(),
 	}
 	for _, s := range l.sources {
 		s.stats(&out)

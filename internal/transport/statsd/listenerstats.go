@@ -29,9 +29,9 @@ type ListenerStats struct {
 	Sockets             map[string]SocketStats `label:"socket"`
 	Connections         int64                  `metric:"hotparam_statsd_in_connections" help:"TCP connections that are open."`
 	ConnectionsAccepted uint64                 `metric:"hotparam_statsd_in_connections_accepted_total" help:"TCP connections accepted."`
-	ConnectionsRefused  uint64                 `metric:"hotparam_statsd_in_connections_refused_total" help:"TCP connections closed at once because too many were open."`
+	ConnectionsRejected uint64                 `metric:"hotparam_statsd_in_connections_rejected_total" help:"TCP connections closed at once because too many were open."`
 	ConnectionsIdle     uint64                 `metric:"hotparam_statsd_in_connections_idle_total" help:"TCP connections closed because they were silent."`
-	SendersRefused      uint64                 `metric:"hotparam_statsd_in_senders_refused_total" help:"Datagrams and connections from addresses that are not in statsd.allow."`
+	SendersRejected     uint64                 `metric:"hotparam_statsd_in_senders_rejected_total" help:"Datagrams and connections from addresses that are not in statsd.allow."`
 	// Forward is what was passed on to another server; nil without one.
 	Forward *ForwardStats
 }
@@ -64,6 +64,9 @@ type readerStats struct {
 
 // tallies are the counters of one datagram.
 type tallies struct{ lines, counted, untimely, members, alive, foreign, otherTypes, malformed uint64 }
+
+// ours are the lines with our names.
+func (t *tallies) ours() uint64 { return t.lines - t.foreign - t.otherTypes }
 
 func (s *readerStats) add(t *tallies) {
 	for _, c := range []struct {

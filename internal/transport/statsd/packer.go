@@ -95,7 +95,9 @@ func (p *packer) flush() {
 	}
 	p.sent += n
 	p.written++
-	p.lines.Add(uint64(bytes.Count(buf, newline)) + 1)
+	lines := uint64(bytes.Count(buf, newline)) + 1
+	p.lines.Add(lines)
+	p.link.lines += lines
 	p.datagrams.Add(1)
 }
 

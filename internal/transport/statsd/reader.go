@@ -14,14 +14,18 @@ import (
 
 // reader turns lines into counts. Only its counters are safe for concurrent use.
 type reader struct {
-	cfg    ListenerConfig
-	sums   *sums
-	out    *outbox    // of lines for another server; nil: none
-	bad    *rejectLog // shared with other readers
-	from   netip.Addr // sender of what is read now; zero: unknown
-	key    []byte     // scratch
-	due    time.Time  // when the sums are to be handed over; zero: there are none
-	forget time.Time  // when names are to be forgotten
+	cfg  ListenerConfig
+	sums *sums
+	out  *outbox    // of lines for another server; nil: none
+	bad  *rejectLog // shared with other readers
+	// from is the sender of what is read now: zero if it is unknown, without a port that of a connection.
+	from    netip.AddrPort
+	sender  *sender // of from; nil: it has sent no heartbeat
+	senders map[netip.AddrPort]*sender
+	flows   *flows    // shared with other readers
+	key     []byte    // scratch
+	due     time.Time // when the sums are to be handed over; zero: there are none
+	forget  time.Time // when names are to be forgotten
 
 	stats readerStats
 }
@@ -33,9 +37,9 @@ const (
 )
 
 // newReader makes a reader; out is nil where nothing is passed on.
-func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox) *reader {
+func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox, flows *flows) *reader {
 	return &reader{
-		cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
+		cfg: cfg, flows: flows, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
 		forget: time.Now().Add(cfg.Remember),
 	}
 }
@@ -48,7 +52,8 @@ func (r *reader) packet(p []byte) {
 // lines reads whole lines with line feeds between them.
 func (r *reader) lines(p []byte) {
 	now := r.cfg.Now()
-	r.sums.sender = origins.SenderAddr(r.from)
+	r.sums.sender = origins.SenderAddr(r.from.Addr())
+	r.sender = r.senders[r.from]
 	if second := now.Unix(); second != r.sums.second {
 		r.handOver() // with the second before
 		r.sums.second = second
@@ -71,6 +76,9 @@ func (r *reader) lines(p []byte) {
 		}
 	}
 	r.stats.add(&t)
+	if r.sender != nil {
+		r.sender.lines += t.ours()
+	}
 	if t.counted+t.alive > 0 {
 		r.stats.heard.Store(now.UnixNano())
 	}
@@ -98,6 +106,10 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
 		switch {
 		case errors.Is(err, canon.ErrForeign) && r.cfg.Names.IsAlive(name):
+			if err := r.heartbeat(rest, t); err != nil {
+				r.malformed(line, t, badMember, err)
+				return true
+			}
 			t.alive++
 			return true
 		case errors.Is(err, canon.ErrForeign):
@@ -128,7 +140,7 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 }
 
 func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
-	if i >= 0 && !r.sums.admits(i) {
+	if i >= 0 && !r.sums.hasRoom(i) {
 		r.forgetEarly()
 		i = -1
 		r.key, _ = r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
@@ -169,7 +181,7 @@ func (r *reader) entry(i int32, name []byte) int32 {
 func (r *reader) malformed(line []byte, t *tallies, why fault, cause error) {
 	t.malformed++
 	r.stats.faults[why].Add(1)
-	r.bad.line(line, why, cause, r.from)
+	r.bad.line(line, why, cause, r.from.Addr())
 }
 
 // cut counts a line of a stream that is not read: too long, or without an end.

@@ -34,7 +34,7 @@ func testReader(s sink, change func(*ListenerConfig)) *reader {
 		change(&cfg)
 	}
 	cfg = cfg.withDefaults()
-	return newReader(cfg, &rejectLog{log: cfg.Log}, nil)
+	return newReader(cfg, &rejectLog{log: cfg.Log}, nil, &flows{})
 }
 
 func (r *reader) statsNow() (s ListenerStats) {

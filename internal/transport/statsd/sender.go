@@ -15,6 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
@@ -35,10 +36,12 @@ type SenderConfig struct {
 	// are dropped, and all that waited for a second, because lines have no time. One batch may be
 	// larger.
 	MaxQueued int
-	NoSets    bool          // no lines that name clients, for servers without StatsD sets
-	Resolve   time.Duration // how long a resolved host name is used; default 30 s
-	Resolver  *net.Resolver // nil: net.DefaultResolver
-	Log       *slog.Logger  // receives each outage once; default slog.Default()
+	NoSets    bool // no lines that name clients, for servers without StatsD sets
+	// Relay returns what this program receives of others as a server. It is sent on with each heartbeat. nil: nothing.
+	Relay    func() map[string]arrival.Flow
+	Resolve  time.Duration // how long a resolved host name is used; default 30 s
+	Resolver *net.Resolver // nil: net.DefaultResolver
+	Log      *slog.Logger  // receives each outage once; default slog.Default()
 }
 
 func (c SenderConfig) withDefaults() SenderConfig {
@@ -93,7 +96,8 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 		return nil, err
 	}
 	l := &serverQueue{
-		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
+		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets,
+		relay: cfg.Relay, health: health{server: server, log: cfg.Log},
 		queue: batchqueue.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
 	}
 	l.out = &packer{link: l.link, mtu: cfg.MTU}
@@ -152,19 +156,21 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// ServerStats is what became of counts for one server. All but Queued and Down only grow. Once Run has
+// ServerStats is what became of counts for one server. All but Queued, Down and Loss only grow. Once Run has
 // ended, the requests that Send took are Sent, Dropped or Invalid.
 type ServerStats struct {
-	Sent      uint64 `metric:"_sent_total" help:"Requests whose counts were sent to StatsD."`
+	Sent      uint64 `metric:"_sent_total" help:"Requests whose counts were handed to the kernel for StatsD; _loss_ratio is the share that does not arrive."`
 	Dropped   uint64 `metric:"_dropped_total" help:"Requests whose counts were dropped because StatsD did not take them in time."`
 	Invalid   uint64 `metric:"_invalid_total" help:"Requests whose counts cannot be sent, because the metric's name would be too long."`
-	Lines     uint64 `metric:"_lines_total" help:"Lines sent to StatsD."`
+	Lines     uint64 `metric:"_lines_total" help:"Lines handed to the kernel for StatsD."`
 	SetLines  uint64 `metric:"_set_lines_total" help:"Lines made that name clients of a key, lost ones included."`
-	Datagrams uint64 `metric:"_datagrams_total" help:"Datagrams sent to StatsD."`
+	Datagrams uint64 `metric:"_datagrams_total" help:"Datagrams handed to the kernel for StatsD."`
 	Errors    uint64 `metric:"_errors_total" help:"Name look-ups, sockets and writes that failed."`
 	Refused   uint64 `metric:"_refused_total" help:"Datagrams that the server's host refused: nothing listens there."`
 	Queued    int64  `metric:"_queued" help:"Counts that wait to be sent."`
-	Down      bool   `metric:"_down" help:"1 while the last counts could not be sent."`
+	Down      bool   `metric:"_down" help:"1 while counts cannot be sent, or do not arrive."`
+	// Loss is the greatest of all servers where it is known; -1: it is known of none.
+	Loss float64 `metric:"_loss_ratio" help:"Share of the lines of the last 3 s that did not arrive, as the aggregators report; -1 while unknown."`
 }
 
 // SenderStats are the sums over all servers, and each of them by its address.
@@ -174,7 +180,7 @@ type SenderStats struct {
 }
 
 func (s *Sender) Stats() SenderStats {
-	all := SenderStats{Servers: make(map[string]ServerStats, len(s.servers))}
+	all := SenderStats{ServerStats: ServerStats{Loss: -1}, Servers: make(map[string]ServerStats, len(s.servers))}
 	for _, l := range s.servers {
 		one := l.stats()
 		all.Servers[l.server] = one
@@ -188,6 +194,7 @@ func (s *Sender) Stats() SenderStats {
 		all.Refused += one.Refused
 		all.Queued += one.Queued
 		all.Down = all.Down || one.Down
+		all.Loss = max(all.Loss, one.Loss)
 	}
 	return all
 }

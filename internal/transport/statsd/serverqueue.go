@@ -3,8 +3,6 @@ package statsd
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
@@ -26,7 +25,6 @@ type serverQueue struct {
 	interval time.Duration // between two batches
 	timeout  time.Duration
 	sets     bool
-	log      *slog.Logger
 
 	queue *batchqueue.Queue
 
@@ -38,9 +36,10 @@ type serverQueue struct {
 	ends    []int             // scratch: where they end
 	members []byte            // scratch: of one set
 
-	sentAt, livedAt time.Time // of the last batch, and of the last sign of life
+	relay func() map[string]arrival.Flow // nil: no flows of others are reported
+	beat  time.Time                      // of the last heartbeat
 
-	down                             atomic.Bool // the outage has been logged
+	health                           health
 	sent, dropped, invalid, setLines atomic.Uint64
 }
 
@@ -53,35 +52,28 @@ const maxAge = time.Second
 // chunkSize is for how many names there is one allocation.
 const chunkSize = 256
 
-// A sender that has sent nothing for aliveEvery says that it lives, and every
-// aliveBusy also one that sends: so a server learns that it may wait for signs.
-const (
-	aliveEvery = time.Second
-	aliveBusy  = 10 * time.Second
-)
+// heartbeatEvery is how often a sender states what it has sent, so that its silence is noticed and losses are seen.
+const heartbeatEvery = time.Second
 
 // run sends what is queued until ctx ends, then the rest without any pause.
 func (l *serverQueue) run(ctx context.Context) {
 	defer l.link.close()
-	l.sentAt = time.Now()
-	l.livedAt = l.sentAt
-	idle := time.NewTicker(aliveEvery)
+	l.beat = time.Now()
+	idle := time.NewTicker(heartbeatEvery)
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		if b, ok := l.queue.Next(); ok {
 			l.send(ctx, b, time.Now().Add(l.interval+l.timeout))
-			l.sentAt = time.Now()
-			continue
-		}
-		select {
-		case <-l.queue.Ready:
-		case <-idle.C:
-			// So it is silent for at most five quarters of aliveEvery.
-			if now := time.Now(); now.Sub(l.sentAt) > aliveEvery/4 || now.Sub(l.livedAt) >= aliveBusy {
-				l.sendHeartbeat(ctx)
-				l.livedAt = now
+		} else {
+			select {
+			case <-l.queue.Ready:
+			case <-idle.C:
+			case <-ctx.Done():
 			}
-		case <-ctx.Done():
+		}
+		if now := time.Now(); now.Sub(l.beat) > heartbeatEvery*9/10 {
+			l.sendHeartbeat(ctx)
+			l.beat = now
 		}
 	}
 	l.queue.Close()
@@ -112,12 +104,32 @@ func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline tim
 	l.dropped.Add(lost)
 }
 
-// sendHeartbeat sends a gauge of 1, which other servers store and older readers of ours ignore.
+// sendHeartbeat sends what this socket has sent so far, as a member of a set: other servers count the members, under
+// one name for all senders. A server without sets gets a gauge of 1. The flows of others follow.
 func (l *serverQueue) sendHeartbeat(ctx context.Context) {
 	l.withSocket(ctx, time.Now().Add(l.timeout), func() {
-		_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
+		name := string(l.names.AppendAlive(nil))
+		if !l.sets {
+			_ = l.client.Gauge(name, 1, 1)
+			l.out.end(0)
+			l.out.flush()
+			return
+		}
+		id := l.link.id
+		l.text = arrival.AppendHeartbeat(l.text[:0], id, l.link.lines)
+		_ = l.client.Set(name, string(l.text), 1)
 		l.out.end(0)
+		if l.relay != nil {
+			for other, flow := range l.relay() {
+				l.text = arrival.AppendRelayed(l.text[:0], other, flow)
+				_ = l.client.Set(name, string(l.text), 1)
+				l.out.end(0)
+			}
+		}
 		l.out.flush()
+		if l.out.failed == nil {
+			l.health.sentHeartbeat(id)
+		}
 	})
 }
 
@@ -126,7 +138,7 @@ func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	if err := l.link.open(bound); err != nil {
-		l.report(err)
+		l.health.sentBatch(err)
 		return
 	}
 	refused := l.link.refused.Load()
@@ -136,7 +148,7 @@ func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func
 	if err == nil && l.link.refused.Load() > refused {
 		err = errRefused
 	}
-	l.report(err)
+	l.health.sentBatch(err)
 }
 
 // write gives counts to the packer, at a pace, and returns how many requests were not sent.
@@ -210,17 +222,6 @@ func isSendable(name string) bool {
 	return true
 }
 
-// report logs the first error of an outage, and its end.
-func (l *serverQueue) report(err error) {
-	switch {
-	case err != nil && l.down.CompareAndSwap(false, true):
-		l.log.Warn("statsd: cannot send; counts are lost until it works again", "server", l.server,
-			"err", fmt.Errorf("statsd: send to %s: %w", l.server, err))
-	case err == nil && l.down.CompareAndSwap(true, false):
-		l.log.Info("statsd: sending again", "server", l.server)
-	}
-}
-
 // errRefused is what the kernel tells about datagrams that it took.
 var errRefused = errors.New("no server listens there, what was sent before is lost")
 
@@ -231,6 +232,7 @@ func isTimeout(err error) bool {
 }
 
 func (l *serverQueue) stats() ServerStats {
+	loss, _, down := l.health.read()
 	return ServerStats{
 		Sent:      l.sent.Load(),
 		Dropped:   l.dropped.Load(),
@@ -241,6 +243,7 @@ func (l *serverQueue) stats() ServerStats {
 		Errors:    l.link.errors.Load(),
 		Refused:   l.link.refused.Load(),
 		Queued:    int64(l.queue.Len()),
-		Down:      l.down.Load(),
+		Down:      down != nil,
+		Loss:      loss,
 	}
 }

@@ -38,8 +38,8 @@ type acceptor interface {
 
 // connections counts those of all addresses.
 type connections struct {
-	open                    atomic.Int64
-	accepted, refused, idle atomic.Uint64
+	open                     atomic.Int64
+	accepted, rejected, idle atomic.Uint64
 }
 
 func (l *Listener) openStreams(a address) error {
@@ -86,7 +86,7 @@ func (s *streams) run(ctx context.Context) error {
 	_ = drain(s.ln.SetDeadline, func() error { // the connections that the kernel has made already
 		conn, err := s.ln.Accept()
 		if err == nil {
-			s.admit(ctx, conn, &conns)
+			s.add(ctx, conn, &conns)
 		}
 		return err
 	})
@@ -105,7 +105,7 @@ func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 		conn, err := s.ln.Accept()
 		switch {
 		case err == nil:
-			s.admit(ctx, conn, conns)
+			s.add(ctx, conn, conns)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("statsd: accept on %s: %w", s.name, err)
@@ -117,14 +117,14 @@ func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 	return nil
 }
 
-func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
-	if !s.from.admits(peer(conn)) {
+func (s *streams) add(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
+	if !s.from.allows(peer(conn)) {
 		_ = conn.Close()
 		return
 	}
 	if s.shared.open.Add(1) > int64(s.cfg.MaxConnections) {
 		s.shared.open.Add(-1)
-		s.shared.refused.Add(1)
+		s.shared.rejected.Add(1)
 		_ = conn.Close()
 		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)",
 			s.cfg.MaxConnections))
@@ -184,7 +184,7 @@ func readOnce(conn net.Conn, lines *splitter) error {
 func (s *streams) take(from netip.Addr, lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reader.from = from
+	s.reader.from = netip.AddrPortFrom(from, 0)
 	s.reader.lines(lines)
 	if next := s.reader.flush(time.Now()); !s.armed {
 		s.arm(next)
@@ -201,7 +201,7 @@ func (s *streams) arm(next time.Time) {
 func (s *streams) cut(from netip.Addr, line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reader.from = from
+	s.reader.from = netip.AddrPortFrom(from, 0)
 	s.reader.cut(line)
 }
 

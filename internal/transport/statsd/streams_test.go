@@ -125,7 +125,7 @@ func TestOnlyAllowedSendersAreRead(t *testing.T) {
 	}
 	l.stop()
 	// Two sockets share each UDP port, and both are asked: 4 x 10 datagrams.
-	if s := l.Stats(); s.SendersRefused != 41 || in.sums["t?a=forged"] != 0 || s.ConnectionsRefused != 0 {
+	if s := l.Stats(); s.SendersRejected != 41 || in.sums["t?a=forged"] != 0 || s.ConnectionsRejected != 0 {
 		t.Errorf("stats %+v, sums %v", s, in.sums)
 	}
 }
@@ -150,7 +150,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	isClosed(t, dial(t, l.Addr()))
 	say(t, first, "hp.news.t.hot_param.a=1:1|c\n")
 	in.await(t, "t?a=1", 3)
-	if s := l.Stats(); s.ConnectionsRefused != 1 || s.Connections != 2 {
+	if s := l.Stats(); s.ConnectionsRejected != 1 || s.Connections != 2 {
 		t.Errorf("stats %+v", s)
 	}
 }

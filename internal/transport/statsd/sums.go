@@ -80,8 +80,8 @@ func (s *sums) learn(name []byte, key hottype.Key) int32 {
 func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s.most }
 func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
 
-// admits reports whether there is room for who stands behind a name.
-func (s *sums) admits(i int32) bool { return s.entries[i].clients != nil || s.bytes < s.most }
+// hasRoom reports whether there is room for who stands behind a name.
+func (s *sums) hasRoom(i int32) bool { return s.entries[i].clients != nil || s.bytes < s.most }
 
 func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
 

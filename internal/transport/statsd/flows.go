@@ -1,0 +1,140 @@
+package statsd
+
+import (
+	"bytes"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/arrival"
+)
+
+const (
+	// maxFlows bounds the senders of which a Listener remembers what it received.
+	maxFlows = 1024
+	// flowTTL is how long one is remembered without a heartbeat, and how long an address counts as shared by several.
+	flowTTL = 10 * time.Second
+)
+
+// flows is what all readers of a Listener received of each sender that states what it sends. Readers write to it once
+// a second for each sender.
+type flows struct {
+	mu   sync.Mutex // guards the rest
+	byID map[string]flowSeen
+	full time.Time // when there was last no room for another
+}
+
+type flowSeen struct {
+	arrival.Flow
+	at time.Time
+}
+
+func (f *flows) put(id string, flow arrival.Flow, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.byID[id]; !known && len(f.byID) >= maxFlows {
+		f.expire(now)
+		if len(f.byID) >= maxFlows {
+			f.full = now
+			return
+		}
+	}
+	if f.byID == nil {
+		f.byID = map[string]flowSeen{}
+	}
+	f.byID[id] = flowSeen{flow, now}
+}
+
+func (f *flows) expire(now time.Time) {
+	for id, seen := range f.byID {
+		if now.Sub(seen.at) > flowTTL {
+			delete(f.byID, id)
+		}
+	}
+}
+
+// Received is what arrived of each sender that states what it sends, by the id of its socket. It is not complete while
+// there are more than 1024.
+func (l *Listener) Received() (list map[string]arrival.Flow, complete bool) {
+	f, now := &l.flows, l.cfg.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire(now)
+	list = make(map[string]arrival.Flow, len(f.byID))
+	for id, seen := range f.byID {
+		list[id] = seen.Flow
+	}
+	return list, now.Sub(f.full) > flowTTL
+}
+
+// sender is an address from which heartbeats come.
+type sender struct {
+	lines  uint64 // of ours received from there
+	id     string // of the last heartbeat
+	at     time.Time
+	first  uint64    // its number in the first heartbeat
+	base   uint64    // lines at that time
+	shared time.Time // when the id was last another than before
+}
+
+// heartbeat reads what a sender says it has sent, and records what arrived. Heartbeats without an id, a gauge of 1,
+// come from senders of other languages.
+func (r *reader) heartbeat(value []byte, t *tallies) error {
+	member, ok := bytes.CutSuffix(value, []byte("|s"))
+	if !ok {
+		return nil
+	}
+	id, flow, relayed, err := arrival.ParseHeartbeat(string(member))
+	if err != nil {
+		return err
+	}
+	now := r.cfg.Now()
+	if !relayed {
+		r.received(id, &flow, t.ours()-1, now)
+	}
+	r.flows.put(id, flow, now)
+	return nil
+}
+
+// received completes the flow of a heartbeat, before which so many lines came in its datagram.
+func (r *reader) received(id string, flow *arrival.Flow, before uint64, now time.Time) {
+	if flow.Uncounted = !r.remember(now); flow.Uncounted {
+		return
+	}
+	s := r.sender
+	lines := s.lines + before
+	if s.id != id {
+		if s.id != "" && now.Sub(s.at) < flowTTL {
+			s.shared = now
+		}
+		s.id, s.first, s.base = id, flow.Sent, lines
+	}
+	s.at = now
+	flow.First, flow.Received, flow.Uncounted = s.first, lines-s.base, now.Sub(s.shared) < flowTTL
+}
+
+// remember ensures that there is a sender, where datagrams have one and there is room.
+func (r *reader) remember(now time.Time) bool {
+	if r.sender != nil {
+		return true
+	}
+	if r.from.Port() == 0 {
+		return false
+	}
+	if len(r.senders) >= maxFlows {
+		for from, s := range r.senders {
+			if now.Sub(s.at) > flowTTL {
+				delete(r.senders, from)
+			}
+		}
+	}
+	if len(r.senders) >= maxFlows {
+		return false
+	}
+	if r.senders == nil {
+		r.senders = map[netip.AddrPort]*sender{}
+	}
+	r.sender = &sender{}
+	r.senders[r.from] = r.sender
+	return true
+}

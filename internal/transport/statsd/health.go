@@ -1,0 +1,139 @@
+package statsd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/arrival"
+)
+
+const (
+	// refusedAfter is how long datagrams have to be refused: a server that starts again is no outage.
+	refusedAfter = 3 * time.Second
+	// refusedFor is how long a server counts as absent after a refusal. Linux limits how many ICMP messages it sends to
+	// another host, so most datagrams to a closed port are not refused.
+	refusedFor = 10 * time.Second
+)
+
+// health is what is known about one server: whether it can be sent to, and whether that arrives. Safe for concurrent
+// use.
+type health struct {
+	server string
+	log    *slog.Logger
+
+	mu      sync.Mutex // guards the rest
+	monitor arrival.Monitor
+	err     error // of the last batch
+	down    error // what has been logged; nil: works
+	refused struct{ first, last time.Time }
+}
+
+// sentBatch records how a batch ended. errRefused is of a datagram before it.
+func (h *health) sentBatch(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if h.err = err; errors.Is(err, errRefused) {
+		h.err = nil
+		if now.Sub(h.refused.last) > refusedFor || h.monitor.ArrivedSince(h.refused.last) {
+			h.refused.first = now
+		}
+		h.refused.last = now
+	}
+	h.update(now)
+}
+
+func (h *health) sentHeartbeat(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.monitor.HeartbeatSent(id)
+}
+
+// observe takes what a publisher received, and returns whether it received something new of this flow.
+func (h *health) observe(now time.Time, r arrival.Report) (arrives bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	arrives = h.monitor.Observe(now, r)
+	h.update(now)
+	return arrives
+}
+
+// update logs when an outage begins and when it ends.
+func (h *health) update(now time.Time) {
+	err := h.err
+	if err == nil {
+		err = h.monitor.Err()
+	}
+	last := h.refused.last
+	if err == nil && last.Sub(h.refused.first) >= refusedAfter && now.Sub(last) < refusedFor &&
+		!h.monitor.ArrivedSince(last) {
+		err = errRefused
+	}
+	switch {
+	case err != nil && h.down == nil:
+		h.log.Warn("statsd: counts do not arrive: they are lost until they do, and keys become hot late or not at all",
+			"server", h.server, "err", fmt.Errorf("statsd: send to %s: %w", h.server, err))
+	case err == nil && h.down != nil:
+		h.log.Warn("statsd: counts arrive again", "server", h.server)
+	}
+	h.down = err
+}
+
+func (h *health) id() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.monitor.ID()
+}
+
+// read returns the share of the counts that is lost, -1 if it is not known, and why they are lost, nil if they are not.
+func (h *health) read() (loss float64, state arrival.State, down error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	loss, known := h.monitor.Loss()
+	if !known {
+		loss = -1
+	}
+	return loss, h.monitor.State(), h.down
+}
+
+// FlowIDs are the ids under which receivers report what arrived of this Sender.
+func (s *Sender) FlowIDs() []string {
+	var ids []string
+	for _, l := range s.servers {
+		if id := l.health.id(); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Observe takes what a publisher received, each of its reports once, and returns whether any of it is new.
+func (s *Sender) Observe(r arrival.Report) (arrives bool) {
+	now := time.Now()
+	for _, l := range s.servers {
+		arrives = l.health.observe(now, r) || arrives
+	}
+	return arrives
+}
+
+// Status is for people: whether counts arrive at all servers, as far as that is known.
+func (s *Sender) Status() (text string, ok bool) {
+	text, worst := "counts arrive", -1.0
+	for _, l := range s.servers {
+		loss, state, down := l.health.read()
+		worst = max(worst, loss)
+		switch {
+		case down != nil:
+			return fmt.Sprintf("%s: %v", l.server, down), false
+		case state == arrival.Unknown:
+			text = "unknown whether counts arrive at " + l.server + ": no aggregator reports it"
+		}
+	}
+	if worst >= 0 {
+		text += fmt.Sprintf("; %.1f %% lost", worst*100)
+	}
+	return text, true
+}
