@@ -20,9 +20,9 @@ func setOf(version uint64, at, hot, loop time.Duration) hottype.HotSet {
 // What is hot ends to the microsecond, what is a loop to the nanosecond, each at its own time.
 func TestEndsOfEntries(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ ttlBlind, keep time.Duration }{{0, 10 * time.Minute}, {-1, 0}, {time.Second,
+	for _, c := range []struct{ noInputTTL, keep time.Duration }{{0, 10 * time.Minute}, {-1, 0}, {time.Second,
 		time.Second}} {
-		m := &Replica{TTLBlind: c.ttlBlind}
+		m := &Replica{NoInputTTL: c.noInputTTL}
 		m.Replace("a", setOf(1, 0, 10*time.Second, 8*time.Second))
 		end := 10*time.Second + c.keep
 		for at, want := range map[time.Duration]bool{0: true, end - time.Microsecond: true, end: false} {
@@ -35,22 +35,22 @@ func TestEndsOfEntries(t *testing.T) {
 				t.Errorf("%d loops at %v", got, at)
 			}
 		}
-		if n := len(m.Entries(moment(end - time.Microsecond))); n != 1 || m.Stats(moment(0)).Forgotten != 0 {
+		if n := len(m.Entries(moment(end - time.Microsecond))); n != 1 || m.Stats(moment(0)).ExpiredPublishers != 0 {
 			t.Errorf("kept for %v: %d entries a moment before the end", c.keep, n)
 		}
-		if n := len(m.Entries(moment(end))); n != 0 || m.Stats(moment(0)).Forgotten != 1 ||
+		if n := len(m.Entries(moment(end))); n != 0 || m.Stats(moment(0)).ExpiredPublishers != 1 ||
 			m.Stats(moment(0)).Keys != 0 {
 			t.Errorf("kept for %v: %d entries at the end, %+v", c.keep, n, m.Stats(moment(0)))
 		}
 	}
 	// Without keys a publisher is remembered for as long as it may be silent.
-	m := &Replica{TTLBlind: -1}
+	m := &Replica{NoInputTTL: -1}
 	m.Replace("a", hottype.HotSet{Version: 1, At: moment(0)})
 	for _, c := range []struct {
 		at   time.Duration
 		want uint64
 	}{{5*time.Second - 1, 0}, {5 * time.Second, 1}} {
-		if m.Entries(moment(c.at)); m.Stats(moment(0)).Forgotten != c.want {
+		if m.Entries(moment(c.at)); m.Stats(moment(0)).ExpiredPublishers != c.want {
 			t.Errorf("at %v: %+v", c.at, m.Stats(moment(0)))
 		}
 	}
@@ -119,7 +119,8 @@ func TestPublishersAtTheirBound(t *testing.T) {
 	var m Replica
 	for i := range 300 {
 		m.Replace(fmt.Sprintf("p%03d", i), setOf(1, 0, time.Minute-time.Duration(i), 0)) // the newest is over first
-		if st := m.Stats(moment(0)); st.Publishers != int64(min(i+1, 256)) || st.Forgotten != uint64(max(0, i-255)) {
+		st := m.Stats(moment(0))
+		if st.Publishers != int64(min(i+1, 256)) || st.ExpiredPublishers != uint64(max(0, i-255)) {
 			t.Fatalf("after %d: %+v", i+1, st)
 		}
 	}

@@ -119,7 +119,7 @@ func TestMergeInFull(t *testing.T) {
 	}
 }
 
-// What the counters say while one publisher lives, one is blind, one is silent and one has stopped.
+// What the counters say while one publisher lives, one has no input, one is stale and one has stopped.
 func TestStatsOfPublishers(t *testing.T) {
 	t.Parallel()
 	var m Replica
@@ -130,27 +130,27 @@ func TestStatsOfPublishers(t *testing.T) {
 	live := set(9, 5, hot("k", 1, 10), hot("m", 1, 10))
 	live.Loops = []hottype.HotKey{hot("n", 1, 10)}
 	m.Replace("live", live)
-	blind := set(3, 5.5, hot("o", 1, 10))
-	blind.NoInput = true
-	m.Replace("blind", blind)
+	noInput := set(3, 5.5, hot("o", 1, 10))
+	noInput.NoInput = true
+	m.Replace("idle", noInput)
 	m.Replace("live", set(9, 6))
 	stopped := set(5, 4, hot("k", 1, 2))
 	stopped.Last = true
 	m.Replace("a", stopped)
-	if first := m.FirstPublisher(at(6)); first != "blind" {
+	if first := m.FirstPublisher(at(6)); first != "idle" {
 		t.Errorf("%q is the first publisher", first)
 	}
 	got := m.Stats(at(6))
-	want := Stats{Keys: 4, Loops: 1, KeysKept: 1, Publishers: 2, BlindPublishers: 1, SilentPublishers: 1, Version: 9,
+	want := Stats{Keys: 4, Loops: 1, KeysKept: 1, Publishers: 2, NoInputPublishers: 1, StalePublishers: 1, Version: 9,
 		AgeSeconds: 0.5, Replaced: 4, Ignored: 1}
 	if diff := gocmp.Diff(got, want); diff != "" {
 		t.Error(diff)
 	}
-	if got := m.Stats(at(10)); got.KeysKept != 4 || got.SilentPublishers != 0+1 {
+	if got := m.Stats(at(10)); got.KeysKept != 4 || got.StalePublishers != 0+1 {
 		t.Errorf("when all have ended: %+v", got)
 	}
 	m.Entries(at(9000))
-	if got := m.Stats(at(9000)); got.Forgotten != 4 || got.Keys != 0 || got.Publishers != 0 {
+	if got := m.Stats(at(9000)); got.ExpiredPublishers != 4 || got.Keys != 0 || got.Publishers != 0 {
 		t.Errorf("hours later: %+v", got)
 	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// DefaultTTLBlind is how long hot keys stay when no publisher renews them any
+	// DefaultNoInputTTL is how long hot keys stay when no publisher renews them any
 	// more. A key that has cooled meanwhile costs its requests a question to
 	// their limit; one that has not is what the limit is for.
-	DefaultTTLBlind = 10 * time.Minute
+	DefaultNoInputTTL = 10 * time.Minute
 	// StaleAfter is how long a publisher may say nothing and still counts as
 	// heard: several publications.
 	StaleAfter = 5 * time.Second
@@ -52,10 +52,10 @@ type reported struct {
 }
 
 func (m *Replica) keep() time.Duration {
-	if m.TTLBlind == 0 {
-		return DefaultTTLBlind
+	if m.NoInputTTL == 0 {
+		return DefaultNoInputTTL
 	}
-	return max(m.TTLBlind, 0)
+	return max(m.NoInputTTL, 0)
 }
 
 func (p *published) validUntil() time.Time {
@@ -144,18 +144,18 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 // Stats counts what a Replica was told. Keys, Publishers and Version are of
 // this moment; Keys still has the ones that expired since the last Replace.
 type Stats struct {
-	Keys             int64   `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
-	Loops            int64   `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
-	KeysKept         int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator fell silent or has stopped."`
-	Publishers       int64   `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
-	BlindPublishers  int64   `metric:"hotparam_hotset_blind_publishers" help:"Aggregators that publish and receive no counts."`
-	SilentPublishers int64   `metric:"hotparam_hotset_silent_publishers" help:"Aggregators that publish no more without having said so, and whose keys stay hot."`
-	Version          uint64  `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
-	AgeSeconds       float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
+	Keys              int64   `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
+	Loops             int64   `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
+	KeysKept          int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator is stale or has stopped."`
+	Publishers        int64   `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
+	NoInputPublishers int64   `metric:"hotparam_hotset_no_input_publishers" help:"Aggregators that publish and receive no counts."`
+	StalePublishers   int64   `metric:"hotparam_hotset_stale_publishers" help:"Aggregators that publish no more without having said so, and whose keys stay hot."`
+	Version           uint64  `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
+	AgeSeconds        float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
 
-	Replaced  uint64 `metric:"hotparam_hotset_replaced_total" help:"Hot sets taken."`
-	Ignored   uint64 `metric:"hotparam_hotset_ignored_total" help:"Hot sets ignored because a newer one was there."`
-	Forgotten uint64 `metric:"hotparam_hotset_forgotten_total" help:"Aggregators forgotten: gone for too long, or too many."`
+	Replaced          uint64 `metric:"hotparam_hotset_replaced_total" help:"Hot sets taken."`
+	Ignored           uint64 `metric:"hotparam_hotset_ignored_total" help:"Hot sets ignored because a newer one was there."`
+	ExpiredPublishers uint64 `metric:"hotparam_hotset_expired_publishers_total" help:"Aggregators whose keys expired, or that were too many."`
 }
 
 // Stats gives the counters, and the age at now. It may be called by any
@@ -163,15 +163,15 @@ type Stats struct {
 func (m *Replica) Stats(now time.Time) Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	st := Stats{AgeSeconds: -1, Replaced: m.replaced, Ignored: m.ignored, Forgotten: m.forgotten}
+	st := Stats{AgeSeconds: -1, Replaced: m.replaced, Ignored: m.ignored, ExpiredPublishers: m.forgotten}
 	for _, p := range m.sets {
 		st.Version = max(st.Version, p.set.Version)
 		switch p.stateAt(now) {
 		case Stopped:
 		case Stale:
-			st.SilentPublishers++
+			st.StalePublishers++
 		case NoInput:
-			st.BlindPublishers++
+			st.NoInputPublishers++
 			st.Publishers++
 		default:
 			st.Publishers++

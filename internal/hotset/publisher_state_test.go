@@ -17,16 +17,16 @@ func told(m *Replica, now time.Time) (list []string) {
 	return list
 }
 
-// A publisher that dies disarms no limiter: its keys stay for TTLBlind, the keys of
+// A publisher that dies disarms no limiter: its keys stay for NoInputTTL, the keys of
 // another one go on as ever, and each change of a state is reported once.
 func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
-	m := &Replica{TTLBlind: 60 * time.Second}
+	m := &Replica{NoInputTTL: 60 * time.Second}
 	version := uint64(0)
-	publish := func(publisher string, now float64, blind bool, keys ...hottype.HotKey) {
+	publish := func(publisher string, now float64, noInput bool, keys ...hottype.HotKey) {
 		version++
 		s := set(version, now, keys...)
-		s.NoInput = blind
+		s.NoInput = noInput
 		m.Replace(publisher, s)
 	}
 	for now := range 100 {
@@ -63,7 +63,7 @@ func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 			}
 		}
 		st := m.Stats(at(second))
-		if silent := now >= 16 && now < 75; (st.SilentPublishers == 1) != silent ||
+		if silent := now >= 16 && now < 75; (st.StalePublishers == 1) != silent ||
 			(st.Publishers == 1) != (now >= 16) {
 			t.Errorf("second %d: %+v", now, st)
 		}

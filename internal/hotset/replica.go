@@ -5,7 +5,7 @@
 // immutable map behind one atomic pointer, so that asking about a cold key
 // takes no lock, allocates nothing and costs a few nanoseconds. A publisher that
 // falls silent has not said that its keys are cold: they stay hot for
-// [Replica.TTLBlind], and [Replica.CheckPublishers] tells who is silent or blind.
+// [Replica.NoInputTTL], and [Replica.CheckPublishers] reports which publishers are stale or have no input.
 //
 // What changes a publisher's set into its next one is a [Delta]: [DeltaEncoder] makes it
 // from what readers hold, [Delta.Apply] gives them the next set.
@@ -33,7 +33,7 @@ const maxPublishers = 256
 //
 // A key is hot while its publisher's latest set has it: a set without it makes it
 // cold at once. A publisher that falls silent has not said that a key is cold, so
-// its keys stay for TTLBlind beyond their Until.
+// its keys stay for NoInputTTL beyond their Until.
 //
 // A key that two publishers hold hot is hot until the later Until. Its Rate is
 // the sum of theirs, because publishers share the traffic (each takes its own
@@ -43,9 +43,9 @@ const maxPublishers = 256
 // publisher says that knows more of them. A key that one holds hot and another
 // takes for a loop is hot.
 type Replica struct {
-	// TTLBlind is how long keys outlive their Until; 0 means [DefaultTTLBlind], a negative
+	// NoInputTTL is how long keys outlive their Until; 0 means [DefaultNoInputTTL], a negative
 	// one not at all. Not to be changed once the replica is used.
-	TTLBlind time.Duration
+	NoInputTTL time.Duration
 
 	current atomic.Pointer[snapshot] // nil: nothing published yet
 
@@ -138,8 +138,15 @@ func (m *Replica) store(publisher string, set hottype.HotSet) {
 	m.rebuild(set.At)
 }
 
+// Changes grows with every change of what is hot, except for entries that expire.
+func (m *Replica) Changes() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.replaced + m.forgotten
+}
+
 // Entries are the entries that are hot at now, heaviest first, then by key. It
-// also forgets publishers that were silent for TTLBlind, for good: call it now and
+// also forgets publishers that were silent for NoInputTTL, for good: call it now and
 // then (a report once a second does).
 func (m *Replica) Entries(now time.Time) []*Entry {
 	m.prune(now)

@@ -39,7 +39,7 @@ func found(m *Replica, now time.Time) (list []string) {
 
 func TestReplicaSequence(t *testing.T) {
 	t.Parallel()
-	m := &Replica{TTLBlind: -1}
+	m := &Replica{NoInputTTL: -1}
 	for i, step := range []struct {
 		publisher string
 		set       hottype.HotSet
@@ -117,7 +117,7 @@ func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 // Loops are merged as keys are, and no loop is hot.
 func TestLoopsOfTwoPublishers(t *testing.T) {
 	t.Parallel()
-	m := &Replica{TTLBlind: -1}
+	m := &Replica{NoInputTTL: -1}
 	one, two := set(1, 1, hot("k1", 9, 6)), set(1, 1)
 	one.Loops = []hottype.HotKey{hot("k2", 3, 6), hot("k3", 4, 3)}
 	two.Loops = []hottype.HotKey{hot("k1", 5, 6), hot("k2", 2, 5)}
@@ -169,7 +169,7 @@ func TestEntryStaysWhileItsKeyDoes(t *testing.T) {
 
 func TestAgeAndAliases(t *testing.T) {
 	t.Parallel()
-	m := &Replica{TTLBlind: -1}
+	m := &Replica{NoInputTTL: -1}
 	if _, ok := m.Age(at(0)); ok || m.Aliases() || m.Lookup(nil, at(0)) != nil || m.Entries(at(0)) != nil {
 		t.Error("an empty mirror knows something")
 	}
@@ -194,7 +194,8 @@ func TestPublishersAreBounded(t *testing.T) {
 		until := float64(2000 - i)
 		m.Replace(fmt.Sprint("p", i), set(1, 0, hot(hottype.Key(fmt.Sprint("k", i)), 1, until)))
 	}
-	if st := m.Stats(at(9)); st.SilentPublishers != maxPublishers || st.Keys != maxPublishers || st.Forgotten != 10 {
+	if st := m.Stats(at(9)); st.StalePublishers != maxPublishers || st.Keys != maxPublishers ||
+		st.ExpiredPublishers != 10 {
 		t.Errorf("%+v", st)
 	}
 	for _, key := range []string{"k0", "k265"} {
@@ -221,7 +222,7 @@ func TestLocalPublisherGivesVersions(t *testing.T) {
 func TestReplicaIsUnionOfLatestSets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, latest := &Replica{TTLBlind: -1}, map[string]hottype.HotSet{}
+		m, latest := &Replica{NoInputTTL: -1}, map[string]hottype.HotSet{}
 		for now := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			publisher := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "publisher")
 			s := set(rapid.Uint64Range(1, 30).Draw(t, "version"), float64(now))

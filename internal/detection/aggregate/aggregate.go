@@ -159,7 +159,7 @@ func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 		a.detector.ForgetBaselines()
 	}
 	set, changes := a.detector.Tick(now)
-	set.NoInput = v.blind
+	set.NoInput = v.noInput
 	a.hot.Store(&set)
 	a.alarm.check(now, a.detector.Errors)
 	a.mu.Lock()

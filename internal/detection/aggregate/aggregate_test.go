@@ -111,19 +111,19 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A set that comes while an older one is being refused is the one to try next.
-func TestNewerSetIsTriedAfterAnOlderOneWasRefused(t *testing.T) {
+// A set that comes while an older one is being rejected is the one to try next.
+func TestNewerSetIsTriedAfterAnOlderOneWasRejected(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(Config{}.withDefaults())
 	set := func(key hottype.Key) hottype.HotSet { return hottype.HotSet{Keys: []hottype.HotKey{{Key: key}}} }
 	o.put(set("older"))
-	refused := o.take()
-	o.putBack(refused)
+	rejected := o.take()
+	o.putBack(rejected)
 	if again := o.take(); again == nil || again.Keys[0].Key != "older" {
 		t.Fatalf("nothing newer came, and %+v is tried", again)
 	}
 	o.put(set("newer"))
-	o.putBack(refused)
+	o.putBack(rejected)
 	if next := o.take(); next == nil || next.Keys[0].Key != "newer" {
 		t.Errorf("%+v is tried next", next)
 	}

@@ -14,7 +14,7 @@ import (
 
 const maxKey = 200
 
-// changeLog logs which keys became hot or a loop, and which are so no more: the reason of a load, or of a refusal. Any
+// changeLog logs which keys became hot or a loop, and which are so no more: the reason of a load, or of a denial. Any
 // client can make keys hot; the program's logger bounds the lines, and events and history have all changes.
 type changeLog struct {
 	log   *slog.Logger

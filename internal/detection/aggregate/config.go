@@ -39,10 +39,10 @@ type Config struct {
 	NoClients        bool
 	// Sources reports by name on each source of counts; none: counts come from this process itself.
 	Sources map[string]func() SourceStatus
-	// TTLBlind is how long nothing cools because a source is silent; default [hotset.DefaultTTLBlind], a
+	// NoInputTTL is how long nothing cools because a source is silent; default [hotset.DefaultNoInputTTL], a
 	// negative one not at all.
-	TTLBlind time.Duration
-	Now      func() time.Time // default time.Now
+	NoInputTTL time.Duration
+	Now        func() time.Time // default time.Now
 	// OnChange, when set, is called with what entered and left the hot set, in order and never twice at once.
 	// Judging waits for it, publishing does not: it must not block. The slice is its own.
 	OnChange func([]detect.Change)
@@ -61,7 +61,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.HotTTL = cmp.Or(max(c.HotTTL, 0), detect.DefaultHotTTL)
 	c.Tick = min(cmp.Or(max(c.Tick, 0), defaultTick), c.refresh())
-	c.TTLBlind = cmp.Or(c.TTLBlind, hotset.DefaultTTLBlind)
+	c.NoInputTTL = cmp.Or(c.NoInputTTL, hotset.DefaultNoInputTTL)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -84,7 +84,7 @@ type Stats struct {
 	ErrorAlarms uint64        `metric:"hotparam_aggregate_error_alarms_total" help:"Times that the counts of a rule became too inexact: detect.counters is too small."`
 	IngestLag   time.Duration `metric:"hotparam_aggregate_ingest_lag_seconds" help:"Age of the newest second that has counts; under a second when counts are current."`
 
-	Blind bool `metric:"hotparam_aggregate_blind" help:"1 while this aggregator receives no counts: hot keys stay hot and no key becomes hot."`
+	NoInput bool `metric:"hotparam_aggregate_no_input" help:"1 while this aggregator receives no counts: hot keys stay hot and no key becomes hot."`
 
 	Published     uint64        `metric:"hotparam_aggregate_published_total" help:"Hot sets published."`
 	Standby       bool          `metric:"hotparam_aggregate_standby" help:"1 while another aggregator with the same id publishes."`
@@ -101,7 +101,7 @@ func (a *Aggregator) Stats() Stats {
 	if st.Detect.Newest > 0 {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
-	st.Blind = a.hot.Load().NoInput
+	st.NoInput = a.hot.Load().NoInput
 	p := a.out.published()
 	st.Standby = p.standby
 	st.Published, st.PublishErrors, st.Coalesced = p.ok, p.failed, p.coalesced

@@ -15,7 +15,7 @@
 // left it, and otherwise at every refresh (a quarter of HotTTL, at most one
 // second), empty or not, so that entries do not expire while they are hot, a
 // store that lost everything has the set again within a second, and readers
-// can tell a quiet aggregator from a dead one.
+// can distinguish a quiet aggregator from a dead one.
 //
 // A publication that fails is tried again with the newest set after a growing
 // pause of at most one second; an outage is logged when it begins and when it
@@ -26,8 +26,8 @@
 // this one stands by: it counts and judges as ever, and asks again when the
 // other one may be gone, so that it can take over with warm windows.
 //
-// An Aggregator that cannot hear its sources ([Config.Sources]) is blind: it
-// publishes on, says Blind with the set, and lets nothing cool for TTLBlind. Nor does
+// An Aggregator that receives nothing of its sources ([Config.Sources]) has no input: it
+// publishes on, with NoInput in the set, and lets nothing cool for NoInputTTL. Nor does
 // anything cool by what it did not count while the process stood still.
 //
 // When its context ends, [Aggregator.Run] judges once more and makes one last

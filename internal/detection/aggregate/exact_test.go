@@ -41,7 +41,7 @@ func TestTimesOfAConfig(t *testing.T) {
 	} {
 		got := Config{HotTTL: c.hotTTL, Tick: c.tick}.withDefaults()
 		if got.HotTTL != c.wantTTL || got.Tick != c.wantTick || got.refresh() != c.refresh ||
-			got.TTLBlind != hotset.DefaultTTLBlind {
+			got.NoInputTTL != hotset.DefaultNoInputTTL {
 			t.Errorf("%+v: %v, %v, %v", c, got.HotTTL, got.Tick, got.refresh())
 		}
 	}
@@ -52,8 +52,8 @@ func TestJudgmentOfASource(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	type want struct {
-		blind, incomplete, waits bool
-		text                     string
+		noInput, incomplete, waits bool
+		text                       string
 	}
 	quiet := func(d time.Duration) time.Time { return at(-d) }
 	for _, c := range []struct {
@@ -76,16 +76,16 @@ func TestJudgmentOfASource(t *testing.T) {
 		{SourceStatus{At: quiet(30 * minute)}, want{text: "heard 1800.0 s ago"}},
 		{SourceStatus{At: quiet(90 * minute)}, want{text: "heard 3600.0 s ago"}}, // before the monitor began
 	} {
-		s := &sourceMonitor{cfg: Config{TTLBlind: minute}, began: at(-time.Hour)}
+		s := &sourceMonitor{cfg: Config{NoInputTTL: minute}, began: at(-time.Hour)}
 		st := s.judge("a", c.h, at(0))
-		if got := (want{st.Blind, st.incomplete, st.waits, st.Text}); got != c.want || st.Name != "a" {
+		if got := (want{st.NoInput, st.incomplete, st.waits, st.Text}); got != c.want || st.Name != "a" {
 			t.Errorf("%+v: %+v, want %+v", c.h, got, c.want)
 		}
 	}
 	for ttl, want := range map[time.Duration]time.Duration{
-		-1: hotset.DefaultTTLBlind, 0: hotset.DefaultTTLBlind, 1: 3 * time.Second, minute: minute,
+		-1: hotset.DefaultNoInputTTL, 0: hotset.DefaultNoInputTTL, 1: 3 * time.Second, minute: minute,
 	} {
-		if got := (&sourceMonitor{cfg: Config{TTLBlind: ttl}}).goneAfter(); got != want {
+		if got := (&sourceMonitor{cfg: Config{NoInputTTL: ttl}}).goneAfter(); got != want {
 			t.Errorf("%v: %v, want %v", ttl, got, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestTapeOfTheSources(t *testing.T) {
 	var log bytes.Buffer
 	var a, b SourceStatus
 	clock := at(0)
-	agg := New(Config{Rules: rulesOf(2), Log: logTo(&log), TTLBlind: 10 * time.Second,
+	agg := New(Config{Rules: rulesOf(2), Log: logTo(&log), NoInputTTL: 10 * time.Second,
 		Now: func() time.Time { return clock },
 		Sources: map[string]func() SourceStatus{
 			"a": func() SourceStatus { return a }, "b": func() SourceStatus { return b },
@@ -120,20 +120,20 @@ func TestTapeOfTheSources(t *testing.T) {
 		{at: 6, a: 3, b: 6, check: sourceCheck{incomplete: true}, since: -1},
 		{at: 7, a: 7, b: 7, check: sourceCheck{back: true}, since: 7},
 		{at: 10, a: 9, b: 10, since: 7},
-		{at: 13, a: 9, b: 13, check: sourceCheck{blind: true, incomplete: true}, since: -1,
+		{at: 13, a: 9, b: 13, check: sourceCheck{noInput: true, incomplete: true}, since: -1,
 			message: "no counts received"},
-		{at: 16, a: 9, b: 16, check: sourceCheck{blind: true, incomplete: true}, since: -1},
-		{at: 17, a: 17, b: 17, check: sourceCheck{back: true}, since: 17, message: "not blind any more"},
+		{at: 16, a: 9, b: 16, check: sourceCheck{noInput: true, incomplete: true}, since: -1},
+		{at: 17, a: 17, b: 17, check: sourceCheck{back: true}, since: 17, message: "input again"},
 		{at: 20, a: 20, b: 20, since: 17},
 		{at: 24, a: 23, b: 24, check: sourceCheck{incomplete: true}, since: -1, message: "this process stood still"},
-		{at: 27, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1,
+		{at: 27, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true, incomplete: true}, since: -1,
 			message: "no counts received"},
-		{at: 30, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
-		{at: 33, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
-		{at: 36, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
-		{at: 37, a: 23, b: 23, err: "x", check: sourceCheck{blind: true, incomplete: true}, since: -1},
-		{at: 38, a: 23, b: 23, err: "x", check: sourceCheck{blind: true}, since: -1, message: "blind for too long"},
-		{at: 39, a: 23, b: 23, err: "x", check: sourceCheck{blind: true}, since: -1},
+		{at: 30, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true, incomplete: true}, since: -1},
+		{at: 33, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true, incomplete: true}, since: -1},
+		{at: 36, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true, incomplete: true}, since: -1},
+		{at: 37, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true, incomplete: true}, since: -1},
+		{at: 38, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true}, since: -1, message: "no input for too long"},
+		{at: 39, a: 23, b: 23, err: "x", check: sourceCheck{noInput: true}, since: -1},
 		{at: 40, a: 23, b: 23, since: -1, message: "the senders are taken for gone"},
 		{at: 41, a: 23, b: 23, since: -1},
 		{at: 42, a: 42, b: 42, check: sourceCheck{back: true}, since: 42},

@@ -16,10 +16,10 @@ import (
 
 const (
 	// incompleteAfter is how long senders that promised a sign of life every second
-	// may be silent before cooling waits for them, blindAfter before it is said
+	// may be silent before cooling waits for them, noInputAfter before it is said
 	// and published that nothing is seen.
 	incompleteAfter = 2 * time.Second
-	blindAfter      = 3 * time.Second
+	noInputAfter    = 3 * time.Second
 )
 
 // SourceStatus is what is known about a source of counts at a moment.
@@ -35,9 +35,9 @@ type SourceStatus struct {
 
 // SourceState is what an Aggregator makes of a source.
 type SourceState struct {
-	Name  string
-	Text  string // for people
-	Blind bool
+	Name    string
+	Text    string // for people
+	NoInput bool
 }
 
 // sourceMonitor watches the sources. The judging loop looks, others read.
@@ -45,7 +45,7 @@ type sourceMonitor struct {
 	cfg          Config
 	began        time.Time
 	looked       time.Time // of the last look
-	blind        time.Time // since when; zero: it sees
+	noInput      time.Time // since when; zero: it sees
 	expiryLogged bool      // it was said that keys cool although nothing is seen
 
 	mu            sync.Mutex // guards the rest
@@ -54,19 +54,19 @@ type sourceMonitor struct {
 }
 
 type sourceCheck struct {
-	blind      bool // the sources cannot be heard
+	noInput    bool // nothing comes from the sources
 	incomplete bool // counts may be missing
 	back       bool // they were until now
 }
 
 func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cfg, began: cfg.Now()} }
 
-// check asks the sources. It logs once when the aggregator becomes blind, when it
-// sees again, and when it has been blind for TTLBlind; keys is how many are hot.
+// check asks the sources. It logs once when the input ends, when it
+// begins again, and when there was none for NoInputTTL; keys is how many are hot.
 func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var v sourceCheck
 	slept := now.Sub(s.looked)
-	if !s.looked.IsZero() && slept > blindAfter {
+	if !s.looked.IsZero() && slept > noInputAfter {
 		v.incomplete = true
 		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile",
 			"for", slept.Round(time.Millisecond), "hot_keys", keys)
@@ -77,15 +77,15 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
 		st := s.judge(name, s.cfg.Sources[name](), now)
 		states = append(states, st.SourceState)
-		v.blind = v.blind || st.Blind
+		v.noInput = v.noInput || st.NoInput
 		v.incomplete = v.incomplete || st.incomplete
 		waiting = waiting && st.waits
 	}
-	s.tell(&v, waiting, states, now, keys)
+	s.logChanges(&v, waiting, states, now, keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states = states
-	missing := v.incomplete || v.blind
+	missing := v.incomplete || v.noInput
 	v.back = !missing && !waiting && s.completeSince.IsZero()
 	switch {
 	case missing || waiting:
@@ -108,15 +108,15 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 		quiet = now.Sub(s.began)
 	}
 	switch {
-	case h.Err != "" && quiet > blindAfter:
-		st.Text, st.Blind, st.incomplete = h.Err, true, true
+	case h.Err != "" && quiet > noInputAfter:
+		st.Text, st.NoInput, st.incomplete = h.Err, true, true
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
 	case h.Heartbeats && h.Err == "" && quiet > s.goneAfter():
 		st.Text = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second))
 		st.waits = true
-	case h.Heartbeats && quiet > blindAfter:
-		st.Text, st.Blind, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
+	case h.Heartbeats && quiet > noInputAfter:
+		st.Text, st.NoInput, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
 		st.Text = fmt.Sprintf("heard %.1f s ago", quiet.Seconds())
 		st.incomplete = h.Heartbeats && quiet > incompleteAfter
@@ -127,48 +127,49 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 // goneAfter is after how long silent senders are taken for senders that are not
 // meant to be there any more.
 func (s *sourceMonitor) goneAfter() time.Duration {
-	if s.cfg.TTLBlind <= 0 {
-		return hotset.DefaultTTLBlind
+	if s.cfg.NoInputTTL <= 0 {
+		return hotset.DefaultNoInputTTL
 	}
-	return max(s.cfg.TTLBlind, blindAfter)
+	return max(s.cfg.NoInputTTL, noInputAfter)
 }
 
-// tell keeps how long the blindness lasts and says where it begins and ends.
-func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState, now time.Time, keys int) {
+// logChanges keeps since when there is no input, and logs where that begins and ends.
+func (s *sourceMonitor) logChanges(v *sourceCheck, waiting bool, states []SourceState, now time.Time, keys int) {
 	why := func() string {
 		var list []string
 		for _, st := range states {
-			if st.Blind || !v.blind {
+			if st.NoInput || !v.noInput {
 				list = append(list, st.Name+": "+st.Text)
 			}
 		}
 		return strings.Join(list, "; ")
 	}
 	switch {
-	case v.blind && s.blind.IsZero():
-		s.blind, s.expiryLogged = now, false
+	case v.noInput && s.noInput.IsZero():
+		s.noInput, s.expiryLogged = now, false
 		s.cfg.Log.Warn("aggregate: no counts received: hot keys are kept, no key becomes hot",
-			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.TTLBlind, 0))
-	case waiting && !s.blind.IsZero():
-		s.blind = time.Time{}
+			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.NoInputTTL, 0))
+	case waiting && !s.noInput.IsZero():
+		s.noInput = time.Time{}
 		s.cfg.Log.Warn("aggregate: the senders are taken for gone: hot keys cool from now on", "sources", why(),
 			"hot_keys", keys)
-	case !v.blind && !s.blind.IsZero():
-		s.cfg.Log.Warn("aggregate: not blind any more", "sources", why(), "was_blind_for",
-			now.Sub(s.blind).Round(time.Second), "hot_keys", keys)
-		s.blind = time.Time{}
+	case !v.noInput && !s.noInput.IsZero():
+		s.cfg.Log.Warn("aggregate: input again", "sources", why(), "was_without_for",
+			now.Sub(s.noInput).Round(time.Second), "hot_keys", keys)
+		s.noInput = time.Time{}
 	}
-	if v.blind && now.Sub(s.blind) > s.cfg.TTLBlind {
+	if v.noInput && now.Sub(s.noInput) > s.cfg.NoInputTTL {
 		v.incomplete = false
 		if !s.expiryLogged {
 			s.expiryLogged = true
-			s.cfg.Log.Warn("aggregate: blind for too long: hot keys cool from now on", "why", why(), "hot_keys", keys)
+			s.cfg.Log.Warn("aggregate: no input for too long: hot keys cool from now on", "why", why(),
+				"hot_keys", keys)
 		}
 	}
 }
 
 // CountsSince is since when this aggregator has counted everything that was sent
-// to it; the zero time while it is blind, or still waits for its first sender.
+// to it; the zero time without input, or while it still waits for its first sender.
 func (a *Aggregator) CountsSince() time.Time {
 	a.sources.mu.Lock()
 	defer a.sources.mu.Unlock()
@@ -185,19 +186,19 @@ func (a *Aggregator) Sources() []SourceState {
 	return slices.Clone(a.sources.states)
 }
 
-// CheckSources fails when every source is blind.
+// CheckSources fails when no source has input.
 func (a *Aggregator) CheckSources() error {
-	var blind []string
+	var without []string
 	states := a.Sources()
 	for _, st := range states {
-		if st.Blind {
-			blind = append(blind, st.Name+": "+st.Text)
+		if st.NoInput {
+			without = append(without, st.Name+": "+st.Text)
 		}
 	}
-	if len(blind) == 0 || len(blind) < len(states) {
+	if len(without) == 0 || len(without) < len(states) {
 		return nil
 	}
-	return fmt.Errorf("blind: %s", strings.Join(blind, "; "))
+	return fmt.Errorf("no input: %s", strings.Join(without, "; "))
 }
 
 // CheckPublication fails when the hot set is not made known. That another process

@@ -67,7 +67,7 @@ func isHot(a *Aggregator) bool { return len(a.Hot()) == 1 }
 // Nothing cools while no sender is heard; it is published, once each way; and
 // once senders are back a key that is asked for stays hot until its window is full
 // again, and one that is not cools in its usual time from there.
-func TestBlindAggregatorCoolsNothing(t *testing.T) {
+func TestAggregatorWithoutCountsCoolsNothing(t *testing.T) {
 	t.Parallel()
 	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {
 		t.Run(name, func(t *testing.T) {
@@ -79,13 +79,13 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
-				if a.Stats().Blind || !isHot(a) || a.CheckSources() != nil || a.CountsSince().IsZero() {
+				if a.Stats().NoInput || !isHot(a) || a.CheckSources() != nil || a.CountsSince().IsZero() {
 					t.Fatalf("%+v", a.Sources())
 				}
 				r.published()
 				pass(2500 * time.Millisecond) // 3.5 s since the last sign
-				if sets := r.published(); !a.Stats().Blind || len(sets) == 0 || !sets[len(sets)-1].NoInput {
-					t.Errorf("not blind: %+v", a.Sources())
+				if sets := r.published(); !a.Stats().NoInput || len(sets) == 0 || !sets[len(sets)-1].NoInput {
+					t.Errorf("has input: %+v", a.Sources())
 				}
 				if err := a.CheckSources(); err == nil ||
 					!strings.Contains(err.Error(), "statsd: no sender heard for 4s") || !a.CountsSince().IsZero() {
@@ -105,11 +105,11 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 						t.Errorf("second %d: hot %v", second, isHot(a))
 					}
 				}
-				if a.Stats().Blind || a.CheckSources() != nil {
-					t.Errorf("still blind: %+v", a.Sources())
+				if a.Stats().NoInput || a.CheckSources() != nil {
+					t.Errorf("still no input: %+v", a.Sources())
 				}
 			})
-			for _, line := range []string{"aggregate: no counts received", "not blind any more"} {
+			for _, line := range []string{"aggregate: no counts received", "input again"} {
 				if n := strings.Count(log.String(), line); n != 1 {
 					t.Errorf("%q was logged %d times:\n%s", line, n, &log)
 				}
@@ -136,7 +136,7 @@ func TestNoTrafficIsNotNoInput(t *testing.T) {
 					}
 					pass(time.Minute)
 					if err := a.CheckSources(); err != nil || a.Sources()[0].Text != "waiting for the first sender" ||
-						a.Stats().Blind {
+						a.Stats().NoInput {
 						t.Errorf("%v, %+v", err, a.Sources())
 					}
 					w.say(func(h *SourceStatus) { h.At = time.Now() })
@@ -148,7 +148,7 @@ func TestNoTrafficIsNotNoInput(t *testing.T) {
 						}
 						pass(time.Second)
 					}
-					if isHot(a) || a.Stats().Blind || a.CountsSince().IsZero() {
+					if isHot(a) || a.Stats().NoInput || a.CountsSince().IsZero() {
 						t.Errorf("hot for too long: %+v", a.Sources())
 					}
 				})
@@ -156,34 +156,35 @@ func TestNoTrafficIsNotNoInput(t *testing.T) {
 	}
 }
 
-// Senders that are gone for good are blindness for TTLBlind at most; brokers that are
-// away are that for as long as it takes, but keys are let go after TTLBlind too.
-func TestBlindForTooLong(t *testing.T) {
+// Senders that are gone for good are no input for NoInputTTL at most; brokers that are
+// away are that for as long as it takes, but keys are let go after NoInputTTL too.
+func TestNoInputForTooLong(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		err   string
-		blind bool
-		says  string
+		err     string
+		noInput bool
+		says    string
 	}{
 		"senders": {"", false, "taken for gone"},
-		"brokers": {"no broker answers", true, "blind for too long"},
+		"brokers": {"no broker answers", true, "no input for too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log shared
 			var w wire
-			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() SourceStatus{"x": w.heard},
+			cfg := Config{NoInputTTL: time.Minute, Sources: map[string]func() SourceStatus{"x": w.heard},
 				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
 				w.say(func(h *SourceStatus) { h.Err = test.err })
 				pass(time.Minute - 2*time.Second)
-				if !a.Stats().Blind || !isHot(a) || strings.Contains(log.String(), test.says) {
+				if !a.Stats().NoInput || !isHot(a) || strings.Contains(log.String(), test.says) {
 					t.Errorf("%+v\n%s", a.Sources(), &log)
 				}
 				pass(30 * time.Second)
-				if got := a.Stats().Blind; got != test.blind || (a.CheckSources() != nil) != test.blind || isHot(a) {
-					t.Errorf("blind %v, hot %v", got, isHot(a))
+				got, err := a.Stats().NoInput, a.CheckSources()
+				if got != test.noInput || (err != nil) != test.noInput || isHot(a) {
+					t.Errorf("no input %v, hot %v", got, isHot(a))
 				}
 				if n := strings.Count(log.String(), test.says); n != 1 {
 					t.Errorf("%q was logged %d times:\n%s", test.says, n, &log)
@@ -206,7 +207,7 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 			two.alive()
 			pass(time.Second)
 		}
-		if !a.Stats().Blind || !isHot(a) || a.CheckSources() != nil {
+		if !a.Stats().NoInput || !isHot(a) || a.CheckSources() != nil {
 			t.Errorf("%+v", a.Sources())
 		}
 		pass(5 * time.Second)

@@ -20,6 +20,8 @@ const (
 	baselineUnit = 1024
 	// baselineStep is after how many seconds the past fades.
 	baselineStep = 10
+	// baselineSteps is after how many steps without requests nothing changes any more.
+	baselineSteps = 100 * baselineHalfLife / baselineStep
 )
 
 // baselineFade is what a step leaves of the past.
@@ -43,16 +45,12 @@ func newBaseline(t *compiledRule, counters int) *baseline {
 // advance lets seconds go by. It makes no difference whether they come one by one:
 // a key without requests is not visited, and its past fades all the same.
 func (p *baseline) advance(seconds int64) {
-	for p.passed += seconds; p.passed >= baselineStep; p.passed -= baselineStep {
-		weight, left := p.weight, p.sums.Error()
+	p.passed += seconds
+	for range min(p.passed/baselineStep, baselineSteps) {
 		p.weight = (p.weight + baselineStep) * baselineFade
 		p.sums.Decay(baselineFade)
-		// after some hours nothing changes any more
-		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left {
-			p.passed %= baselineStep
-			return
-		}
 	}
+	p.passed %= baselineStep
 }
 
 // seconds is how many seconds are in the sums, by their weight.
@@ -85,13 +83,6 @@ func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
 	}
 	_, upper := p.sums.Bounds(hash, key)
 	return (float64(upper)/baselineUnit/p.seconds() + float64(p.ignored)) * float64(seconds)
-}
-
-func (p *baseline) bytes() int {
-	if p == nil {
-		return 0
-	}
-	return p.sums.Bytes()
 }
 
 // ForgetBaselines drops what keys used to have, because keys have come whose past

@@ -123,6 +123,9 @@ func TestTrafficTape(t *testing.T) {
 
 func TestListedKeys(t *testing.T) {
 	t.Parallel()
+	if got := compileRule(topic(0)).listed(); got != 20_064 {
+		t.Errorf("without max_hot %d are listed, want 20,064", got)
+	}
 	for most, want := range map[int]int{1: 66, 100: 264} {
 		if got := (&compiledRule{maxHot: most}).listed(); got != want {
 			t.Errorf("of %d hot keys %d are listed, want %d", most, got, want)
@@ -296,6 +299,48 @@ func TestBaselineAtOnceAndOneByOne(t *testing.T) {
 					seconds, one.seconds(), all.seconds(), one.sums.Len(), all.sums.Len(), one.sums.Error(),
 					all.sums.Error())
 			}
+		}
+	}
+}
+
+// A surge adds as much as the past says, rounded down: at once nothing, and to an unknown key nothing.
+func TestSurgeAddsItsPast(t *testing.T) {
+	t.Parallel()
+	rule := &rules.Rule{}
+	rule.Hot.MinRate, rule.Hot.Surge = 1, 3
+	for _, c := range []struct{ seconds, had, want int64 }{
+		{0, 5, 0}, {1, 5, 5 * 1024}, {2, 5, 5 * 512}, {600, 1, 1}, {601, 1, 1}, {2000, 1, 0},
+	} {
+		b := newBaseline(&compiledRule{rule: rule}, 10)
+		b.add(1, "k", c.had, false)
+		b.advance(c.seconds)
+		_, before := b.sums.Bounds(1, "k")
+		b.add(1, "k", 1000, true)
+		b.add(2, "unknown", 1000, true)
+		if _, upper := b.sums.Bounds(1, "k"); upper-before != c.want || b.sums.Len() > 1 {
+			t.Errorf("after %d s: %d units more, want %d; %d keys", c.seconds, upper-before, c.want, b.sums.Len())
+		}
+	}
+}
+
+// After its clock was found wrong, traffic is counted from the new time on.
+func TestTrafficAfterAWrongClock(t *testing.T) {
+	t.Parallel()
+	tr := newTraffic(&compiledRule{rule: &rules.Rule{Name: "a"}, window: 5}, Options{Counters: 100},
+		maphash.MakeSeed(), 1000)
+	for second := int64(100); second < 110; second++ {
+		tr.add(second, []requestRun{{"", second, 2}})
+		if got, want := tr.total(second, ""), min(10, 2*(second-99)); got != want {
+			t.Errorf("at %d: %d, want %d", second, got, want)
+		}
+	}
+}
+
+func TestFloor(t *testing.T) {
+	t.Parallel()
+	for a, want := range map[int64]int64{-9: -3, -8: -2, -7: -2, -5: -2, -4: -1, -1: -1, 0: 0, 3: 0, 4: 1, 7: 1, 8: 2} {
+		if got := floor(a, 4); got != want {
+			t.Errorf("%d/4: %d, want %d", a, got, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 const batchSize = 256
 
 type batch struct {
-	rule [batchSize]int32
+	rule [batchSize]int32 // -1: none
 	hash [batchSize]uint64
 	warm [warmBatch]uint64 // the hashes of a group
 	// shards are the counts of each shard, by their position.
@@ -30,18 +30,15 @@ type batch struct {
 }
 
 // reset begins another batch. It lets go of what senders own.
-func (b *batch) reset(r *routes, shards, counts int) {
+func (b *batch) reset(r *routes, shards int) {
 	for len(b.shards) < shards {
 		b.shards = append(b.shards, make([]int32, 0, batchSize))
 	}
 	for i := range b.shards {
 		b.shards[i] = b.shards[i][:0]
 	}
-	for i := range b.rule[:counts] {
-		b.rule[i] = -1
-	}
 	b.present = b.present[:0]
-	b.routes, b.resource, b.last = r, "", -1
+	b.routes, b.resource = r, ""
 	clear(b.found)
 }
 
@@ -55,7 +52,6 @@ func (b *batch) fetch(counts []hottype.Count) {
 }
 
 func (b *batch) put(rule, shard, i int) {
-	b.rule[i] = int32(rule)
 	b.shards[shard] = append(b.shards[shard], int32(i))
 	if n := len(b.present); n > 0 && b.present[n-1] == rule || slices.Contains(b.present, rule) {
 		return

@@ -30,7 +30,7 @@ type candidate struct {
 // totalOf is how many requests the resource of c has in the window. For a rule
 // of one resource it is asked for once in each look at all candidates.
 func (h *ruleState) totalOf(c *candidate) int64 {
-	if h.traffic.many || h.total < 0 {
+	if h.traffic.many || h.total == unasked {
 		h.total = h.traffic.total(h.second, h.traffic.resource(c.key))
 	}
 	return h.total
@@ -47,7 +47,7 @@ func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 // onThreshold lists the key at a place of the window, whose count has reached the limit
 // or its threshold, and reports whether that made it hot.
 func (h *ruleState) onThreshold(place int, now time.Time) bool {
-	h.total = -1
+	h.total = unasked
 	id := h.counts.WatchOf(place)
 	if id < 0 {
 		if h.full && h.belowLine(place) {
@@ -201,7 +201,7 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 // recheckClients takes note of the clients at the end of a second, before the window moves
 // on: it may have come back since the last Tick.
 func (h *ruleState) recheckClients(c *candidate, sum int64) {
-	if s := &c.loop; s.viral && !s.loopSince.IsZero() && sum >= c.release {
+	if s := &c.loop; s.viral && !s.loopSince.IsZero() {
 		p := h.clients.judge(c.key, h.second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
 		if p.effective >= c.release {
 			s.loopSince = time.Time{}

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,19 @@ func TestShareOfTheTraffic(t *testing.T) {
 		if got := reasons(s); got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
 		}
+	}
+}
+
+// The share of a Tick is that of all requests until then, also of keys that are no candidates.
+func TestShareBesideLightKeys(t *testing.T) {
+	t.Parallel()
+	d := New(set(shared()), Options{})
+	d.Add(at(0), count("topic?id=1", 0, 30))
+	for i, want := range []string{"1.00", "0.79", "0.65"} {
+		if s, _ := d.Tick(at(0.1)); reasons(s) != "topic?id=1 share "+want {
+			t.Errorf("step %d: %s, want %s", i, reasons(s), want)
+		}
+		d.Add(at(0.1), count(hottype.Key(fmt.Sprint("topic?id=light", i)), 0, 8))
 	}
 }
 
@@ -173,7 +187,7 @@ func TestRateIsSteadyWithinASecond(t *testing.T) {
 	}
 }
 
-func TestCheckRefusesTooFewCounters(t *testing.T) {
+func TestCheckRejectsTooFewCounters(t *testing.T) {
 	t.Parallel()
 	criteria := func(rate, most float64, window int) *rules.Rule {
 		return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: rate, MaxRate: most,
@@ -192,6 +206,8 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 		{criteria(200, 0, 5), Options{MaxRate: 1e6}, "set detect.counters to 154002 or more"},
 		{criteria(200, 1e6, 5), Options{Counters: 154_002}, ""},
 		{criteria(1, 1e6, 600), Options{}, "set a higher threshold (no number of counters"},
+		{criteria(1, 1<<20, 5), Options{Future: 3 * time.Second}, "set detect.counters to 8388608 or more"},
+		{criteria(1, 1<<20+1, 5), Options{Future: 3 * time.Second}, "(no number of counters up to 8388608 would do)"},
 		{criteria(1, 0, 5), Options{Counters: -1}, "-1 counters are not between 1 and 8388608"},
 		{criteria(1, 0, 5), Options{Counters: 1 << 24}, "16777216 counters are not"},
 		{criteria(1, 0, 5), Options{MaxRate: -1}, "must not be negative"},
@@ -225,5 +241,216 @@ func TestThresholdsAreRoundedOnce(t *testing.T) {
 		if s, _ := d.Tick(at(6.5)); reasons(s) != "" {
 			t.Errorf("%s: hot with nothing: %s", name, reasons(s))
 		}
+	}
+}
+
+// Each criterion begins at its threshold, begins to cool below its release and ends after the cooldown;
+// a count at the release between them begins the cooling anew.
+func TestHysteresisTape(t *testing.T) {
+	t.Parallel()
+	for i := range criteria {
+		needs := [criteria]thresholds{noThresholds, noThresholds, noThresholds}
+		needs[i] = thresholds{10, 7}
+		var h hysteresis
+		for _, step := range []struct {
+			at, whole float64
+			sum       int64
+			want      bool
+		}{
+			{0, 0, 9, false}, {0.1, 0, 10, true}, {0.2, 0, 6, true}, {3.1, 0, 6, true}, {3.1, 0, 7, true},
+			{4, 0, 6, true}, {6.9, 0, 6, true}, {6.95, 0, 12, true}, {7, 0, 6, true}, {9.9, 0, 0, true},
+			{10, 8, 0, true}, {10.9, 8, 0, true}, {11, 8, 0, false}, {12, 8, 9, false},
+		} {
+			h.update(&needs, step.sum, at(step.at))
+			if got := h.expire(at(step.at), at(step.whole), 3*time.Second); got != step.want || got != h.any() {
+				t.Errorf("criterion %d at %v: hot %v", i, step.at, got)
+			}
+		}
+		if h.thresholds != needs[i] || h.why != []string{"rate", "share", "surge"}[i] {
+			t.Errorf("criterion %d: %+v", i, h)
+		}
+	}
+}
+
+// A duration is as many seconds as it begins.
+func TestWholeSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second - 1: 1, time.Second: 1, time.Second + 1: 2,
+		5 * time.Second: 5} {
+		if got := seconds(d); got != want {
+			t.Errorf("%v: %d s, want %d", d, got, want)
+		}
+	}
+}
+
+// Errors has each rule with its threshold and the greatest error of its shards.
+func TestErrorsOfRules(t *testing.T) {
+	t.Parallel()
+	off := &rules.Rule{Name: "off", Hot: rules.HotCriteria{Window: time.Second}}
+	d := New(set(topic(0), off, catchAll()), Options{Counters: 64, Shards: 2})
+	for i := range 1000 {
+		for _, rule := range []string{"topic", "off"} {
+			d.Add(at(0), count(hottype.Key(fmt.Sprint(rule, "?id=", i)), 0, 3))
+		}
+	}
+	worst := map[string]int64{}
+	for _, l := range d.shards {
+		for _, h := range l.states {
+			worst[h.compiled.rule.Name] = max(worst[h.compiled.rule.Name], h.counts.Error())
+		}
+	}
+	if worst["topic"] == 0 || worst["off"] == 0 {
+		t.Fatal("nothing was given up")
+	}
+	want := []RuleError{
+		{"topic", worst["topic"], 10, float64(worst["topic"]) / 10}, {"off", worst["off"], never, 0}, {"*", 0, 1, 0},
+	}
+	if got := d.Errors(); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if st := d.Stats(); st.Error != max(worst["topic"], worst["off"]) || st.ErrorRatio != want[0].Ratio {
+		t.Errorf("%+v", st)
+	}
+}
+
+// When a rule with few places has very many candidates, the lightest go, and until the next second a key
+// must be heavier than the lightest that stayed to be listed.
+func TestPruneTape(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(1)), Options{}) // lists 66, and keeps 33
+	add := func(id int, n int64) { d.Add(at(0.5), count(hottype.Key(fmt.Sprint("topic?id=", id)), 0, n)) }
+	for i := range 66 {
+		add(i, 20+int64(i))
+	}
+	for i, step := range []struct {
+		id                 int
+		n                  int64
+		candidates, pruned int64
+	}{
+		{99, 9, 66, 0}, {100, 10, 34, 33}, // of 66 the 33 lightest go: up to 52
+		{101, 53, 34, 33}, {101, 1, 35, 33}, {102, 53, 35, 33}, {103, 54, 36, 33},
+	} {
+		add(step.id, step.n)
+		if st := d.Stats(); st.Candidates != step.candidates || int64(st.Pruned) != step.pruned {
+			t.Errorf("step %d: %d candidates, %d pruned, want %d and %d", i, st.Candidates, st.Pruned,
+				step.candidates, step.pruned)
+		}
+	}
+	d.Tick(at(1)) // all that are over the threshold are found again
+	if st := d.Stats(); st.Candidates < 34 || st.Pruned <= 33 {
+		t.Errorf("in the next second: %+v", st)
+	}
+}
+
+// Where the lightest of a full rule are rejected, a later window begins with all that reach the threshold, and so
+// does a clock that was found wrong. Of equals those with the least names stay.
+func TestPruneOfEquals(t *testing.T) {
+	t.Parallel()
+	for _, next := range []float64{7, -3600} {
+		d := New(set(topic(1)), Options{})
+		add := func(at float64, id int, n int64) bool {
+			c := count(hottype.Key(fmt.Sprint("topic?id=", id)), int64(at), n)
+			c.Origin = hottype.Origin{Tag: uint32(id), N: n} // a network for each
+			return d.Add(start.Add(time.Duration(at*1e9)), c)
+		}
+		for i := range 67 { // the last makes room for itself
+			add(0, 199-i, 20)
+		}
+		var kept []string
+		for _, c := range d.shards[0].states[0].candidates {
+			if c != nil {
+				kept = append(kept, string(c.key)[len("topic?id="):])
+			}
+		}
+		slices.Sort(kept)
+		if len(kept) != 34 || kept[0] != "133" || kept[33] != "166" {
+			t.Errorf("kept are %v", kept)
+		}
+		if add(0, 300, 20) || !add(0, 301, 21) {
+			t.Error("not the heavier ones are listed")
+		}
+		if add(next, 300, 9) || !add(next, 300, 1) {
+			t.Errorf("at %v: not hot at its threshold", next)
+		}
+	}
+}
+
+func TestOptionsThatAreNotSet(t *testing.T) {
+	t.Parallel()
+	want := Options{Counters: 131_072, Shards: 1, Lateness: 10 * time.Second, Future: 2 * time.Second,
+		HotTTL: 5 * time.Second, MaxSketches: 4096}
+	unset := Options{Counters: -1, Shards: -1, Lateness: -1, Future: -1, HotTTL: -1, MaxSketches: -1}
+	few := Options{Counters: 1, Shards: 3, Lateness: 1, Future: 1, HotTTL: 1, MaxSketches: 1}
+	many := Options{Counters: MaxCounters + 1, Shards: 65, Lateness: 1, Future: 1, HotTTL: 1, MaxSketches: 1}
+	for o, want := range map[Options]Options{
+		{}: want, unset: want, want: want,
+		few:  {Counters: 1, Shards: 4, Lateness: 1, Future: 1, HotTTL: 1, MaxSketches: 1},
+		many: {Counters: MaxCounters, Shards: 64, Lateness: 1, Future: 1, HotTTL: 1, MaxSketches: 1},
+	} {
+		if got := o.withDefaults(); got != want {
+			t.Errorf("%+v: %+v, want %+v", o, got, want)
+		}
+	}
+}
+
+// A key that leaves its list between two steps of a Tick, for a heavier one, is reported as displaced.
+func TestKeyThatLeavesWithinATick(t *testing.T) {
+	t.Parallel()
+	for _, leaves := range []bool{false, true} {
+		d := New(set(topic(1)), Options{})
+		d.Add(at(0), count("topic?id=1", 0, 10))
+		l := d.shards[0]
+		tick := d.last.next(d.opts.HotTTL, 1)
+		tick.now = l.judge(at(0), tick)
+		tick.publish(tick.hotViews[0], 1)
+		if leaves {
+			l.states[0].unlist(l.states[0].candidates[0])
+		}
+		l.show(tick)
+		want := ""
+		if leaves {
+			want = "cooled:topic?id=1@0.1 displaced"
+		}
+		if got := tape(d.Tick(at(0.1))); strings.TrimPrefix(got, "topic?id=1=2") != want {
+			t.Errorf("leaves %v: %q", leaves, got)
+		}
+	}
+}
+
+// A key without a past surges at the floor of its rule, one whose past is not known by no number.
+func TestThresholdsOfCriteria(t *testing.T) {
+	t.Parallel()
+	r := &rules.Rule{Hot: rules.HotCriteria{Rate: 20, Share: 0.5, Surge: 3, MinRate: 2, Window: 5 * time.Second,
+		ReleaseRatio: 0.5}}
+	rate, floor := thresholds{100, 50}, thresholds{10, 5}
+	for _, c := range []struct {
+		total int64
+		past  float64
+		want  [criteria]thresholds
+	}{
+		{0, -1, [criteria]thresholds{rate, floor, noThresholds}}, {0, 0, [criteria]thresholds{rate, floor, floor}},
+		{20, 0.5, [criteria]thresholds{rate, floor, floor}},
+		{40, 10, [criteria]thresholds{rate, {20, 10}, {30, 15}}},
+	} {
+		if got := compileRule(r).criteriaThresholds(c.total, c.past); got != c.want {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+	r.Hot.Share, r.Hot.Surge = 0, 0
+	if got := compileRule(r).criteriaThresholds(40, 10); got != [criteria]thresholds{rate, noThresholds, noThresholds} {
+		t.Errorf("by rate only: %+v", got)
+	}
+}
+
+// Keys that lose their places are counted.
+func TestDisplacedAreCounted(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(1)), Options{})
+	for i := range int64(4) {
+		d.Add(at(0), count(hottype.Key(fmt.Sprint("topic?id=", i)), 0, 10*(1+i)))
+		d.Tick(at(0))
+	}
+	if st := d.Stats(); st.Displaced != 3 || st.Hot != 1 {
+		t.Errorf("%+v", st)
 	}
 }

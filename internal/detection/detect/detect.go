@@ -105,7 +105,7 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 			}
 		}
 	}
-	b.reset(nil, 0, 0)
+	b.reset(nil, 0)
 	d.batches.Put(b)
 	return crossed
 }
@@ -123,13 +123,14 @@ func (d *Detector) advanceClock(now time.Time) time.Time {
 }
 
 func (d *Detector) route(counts []hottype.Count, b *batch) {
-	b.reset(d.routes, len(d.shards), len(counts))
+	b.reset(d.routes, len(d.shards))
 	for i := range counts {
 		if i%warmBatch == 0 {
 			b.fetch(counts[i:min(i+warmBatch, len(counts))])
 		}
 		key := counts[i].Key
 		rule := b.find(key)
+		b.rule[i] = int32(rule)
 		if rule < 0 {
 			d.noRule.Add(1)
 			continue

@@ -107,6 +107,12 @@ var tapes = map[string]struct {
 		"5.5: topic?id=1=3",
 		"8: topic?id=1=1.8", // 0 has cooled without a trace
 	}},
+	"heavier by more than a tenth": {set(topic(1)), []any{
+		add{0, count("topic?id=1", 0, 100), true}, "0: topic?id=1=20 became:topic?id=1@0",
+		add{0.1, count("topic?id=2", 0, 110), true}, "0.1: topic?id=1=20",
+		add{0.2, count("topic?id=2", 0, 1), false},
+		"0.2: topic?id=2=22.2 cooled:topic?id=1@0.2 displaced became:topic?id=2@0.2",
+	}},
 	"each rule has its own criteria": {set(topic(0), catchAll()), []any{
 		add{0, count("topic?id=1", 0, 3), false},
 		add{0, count("/x", 0, 1), true},
@@ -154,9 +160,10 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 	} {
 		d.Add(at(1.5), c)
 	}
+	d.AddAll(at(1.5), []hottype.Count{count("", 0, 1)})
 	want := Stats{
 		Keys: 1, Newest: 1003, Adds: 2, Bytes: d.Stats().Bytes,
-		DroppedLate: 2, DroppedFuture: 1, DroppedFull: 1, DroppedBad: 2, DroppedNoRule: 2,
+		DroppedLate: 2, DroppedFuture: 1, DroppedFull: 1, DroppedBad: 2, DroppedNoRule: 3,
 	}
 	if got := d.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -180,6 +187,31 @@ func TestClockThatWasWrong(t *testing.T) {
 	}
 	if n := d.Stats().ClockResets; n != 1 {
 		t.Errorf("%d resets", n)
+	}
+	d.Tick(at(-3600))
+	if st := d.Stats(); st.ClockResets != 2 || st.Newest != 0 {
+		t.Errorf("after another: %+v", st)
+	}
+}
+
+// Every rule has its loops, and all are listed by their rates.
+func TestLoopsAreSorted(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 4} {
+		other := social()
+		other.Name = "search"
+		d := New(set(social(), other), Options{Shards: shards})
+		for i, n := range []int64{200, 500, 300, 400} {
+			d.Add(at(0), by(hottype.Key(fmt.Sprint([]string{"topic", "search"}[i%2], "?id=", i)), 0, n))
+		}
+		s, _ := d.Tick(at(0))
+		var got []float64
+		for _, l := range s.Loops {
+			got = append(got, l.Rate)
+		}
+		if !slices.Equal(got, []float64{100, 80, 60, 40}) {
+			t.Errorf("%d shards: %v", shards, got)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -89,6 +90,7 @@ func TestLoopsTape(t *testing.T) {
 			by(k, 6, 300), "6: topic?id=1=138", // alone from here on
 			by(k, 8, 300), "8.9: topic?id=1=180",
 			"9: loop topic?id=1=180 1 clients 10.0.0.0 1.00 looped:topic?id=1@9 cooled:topic?id=1@9",
+			"9.1: loop topic?id=1=180 1 clients 10.0.0.0 1.00",
 		},
 		"who was viral once is judged anew": {
 			by(k, 0, each(100)...), "0: topic?id=1=20 became:topic?id=1@0",
@@ -141,6 +143,21 @@ func TestHotKeySaysItsClients(t *testing.T) {
 	}
 }
 
+// Requests without a client count where a rule wants several clients; else the share is that among the named.
+func TestShareOfTheHeaviestClient(t *testing.T) {
+	t.Parallel()
+	for minClients, want := range map[int]float64{0: 0.75, 1: 0.75, 2: 0.375} {
+		r := topic(0)
+		r.Hot.MinClients = minClients
+		d := New(set(r), Options{})
+		d.Add(at(0), by("topic?id=1", 0, 15, 5))
+		d.Add(at(0), count("topic?id=1", 0, 20))
+		if s, _ := d.Tick(at(0)); len(s.Keys) != 1 || s.Keys[0].ClientShare != want {
+			t.Errorf("min_clients %d: %+v", minClients, s.Keys)
+		}
+	}
+}
+
 // What has left the window is not remembered against anybody.
 func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 	t.Parallel()
@@ -174,6 +191,9 @@ func TestClientSketchesAreBounded(t *testing.T) {
 		d.Add(at(0), by(key, 0, 10)) // far from the threshold: nothing is kept
 		d.Add(at(0), by(key, 0, 300))
 		d.Add(at(0), by(key, 0, 300))
+		if st, want := d.Stats(), []int64{1, 2, 3, 2, 3}[i]; st.ClientSketches != want { // two make room for more
+			t.Errorf("of %d keys the clients of %d are known, want %d", i+1, st.ClientSketches, want)
+		}
 	}
 	if st := d.Stats(); st.ClientSketches != 3 || st.DroppedClientSketches != 2 {
 		t.Errorf("%+v", st)
@@ -181,6 +201,12 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	if s, _ := d.Tick(at(0)); len(s.Loops) != 5 || len(s.Keys) != 0 {
 		t.Errorf("%d loops, %d hot: a key of unknown clients is one client's", len(s.Loops), len(s.Keys))
 	}
+	for second, want := range []int64{3, 3, 3, 3, 3, 3, 0} {
+		if d.Tick(at(float64(second))); d.Stats().ClientSketches != want {
+			t.Errorf("after %d s: %+v", second, d.Stats())
+		}
+	}
+	d.Add(at(6), by("topic?id=1", 6, 300))
 	d.SetRules(set(catchAll()))
 	if st := d.Stats(); st.ClientSketches != 0 || d.shards[0].budget.free != 3 {
 		t.Errorf("of a rule that is gone: %+v", st)
@@ -238,5 +264,112 @@ func TestSketchesAreShared(t *testing.T) {
 	}
 	if s, _ := d.Tick(at(0.95)); len(s.Keys) != 1 || s.Keys[0].Key != "topic?id=crowd" {
 		t.Errorf("%+v", s.Keys)
+	}
+}
+
+// What is known of the clients of a key, and what follows.
+func TestJudgeClientsTape(t *testing.T) {
+	t.Parallel()
+	const k = hottype.Key("topic?id=1")
+	for name, test := range map[string]struct {
+		named     bool // NoClients or a rule of any number of clients
+		counts    []hottype.Count
+		sum       int64
+		effective int64 // of a threshold of 100 that wants 5 clients
+		known     bool
+		clients   int64
+		share     float64
+	}{
+		"one client":                 {false, []hottype.Count{by(k, 0, 40)}, 40, 20, true, 1, 1},
+		"one client and others":      {false, []hottype.Count{by(k, 0, 40, 10, 10)}, 60, 40, true, 3, 40. / 60},
+		"clients do not matter":      {true, []hottype.Count{by(k, 0, 40, 10, 10)}, 60, 60, true, 3, 40. / 60},
+		"a quarter was looked at":    {false, []hottype.Count{by(k, 0, 5, 5, 5, 5)}, 80, 80, true, 4, 0.25},
+		"less was looked at":         {false, []hottype.Count{by(k, 0, 5, 5, 5, 5)}, 84, 20, false, 4, 0.25},
+		"half without a client":      {false, []hottype.Count{by(k, 0, 40), count(k, 0, 40)}, 80, 40, true, 1, 0.5},
+		"a few without a client":     {false, []hottype.Count{by(k, 0, 40), count(k, 0, 8)}, 48, 28, true, 1, 40. / 48},
+		"a summary before its count": {false, []hottype.Count{summary(k, 0, 9, 9, 9, 9)}, 36, 36, true, 4, 0.25},
+		"nothing":                    {false, nil, 50, 20, false, 0, 0},
+	} {
+		cs := newClientSketches(5, &sketchBudget{free: 1})
+		cs.anonymous = !test.named
+		for _, c := range test.counts {
+			cs.add(&c, true)
+		}
+		p := cs.judge(k, 1000, test.sum, 100, 5)
+		if p.effective != test.effective || p.known != test.known || p.clients != test.clients ||
+			p.share < test.share-1e-9 || p.share > test.share+1e-9 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// A viral key whose clients come back within a second is no loop, also when no Tick saw it.
+func TestClientsThatCameBackBetweenTicks(t *testing.T) {
+	t.Parallel()
+	for last, want := range map[int64]bool{9: false, 10: true} { // beside three of 20, of a release of 70
+		d := New(set(social()), Options{})
+		d.Add(at(0), by("topic?id=1", 0, 50, 50, 50, last))
+		h := d.shards[0].states[0]
+		c := h.candidates[0]
+		c.loop = loopState{viral: true, loopSince: at(0)}
+		h.evaluate(c, at(0))
+		h.recheckClients(c, h.counts.SumOf(c.watch))
+		if got := c.loop.loopSince.IsZero(); got != want {
+			t.Errorf("the last has %d: back %v", last, got)
+		}
+	}
+}
+
+// A key comes from the network of its requests, where at least a quarter of them were looked at.
+func TestOriginOfAKey(t *testing.T) {
+	t.Parallel()
+	cs := newClientSketches(5, &sketchBudget{free: 1})
+	c := by("topic?id=1", 0, 10)
+	cs.add(&c, true)
+	network := origins.Network(&c.Clients.Heavy[0].Client)
+	for sum, want := range map[int64]hottype.Origin{10: {Tag: network, N: 10}, 43: {Tag: network, N: 43},
+		44: {Tag: unknownNetwork, N: 44}} {
+		if got := cs.origin("topic?id=1", 1000, sum).network; got != want {
+			t.Errorf("of %d: %+v, want %+v", sum, got, want)
+		}
+	}
+	if unknownNetwork == 0 {
+		t.Error("keys of which nothing is known have no network in common")
+	}
+	if got := cs.origin("topic?id=2", 1000, 7).network; got != (hottype.Origin{Tag: unknownNetwork, N: 7}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+// The part of a claim that comes from an origin is that of the sum, rounded up.
+func TestClaimOfAKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ sum, n, want int64 }{{50, 25, 100}, {50, 50, 200}, {3, 1, 67}, {1, 1, 200}, {0, 0, 0}} {
+		p := clientEstimate{network: hottype.Origin{Tag: 2, N: c.n}, sender: hottype.Origin{Tag: 3, N: c.n}}
+		if got := p.claim(200, c.sum, 7); got.Network != (hottype.Origin{Tag: 2, N: c.want}) ||
+			got.Sender != (hottype.Origin{Tag: 3, N: c.want}) || got.Weight != 200 || got.Index != 7 {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+// One sender that names very many clients gives up its own sketches too.
+func TestSketchesAreSharedBySender(t *testing.T) {
+	t.Parallel()
+	d := New(set(social()), Options{MaxSketches: 32})
+	from := func(sender string, key hottype.Key, network int) {
+		c := by(key, 0, 60, 60)
+		for i := range c.Clients.Heavy {
+			c.Clients.Heavy[i].Client = hottype.ParseClient(fmt.Sprintf("192.%d.%d.1", network>>8, network&255))
+		}
+		c.Origin = hottype.Origin{Tag: origins.Sender(sender), N: c.N}
+		d.Add(at(0), c)
+	}
+	from("b", "topic?id=Z", 0) // the first of equals
+	for i := range 1000 {
+		from("a", hottype.Key(fmt.Sprint("topic?id=a", i)), 1+i)
+	}
+	if c, ok := d.shards[0].states[0].clients.of("topic?id=Z", 1000); !ok || c.requests != 120 {
+		t.Errorf("%d of 120 requests are known", c.requests)
 	}
 }

@@ -54,6 +54,17 @@ func TestSetRulesKeepsWhatItCan(t *testing.T) {
 	}
 }
 
+// The time of the last counts is the time of new rules, also where no Tick came between.
+func TestSetRulesAtTheTimeOfCounts(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(0)), Options{})
+	d.AddAll(at(0), []hottype.Count{count("topic?id=1", 0, 10)})
+	d.SetRules(set(topic(0)))
+	if got := tape(d.Tick(at(0.1))); got != "topic?id=1=2 became:topic?id=1@0.1" || d.Stats().ClockResets != 0 {
+		t.Errorf("%q, %+v", got, d.Stats())
+	}
+}
+
 func TestAliasesGoToTheirRule(t *testing.T) {
 	t.Parallel()
 	hash := "Zh0123456789abcdef0123456789abcdef"
@@ -67,7 +78,7 @@ func TestAliasesGoToTheirRule(t *testing.T) {
 	} {
 		r := newRoutes(set(topic(0), under, catchAll()))
 		b := new(batch)
-		b.reset(r, 1, 0)
+		b.reset(r, 1)
 		for range 2 { // the second time from memory
 			if i := b.find(key); i < 0 || []string{"topic", "hot_topic", "*"}[i] != want {
 				t.Errorf("%s is judged by rule %d, want %s", key, i, want)
@@ -80,7 +91,8 @@ func TestAliasesGoToTheirRule(t *testing.T) {
 func TestRuleOfEachKeyInARun(t *testing.T) {
 	t.Parallel()
 	hash := "Zh0123456789abcdef0123456789abcdef"
-	all := []hottype.Key{"topic?id=1", "topic?id=2", "topic", "topics?id=1", "top?id=1", "hot_topic?a=b", "/x",
+	all := []hottype.Key{"other?id=1", "topic?id=1", "topic?id=2", "topic", "topics?id=1", "top?id=1",
+		"hot_topic?a=b", "/x",
 		"/x?y=1", "",
 		hottype.Key("!hp1:topic.id=" + hash), hottype.Key("!hp1:hot__topic.id=" + hash),
 		hottype.Key("!hp1:Z2Ftopic.id=" + hash)}
@@ -89,7 +101,7 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 	for _, first := range all {
 		for _, second := range all {
 			for _, third := range all {
-				b.reset(routes, 1, 0)
+				b.reset(routes, 1)
 				for _, key := range []hottype.Key{first, second, third} {
 					if got, want := b.find(key), routes.of(key); got != want {
 						t.Fatalf("%q after %q, %q: rule %d, want %d", key, first, second, got, want)

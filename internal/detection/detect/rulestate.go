@@ -19,7 +19,7 @@ type ruleState struct {
 	second   int64
 	counts   *window.Counter
 	traffic  *traffic  // of all shards
-	total    int64     // of traffic; -1: to be asked for
+	total    int64     // of traffic, or unasked
 	baseline *baseline // nil: no surge
 	clients  *clientSketches
 
@@ -29,6 +29,9 @@ type ruleState struct {
 	line       origins.Line // of those that were not, if full
 	pruned     uint64
 }
+
+// unasked is the total of traffic until it is read.
+const unasked = -1
 
 func newRuleState(t *compiledRule, second int64, o Options, b *sketchBudget) *ruleState {
 	h := &ruleState{opts: o, clients: newClientSketches(t.window, b)}
@@ -127,16 +130,14 @@ func (h *ruleState) onExpire() func(place int, n int64) {
 			c := h.candidates[id]
 			surging = c.any() && now.Sub(c.since) < baselineHalfLife*time.Second
 		}
-		if n > h.baseline.ignored {
-			h.baseline.add(h.counts.Hash(place), h.counts.Key(place), n, surging)
-		}
+		h.baseline.add(h.counts.Hash(place), h.counts.Key(place), n, surging)
 	}
 }
 
 // recheck looks at every candidate after counts may have fallen. Those that never
 // were hot and are below all thresholds leave without a trace.
 func (h *ruleState) recheck(now time.Time) {
-	h.total = -1
+	h.total = unasked
 	for _, c := range h.candidates {
 		if c == nil {
 			continue

@@ -25,8 +25,8 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 		now = l.judge(now, t)
 	}
 	t.now = now
-	for i := range t.hotViews {
-		t.publish(t.hotViews[i])
+	for i, h := range d.shards[0].states { // all shards have the same rules
+		t.publish(t.hotViews[i], h.compiled.maxHot)
 		t.publishLoops(t.loopViews[i])
 	}
 	for _, l := range d.shards {
@@ -67,15 +67,14 @@ func (t *tick) next(hold time.Duration, rules int) *tick {
 
 // view is a candidate as its shard had it.
 type view struct {
-	shard  *shard
-	c      *candidate
-	maxHot int
-	hot    hottype.HotKey
-	rank   int64
-	claim  origins.Claim // to a place, by its rank
-	loop   bool
-	shown  bool // among the hot keys or the loops, as it is one
-	seen   bool // a Tick before has seen it over its threshold
+	shard *shard
+	c     *candidate
+	hot   hottype.HotKey
+	rank  int64
+	claim origins.Claim // to a place, by its rank
+	loop  bool
+	shown bool // among the hot keys or the loops, as it is one
+	seen  bool // a Tick before has seen it over its threshold
 }
 
 func (l *shard) judge(now time.Time, t *tick) time.Time {
@@ -85,7 +84,7 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 	t.changes = append(t.changes, l.pendingChanges...)
 	l.pendingChanges = nil
 	for i, h := range l.states {
-		h.total = -1
+		h.total = unasked
 		for _, c := range h.candidates {
 			if c != nil {
 				l.judgeOne(i, h, c, now, t)
@@ -112,7 +111,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 		}
 		return
 	}
-	v := view{shard: l, c: c, maxHot: h.compiled.maxHot, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, w.Sum)}
+	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, w.Sum)}
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
 	c.seen = true
 	if v.loop {
@@ -145,13 +144,11 @@ func (t *tick) drop(c *candidate, hot hottype.HotKey) {
 
 // publish puts the heaviest keys of a rule into the hot set. A key that was not
 // in it, because it had no place or never met a Tick, leaves no trace.
-func (t *tick) publish(views []view) {
-	if len(views) > 0 {
-		share(views, views[0].maxHot)
-	}
+func (t *tick) publish(views []view, maxHot int) {
+	share(views, maxHot)
 	for i := range views {
 		v := &views[i]
-		if i < v.maxHot {
+		if i < maxHot {
 			t.enter(v)
 		} else if v.shown {
 			t.displaced++

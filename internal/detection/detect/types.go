@@ -70,7 +70,10 @@ func (l *shard) count(st *Stats) {
 	for _, h := range l.states {
 		w := h.counts.Stats()
 		st.Keys += int64(w.Keys)
-		st.Bytes += int64(w.Bytes + h.baseline.bytes())
+		st.Bytes += int64(w.Bytes)
+		if h.baseline != nil {
+			st.Bytes += int64(h.baseline.sums.Bytes())
+		}
 		st.Candidates += int64(h.listed)
 		st.ClientSketches += int64(len(h.clients.keys))
 		st.Evicted += w.Evicted
@@ -117,7 +120,7 @@ func (d *Detector) Errors() []RuleError {
 	return errs
 }
 
-// Check refuses rules whose counts could be wrong by half of a threshold at the
+// Check rejects rules whose counts could be wrong by half of a threshold at the
 // rate that they are expected to get (HotCriteria.MaxRate, else Options.MaxRate): hot
 // keys could be missed then. A rule whose rate is not stated is not checked.
 func Check(set *rules.Set, o Options) error {

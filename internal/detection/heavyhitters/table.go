@@ -162,7 +162,7 @@ func (t *Table[V]) reindex(size int) {
 	}
 }
 
-// Retain drops the keys whose value keep refuses and moves the others together,
+// Retain drops the keys whose value keep rejects and moves the others together,
 // in their order. It writes to moved, which has Len entries at least, where each
 // went: -1 for a dropped one. Memory that is nearly empty then is given back.
 // It costs one pass over all keys.

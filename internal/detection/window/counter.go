@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxSum is the greatest sum of a window: beyond it a count is refused, so
+	// maxSum is the greatest sum of a window: beyond it a count is rejected, so
 	// that no sum overflows.
 	maxSum  = 1 << 45
 	maxSpan = 1 << 16 // of Window and of Future, in seconds
