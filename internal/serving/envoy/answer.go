@@ -26,7 +26,7 @@ func (r *denyResponse) Header() http.Header         { return r.header }
 func (r *denyResponse) WriteHeader(status int)      { r.status = status }
 func (r *denyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// record writes the refusal that v is, as all listeners write it, for a client that accepts these media types.
+// record writes the denial that v is, as all listeners write it, for a client that accepts these media types.
 func (s *Server) record(v *hottype.Verdict, method string, accept []string) *denyResponse {
 	r := &denyResponse{header: http.Header{}}
 	s.cfg.Answers.WriteDenied(r, method, accept, v)
@@ -88,7 +88,7 @@ func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 }
 
 // status adds the RateLimitResponse.DescriptorStatus of one descriptor; v is nil where it was not decided, because
-// another one had been refused or no limit is meant.
+// another one had been denied or no limit is meant.
 func (b encoded) status(v *hottype.Verdict) encoded {
 	if v == nil {
 		return b.number(1, uint64(ratelimitv3.RateLimitResponse_OK))
@@ -172,7 +172,7 @@ func (b encoded) each(h http.Header, add func(b encoded, name, value string) enc
 }
 
 // encoded is a protocol buffer to which fields are added, or a part of one. The answers are written by hand because
-// building and encoding the messages took a third of the time of a refusal; the tests read them by the published
+// building and encoding the messages took a third of the time of a denial; the tests read them by the published
 // schema. As in proto3, numbers that are zero and texts that are empty are left out.
 type encoded []byte
 

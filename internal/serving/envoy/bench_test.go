@@ -12,7 +12,7 @@ import (
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for name, id := range map[string]string{"allow": "1", "deny": "hot"} {
 		b.Run(name, func(b *testing.B) {
-			s, c := New(Config{Gate: gateFunc(refuseHot)}), newCodec()
+			s, c := New(Config{Gate: gateFunc(denyHot)}), newCodec()
 			in := mem.BufferSlice{mem.SliceBuffer(ask("topic", []string{"id", id}))}
 			b.ReportAllocs()
 			for b.Loop() {

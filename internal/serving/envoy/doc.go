@@ -6,7 +6,7 @@
 //     descriptors that its routes are configured with. Each becomes a request, see [target].
 //
 // Messages are read by hand (decode.go): Envoy puts bytes that are no UTF-8 into fields that
-// the schema calls strings, Go's protobuf refuses such a message before any handler sees it,
+// the schema calls strings, Go's protobuf rejects such a message before any handler sees it,
 // and Envoy then lets the request pass. A client that adds %FF to its query must not choose that.
 //
 // A [Server] also serves gRPC health checks and reflection. It reads no file and opens no port:

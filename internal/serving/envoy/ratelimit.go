@@ -16,7 +16,7 @@ import (
 
 // shouldRateLimit answers the rate limit service. A descriptor is held to its limit, if it brings
 // one along or a file says one, else it is decided by the rules. They are decided in order up to
-// the first refusal: what comes behind it is charged nothing.
+// the first denial: what comes behind it is charged nothing.
 func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any, error) {
 	if in.domain == "" {
 		s.malformed.Add(1)

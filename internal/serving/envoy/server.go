@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,12 +14,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
@@ -49,10 +50,8 @@ type Config struct {
 	// Answers configure the responses to clients. Their Status is that of the authorization service.
 	Answers httplimit.Responder
 	// Authorize says whether a call may be made, by the address and the authorization of its
-	// caller: 0, or the HTTP status of the refusal. nil: all may. Health checks are not asked.
+	// caller: 0, or the HTTP status of the denial. nil: all may. Health checks are not asked.
 	Authorize func(*http.Request) int
-	// TLS is for the handshake with callers; nil: none.
-	TLS *tls.Config
 	// Log hears of panics; nil: discarded.
 	Log *slog.Logger
 }
@@ -87,7 +86,30 @@ const (
 	streamWindow = 64 << 10
 	// workers keep their stacks from call to call. Calls beyond them have goroutines of their own.
 	workers = 64
+
+	// A connection has callTimeout for its first call with the token: a health check is none. Envoy pings as often as
+	// minPing if it is told to (connection_keepalive), and connects again when a connection has ended.
+	callTimeout = 10 * time.Second
+	idleTimeout = 5 * time.Minute
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+	minPing     = time.Second
 )
+
+// newcomers are connections that end unless a call with the token comes in time. It is of grpc's credentials because
+// these alone see a connection before its calls, and are seen by them.
+type newcomers struct {
+	credentials.TransportCredentials
+}
+
+// newcomer ends its connection when it fires.
+type newcomer struct{ *time.Timer }
+
+func (newcomer) AuthType() string { return "" }
+
+func (newcomers) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c, newcomer{time.AfterFunc(callTimeout, func() { _ = c.Close() })}, nil
+}
 
 // New builds a Server; it panics without a gate.
 func New(cfg Config) *Server {
@@ -100,15 +122,16 @@ func New(cfg Config) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxCallHeaders),
 		grpc.ConnectionTimeout(10 * time.Second),
-		grpc.UnaryInterceptor(s.authorizeCall),
-		grpc.StreamInterceptor(s.authorizeStream),
+		grpc.InTapHandle(s.authorize), // before a byte of a message is kept
+		grpc.Creds(newcomers{insecure.NewCredentials()}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(workers),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(maxMessage),
-	}
-	if cfg.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	s.grpc = grpc.NewServer(options...)
 	s.health = health.NewServer()
@@ -123,17 +146,12 @@ func New(cfg Config) *Server {
 // method describes a service of one method whose request is read by hand.
 func method[Request any](service, name, file string,
 	call func(context.Context, *Request) (any, error)) *grpc.ServiceDesc {
-	full := "/" + service + "/" + name
-	handle := func(_ any, ctx context.Context, decode func(any) error,
-		intercept grpc.UnaryServerInterceptor) (any, error) {
+	handle := func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		in := new(Request)
 		if err := decode(in); err != nil {
 			return nil, err
 		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: full},
-			func(ctx context.Context, in any) (any, error) {
-				return call(ctx, in.(*Request))
-			})
+		return call(ctx, in)
 	}
 	return &grpc.ServiceDesc{
 		ServiceName: service, HandlerType: (*any)(nil), Metadata: file,
@@ -211,39 +229,26 @@ func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
 	return v
 }
 
-// authorizeCall lets calls with the token pass, and health checks.
-func (s *Server) authorizeCall(ctx context.Context, in any, info *grpc.UnaryServerInfo,
-	next grpc.UnaryHandler) (any, error) {
-	if err := s.authorize(ctx, info.FullMethod); err != nil {
-		return nil, err
+// authorize lets calls with the token pass, and health checks. The connection of the former stays.
+func (s *Server) authorize(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if strings.HasPrefix(call.FullMethodName, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
+		return ctx, nil
 	}
-	return next(ctx, in)
-}
-
-func (s *Server) authorizeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-	next grpc.StreamHandler) error {
-	if err := s.authorize(stream.Context(), info.FullMethod); err != nil {
-		return err
+	from, _ := peer.FromContext(ctx)
+	denied := 0
+	if s.cfg.Authorize != nil {
+		denied = s.cfg.Authorize(&http.Request{
+			Header: http.Header{"Authorization": call.Header.Get("authorization")}, RemoteAddr: from.Addr.String(),
+		})
 	}
-	return next(srv, stream)
-}
-
-func (s *Server) authorize(ctx context.Context, method string) error {
-	if s.cfg.Authorize == nil || strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
-		return nil
-	}
-	r := &http.Request{Header: http.Header{"Authorization": metadata.ValueFromIncomingContext(ctx, "authorization")}}
-	if p, ok := peer.FromContext(ctx); ok {
-		r.RemoteAddr = p.Addr.String()
-	}
-	refused := s.cfg.Authorize(r)
-	if refused == 0 {
-		return nil
+	if denied == 0 {
+		from.AuthInfo.(newcomer).Stop()
+		return ctx, nil
 	}
 	s.unauthorized.Add(1)
-	if refused == http.StatusTooManyRequests {
-		return status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
+	if denied == http.StatusTooManyRequests {
+		return ctx, status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
 	}
-	return status.Error(codes.Unauthenticated,
+	return ctx, status.Error(codes.Unauthenticated,
 		"envoy: the call has no valid token; set initial_metadata, authorization: Bearer TOKEN")
 }

@@ -42,8 +42,8 @@ func (f gateFunc) TakeLimit(context.Context, time.Time, *gate.Limit, string, int
 	panic("no limits")
 }
 
-// refuseHot refuses what asks for the value "hot".
-func refuseHot(r *hottype.Request) hottype.Verdict {
+// denyHot denies what asks for the value "hot".
+func denyHot(r *hottype.Request) hottype.Verdict {
 	v := hottype.Verdict{
 		Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "/topic?id=hot", Mode: hottype.ModeEnforce,
 		Limit: 200, Remaining: 7, Window: 2 * time.Second, ResetAfter: 1200 * time.Millisecond,
@@ -119,7 +119,7 @@ func ask(domain string, descriptors ...[]string) []byte {
 
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	var out ratelimitv3.RateLimitResponse
 	if err := call(t, conn, limits, ask("shop", []string{"id", "cold"}, []string{"id", "hot"}, []string{"id", "next"}),
 		&out); err != nil {
@@ -133,15 +133,15 @@ func TestRateLimit(t *testing.T) {
 	if out.OverallCode != over || !slices.Equal(got, []ratelimitv3.RateLimitResponse_Code{ok, over, ok}) {
 		t.Fatalf("%v %v", out.OverallCode, got)
 	}
-	refused := out.Statuses[1]
-	if refused.CurrentLimit.RequestsPerUnit != 100 ||
-		refused.CurrentLimit.Unit != ratelimitv3.RateLimitResponse_RateLimit_SECOND ||
-		refused.LimitRemaining != 0 || refused.DurationUntilReset.AsDuration() != 2*time.Second ||
-		refused.CurrentLimit.Name != "topic" {
-		t.Errorf("%v", refused)
+	denied := out.Statuses[1]
+	if denied.CurrentLimit.RequestsPerUnit != 100 ||
+		denied.CurrentLimit.Unit != ratelimitv3.RateLimitResponse_RateLimit_SECOND ||
+		denied.LimitRemaining != 0 || denied.DurationUntilReset.AsDuration() != 2*time.Second ||
+		denied.CurrentLimit.Name != "topic" {
+		t.Errorf("%v", denied)
 	}
 	if out.Statuses[2].CurrentLimit != nil {
-		t.Error("what follows a refusal was charged")
+		t.Error("what follows a denial was charged")
 	}
 	header := map[string]string{}
 	for _, h := range out.ResponseHeadersToAdd {
@@ -160,7 +160,7 @@ func TestRateLimit(t *testing.T) {
 // Bytes that are no UTF-8, anywhere in the message, do not make the call fail.
 func TestInvalidUTF8IsDecided(t *testing.T) {
 	t.Parallel()
-	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	for _, descriptors := range [][][]string{
 		{{"user", "\xff"}, {"id", "hot"}},
 		{{"id", "hot", "\xfe", "\xff"}},
@@ -178,7 +178,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	var got hottype.Request
 	s, conn := serve(t, Config{
-		Gate:    gateFunc(func(r *hottype.Request) hottype.Verdict { got = *r; return refuseHot(r) }),
+		Gate:    gateFunc(func(r *hottype.Request) hottype.Verdict { got = *r; return denyHot(r) }),
 		Clients: httplimit.NewClients(nil, ""),
 	})
 	client := authv3.NewAuthorizationClient(conn)
@@ -222,7 +222,7 @@ func TestClientOfCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := New(Config{Gate: gateFunc(refuseHot), Clients: trusting})
+			s := New(Config{Gate: gateFunc(denyHot), Clients: trusting})
 			in := &checkRequest{source: tc.peer}
 			if tc.header != "" {
 				in.headers = httplimit.Headers{{Name: "x-forwarded-for", Value: tc.header}}
@@ -269,7 +269,7 @@ func TestClientIsChargedOnce(t *testing.T) {
 
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
-	s, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	s, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	var limited ratelimitv3.RateLimitResponse
 	if err := call(t, conn, limits, ask("", []string{"id", "1"}), &limited); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no domain: %v", err)
@@ -292,7 +292,7 @@ func TestMalformedCalls(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	s, conn := serve(t, Config{Gate: gateFunc(refuseHot), Authorize: func(r *http.Request) int {
+	s, conn := serve(t, Config{Gate: gateFunc(denyHot), Authorize: func(r *http.Request) int {
 		switch r.Header.Get("Authorization") {
 		case "Bearer a long secret":
 			return 0
@@ -330,7 +330,7 @@ func TestToken(t *testing.T) {
 // Tools such as grpcurl find the services and their schema.
 func TestReflection(t *testing.T) {
 	t.Parallel()
-	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)

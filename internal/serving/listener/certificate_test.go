@@ -81,7 +81,7 @@ func served(t *testing.T, s *Server, show ...tls.Certificate) (string, error) {
 	if err := c.HandshakeContext(t.Context()); err != nil {
 		return "", err
 	}
-	// With TLS 1.3 the refusal of a certificate comes with the first answer.
+	// With TLS 1.3 the rejection of a certificate comes with the first answer.
 	if say(c, plainGet) == "" {
 		return "", net.ErrClosed
 	}

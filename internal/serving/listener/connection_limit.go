@@ -4,9 +4,12 @@ import (
 	"container/list"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // writeWithin is how long a client may take to make room for what is written to it.
@@ -20,27 +23,41 @@ const (
 
 // conns bounds the open connections of a listener. When all are taken, a new one
 // takes the place of the one that has waited for longest without a request under
-// way. It is refused only if there is none: so clients that merely hold
+// way. It is rejected only if there is none: so clients that merely hold
 // connections block no new ones.
+//
+// One client, an address or a /64 of IPv6, has a part of them. Its next connection takes the place of its own idle one.
 type conns struct {
 	net.Listener
-	max  int  // 0: no bound
-	busy bool // what goes on in a connection is not known, so none counts as idle
+	max       int                   // 0: no bound
+	perClient int                   // 0: no bound
+	trusted   func(netip.Addr) bool // peers that speak for many clients
+	busy      bool                  // what goes on in a connection is not known, so none counts as idle
 
-	mu      sync.Mutex // guards what follows, and conn.at
+	mu       sync.Mutex // guards what follows, and conn.at and conn.closed
+	open     int
+	clients  map[netip.Prefix]*client // with open connections, but for trusted peers
+	idle     list.List                // of *conn without a request, longest first
+	rejected uint64
+	evicted  uint64
+}
+
+// client is what one client holds.
+type client struct {
+	network netip.Prefix
 	open    int
-	idle    list.List // of *conn without a request, longest first
-	refused uint64
-	evicted uint64
+	headers atomic.Int64 // bytes of the headers of its HTTP/2 requests under way
+	held    atomic.Int64 // those, and the requests
 }
 
 type conn struct {
 	net.Conn
 	owner       *conns
+	client      *client       // nil: a trusted peer, or a unix socket
 	at          *list.Element // in idle; nil: a request is under way
-	done        sync.Once
-	hasDeadline atomic.Bool  // the handler sets deadlines for its writes
-	until       atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
+	closed      bool          // states that the server reports later change nothing
+	hasDeadline atomic.Bool   // the handler sets deadlines for its writes
+	until       atomic.Int64  // the deadline of writes that is set here, in unix nanoseconds; 0: none
 }
 
 func (l *conns) Accept() (net.Conn, error) {
@@ -50,40 +67,104 @@ func (l *conns) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: raw, owner: l}
-		admitted, victim := l.admit(c)
+		added, victim := l.add(c)
 		if victim != nil {
 			_ = victim.Close()
 		}
-		if admitted {
+		if added {
 			return c, nil
 		}
 		_ = raw.Close()
 	}
 }
 
-// admit makes room for c, if need be by closing the victim.
-func (l *conns) admit(c *conn) (ok bool, victim *conn) {
+// add makes room for c, if need be by closing the victim.
+func (l *conns) add(c *conn) (ok bool, victim *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.max > 0 && l.open >= l.max {
-		longest := l.idle.Front()
-		if longest == nil {
-			l.refused++
-			return false, nil
-		}
-		victim = longest.Value.(*conn)
-		l.setIdle(victim, false)
-		l.evicted++
+	c.client = l.clientOf(c)
+	switch {
+	case c.client != nil && l.perClient > 0 && c.client.open >= l.perClient:
+		victim = l.longestIdle(c.client)
+	case l.max > 0 && l.open >= l.max:
+		victim = l.longestIdle(nil)
+	default:
+		l.take(c)
+		return true, nil
 	}
+	if victim == nil {
+		l.rejected++
+		return false, nil
+	}
+	l.evicted++
+	l.release(victim)
+	l.take(c)
+	return true, victim
+}
+
+// clientOf is the client that a connection counts for; nil: it counts for none. The caller holds mu.
+func (l *conns) clientOf(c *conn) *client {
+	if _, trusted := c.Conn.(*headedConn); trusted {
+		return nil // and its address would wait for the header
+	}
+	a := addressOf(c.Conn)
+	if !a.IsValid() || l.trusted != nil && l.trusted(a) {
+		return nil
+	}
+	a = hottype.ClientFromAddr(a).Addr
+	network := netip.PrefixFrom(a, min(a.BitLen(), 64))
+	if l.clients[network] == nil {
+		return &client{network: network}
+	}
+	return l.clients[network]
+}
+
+// longestIdle is the connection of a client, nil: of any, that has waited for longest; nil: there is none. The caller
+// holds mu.
+func (l *conns) longestIdle(of *client) *conn {
+	for e := l.idle.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); of == nil || c.client == of {
+			return c
+		}
+	}
+	return nil
+}
+
+// take counts a connection. The caller holds mu.
+func (l *conns) take(c *conn) {
 	l.open++
 	l.setIdle(c, !l.busy)
-	return true, victim
+	if c.client == nil {
+		return
+	}
+	if c.client.open++; c.client.open == 1 {
+		if l.clients == nil {
+			l.clients = map[netip.Prefix]*client{}
+		}
+		l.clients[c.client.network] = c.client
+	}
+}
+
+// release is the end of a connection, which is its own or that of an eviction before it. The caller holds mu.
+func (l *conns) release(c *conn) {
+	if c.closed {
+		return
+	}
+	l.setIdle(c, false)
+	c.closed = true
+	l.open--
+	if c.client == nil {
+		return
+	}
+	if c.client.open--; c.client.open == 0 {
+		delete(l.clients, c.client.network)
+	}
 }
 
 // setIdle notes whether a connection is idle. The caller holds mu.
 func (l *conns) setIdle(c *conn, idle bool) {
 	switch {
-	case idle && c.at == nil:
+	case idle && c.at == nil && !c.closed:
 		c.at = l.idle.PushBack(c)
 	case !idle && c.at != nil:
 		l.idle.Remove(c.at)
@@ -145,11 +226,8 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 func (c *conn) Close() error {
-	c.done.Do(func() {
-		c.owner.mu.Lock()
-		defer c.owner.mu.Unlock()
-		c.owner.open--
-		c.owner.setIdle(c, false)
-	})
+	c.owner.mu.Lock()
+	c.owner.release(c)
+	c.owner.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -148,15 +148,15 @@ func TestProtocols(t *testing.T) {
 
 func TestPrefaceIsNoRequest(t *testing.T) {
 	t.Parallel()
-	served := false
+	served := 0
 	s, _ := start(t, func(c *Config) {
 		c.TLS = newFiles(t).write(t, "one", false)
-		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })
+		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
 	})
-	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true}) // without ALPN
-	if got := say(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); !strings.HasPrefix(got, "505 ") || served ||
-		s.Stats().Prefaces != 1 {
-		t.Errorf("%q, served %v, %+v", got, served, s.Stats())
+	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true})
+	say(c, plainGet)
+	if got := say(c, preface); !strings.HasPrefix(got, "505 ") || served != 1 || s.Stats().Prefaces != 1 {
+		t.Errorf("%q, served %d, %+v", got, served, s.Stats())
 	}
 	if !gone(c) {
 		t.Error("the connection goes on")
@@ -214,7 +214,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if !gone(dial(t, s)) {
 		t.Error("a fourth connection beside three requests")
 	}
-	if st := s.Stats(); st.Open != 3 || st.Evicted != 2 || st.Refused != 1 {
+	if st := s.Stats(); st.Open != 3 || st.Evicted != 2 || st.Rejected != 1 {
 		t.Errorf("%+v", st)
 	}
 	for range 3 {

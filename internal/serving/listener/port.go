@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,17 +20,19 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// Port is an address that is taken, with what bounds and protects its connections. It is a net.Listener; TLS is the
-// protocol's matter: see TLSConfig.
+// Port is an address that is taken, with what bounds and protects its connections. It is a net.Listener of what is said
+// within TLS; the handshake is part of the first read.
 type Port struct {
 	conns   *conns
 	cert    *certificate  // nil: no TLS
 	headers *proxyHeaders // nil: no PROXY protocol
+	floods  atomic.Uint64
+	memory  int64 // see memoryBound
 }
 
 // open takes the address of a configuration and reads its certificate.
 func open(ctx context.Context, cfg Config) (*Port, error) {
-	p := new(Port)
+	p := &Port{memory: cfg.memoryBound()}
 	if cfg.TLS.On() {
 		var err error
 		if p.cert, err = newCertificate(cfg.Name, cfg.Name+".", cfg.TLS, cfg.Log); err != nil {
@@ -45,11 +48,11 @@ func open(ctx context.Context, cfg Config) (*Port, error) {
 		p.headers = &proxyHeaders{Listener: ln, from: cfg.ProxyProtocol, within: cfg.HeaderTimeout}
 		ln = p.headers
 	}
-	p.conns = &conns{Listener: ln, max: cfg.MaxConnections}
+	p.conns = &conns{Listener: ln, max: cfg.MaxConnections, perClient: cfg.MaxConnectionsClient, trusted: cfg.Trusted}
 	return p, nil
 }
 
-// Open takes an address for another protocol than HTTP. What finds no room is refused, because only HTTP tells
+// Open takes an address for another protocol than HTTP. What finds no room is rejected, because only HTTP tells
 // which connections are idle. Of the configuration Name, Addr, TLS, ProxyProtocol, MaxConnections and Log have a
 // meaning.
 func Open(ctx context.Context, cfg Config) (*Port, error) {
@@ -60,7 +63,20 @@ func Open(ctx context.Context, cfg Config) (*Port, error) {
 	return p, err
 }
 
-func (p *Port) Accept() (net.Conn, error) { return p.conns.Accept() }
+func (p *Port) Accept() (net.Conn, error) {
+	c, err := p.conns.Accept()
+	if err != nil {
+		return nil, err
+	}
+	framed := &framedConn{Conn: c, floods: &p.floods, since: time.Now()}
+	if p.cert != nil {
+		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.current(), nil }
+		secure := tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: current})
+		framed.Conn = secure
+		framed.tls = sync.OnceValue(func() *tls.ConnectionState { st := secure.ConnectionState(); return &st })
+	}
+	return framed, nil
+}
 
 func (p *Port) Addr() net.Addr { return p.conns.Addr() }
 
@@ -70,23 +86,18 @@ func (s *Server) Addr() string { return s.conns.Addr().String() }
 // Close gives the address back.
 func (p *Port) Close() error { return p.conns.Close() }
 
-// TLSConfig is for handshakes on the connections, nil without TLS.
-func (p *Port) TLSConfig() *tls.Config {
-	if p.cert == nil {
-		return nil
-	}
-	current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.current(), nil }
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: current}
-}
-
 // Stats are counters since the start, and Open as it is now.
 type Stats struct {
 	Open     int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
-	Refused  uint64 `metric:"hotparam_listener_refused_total" help:"Connections refused because all were taken by requests under way."`
+	Rejected uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because all were taken by requests under way."`
 	Evicted  uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
+	Headers  uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because those under way, of their client (431) or of all (503), take too much memory."`
 	Slow     uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
 	Prefaces uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
+	Floods   uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests."`
 	NoHeader uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
+	// MemoryBound leaves out bodies, what handlers keep, and what callers of Envoy's services with a token send.
+	MemoryBound int64 `metric:"hotparam_listener_memory_bound_bytes" help:"Most bytes that connections and headers of requests take; 0: max_connections sets no bound."`
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats
 }
@@ -98,8 +109,9 @@ type CertificateStats struct {
 
 func (p *Port) Stats() Stats {
 	p.conns.mu.Lock()
-	st := Stats{Open: int64(p.conns.open), Refused: p.conns.refused, Evicted: p.conns.evicted}
+	st := Stats{Open: int64(p.conns.open), Rejected: p.conns.rejected, Evicted: p.conns.evicted, MemoryBound: p.memory}
 	p.conns.mu.Unlock()
+	st.Floods = p.floods.Load()
 	if p.headers != nil {
 		st.NoHeader = p.headers.missing.Load()
 	}

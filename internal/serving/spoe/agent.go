@@ -17,16 +17,19 @@ import (
 // Bounds of one connection. HAProxy keeps as many connections as it has threads and more while it
 // is busy.
 const (
-	maxCalls     = 256 // under way on one connection; then it is not read
+	maxCalls     = 256     // under way on one connection; then it is not read
+	callBytes    = 4 << 10 // a call counts once for each of these, so that those under way hold 1 MiB
+	maxMessages  = 100     // of one frame: a message of two bytes is remembered with hundred times as many
 	helloTimeout = 5 * time.Second
-	idleTimeout  = 10 * time.Minute
+	firstTimeout = 10 * time.Second // for the first call; HAProxy connects when it has one
+	idleTimeout  = 5 * time.Minute  // for the next one; HAProxy connects again
 	writeTimeout = 5 * time.Second
 )
 
 type Config struct {
 	// Gate is required.
 	Gate httplimit.Gate
-	// RetryJitter is the most that refusals ask to wait longer, at random.
+	// RetryJitter is the most that denials ask to wait longer, at random.
 	RetryJitter time.Duration
 	// Log hears of panics and of peers that do not speak the protocol; nil: discarded.
 	Log *slog.Logger
@@ -103,7 +106,7 @@ func temporary(err error) bool {
 type connection struct {
 	agent *Agent
 	conn  net.Conn
-	calls chan struct{} // holds one for each call under way
+	calls chan struct{} // holds one for each callBytes of the calls under way
 
 	underWay sync.WaitGroup
 	mu       sync.Mutex // guards writing
@@ -127,8 +130,8 @@ func (c *connection) serve(ctx context.Context) {
 	if more := c.hello(f.payload); !more {
 		return
 	}
-	for ctx.Err() == nil {
-		_ = c.conn.SetReadDeadline(time.Now().Add(idleTimeout))
+	for timeout := firstTimeout; ctx.Err() == nil; timeout = idleTimeout {
+		_ = c.conn.SetReadDeadline(time.Now().Add(timeout))
 		if ctx.Err() != nil { // it may have ended before the deadline was set again
 			break
 		}
@@ -187,9 +190,16 @@ func (c *connection) notify(ctx context.Context, f frame) error {
 	if err != nil {
 		return err
 	}
-	c.calls <- struct{}{}
+	size := 1 + len(f.payload)/callBytes
+	for range size { // this goroutine alone takes them, so that no two wait for each other
+		c.calls <- struct{}{}
+	}
 	c.underWay.Go(func() {
-		defer func() { <-c.calls }()
+		defer func() {
+			for range size {
+				<-c.calls
+			}
+		}()
 		var b []byte
 		for i := range checks {
 			b = c.agent.decide(ctx, b, &checks[i])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +276,75 @@ func TestCallsOverlap(t *testing.T) {
 		}
 		<-done
 	})
+}
+
+// A connection ends 10 s after the greeting if no call came, and 5 minutes after its last call.
+func TestConnectionsThatAskNothingEnd(t *testing.T) {
+	t.Parallel()
+	for calls, want := range map[int]time.Duration{0: 10 * time.Second, 1: 5 * time.Minute, 3: 5 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			allow := func(*hottype.Request) hottype.Verdict { return hottype.Verdict{Allowed: true} }
+			a := New(Config{Gate: gateFunc(allow)})
+			ours, theirs := net.Pipe()
+			c := connection{agent: a, conn: ours, calls: make(chan struct{}, maxCalls)}
+			go c.serve(t.Context())
+			p := &peer{t, theirs, bufio.NewReader(theirs)}
+			p.greet()
+			for id := range calls {
+				time.Sleep(9 * time.Second)
+				p.send(frameNotify, uint64(id), 1, notification("GET", "/", "-"))
+				p.receive()
+			}
+			began := time.Now()
+			if f := p.receive(); f.kind != frameAgentDisconnect || time.Since(began) != want {
+				t.Errorf("%d calls: %+v after %v, want the end after %v", calls, f, time.Since(began), want)
+			}
+		})
+	}
+}
+
+// The calls that one connection has under way hold 1 MiB of frames; then it is not read. A frame has few messages: each
+// is remembered with hundred times the bytes that it may have.
+func TestCallsUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		a := New(Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict {
+			<-release
+			return hottype.Verdict{Allowed: true}
+		})})
+		ours, theirs := net.Pipe()
+		c := connection{agent: a, conn: ours, calls: make(chan struct{}, maxCalls)}
+		go c.serve(t.Context())
+		p := &peer{t, theirs, bufio.NewReader(theirs)}
+		p.greet()
+		sent := 0
+		go func() {
+			for p.conn.SetWriteDeadline(time.Now().Add(time.Second)) == nil {
+				n, err := p.conn.Write(appendFrame(nil, frameNotify, uint64(sent), 1,
+					notification("GET", "/"+strings.Repeat("x", 60<<10), "-")))
+				if err != nil || n == 0 {
+					return
+				}
+				sent += n
+			}
+		}()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if most := maxCalls*callBytes + maxFrame; sent > most || sent < most/2 {
+			t.Errorf("%d bytes are under way, want at most %d", sent, most)
+		}
+		_ = theirs.Close()
+		close(release)
+		synctest.Wait()
+	})
+	many := make([]byte, 2*(maxMessages+1)) // messages without name and arguments
+	if _, err := decodeMessages(many); err == nil {
+		t.Error("more messages than a frame may have")
+	}
+	if list, err := decodeMessages(many[2:]); err != nil || len(list) != maxMessages {
+		t.Errorf("%d messages, %v", len(list), err)
+	}
 }
 
 func TestDecodeHeaders(t *testing.T) {

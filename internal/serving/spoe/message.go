@@ -20,6 +20,9 @@ type check struct {
 func decodeMessages(payload []byte) ([]check, error) {
 	var list []check
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
+		if len(list) == maxMessages {
+			return nil, errFrame
+		}
 		c := check{known: d.text() == "check", request: hottype.Request{Method: http.MethodGet}}
 		for range int(d.byte()) {
 			c.argument(d.text(), d.value())
