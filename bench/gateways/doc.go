@@ -4,7 +4,9 @@
 //	(cd .. && go build -o bin/ ./cmd/limiter-sidecar)
 //	GOBIN=$PWD/../bin go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
 //	go run ./gateways [-rounds 5] [-for 4s] [-rate 500] [-connections 16] [-envoy PATH]
+//	(cd .. && go build -o bin/ ./cmd/hotparam) && go run ./gateways -fast [-for 2s] [-connections 32]
 //
 // Requests are for one of 10,000 values, none of which is limited, at a fixed rate; their time counts from when they
-// were due. A gateway that is not installed is left out. Everything runs on this machine.
+// were due. A gateway that is not installed is left out. With -fast, nginx with one worker answers as fast as it can:
+// deciding itself, alone, with limit_req, with auth_request, and with proxy_cache. Everything runs on this machine.
 package main

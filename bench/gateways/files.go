@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/edge"
 )
 
 // question is a gateway and its way to ask.
@@ -24,11 +27,15 @@ var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forward
 func questions(envoy string) []question {
 	haproxy := []string{"-db", "-f", "{file}"}
 	envoyArgs := []string{"-c", "{file}", "--concurrency", "2", "--log-level", "error", "--disable-hot-restart"}
+	nginx := []string{"-p", "{dir}", "-e", "stderr", "-c", "{file}", "-g", "user root; daemon off; pid {dir}/pid;"}
 	return []question{
-		{"nginx, auth_request", "nginx", []string{"-p", "{dir}", "-e", "stderr", "-c", "{file}", "-g",
-			"daemon off; pid {dir}/pid;"},
+		{"nginx, auth_request", "nginx", nginx,
 			[]string{"nginx/nginx.conf"}, []string{"--check.listen", "{addr}", "--check.dialect", "nginx"}, "8185",
 			[]string{"auth_request /_check;", ""}},
+		{"nginx that decides itself", "nginx", nginx,
+			[]string{"nginx/edge.conf", "nginx/hotparam.lua"},
+			[]string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--edge.listen", "{edge}"}, "8185",
+			[]string{"return hotparam.decide()", "return ''"}},
 		{"Caddy, forward_auth", "caddy", []string{"run", "--config", "{file}", "--adapter", "caddyfile"},
 			[]string{"caddy/Caddyfile"}, forwarded, "8185",
 			[]string{"reverse_proxy 127.0.0.1:8185", "@none path /none\n\t\treverse_proxy @none 127.0.0.1:8185"}},
@@ -50,14 +57,14 @@ func questions(envoy string) []question {
 var envoySilence = []string{"failure_mode_allow: true",
 	"failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
 
-// places are ports: of the gateway, of the application, of whom it asks, and one for its administration.
-type places struct{ front, app, limiter, admin string }
+// places are ports: of the gateway, of the application, of the limiter and its feed, and one for administration.
+type places struct{ front, app, limiter, edge, admin string }
 
 // write writes the files of a gateway with other ports, and gives its arguments.
 func (q question) write(deploy, dir string, p places, replace []string) ([]string, error) {
 	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901",
-		p.admin,
-		"/etc/haproxy", dir)
+		p.admin, "8186", p.edge, "8187", p.admin, "/etc/haproxy", dir, "/etc/nginx", dir, "/run/nginx", dir+"/nginx",
+		"/var/lib/nginx", dir)
 	r := strings.NewReplacer(replace...)
 	var first string
 	for i, name := range q.files {
@@ -76,6 +83,14 @@ func (q question) write(deploy, dir string, p places, replace []string) ([]strin
 		if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
 			return nil, err
 		}
+	}
+	set, err := rules.Parse("rules.yaml", []byte(ruleText))
+	if err != nil {
+		return nil, err
+	}
+	keys, _ := edge.Nginx(set)
+	if err := os.WriteFile(filepath.Join(dir, "hotparam.map.conf"), []byte(keys), 0o600); err != nil {
+		return nil, err
 	}
 	if first == "" {
 		return nil, fmt.Errorf("gateways: %s has no file", q.name)

@@ -20,8 +20,11 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-const rules = `rules:
+const ruleText = `rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
+  - {name: page, match: {path: /page}, params: [id], hot: {rate: 1}, limit: {rate: 100}, cache: {}}
+overrides:
+  - {key: "topic?id=viral", action: limit, rate: 1, burst: 1}
 `
 
 // peerLimits are the rules for envoyproxy/ratelimit: a limit for each value that is never met.
@@ -46,7 +49,9 @@ func main() {
 	flag.StringVar(&b.ours, "ours", "../bin/limiter-sidecar", "the limiter sidecar")
 	flag.StringVar(&b.peer, "peer", "../bin/service_cmd", "envoyproxy/ratelimit; left out if it is not there")
 	flag.StringVar(&b.deploy, "deploy", "../deploy", "the files of the gateways")
+	flag.StringVar(&b.serve, "serve", "../bin/hotparam", "hotparam, for -fast")
 	envoy := flag.String("envoy", "envoy", "Envoy; left out if it is not there")
+	flag.BoolVar(&b.fast, "fast", false, "nginx at full speed")
 	flag.Parse()
 	if err := b.run(questions(*envoy)); err != nil {
 		fmt.Fprintln(os.Stderr, "gateways:", err)
@@ -57,12 +62,14 @@ func main() {
 type bench struct {
 	rounds, rate, connections int
 	length                    time.Duration
-	ours, peer, deploy        string
+	ours, peer, deploy, serve string
+	fast                      bool
 
 	ctx     context.Context
 	dir     string
 	redis   string
 	app     string // port of the application
+	edge    string // port of the feed of the limiter that started last
 	running []*process.Process
 	sheet   *measure.Sheet
 	cases   []func() error
@@ -77,35 +84,52 @@ func (b *bench) run(all []question) error {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	redis, err := redisserver.Start(ctx, "redis-server")
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(b.dir, "rules.yaml"), []byte(ruleText), 0o600); err != nil {
 		return err
 	}
-	defer redis.Stop()
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "page")
-	}))
-	defer app.Close()
-	b.redis, b.app = redis.Addr, app.URL[strings.LastIndexByte(app.URL, ':')+1:]
-	b.sheet = measure.NewSheet(measure.Lower, "p50, ms", "p99, ms")
 	defer func() {
 		for _, p := range b.running {
 			p.End()
 		}
 	}()
+	if b.fast {
+		err = b.fullSpeed()
+	} else {
+		var stop func()
+		stop, err = b.atRate(all)
+		defer stop()
+	}
+	if err != nil {
+		return err
+	}
+	if err := measure.Rounds(b.rounds, b.cases...); err != nil {
+		return err
+	}
+	return b.sheet.Write(os.Stdout)
+}
+
+// atRate adds the measurements of all gateways at a fixed rate. Stop Redis and the application after them.
+func (b *bench) atRate(all []question) (stop func(), err error) {
+	redis, err := redisserver.Start(b.ctx, "redis-server")
+	if err != nil {
+		return func() {}, err
+	}
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "page")
+	}))
+	stop = func() { app.Close(); redis.Stop() }
+	b.redis, b.app = redis.Addr, app.URL[strings.LastIndexByte(app.URL, ':')+1:]
+	b.sheet = measure.NewSheet(measure.Lower, "p50, ms", "p99, ms")
 	for _, q := range all {
 		if _, err := exec.LookPath(q.program); err != nil {
 			fmt.Fprintf(os.Stderr, "gateways: without %s: %v\n", q.name, err)
 			continue
 		}
 		if err := b.add(q); err != nil {
-			return fmt.Errorf("%s: %w", q.name, err)
+			return stop, fmt.Errorf("%s: %w", q.name, err)
 		}
 	}
-	if err := measure.Rounds(b.rounds, b.cases...); err != nil {
-		return err
-	}
-	return b.sheet.Write(os.Stdout)
+	return stop, nil
 }
 
 // add starts a gateway that calls the limiter, the same gateway without a limiter, and for the rate limit service one
@@ -140,18 +164,16 @@ func (b *bench) start(prepare func(*exec.Cmd), ready, path string, args ...strin
 }
 
 func (b *bench) startLimiter(args []string) (port string, err error) {
-	ports, err := freePorts(1)
+	ports, err := freePorts(2)
 	if err != nil {
 		return "", err
 	}
-	config := filepath.Join(b.dir, "rules.yaml")
-	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
-		return "", err
-	}
-	all := []string{"--config", config, "--redis.addr", b.redis, "--sidecar.count", "none", "--decide.listen", "",
-		"--admin.listen", ""}
+	b.edge = ports[1]
+	all := []string{"--config", filepath.Join(b.dir, "rules.yaml"), "--redis.addr", b.redis, "--sidecar.count", "none",
+		"--decide.listen", "", "--admin.listen", ""}
+	listeners := strings.NewReplacer("{addr}", "127.0.0.1:"+ports[0], "{edge}", "127.0.0.1:"+ports[1])
 	for _, a := range args {
-		all = append(all, strings.ReplaceAll(a, "{addr}", "127.0.0.1:"+ports[0]))
+		all = append(all, listeners.Replace(a))
 	}
 	return ports[0], b.start(nil, ports[0], b.ours, all...)
 }
@@ -179,24 +201,12 @@ func (b *bench) startPeer() (port string, err error) {
 
 // startGateway starts a gateway and adds its measurement.
 func (b *bench) startGateway(q question, who, limiter string, replace []string) error {
-	ports, err := freePorts(2)
+	port, err := b.launchGateway(q, limiter, replace)
 	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(b.dir, "gateway-")
-	if err != nil {
-		return err
-	}
-	args, err := q.write(b.deploy, dir, places{ports[0], b.app, limiter, ports[1]}, replace)
-	if err != nil {
-		return err
-	}
-	home := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir) }
-	if err := b.start(home, ports[0], q.program, args...); err != nil {
 		return err
 	}
 	b.cases = append(b.cases, func() error {
-		t, err := load(b.ctx, "127.0.0.1:"+ports[0], b.rate, b.connections, b.length)
+		t, err := load(b.ctx, "127.0.0.1:"+port, b.rate, b.connections, b.length)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", q.name, who, err)
 		}
@@ -204,6 +214,24 @@ func (b *bench) startGateway(q question, who, limiter string, replace []string) 
 		return nil
 	})
 	return nil
+}
+
+// launchGateway starts a gateway, and returns its port.
+func (b *bench) launchGateway(q question, limiter string, replace []string) (string, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(b.dir, "gateway-")
+	if err != nil {
+		return "", err
+	}
+	args, err := q.write(b.deploy, dir, places{ports[0], b.app, limiter, b.edge, ports[1]}, replace)
+	if err != nil {
+		return "", err
+	}
+	home := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir) }
+	return ports[0], b.start(home, ports[0], q.program, args...)
 }
 
 // reach connects once.

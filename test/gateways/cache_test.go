@@ -32,7 +32,7 @@ func TestNginxServesHotKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
+	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true, l.edge}
 	g := startGateway(t, nginxCache(t, p), "127.0.0.1:"+p.front, blocked, 429)
 	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"

@@ -47,7 +47,7 @@ func TestEnvoyRateLimitFiles(t *testing.T) {
 	write(1000)
 	k := kinds["Envoy, rate limit service"]
 	a, l := startApp(t), startLimiter(t, append(k.limiter, "--envoy.limits", limits)...)
-	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
+	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true, l.edge}
 	g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, "/topic", 200)
 	write(3)
 	l.Signal(syscall.SIGHUP)

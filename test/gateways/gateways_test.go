@@ -30,6 +30,8 @@ type kind struct {
 	// fit.
 	bounds []int
 	bound  int
+	// decides says that the gateway denies blocked keys without its limiter (TestNginxWithoutItsLimiter).
+	decides bool
 	// pathOnly says that the gateway sends no host.
 	pathOnly bool
 	// rejects are requests that it answers with 400, because its check cannot carry them.
@@ -42,6 +44,7 @@ type places struct {
 	// patient gateways wait longer for a verdict than the files say: a test machine that is busy must not look like a
 	// limiter that fails.
 	patient bool
+	edge    string // of the limiter's feed
 }
 
 // wait is a replacement of the time-out in a file, if there is one.
@@ -63,6 +66,12 @@ var kinds = map[string]kind{
 		command: nginx, differences: differences{fields: true, allowed: true, refused: spellings},
 		closed: []string{"error_page 500 502 503 504 = @unanswered;", ""}, unanswered: []int{500},
 		silence: []string{"auth_request /_check;", ""},
+	},
+	"nginx that decides itself": {
+		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID",
+			"--edge.listen", "{edge}"},
+		command: nginxEdge, differences: differences{fields: true, allowed: true, refused: spellings},
+		silence: []string{"return hotparam.decide()", "return ''"}, decides: true,
 	},
 	"ingress-nginx": {
 		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "ingress-nginx", "--check.token",
@@ -142,13 +151,16 @@ func TestGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, l := startApp(t), startLimiter(t, k.limiter...)
-			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
+			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true, l.edge}
 			g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429)
 			d := k.differences
 			d.passed = append(d.passed, "/topic?id=cold")
 			d.judge(t, g, a)
 			notFooled(t, g)
 			knowsClients(t, g, a)
+			if k.decides {
+				return
+			}
 			p.patient = false
 			if k.closed != nil {
 				p.front = strconv.Itoa(freeport.Port(t))

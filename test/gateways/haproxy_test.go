@@ -16,7 +16,7 @@ func TestHAProxyShowsWhatIsNotJudged(t *testing.T) {
 	t.Parallel()
 	k := kinds["HAProxy with SPOE"]
 	a, l := startApp(t), startLimiter(t, k.limiter...)
-	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), false}
+	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), false, l.edge}
 	g := startGateway(t, haproxySPOE(t, p, "gt 16000", "gt 9000"), "127.0.0.1:"+p.front, blocked, 429)
 	if got := g.get("/topic?id=cold", "X-Pad", strings.Repeat("p", 8700)); got.status != 200 {
 		t.Errorf("a request that fits: %d", got.status)

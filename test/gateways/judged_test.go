@@ -38,7 +38,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, l := startTolerantApp(t), startLimiter(t, k.limiter...)
-			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.ln.Addr().String(), true}
+			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.ln.Addr().String(), true, l.edge}
 			asking := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429)
 			p.front = strconv.Itoa(freeport.Port(t))
 			silent := startGateway(t, k.command(t, p, k.silence...), "127.0.0.1:"+p.front, blocked, 200)

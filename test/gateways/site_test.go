@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -93,6 +95,7 @@ type limiter struct {
 	args  []string
 	redis string // its address
 	dir   string // of its sockets
+	edge  string // address of its feed, which a gateway's workers reach
 }
 
 // startLimiter starts Redis and a sidecar. The arguments in which {addr} stands are where it listens for the gateway.
@@ -115,11 +118,12 @@ func startLimiter(t *testing.T, args ...string) *limiter {
 			return new(net.Dialer).DialContext(ctx, "unix", admin)
 		},
 	}}}
+	l.edge = "127.0.0.1:" + strconv.Itoa(freeport.Port(t))
 	// A test machine that is busy must not look like a Redis that fails.
 	l.args = []string{"--config", config, "--redis.addr", redis, "--sidecar.count", "none",
 		"--decide.listen", "", "--admin.listen", "unix:" + admin, "--gate.budget", "1s"}
 	for _, arg := range args {
-		l.args = append(l.args, strings.ReplaceAll(arg, "{addr}", "unix:"+front))
+		l.args = append(l.args, strings.NewReplacer("{addr}", "unix:"+front, "{edge}", l.edge).Replace(arg))
 	}
 	l.launch(t)
 	return l

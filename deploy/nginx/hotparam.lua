@@ -1,0 +1,398 @@
+-- nginx decides about cold keys itself and asks the limiter only about what is hot, overridden or suspected.
+-- edge.conf uses it; docs/gateways.md and docs/protocol.md (Edge) describe it.
+--
+-- Each worker has the state below: it polls the limiter's feed by a timer, and posts what it decided every 100 ms.
+-- What runs for each request is a straight line, because LuaJIT interprets a function with a loop that runs once a
+-- request. Memory of a worker: about 130 bytes for each hot key, and 16 MB at most for what is to be posted.
+
+local var, now, ceil, max, sub = ngx.var, ngx.now, math.ceil, math.max, string.sub
+local M = {}
+
+local STALE = 2 -- seconds for which a feed is valid
+local SILENT = 1 -- seconds at most for which nothing is asked after questions without an answer
+local LONGEST_DENIAL = 1 -- seconds for which a denial is remembered, so that a reset takes effect
+local MOST = 40000 -- requests between two posts; further ones are lost and counted
+
+local config
+local hot = {} -- by key: 0: ask; -1: ask, and remember denials; -2: cached; else: deny until that time
+local why = {} -- by key that is denied: reason, rule and policy
+local suspects = {} -- clients that are asked about
+local theirs, mine = false, nil -- versions of the rules: of the limiter, of the file
+local fresh_until = 0 -- until when the feed is valid
+local silent_until, silence = 0, 0 -- until when the limiter counts as gone, and for how long since it was asked
+local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
+local version, age = "", "-"
+local signs, keys, clients, n = {}, {}, {}, 0 -- what was decided here
+local lost, posted, failed, unanswered, errors = 0, 0, 0, 0, 0
+local state, why_state, logged, minute = "starting", "", 0, 0
+
+-- note keeps what was decided here for the next post: "+" passed, "-" was denied, "=" is for the cache.
+local function note(sign, k, c)
+  if n < MOST then
+    n = n + 1
+    signs[n], keys[n], clients[n] = sign, k, c
+  else
+    lost = lost + 1
+  end
+end
+
+local function count(k, c)
+  note("+", k, c)
+  return ""
+end
+
+-- deny sets what the server says of a denial.
+local function deny(k, c)
+  note("-", k, c)
+  local w, left = why[k], hot[k] - now()
+  var.hotparam_reason, var.hotparam_rule, var.hotparam_policy = w.reason, w.rule, w.policy
+  if left < 1e9 then
+    var.hotparam_retry = max(ceil(left), 1)
+  end
+  return "deny"
+end
+
+local function cached(k, c)
+  note("=", k, c)
+  return "cached"
+end
+
+-- without decides without a valid feed. While the limiter is gone nothing is asked: keys keep their last denial until
+-- it expires, and their cache; the others pass.
+local function without(k, t)
+  if silent_until <= t then
+    return "ask"
+  end
+  local c = sub(var.binary_remote_addr, 1, prefix)
+  if k == "?" then
+    return ""
+  end
+  if (hot[k] or 0) > t and var.hotparam_exempt == "" then
+    return deny(k, c)
+  end
+  if hot[k] == -2 and var.hotparam_cache == "1" then
+    return cached(k, c)
+  end
+  return count(k, c)
+end
+
+local function look()
+  local k, t = var.hotparam_key, now()
+  if mine ~= theirs then
+    mine = var.hotparam_rules
+  end
+  if fresh_until < t or silent_until > t or mine ~= theirs then
+    return without(k, t)
+  end
+  local c = sub(var.binary_remote_addr, 1, prefix)
+  if k == "?" or suspects[c] or #k > longest then
+    return "ask"
+  end
+  local a = hot[k]
+  if not a then
+    return count(k, c)
+  end
+  if a <= t or var.hotparam_exempt ~= "" then
+    if a == -2 and var.hotparam_cache == "1" then
+      return cached(k, c)
+    end
+    return "ask"
+  end
+  return deny(k, c)
+end
+
+-- decide is "" for a request that passes, "ask", "cached", or "deny". An error asks.
+function M.decide()
+  local ok, verdict = pcall(look)
+  if ok then
+    return verdict
+  end
+  errors = errors + 1
+  if errors < 10 then
+    ngx.log(ngx.ERR, "hotparam: ", verdict)
+  end
+  return "ask"
+end
+
+local page = [[<!doctype html><html lang="en"><title>Too Many Requests</title><h1>Too many requests</h1>
+                <p>Please try again in a moment.</p></html>
+]]
+
+local function answer(reason, rule, key, retry, limits, policy)
+  local h = ngx.header
+  ngx.status = 429
+  h["Retry-After"], h["RateLimit"], h["RateLimit-Policy"] = retry, limits, policy
+  h["Cache-Control"] = "no-store"
+  if (var.http_accept or ""):lower():find("text/html", 1, true) then
+    h["Content-Type"] = "text/html"
+    return ngx.print(page)
+  end
+  h["Content-Type"] = "application/problem+json"
+  ngx.print('{"type":"about:blank","title":"Too Many Requests","status":429,\n                "reason":"', reason,
+    '","rule":"', rule, '","key":"', key, '"}\n')
+end
+
+local function given(text)
+  return text ~= "" and text or nil
+end
+
+-- refuse answers a request that is denied here.
+function M.refuse()
+  answer(var.hotparam_reason, var.hotparam_rule, var.hotparam_key, given(var.hotparam_retry),
+    given(var.hotparam_ratelimit), given(var.hotparam_policy))
+end
+
+-- refused answers a request that the limiter denies, from the location of the cache if the key has one, and remembers
+-- the denial if it is valid for every client.
+function M.refused(cache)
+  local status = var.verdict_status
+  if status == "400" or status == "431" then
+    ngx.status = tonumber(status)
+    return ngx.exit(ngx.status)
+  end
+  local k, reason, ms = var.hotparam_key, var.verdict_reason, tonumber(var.verdict_retry_ms)
+  if hot[k] == -2 and var.hotparam_cache == "1" and (reason == "hot" or reason == "fair") then
+    return ngx.exec(cache)
+  end
+  if ms and ms > 0 and hot[k] == -1 or (hot[k] or 0) > 0 and not (why[k] or {}).feed then
+    if ms and (reason == "hot" or reason == "override") and var.verdict_key == k then
+      hot[k] = now() + math.min(ms / 1000, LONGEST_DENIAL)
+      why[k] = { reason = reason, rule = var.verdict_rule, policy = var.verdict_policy or "" }
+    end
+  end
+  answer(reason or "", var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
+    given(var.verdict_ratelimit), given(var.verdict_policy))
+end
+
+-- unanswered allows a request whose question has no answer. The next ones are not asked about for a while: 0.1 s, and
+-- twice as long each time that nothing is answered after it.
+function M.unanswered()
+  unanswered = unanswered + 1
+  local t = now()
+  if silent_until < t then
+    silence = t - silent_until < SILENT and math.min(2 * silence, SILENT) or 0.1
+    silent_until = t + silence
+  end
+  return ngx.exit(200)
+end
+
+-- become logs a change of the state, ten times a minute at most.
+local function become(name, reason)
+  if state == name and why_state == reason then
+    return
+  end
+  state, why_state = name, reason
+  local at = math.floor(now() / 60)
+  if at ~= minute then
+    minute, logged = at, 0
+  end
+  logged = logged + 1
+  if logged <= 10 then
+    ngx.log(name == "deciding" and ngx.NOTICE or ngx.ERR, "hotparam: ", name, reason ~= "" and ": " or "", reason)
+  end
+end
+
+-- exchange sends a request to the limiter and returns the status and the body of its answer.
+local function exchange(line, body, size)
+  local s = ngx.socket.tcp()
+  s:settimeouts(200, 500, 1500)
+  local ok, err
+  if config.feed:sub(1, 5) == "unix:" then
+    ok, err = s:connect(config.feed)
+  else
+    ok, err = s:connect(config.feed:match("^(.*):(%d+)$"))
+  end
+  if not ok then
+    return nil, err
+  end
+  local head = { line, " HTTP/1.1\r\nHost: hotparam\r\n" }
+  if config.token then
+    head[#head + 1] = "Authorization: Bearer " .. config.token .. "\r\n"
+  end
+  if body then
+    head[#head + 1] = "Content-Length: " .. size .. "\r\n"
+  end
+  head[#head + 1] = "\r\n"
+  ok, err = s:send({ table.concat(head), body or "" })
+  local first = ok and s:receive()
+  local status = first and tonumber(first:match("^HTTP/1%.1 (%d%d%d)"))
+  local length, keep = 0, true
+  while status do
+    local l = s:receive()
+    if not l or l == "" then
+      status = l and status
+      break
+    end
+    local name, value = l:match("^([^:]+): *(.*)$")
+    name = (name or ""):lower()
+    if name == "content-length" then
+      length = tonumber(value)
+    elseif name == "connection" and value:lower() == "close" then
+      keep = false
+    end
+  end
+  local text = status and (length > 0 and s:receive(length) or "")
+  if not text or #text < length then
+    s:close()
+    return nil, err or "no answer"
+  end
+  if keep then
+    s:setkeepalive(60000, 4)
+  else
+    s:close()
+  end
+  return status, text
+end
+
+local function bytes(hex)
+  return (hex:gsub("..", function(d) return string.char(tonumber(d, 16)) end))
+end
+
+-- line takes a line of the feed about a key or a client.
+local function line(l)
+  local kind, act, rest = l:match("^([kc]) (%S+) (.*)$")
+  if kind == "c" then
+    suspects[bytes(rest)] = act == "a" or nil
+  elseif act == "-" then
+    hot[rest], why[rest] = nil, nil
+  elseif act == "a" or act == "d" or act == "c" then
+    hot[rest], why[rest] = act == "a" and 0 or act == "d" and -1 or -2, nil
+  elseif kind then
+    local rule, k = rest:match("^(%S+) (.*)$")
+    hot[k] = act == "0" and math.huge or now() + tonumber(act) / 1000
+    why[k] = { reason = "blocked", rule = rule, policy = "", feed = true }
+  end
+end
+
+-- poll asks for changes of the feed once.
+local function poll()
+  local status, body = exchange("GET /v1/edge?since=" .. version .. "&rules=" .. (mine or ""))
+  if ngx.worker.exiting() then
+    return -- nginx reloads, and ends what waits
+  end
+  if not status then
+    failed = failed + 1
+    silent_until = now() + 3
+    version = ""
+    return become("without limiter", "nothing is asked, cold requests pass: " .. tostring(body))
+  end
+  silent_until = 0
+  if status ~= 200 or body:sub(-4) ~= "end\n" then
+    failed, fresh_until = failed + 1, 0
+    return become("asking about everything", "the feed answers " .. status)
+  end
+  local v, form = body:match("^edge 1 (%S+) (%a+)\n")
+  if not v then
+    failed, fresh_until = failed + 1, 0
+    return become("asking about everything", "the feed has another version than 1")
+  end
+  if form == "all" then
+    hot, why, suspects = {}, {}, {}
+  end
+  local rules, all, bound, i = "", nil, 1e9, 0
+  for l in body:gmatch("[^\n]+") do
+    local word, value = l:match("^(%a+) ?(.*)$")
+    if word == "k" or word == "c" then
+      line(l)
+      i = i + 1
+      if i % 1000 == 0 then
+        ngx.sleep(0.001) -- requests come first
+      end
+    elseif word == "rules" then
+      rules = value
+    elseif word == "age" then
+      age = value
+    elseif word == "prefix" then
+      prefix = tonumber(value)
+    elseif word == "ask" then
+      all = value
+    elseif word == "longest" then
+      bound = tonumber(value)
+    end
+  end
+  version, theirs, longest = v, rules, bound
+  if all then
+    fresh_until = 0
+    return become("asking about everything", all)
+  end
+  fresh_until = now() + STALE
+  if mine and mine ~= theirs then
+    return become("asking about everything", "the limiter has rules " .. rules .. ", the file of nginx " .. mine ..
+      "; write it again by hotparam gateway nginx, and reload")
+  end
+  become("deciding", "")
+end
+
+local function polls(premature)
+  if premature then
+    return
+  end
+  local before = failed
+  local ok, err = pcall(poll)
+  if not ok then
+    failed, fresh_until = failed + 1, 0
+    become("asking about everything", tostring(err))
+  end
+  ngx.timer.at(failed > before and 0.2 or fresh_until == 0 and 0.05 or 0, polls)
+end
+
+local posting = false
+
+-- post sends what was decided here since the last one.
+local function post()
+  local ss, ks, cs, decided, gone = signs, keys, clients, n, lost
+  signs, keys, clients, n, lost = {}, {}, {}, 0, 0
+  local body, hex, size = {}, {}, 0
+  for i = 1, decided do
+    local c = cs[i]
+    local text = hex[c]
+    if not text then
+      text = c:gsub(".", function(b) return ("%02x"):format(b:byte()) end)
+      hex[c] = text
+    end
+    body[i] = ss[i] .. text .. " " .. ks[i] .. "\n"
+    size = size + #body[i]
+  end
+  local status = exchange("POST /v1/edge/counts?lost=" .. gone, body, size)
+  if status == 204 then
+    posted = posted + decided
+  else
+    lost = lost + gone + decided
+  end
+end
+
+-- A worker that ends calls it once more, with premature set.
+local function flush(premature)
+  local wait = posting or silent_until > now() and n < MOST
+  if n + lost == 0 or wait and not premature then
+    return
+  end
+  posting = true
+  local ok, err = pcall(post)
+  posting = false
+  if not ok then
+    become("without counts", tostring(err))
+  end
+end
+
+-- start begins in each worker: feed is the address of the limiter's edge.listen (host:port or unix:/path), token is its
+-- token, if it has one.
+function M.start(options)
+  config = options
+  ngx.timer.at(0, polls)
+  ngx.timer.every(0.1, flush)
+end
+
+-- status writes the state of the worker that answers.
+function M.status()
+  local size = 0
+  for _ in pairs(hot) do
+    size = size + 1
+  end
+  ngx.header["Content-Type"] = "text/plain"
+  ngx.say("worker ", ngx.worker.id(), "\nstate ", state, why_state ~= "" and ": " or "", why_state)
+  ngx.say("rules ", mine or "-", " of ", theirs or "-", "\nfeed ", version, " age_ms ", age, "\nhot ", size)
+  ngx.say("posted ", posted, "\nlost ", lost, "\nfailed ", failed, "\nunanswered ", unanswered, "\nerrors ", errors)
+end
+
+return M

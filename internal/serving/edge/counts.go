@@ -1,0 +1,148 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+const (
+	maxCounts      = 4 << 20 // bytes of a post
+	chargers       = 16      // charges under way at a time, because each may be a call of Redis
+	minSuspicion   = 2 * time.Second
+	maxSuspicion   = time.Minute
+	trustSuspicion = time.Minute
+)
+
+// counts takes what a gateway decided without asking, a line for each request: "+" for passed, "-" for denied or "=" for
+// answered from the gateway's cache, the client, a space, and the key. The parameter lost is how many it could not
+// keep.
+func (f *Feed) counts(w http.ResponseWriter, r *http.Request) {
+	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
+		f.lost.Add(n)
+	}
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxCounts)); err != nil {
+		status := http.StatusBadRequest
+		if errors.As(err, new(*http.MaxBytesError)) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		httplimit.WriteProblem(w, status, "The counts cannot be read: "+err.Error()+".")
+		return
+	}
+	f.Count(r.Context(), body.Bytes())
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Count counts the lines of a post, and charges the windows of their clients.
+func (f *Feed) Count(ctx context.Context, lines []byte) {
+	now, set := f.cfg.Now(), f.cfg.Gate.Rules()
+	valid, clients := map[string]bool{}, map[hottype.Client]int64{}
+	for len(lines) > 0 {
+		var line []byte
+		line, lines, _ = bytes.Cut(lines, []byte("\n"))
+		text, key, ok := bytes.Cut(line, []byte(" "))
+		if !ok || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) || !known(valid, key) {
+			f.invalid.Add(1)
+			continue
+		}
+		client, ok := readClient(text[1:])
+		if !ok {
+			f.invalid.Add(1)
+			continue
+		}
+		passed := text[0] != '-'
+		if trusts(set, client) { // its clients are in fields that only a question has
+			f.suspect(client, now.Add(trustSuspicion))
+			client = hottype.Client{}
+		}
+		f.cfg.Gate.Passed(now, key, client, passed, text[0] == '=')
+		f.counted.Add(1)
+		if passed && !client.IsZero() && len(clients) < maxEntries {
+			clients[client]++
+		}
+	}
+	f.charge(ctx, now, clients)
+}
+
+// known reports whether a key is canonical. It remembers those that are.
+func known(valid map[string]bool, key []byte) bool {
+	if len(key) == 0 || valid[string(key)] {
+		return true
+	}
+	if canon.Check(hottype.Key(key)) != nil {
+		return false
+	}
+	valid[string(key)] = true
+	return true
+}
+
+// trusts reports whether some address of a client is a proxy that names its clients.
+func trusts(set *rules.Set, c hottype.Client) bool {
+	network := netip.PrefixFrom(c.Addr, min(c.Addr.BitLen(), 8*prefixBytes(set)))
+	return slices.ContainsFunc(set.IP.TrustedProxies, network.Overlaps)
+}
+
+// charge charges the windows of clients afterwards. A client that has used half of one is suspected: gateways ask about
+// its requests.
+func (f *Feed) charge(ctx context.Context, now time.Time, clients map[hottype.Client]int64) {
+	var wg sync.WaitGroup
+	places := make(chan struct{}, chargers)
+	for c, n := range clients {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			v := f.cfg.Gate.ChargeClient(ctx, now, c, n)
+			if v.Allowed && (v.Limit == 0 || v.Remaining >= v.Limit/2) {
+				return
+			}
+			if !v.Allowed && 0 < v.Remaining && v.Remaining < n {
+				f.cfg.Gate.ChargeClient(ctx, now, c, v.Remaining)
+			}
+			f.suspect(c, now.Add(min(max(v.ResetAfter, v.RetryAfter, minSuspicion), maxSuspicion)))
+		})
+	}
+	wg.Wait()
+}
+
+// suspect makes gateways ask about a client until a time.
+func (f *Feed) suspect(c hottype.Client, until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old, there := f.suspects[c]
+	if !there && len(f.suspects) >= maxEntries/2 {
+		return
+	}
+	if !there {
+		f.suspected.Add(1)
+		f.dirty = true
+	}
+	if until.After(old) {
+		f.suspects[c] = until
+	}
+}
+
+// readClient reads what clientText writes.
+func readClient(text []byte) (c hottype.Client, ok bool) {
+	var b [16]byte
+	switch n, err := hex.Decode(b[:], text[:min(len(text), 16)]); {
+	case err != nil || len(text) > 16:
+	case n == 4:
+		return hottype.ClientFromAddr(netip.AddrFrom4([4]byte(b[:4]))), true
+	case n >= 6 && n <= 8:
+		return hottype.ClientFromAddr(netip.AddrFrom16(b)), true
+	}
+	return c, false
+}

@@ -1,0 +1,262 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Gate is what decides about the requests that a gateway asks about. *gate.Gate is one.
+type Gate interface {
+	Passed(now time.Time, key []byte, client hottype.Client, allowed, cached bool)
+	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
+	Rules() *rules.Set
+	Overrides() (list []rules.Override, changes uint64)
+}
+
+// Config is what a feed is built from.
+type Config struct {
+	Gate Gate            // required
+	Hot  *hotset.Replica // required
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log receives polls with other rules; nil: discarded.
+	Log *slog.Logger
+}
+
+const (
+	tick       = 20 * time.Millisecond // between two looks for changes
+	expiryTick = time.Second           // between two looks for entries that have expired
+	maxEntries = 20_000                // keys and clients
+	maxBytes   = 2 << 20               // of them
+	maxLog     = 2 * maxEntries        // changes that are remembered
+)
+
+// Feed is what gateways have to ask about, versioned. It may be used by any number of goroutines.
+type Feed struct {
+	cfg   Config
+	epoch string // of the versions of this process
+
+	mu       sync.Mutex // guards the fields below
+	seq      uint64
+	entries  map[string]entry
+	log      []change // of the entries, oldest first
+	forgot   uint64   // number of the newest change that is not in log any more
+	suspects map[hottype.Client]time.Time
+	rules    string        // version
+	askAll   string        // why everything is asked about; "": it is not
+	longest  int           // bytes of the keys that are not asked about; 0: any
+	changed  chan struct{} // closed by the next change
+
+	seen   [2]uint64 // changes of the hot set and of the gate when the entries were made
+	looked time.Time
+	dirty  bool // suspects have changed
+
+	counters
+}
+
+// entry is what a gateway does about a key or a client. Block, if set, is the rule that blocks the key, until a time or
+// for good.
+type entry struct {
+	act   action
+	block string
+	until time.Time
+}
+
+type action byte
+
+// What a gateway does about what is not blocked.
+const (
+	ask      action = 'a'
+	remember action = 'd' // ask; a denial is valid for all clients until its retry time
+	cached   action = 'c' // answer from the gateway's cache, and ask about what that does not have
+)
+
+// ofHot is what a gateway does about a hot key.
+func ofHot(set *rules.Set, key hottype.Key) action {
+	r := set.RuleFor(key.Resource())
+	if r == nil {
+		return ask
+	}
+	if r.Cache != nil {
+		return cached
+	}
+	if l := r.LimitFor(key); l.Fair || l.Adaptive != nil || l.InFlight != nil {
+		return ask
+	}
+	return remember
+}
+
+type change struct {
+	seq  uint64
+	name string // "k " and a key, or "c " and a client
+}
+
+type counters struct {
+	polls, counted, lost, invalid, differing, suspected atomic.Uint64
+}
+
+// Stats are the counters of a feed since it was built, and its size.
+type Stats struct {
+	Polls     uint64 `metric:"hotparam_edge_polls_total" help:"Polls of gateways that decide themselves."`
+	Entries   int64  `metric:"hotparam_edge_entries" help:"Keys and clients that gateways ask about."`
+	AskAll    int64  `metric:"hotparam_edge_ask_all" help:"1 while gateways have to ask about every request."`
+	Differing uint64 `metric:"hotparam_edge_other_rules_total" help:"Polls of gateways whose file was written from other rules."`
+	Counted   uint64 `metric:"hotparam_edge_counted_total" help:"Requests that gateways decided without asking."`
+	Lost      uint64 `metric:"hotparam_edge_lost_total" help:"Requests that gateways decided without asking and could not count."`
+	Invalid   uint64 `metric:"hotparam_edge_invalid_total" help:"Counts of gateways that cannot be read."`
+	Suspected uint64 `metric:"hotparam_edge_suspects_total" help:"Clients that gateways began to ask about because they send many requests."`
+}
+
+func (f *Feed) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := Stats{Polls: f.polls.Load(), Entries: int64(len(f.entries)), Differing: f.differing.Load(),
+		Counted: f.counted.Load(), Lost: f.lost.Load(), Invalid: f.invalid.Load(), Suspected: f.suspected.Load()}
+	if f.askAll != "" {
+		st.AskAll = 1
+	}
+	return st
+}
+
+func NewFeed(cfg Config) *Feed {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	f := &Feed{cfg: cfg, epoch: strconv.FormatInt(cfg.Now().UnixMicro(), 36), entries: map[string]entry{},
+		suspects: map[hottype.Client]time.Time{}, changed: make(chan struct{})}
+	f.Refresh()
+	return f
+}
+
+// Run refreshes the feed until ctx ends.
+func (f *Feed) Run(ctx context.Context) error {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			f.Refresh()
+		}
+	}
+}
+
+// Refresh compares what is hot, overridden or suspected with what gateways know, and wakes those that wait for changes.
+func (f *Feed) Refresh() {
+	now := f.cfg.Now()
+	overrides, changes := f.cfg.Gate.Overrides()
+	seen := [2]uint64{f.cfg.Hot.Changes(), changes}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen == f.seen && !f.dirty && now.Sub(f.looked) < expiryTick {
+		return
+	}
+	set := f.cfg.Gate.Rules()
+	before := f.seq
+	if f.seen[1] != changes || f.rules == "" {
+		if _, version := Nginx(set); version != f.rules {
+			f.rules = version
+			f.seq++
+		}
+	}
+	f.seen, f.looked, f.dirty = seen, now, false
+	wanted, askAll := f.wanted(now, set, overrides)
+	longest := 0
+	if f.cfg.Hot.Aliases() {
+		longest = shortKey
+	}
+	if askAll != f.askAll || longest != f.longest {
+		f.askAll, f.longest = askAll, longest
+		f.seq++
+	}
+	f.update(wanted)
+	if f.seq != before {
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+}
+
+// shortKey is the length up to which no key is published under an alias.
+const shortKey = 64
+
+// update makes wanted the entries.
+func (f *Feed) update(wanted map[string]entry) {
+	for name, e := range wanted {
+		if old, ok := f.entries[name]; !ok || old != e {
+			f.seq++
+			f.log = append(f.log, change{f.seq, name})
+		}
+	}
+	for name := range f.entries {
+		if _, ok := wanted[name]; !ok {
+			f.seq++
+			f.log = append(f.log, change{f.seq, name})
+		}
+	}
+	f.entries = wanted
+	if len(f.log) > maxLog {
+		f.forgot = f.log[len(f.log)-maxLog/2-1].seq
+		f.log = append([]change(nil), f.log[len(f.log)-maxLog/2:]...)
+	}
+}
+
+// wanted is what gateways have to ask about, and why they have to ask about everything, "" if they do not.
+func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override) (map[string]entry, string) {
+	askAll := cannotSay(set)
+	list, size := map[string]entry{}, 0
+	add := func(name string, e entry) {
+		if size += len(name); size > maxBytes || len(list) >= maxEntries {
+			askAll = "there are too many keys"
+			return
+		}
+		list[name] = e
+	}
+	for i := range overrides {
+		o := &overrides[i]
+		switch network := o.Network(); {
+		case o.Expired(now):
+		case o.IsOneKey():
+			name, e := "k "+o.Key, entry{act: ask}
+			if o.Action == rules.ActionLimit && ofHot(set, hottype.Key(o.Key)) == remember {
+				e.act = remember
+			}
+			_, several := list[name]
+			if !several && o.Action == rules.ActionBlock && o.Schedule.IsZero() && !o.InShadow() {
+				e = entry{block: cmp.Or(o.ID, o.DefaultID()), until: o.Until}
+			}
+			if several {
+				e = entry{act: ask}
+			}
+			add(name, e)
+		case network.IsValid() && (network.IsSingleIP() || network.Addr().Is6() && network.Bits() >= 64):
+			add("c "+clientText(set, network.Addr()), entry{act: ask})
+		default:
+			askAll = "override " + cmp.Or(o.ID, o.DefaultID())
+		}
+	}
+	for _, e := range f.cfg.Hot.Entries(now) {
+		key := e.Key()
+		if _, overridden := list["k "+string(key)]; !overridden {
+			add("k "+string(key), entry{act: ofHot(set, key)})
+		}
+	}
+	for c, until := range f.suspects {
+		if !now.Before(until) {
+			delete(f.suspects, c)
+			continue
+		}
+		add("c "+clientText(set, c.Addr), entry{act: ask})
+	}
+	return list, askAll
+}

@@ -1,0 +1,167 @@
+package edge
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Handler serves GET /v1/edge and POST /v1/edge/counts.
+func (f *Feed) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/edge", f.poll)
+	mux.HandleFunc("POST /v1/edge/counts", f.counts)
+	return mux
+}
+
+// maxWait is how long a poll waits for a change: so a gateway knows the age of what it has.
+const maxWait = time.Second
+
+// poll answers with what has changed since a version, at once if something has.
+func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
+	f.polls.Add(1)
+	since := r.FormValue("since")
+	f.mu.Lock()
+	version, changed, own := f.version(), f.changed, f.rules
+	f.mu.Unlock()
+	if theirs := r.FormValue("rules"); theirs != "" && theirs != own {
+		n := f.differing.Add(1)
+		f.cfg.Log.Warn("edge: a gateway asks about every request, because its file was written from other rules; "+
+			"write it again by hotparam gateway nginx, and reload the gateway", "file", safe(theirs), "rules", own,
+			"count", n)
+	}
+	if since == version {
+		t := time.NewTimer(maxWait)
+		defer t.Stop()
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	body := f.append(nil, since)
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the gateway polls again
+}
+
+func safe(text string) string { return strconv.QuoteToASCII(text[:min(len(text), 40)]) }
+
+// version names the state of the feed. It needs mu.
+func (f *Feed) version() string { return f.epoch + "-" + strconv.FormatUint(f.seq, 10) }
+
+// append appends what has changed since a version: everything if that is not known.
+func (f *Feed) append(b []byte, since string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, set := f.cfg.Now(), f.cfg.Gate.Rules()
+	age := "-"
+	if a, ok := f.cfg.Hot.Age(now); ok {
+		age = strconv.FormatInt(max(a.Milliseconds(), 0), 10)
+	}
+	changes, delta := f.since(since)
+	form := "all"
+	if delta {
+		form = "changes"
+	}
+	b = fmt.Appendf(b, "edge 1 %s %s\nrules %s\nage %s\nprefix %d\n", f.version(), form, f.rules, age, prefixBytes(set))
+	if f.askAll != "" {
+		b = fmt.Appendf(b, "ask %s\n", f.askAll)
+	}
+	if f.longest > 0 {
+		b = fmt.Appendf(b, "longest %d\n", f.longest)
+	}
+	if !delta {
+		for name, e := range f.entries {
+			b = e.append(b, now, name)
+		}
+		return append(b, "end\n"...)
+	}
+	written := map[string]bool{}
+	for i := range changes {
+		name := changes[i].name
+		if written[name] {
+			continue
+		}
+		written[name] = true
+		if e, ok := f.entries[name]; ok {
+			b = e.append(b, now, name)
+		} else {
+			b = append(append(append(b, name[:2]...), "- "...), name[2:]...)
+			b = append(b, '\n')
+		}
+	}
+	return append(b, "end\n"...)
+}
+
+// since are the changes since a version, false if they are not known. It needs mu.
+func (f *Feed) since(version string) ([]change, bool) {
+	epoch, number, _ := strings.Cut(version, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || epoch != f.epoch || seq > f.seq || seq < f.forgot {
+		return nil, false
+	}
+	at := len(f.log)
+	for at > 0 && f.log[at-1].seq > seq {
+		at--
+	}
+	return f.log[at:], true
+}
+
+// append appends the line of a key or client.
+func (e entry) append(b []byte, now time.Time, name string) []byte {
+	b = append(b, name[:2]...)
+	switch {
+	case e.block == "":
+		b = append(b, byte(e.act), ' ')
+	case e.until.IsZero():
+		b = append(append(append(b, "0 "...), e.block...), ' ')
+	default:
+		b = strconv.AppendInt(b, max(e.until.Sub(now).Milliseconds(), 1), 10)
+		b = append(append(append(b, ' '), e.block...), ' ')
+	}
+	return append(append(b, name[2:]...), '\n')
+}
+
+// cannotSay is what the rules have that a gateway cannot decide about, "" for nothing.
+func cannotSay(set *rules.Set) string {
+	bits := set.IP.IPv6Prefix
+	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
+	switch {
+	case len(set.Classes) > 0:
+		return "classes"
+	case bits%8 != 0:
+		return "ip.ipv6_prefix is no multiple of 8"
+	case shadow(set.IP.Fixed) || shadow(set.IP.Sliding):
+		return "an ip window in shadow mode"
+	}
+	return ""
+}
+
+// prefixBytes is how many bytes of an IPv6 address are its client.
+func prefixBytes(set *rules.Set) int {
+	if set.IP.IPv6Prefix == 0 {
+		return 8
+	}
+	return set.IP.IPv6Prefix / 8
+}
+
+// clientText is a client as gateways know it: the bytes of an IPv4 address, or of the prefix of an IPv6 address, in
+// hex.
+func clientText(set *rules.Set, a netip.Addr) string {
+	b := a.Unmap().AsSlice()
+	if len(b) > 4 {
+		b = b[:prefixBytes(set)]
+	}
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,352 @@
+package gateways
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// edgeRules make a topic hot at 100 requests a second, and then limit it to 20.
+const edgeRules = `
+rules:
+  - name: topic
+    match: {path: /topic}
+    params: [id]
+    hot:   {rate: 100, window: 1s}
+    limit: {rate: 20, burst: 20}
+ip: {fixed: {limit: 1000000, window: 1h}}
+overrides:
+  - {id: closed, key: 'topic?id=blocked', action: block}
+  - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
+`
+
+// edgeSite is an application behind an nginx that decides itself, with a limiter.
+type edgeSite struct {
+	t *testing.T
+	*gateway
+	limiter     *program.Process
+	admin       *http.Client
+	dir, status string // address
+	args        []string
+	hits        atomic.Int64 // of the application
+	client      *http.Client
+}
+
+// nginxEdge is an nginx that decides by the rules of the other gateways.
+func nginxEdge(t *testing.T, p places, replace ...string) *exec.Cmd {
+	config := filepath.Join(t.TempDir(), "hotparam.yaml")
+	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys := writtenMap(t, config)
+	return nginxDeciding(t, p, keys, append(replace, "listen 127.0.0.1:8187",
+		"listen 127.0.0.1:"+strconv.Itoa(freeport.Port(t)))...)
+}
+
+// writtenMap is a file by which nginx makes the keys of rules.
+func writtenMap(t *testing.T, config string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "gateway", "nginx", "--config", config)
+	out, err := cmd.Output()
+	file := filepath.Join(filepath.Dir(config), "map.conf")
+	if err == nil {
+		err = os.WriteFile(file, out, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// luaModule is where Debian has it.
+const luaModule = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
+
+// nginxDeciding starts nginx with edge.conf and a file of keys.
+func nginxDeciding(t *testing.T, p places, keys string, replace ...string) *exec.Cmd {
+	t.Helper()
+	path, dir := installed(t, "nginx"), t.TempDir()
+	if _, err := os.Stat(luaModule); err != nil {
+		if redistest.RequireAll() {
+			t.Fatalf("%v: apt-get install libnginx-mod-http-lua", err)
+		}
+		t.Skipf("%v: install libnginx-mod-http-lua", err)
+	}
+	lua, err := filepath.Abs("../../deploy/nginx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace = append(replace, p.wait("100ms", "5s")...)
+	config := deployed(t, "nginx/edge.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
+		append(replace, "127.0.0.1:8186", p.edge, "/etc/nginx/hotparam.map.conf", keys, "/etc/nginx/?.lua",
+			lua+"/?.lua", "/run/nginx-hotparam.sock", shortDir(t)+"/itself", "/var/lib/nginx/hotparam",
+			shortDir(t)+"/cache"))...)
+	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "daemon off; pid "+dir+"/pid;")
+}
+
+// shortDir is a directory for sockets, for which t.TempDir is too long, that workers of nginx may write to.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "edge")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// startEdge starts all with rules; nginx waits for a verdict as long as its file says, or patiently.
+func startEdge(t *testing.T, rules string, workers int, patient bool, replace ...string) *edgeSite {
+	t.Helper()
+	dir := shortDir(t)
+	s := &edgeSite{t: t, dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64},
+		Timeout: 10 * time.Second}}
+	s.admin = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "admin"))
+		},
+	}}
+	check, feed := "127.0.0.1:"+strconv.Itoa(freeport.Port(t)), "127.0.0.1:"+strconv.Itoa(freeport.Port(t))
+	s.write("hotparam.yaml", rules)
+	s.args = []string{"serve", "--config", filepath.Join(dir, "hotparam.yaml"), "--check.listen", check,
+		"--check.dialect", "nginx", "--check.request_id", "X-Request-ID", "--edge.listen", feed,
+		"--admin.listen", "unix:" + dir + "/admin", "--state.dir", dir + "/state"}
+	s.launch()
+	writtenMap(t, filepath.Join(dir, "hotparam.yaml"))
+	front := strconv.Itoa(freeport.Port(t))
+	s.status = "127.0.0.1:" + strconv.Itoa(freeport.Port(t))
+	p := places{front, check, startCounting(t, &s.hits), patient, feed}
+	cmd := nginxDeciding(t, p, s.dir+"/map.conf", append(replace, "listen 127.0.0.1:8187", "listen "+s.status,
+		"pcre_jit on;", "pcre_jit on; worker_processes "+strconv.Itoa(workers)+";")...)
+	s.gateway = startGateway(t, cmd, "127.0.0.1:"+front, "/topic?id=blocked", 429)
+	s.await("deciding")
+	return s
+}
+
+func (s *edgeSite) write(name, text string) {
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// launch starts the limiter, for the first time or again.
+func (s *edgeSite) launch() {
+	s.t.Helper()
+	_ = os.Remove(filepath.Join(s.dir, "admin"))
+	s.limiter = program.Launch(s.t, "hotparam", s.args...)
+	program.Await(s.t, 20*time.Second, "the limiter", func() bool {
+		res, err := s.admin.Get("http://localhost/readyz")
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
+// await waits until each of 20 answers in a row is of a worker in a state.
+func (s *edgeSite) await(state string) {
+	s.t.Helper()
+	program.Await(s.t, 20*time.Second, "nginx to be "+state, func() bool {
+		for range 20 {
+			if !strings.Contains(s.workerStatus(), "\nstate "+state) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (s *edgeSite) workerStatus() string {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	res, err := client.Get("http://" + s.status)
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return string(body)
+}
+
+// metric is a sum of a metric of the limiter.
+func (s *edgeSite) metric(name string) (sum float64) {
+	s.t.Helper()
+	res, err := s.admin.Get("http://localhost/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllStringSubmatch(string(body), -1) {
+		n, _ := strconv.ParseFloat(m[1], 64)
+		sum += n
+	}
+	return sum
+}
+
+// request sends one by a connection that is kept.
+func (s *edgeSite) request(target string) (status int) {
+	s.t.Helper()
+	res, err := s.client.Get("http://" + s.addr + target)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// TestNginxAsksOnlyAboutWhatIsHot holds the way of a key from cold to limited, and what clients see of it.
+func TestNginxAsksOnlyAboutWhatIsHot(t *testing.T) {
+	t.Parallel()
+	s := startEdge(t, edgeRules, 2, true)
+	before := s.metric("hotparam_check_checks_total")
+	for i := range 200 {
+		if status := s.request(fmt.Sprintf("/topic?utm_source=x&id=%d", i)); status != 200 {
+			t.Fatalf("a cold key: %d", status)
+		}
+	}
+	if asked := s.metric("hotparam_check_checks_total") - before; asked > 0 {
+		t.Errorf("nginx asked about %v of 200 cold requests", asked)
+	}
+	program.Await(t, 5*time.Second, "the counts", func() bool { return s.metric("hotparam_edge_counted_total") >= 200 })
+
+	refused := s.get("/topic?id=blocked")
+	var problem struct{ Reason, Rule, Key string }
+	if err := json.Unmarshal([]byte(refused.body), &problem); err != nil || refused.status != 429 ||
+		problem.Reason != "blocked" || problem.Rule != "closed" || problem.Key != "topic?id=blocked" ||
+		refused.header.Get("Content-Type") != "application/problem+json" ||
+		refused.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("a blocked key: %d %v %s (%v)", refused.status, refused.header, refused.body, err)
+	}
+	if page := s.get("/topic?id=blocked", "Accept", "text/html"); page.header.Get("Content-Type") != "text/html" {
+		t.Errorf("a page: %v", page.header)
+	}
+	for _, spelled := range []string{"/topic?%69d=blocked", "/topic?id=x&id=blocked", "/%74opic?id=blocked"} {
+		if got := s.get(spelled); got.status != 429 {
+			t.Errorf("%s: %d", spelled, got.status)
+		}
+	}
+
+	began, first := time.Now(), time.Duration(0)
+	hits, denied := s.hits.Load(), 0
+	for time.Since(began) < 4*time.Second {
+		if status := s.request("/topic?id=hot"); status == 429 {
+			if denied++; first == 0 {
+				first = time.Since(began)
+			}
+		} else if status != 200 {
+			t.Fatalf("a hot key: %d", status)
+		}
+	}
+	if first == 0 || first > 2500*time.Millisecond {
+		t.Errorf("the first denial of a hot key after %v", first)
+	}
+	asked := s.metric("hotparam_check_checks_total") - before
+	t.Logf("first denial after %v; %d passed, %d denied, %v asked", first, s.hits.Load()-hits, denied, asked)
+	if float64(denied) < asked {
+		t.Errorf("%d denials for %v questions: nginx remembers none", denied, asked)
+	}
+	got := s.get("/topic?id=hot")
+	if got.status == 429 && (got.header.Get("Retry-After") == "" || got.header.Get("RateLimit-Policy") == "" ||
+		!strings.HasPrefix(got.header.Get("RateLimit"), `"topic";r=0`)) {
+		t.Errorf("a denial: %v", got.header)
+	}
+	hits, began = s.hits.Load(), time.Now()
+	for time.Since(began) < 2*time.Second {
+		s.request("/topic?id=hot")
+	}
+	if passed := s.hits.Load() - hits; passed > 20*2+20+10 || passed < 20 {
+		t.Errorf("%d of a hot key passed in 2 s, at a limit of 20 a second", passed)
+	}
+}
+
+// TestNginxWithoutItsLimiter holds what happens while the limiter is frozen, killed and started again, and when its
+// rules change.
+func TestNginxWithoutItsLimiter(t *testing.T) {
+	t.Parallel()
+	s := startEdge(t, edgeRules, 1, false)
+	cold := func(what string) {
+		t.Helper()
+		for i := range 300 {
+			if status := s.request(fmt.Sprintf("/topic?id=cold%d", i)); status != 200 {
+				t.Errorf("%s: a cold key: %d", what, status)
+			}
+		}
+		if state := s.workerStatus(); !strings.Contains(state, "\nunanswered 0\n") {
+			t.Errorf("%s: nginx asked about a cold key:\n%s", what, state)
+		}
+		if status := s.request("/topic?id=blocked"); status != 429 {
+			t.Errorf("%s: a blocked key: %d", what, status)
+		}
+	}
+	s.limiter.Signal(syscall.SIGSTOP)
+	cold("frozen")
+	s.await("without limiter")
+	cold("frozen for long")
+	s.limiter.Signal(syscall.SIGCONT)
+	s.await("deciding")
+	s.limiter.Signal(syscall.SIGKILL)
+	s.limiter.Wait(10 * time.Second)
+	cold("killed")
+	s.await("without limiter")
+	cold("killed for long")
+	s.launch()
+	s.await("deciding")
+
+	s.write("hotparam.yaml", strings.Replace(edgeRules, "params: [id]", "params: [id, page]", 1))
+	s.limiter.Signal(syscall.SIGHUP)
+	s.await("asking about everything")
+	before := s.metric("hotparam_check_checks_total")
+	for range 20 {
+		s.request("/topic?id=1&page=2")
+	}
+	if asked := s.metric("hotparam_check_checks_total") - before; asked != 20 {
+		t.Errorf("nginx with other rules asked about %v of 20", asked)
+	}
+	writtenMap(t, filepath.Join(s.dir, "hotparam.yaml"))
+	s.Signal(syscall.SIGHUP)
+	s.await("deciding")
+}
+
+// TestNginxReloadLosesFewCounts reloads nginx under load and compares the counts with what the application has seen.
+func TestNginxReloadLosesFewCounts(t *testing.T) {
+	t.Parallel()
+	s := startEdge(t, edgeRules, 2, true)
+	counted, asked := s.metric("hotparam_edge_counted_total"), s.metric("hotparam_check_checks_total")
+	hits := s.hits.Load()
+	for i := range 2000 {
+		if i == 700 || i == 1400 {
+			s.Signal(syscall.SIGHUP)
+		}
+		if status := s.request(fmt.Sprintf("/topic?id=%d", i)); status != 200 {
+			t.Fatalf("request %d: %d", i, status)
+		}
+	}
+	sent, n := float64(s.hits.Load()-hits), 0.0
+	for until := time.Now().Add(5 * time.Second); n < sent && time.Now().Before(until); {
+		n = s.metric("hotparam_edge_counted_total") - counted + s.metric("hotparam_check_checks_total") - asked
+	}
+	if n < sent*0.95 || n > sent+30 { // those of the start may come late
+		t.Errorf("%v of %v requests counted", n, sent)
+	}
+}
