@@ -86,7 +86,7 @@ func ask(g *Guard, from, header string, at time.Time) Result {
 	return g.Check(r, at)
 }
 
-func TestOwnSiteRefusesPagesOfOthers(t *testing.T) {
+func TestOwnSiteRejectsPagesOfOthers(t *testing.T) {
 	t.Parallel()
 	h := OwnSite(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
@@ -158,7 +158,7 @@ func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
 	if v := ask(g, "[2001:db8::77]:1", "Bearer guess", now.Add(7*time.Second)); v.Status != 401 {
 		t.Errorf("after the wait: %+v", v)
 	}
-	if s := g.Stats(); s.Wrong != 12 || s.RateLimited != 1 {
+	if s := g.Stats(); s.Unauthorized != 12 || s.RateLimited != 1 {
 		t.Errorf("%+v", s)
 	}
 	if n := strings.Count(said.String(), "\n"); n > 2 || !strings.Contains(said.String(), "wrong token") ||

@@ -1,7 +1,7 @@
 // Package auth is who may call a listener: a token that callers show, and the
 // rule that an address which other machines can reach has one.
 //
-// Wrong tokens are counted, logged and slowed for each client address, in
+// Wrong tokens are counted, logged and limited for each client address, in
 // bounded memory. The admin listener and the decision API share this package.
 package auth
 
@@ -48,8 +48,8 @@ type Guard struct {
 
 // GuardStats are counters since the start.
 type GuardStats struct {
-	Wrong       uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
-	RateLimited uint64 `metric:"_rate_limited_total" help:"Requests with a wrong token, or none, of clients that had sent too many wrong ones."`
+	Unauthorized uint64 `metric:"_unauthorized_total" help:"Requests rejected because the token was missing or wrong."`
+	RateLimited  uint64 `metric:"_rate_limited_total" help:"Requests with a wrong token, or none, of clients that had sent too many wrong ones."`
 }
 
 // Credentials are who may call a listener.
@@ -84,7 +84,7 @@ func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 // AllowsAll reports whether everybody is let through.
 func (g *Guard) AllowsAll() bool { return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" }
 
-// CheckTokens refuses named tokens that cannot take the place of those in force: to
+// CheckTokens rejects named tokens that cannot take the place of those in force: to
 // take the last one away would open the listener to everybody.
 func (g *Guard) CheckTokens(named []Token) error {
 	if len(named) == 0 && len(g.shared) == 0 && g.sso.UserHeader == "" && !g.AllowsAll() {
@@ -96,7 +96,7 @@ func (g *Guard) CheckTokens(named []Token) error {
 
 // Replace puts named tokens in the place of those in force, and reports whether they
 // are others. The token that the listener was started with stays. What CheckTokens
-// refuses changes nothing.
+// rejects changes nothing.
 func (g *Guard) Replace(named []Token) bool {
 	all := slices.Concat(g.shared, named)
 	if g.CheckTokens(named) != nil || slices.Equal(all, *g.tokens.Load()) {
@@ -108,7 +108,7 @@ func (g *Guard) Replace(named []Token) bool {
 
 // Stats reads the counters.
 func (g *Guard) Stats() GuardStats {
-	return GuardStats{Wrong: g.wrong.Load(), RateLimited: g.rateLimited.Load()}
+	return GuardStats{Unauthorized: g.wrong.Load(), RateLimited: g.rateLimited.Load()}
 }
 
 // Caller is the authenticated sender of a request. An open listener's callers have no name and every right.
@@ -126,7 +126,7 @@ type Result struct {
 	Status     int
 	RetryAfter time.Duration
 
-	why string // of a refusal, if it is not the usual one
+	why string // of a rejection, if it is not the usual one
 }
 
 // Check looks for a user whom the proxy names, and else for a token: as a bearer
@@ -187,7 +187,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// SetHeader sets the fields that go with a refusal.
+// SetHeader sets the fields that go with a rejection.
 func (v Result) SetHeader(h http.Header) {
 	switch v.Status {
 	case http.StatusTooManyRequests:
@@ -198,7 +198,7 @@ func (v Result) SetHeader(h http.Header) {
 	}
 }
 
-// Detail is what a refusal says to a person.
+// Detail is what a rejection says to a person.
 func (v Result) Detail() string {
 	switch {
 	case v.why != "":
@@ -231,5 +231,5 @@ func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Durat
 // warn logs a caller that is not let in.
 func (g *Guard) warn(from, why string) {
 	s := g.Stats()
-	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Wrong, "slowed", s.RateLimited)
+	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Unauthorized, "rate_limited", s.RateLimited)
 }

@@ -13,7 +13,7 @@ import (
 // UnixPrefix begins the address of a unix socket; its path follows.
 const UnixPrefix = "unix:"
 
-// CheckListen refuses an address that other machines can reach unless callers
+// CheckListen rejects an address that other machines can reach unless callers
 // have to show who they are (guarded). addr is "host:port", or "unix:" and a path.
 // It looks nothing up: of names only localhost and those below it are loopback.
 func CheckListen(addr string, guarded bool) error {
@@ -53,7 +53,7 @@ func IsLoopbackHost(host string) bool {
 }
 
 // OwnSite protects a listener on a loopback address that requires no credentials: what a page of another site has a
-// browser send is refused, with 403, and by another name than this machine's with 421.
+// browser send is rejected, with 403, and by another name than this machine's with 421.
 func OwnSite(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func OwnSite(next http.Handler) http.Handler {
 			return
 		}
 		if cross.Check(r) != nil {
-			httplimit.WriteProblem(w, http.StatusForbidden, "A request that another site asked for is refused.")
+			httplimit.WriteProblem(w, http.StatusForbidden, "A request that another site asked for is rejected.")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -17,7 +17,7 @@ type SSO struct {
 	// groups, parted by commas.
 	UserHeader, GroupsHeader string
 	// Proxies may send these fields, and with Unix every connection by a unix
-	// socket. Requests of others that have one are refused.
+	// socket. Requests of others that have one are rejected.
 	Proxies []netip.Prefix
 	Unix    bool
 	// Roles are those of "user:NAME", "group:NAME" and "*", which is everybody who is

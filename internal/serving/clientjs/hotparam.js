@@ -68,7 +68,7 @@ function value(text) {
   return text;
 }
 
-/** Says how many ms the answer asks to wait before the next request; 0: none. */
+/** Says how many ms the answer asks to wait before the next request; 0: it does not ask for any. */
 export function waitOf(response, now) {
   const refused = response.status === 429 || response.status === 503;
   const after = response.headers.get("Retry-After");
@@ -81,7 +81,7 @@ export function waitOf(response, now) {
   if (wait > 0 || response.status !== 429) return wait;
   const policies = parseList(response.headers.get("RateLimit-Policy"))
     .filter(({ params }) => params.q > 0 && params.w > 0);
-  return Math.max(1000, ...policies.map(({ params }) => (params.w * 1000) / params.q));
+  return policies.length && Math.max(1000, ...policies.map(({ params }) => (params.w * 1000) / params.q));
 }
 
 // What is known of limits, for all that share this module: by origin and partition, and by origin and partition key
@@ -100,7 +100,8 @@ function remember(states, key, state) {
  * Gives a fetch that holds requests back as the answers before them asked, and repeats those that were refused.
  * Options:
  * partition(url): which requests share a limit; default: those for the same path and query of an origin.
- * retries: how often a refused request is repeated; default 3. Of 503 only what has no effect is repeated.
+ * retries: how often a refused request is repeated; default 3. A refusal that does not say when to come back, as of a
+ * blocked key, is not repeated, and of 503 only what has no effect.
  * maxWait: the longest wait in ms; who would have to wait longer gets the refusal; default 60000.
  * jitter: up to so many ms are added to each wait, at random; default 1000.
  */
@@ -129,8 +130,8 @@ export function backoffFetch(options = {}) {
       const wait = waitOf(response, now());
       state.until = Math.max(state.until, wait > 0 ? now() + wait : 0);
       const repeat = response.status === 429 ||
-        (response.status === 503 && wait > 0 && /^(GET|HEAD|OPTIONS)$/.test(request.method));
-      if (!repeat || wait > maxWait || attempt >= retries) return response;
+        (response.status === 503 && /^(GET|HEAD|OPTIONS)$/.test(request.method));
+      if (!repeat || wait === 0 || wait > maxWait || attempt >= retries) return response;
       await response.body?.cancel();
     }
   };

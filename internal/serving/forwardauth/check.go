@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,7 @@ type Stats struct {
 	Checks    uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
 	Denied    uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
 	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
-	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are refused."`
+	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are denied."`
 	Panics    uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
@@ -74,7 +75,7 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// complete fills in defaults and refuses what a gateway would misread.
+// complete fills in defaults and rejects what a gateway would misread.
 func (c *Config) complete() error {
 	if !slices.Contains(Dialects, c.Dialect) {
 		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to one of %s", c.Dialect,
@@ -160,7 +161,7 @@ func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict 
 // reject answers a check that describes no request. The log says why: its cause is a gateway that is set up wrongly.
 func (h *Handler) reject(w http.ResponseWriter, err error) {
 	n := h.malformed.Add(1)
-	h.cfg.Log.Warn("forwardauth: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err,
+	h.cfg.Log.Warn("forwardauth: a check describes no request and is denied", "dialect", h.cfg.Dialect, "err", err,
 		"count", n)
 	status := http.StatusBadRequest
 	if errors.Is(err, errNotFound) {
@@ -177,6 +178,7 @@ const (
 	fieldRule   = "X-Hotparam-Rule"
 	fieldKey    = "X-Hotparam-Key"
 	fieldHot    = "X-Hotparam-Hot"
+	fieldRetry  = "X-Hotparam-Retry-Ms"
 )
 
 // setVerdict says why a verdict is as it is:
@@ -185,9 +187,10 @@ const (
 //	X-Hotparam-Rule: topic
 //	X-Hotparam-Key: topic?id=42
 //	X-Hotparam-Hot: true
+//	X-Hotparam-Retry-Ms: 20
 //
-// Rule and key are absent where the verdict has none, Hot where no key of the request is hot. Bytes that a field cannot
-// hold are percent-encoded in them.
+// Retry-Ms is when a denied request may be allowed, in milliseconds. Rule and key are absent where the verdict has
+// none, Hot where no key of the request is hot. Bytes that a field cannot hold are percent-encoded in them.
 func setVerdict(h http.Header, v *hottype.Verdict) {
 	h[fieldReason] = []string{v.Reason.String()}
 	if v.Rule != "" {
@@ -198,6 +201,9 @@ func setVerdict(h http.Header, v *hottype.Verdict) {
 	}
 	if v.Hot {
 		h[fieldHot] = []string{"true"}
+	}
+	if ms := httplimit.Millis(v.RetryAfter); !v.Allowed && ms > 0 {
+		h[fieldRetry] = []string{strconv.FormatInt(ms, 10)}
 	}
 }
 

@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C",
 			"X-Hotparam-Hot: true",
 			`RateLimit: "topic";r=3;t=1`, `RateLimit-Policy: "topic";q=9;w=1`, "Cache-Control: no-store",
-			"Retry-After: ")
+			"Retry-After: ", "X-Hotparam-Retry-Ms: ")
 
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=hot"))
@@ -103,7 +103,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %d, want %d", d, w.Code, want)
 		}
 		wantHeader(t, w, "X-Hotparam-Reason: hot", `RateLimit: "topic";r=3;t=2`, `RateLimit-Policy: "topic";q=9;w=1`,
-			"Retry-After: 2", "Content-Type: application/problem+json", "Cache-Control: no-store")
+			"Retry-After: 2", "X-Hotparam-Retry-Ms: 1500", "Content-Type: application/problem+json",
+			"Cache-Control: no-store")
 		if got, want := h.Stats(), (Stats{Checks: 2, Denied: 1}); got != want {
 			t.Errorf("%s: %+v", d, got)
 		}
@@ -243,7 +244,7 @@ func TestHideAuthorization(t *testing.T) {
 	}
 }
 
-func TestRefusedChecksAreLoggedAsOne(t *testing.T) {
+func TestDeniedChecksAreLoggedAsOne(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	h, _ := newHandler(t, Config{Dialect: Nginx, Log: logbound.Logger(textLog(&log))})

@@ -1,7 +1,7 @@
 // Package httplimit holds what the HTTP servers share, so that a verdict looks
 // the same from each of them: who the client of a request is behind proxies
 // ([Clients]), how a request is put to the gate without ever hurting it
-// ([SafeGate]), and what a refusal and its header fields are made of
+// ([SafeGate]), and what a denial and its header fields are made of
 // ([Answers]).
 //
 // It reads no body, starts nothing and keeps no state but counters. The bytes
@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -26,18 +27,18 @@ type Responder struct {
 	Status int
 	// Headers are the fields that say which limit applied; "" means RateLimit and RateLimit-Policy.
 	Headers hottype.HeaderStyle
-	// HideLimits leaves these fields out of answers to requests let pass. Refusals always have them.
+	// HideLimits leaves these fields out of answers to requests let pass. Denials always have them.
 	HideLimits bool
 	// ExposeHeaders names the fields in Access-Control-Expose-Headers, so that scripts of other origins can read them.
 	// It does not depend on the Origin of a request, so that a cache can give one answer to everybody.
 	ExposeHeaders bool
-	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random, so that those who were
-	// refused together do not come back together. A SafeGate adds it.
+	// RetryJitter is the most that a denial asks to wait longer than necessary, at random, so that those who were
+	// denied together do not come back together. A SafeGate adds it.
 	RetryJitter time.Duration
-	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the refusal are
+	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the denial are
 	// set.
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
-	// DenyHeaders are fields that every refusal has besides, such as Access-Control-Allow-Origin.
+	// DenyHeaders are fields that every denial has besides, such as Access-Control-Allow-Origin.
 	DenyHeaders map[string]string
 }
 
@@ -50,7 +51,7 @@ func (a *Responder) Check() error {
 		return fmt.Errorf("httplimit: retry_jitter %v: want 0s to %v", a.RetryJitter, maxJitter)
 	}
 	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
-		return fmt.Errorf("httplimit: status %d is no refusal: want 400 to 599", a.Status)
+		return fmt.Errorf("httplimit: status %d is no denial: want 400 to 599", a.Status)
 	}
 	if _, known := exposed[a.Headers]; !known {
 		return fmt.Errorf("httplimit: headers %q: want %q, %q or %q", a.Headers,
@@ -80,7 +81,7 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 	return Wait(r.Context(), v)
 }
 
-// SetDenied sets the fields of a refusal that do not depend on its body: those of limits and Retry-After, and what
+// SetDenied sets the fields of a denial that do not depend on its body: those of limits and Retry-After, and what
 // DenyHeaders has.
 func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) { a.setDenied(h, v, new(fieldValues)) }
 
@@ -97,8 +98,8 @@ func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValue
 func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
 	status := cmp.Or(a.Status, http.StatusTooManyRequests)
 	h := w.Header()
-	own := make(fieldValues, 0, 8)
-	a.setDenied(h, v, &own)
+	own := newFieldValues()
+	a.setDenied(h, v, own)
 	own.add(h, fieldVary, "Accept")
 	kind := bodyProblem
 	if len(accept) > 0 {
@@ -107,13 +108,19 @@ func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []s
 	switch kind {
 	case bodyHTML:
 		own.set(h, "Content-Security-Policy", pagePolicy)
-		writeBody(w, status, "text/html; charset=utf-8", page(status, method, v, rand.Float64()), &own)
+		writeBody(w, status, "text/html; charset=utf-8", page(status, method, v, rand.Float64()), own)
 	case bodyText:
-		writeBody(w, status, "text/plain; charset=utf-8", text(status, v), &own)
+		writeBody(w, status, "text/plain; charset=utf-8", text(status, v), own)
 	default:
-		writeBody(w, status, typeProblem, problem(status, v), &own)
+		buf := problems.Get().(*[]byte)
+		*buf = problem((*buf)[:0], status, v)
+		writeBody(w, status, typeProblem, *buf, own)
+		problems.Put(buf)
 	}
 }
+
+// problems has buffers of problem documents, which Write does not keep. The key bounds their length.
+var problems = sync.Pool{New: func() any { return new([]byte) }}
 
 // writeBody sends an answer in place of the one that the header was meant for. A failed write is the client's loss and
 // shows in the server's log; nothing here can act on it.

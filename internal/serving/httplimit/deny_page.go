@@ -98,35 +98,43 @@ const typeProblem = "application/problem+json"
 
 // problem is the refusal for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not
 // help).
-func problem(status int, v *hottype.Verdict) []byte {
+func problem(b []byte, status int, v *hottype.Verdict) []byte {
 	typ := typeNone
 	if v.Window > 0 {
 		typ = typeQuota
 	}
-	b := appendProblem(make([]byte, 0, 512), typ, status, v.Reason.Info().Detail)
-	b = AppendJSONString(append(b, `,"rule":`...), v.Rule)
+	b = append(append(appendProblem(b, typ, status), v.Reason.Info().Detail...), `","rule":`...)
+	b = AppendJSONString(b, v.Rule)
 	b = AppendJSONString(append(b, `,"key":`...), string(v.Key))
-	b = AppendJSONString(append(b, `,"reason":`...), v.Reason.String())
-	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), Millis(v.RetryAfter), 10)
+	b = append(append(append(b, `,"reason":"`...), v.Reason.String()...), `","retry_after_ms":`...)
+	b = strconv.AppendInt(b, Millis(v.RetryAfter), 10)
 	return append(b, "}\n"...)
 }
 
 // WriteProblem answers with a problem document that has only the plain
 // members. The detail is for the client to read.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
-	b := appendProblem(make([]byte, 0, 256), typeNone, status, detail)
-	own := make(fieldValues, 0, 3)
-	writeBody(w, status, typeProblem, append(b, "}\n"...), &own)
+	b := appendProblem(make([]byte, 0, 256), typeNone, status)
+	b = AppendJSONString(b[:len(b)-1], detail)
+	writeBody(w, status, typeProblem, append(b, "}\n"...), newFieldValues())
 }
 
-// appendProblem writes the plain members and leaves the object open.
-func appendProblem(b []byte, typ string, status int, detail string) []byte {
-	title := http.StatusText(status)
-	b = AppendJSONString(append(b, `{"type":`...), typ)
-	b = AppendJSONString(append(b, `,"title":`...), title)
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
-	return AppendJSONString(append(b, `,"detail":`...), detail)
+// appendProblem writes the plain members up to the text of the detail. The texts of this package, and those of
+// reasons, need no escapes.
+func appendProblem(b []byte, typ string, status int) []byte {
+	b = append(append(b, `{"type":"`...), typ...)
+	b = append(append(b, `","title":"`...), http.StatusText(status)...)
+	b = strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
+	return append(b, `,"detail":"`...)
 }
+
+// plainJSON are the bytes that a JSON string has as they are.
+var plainJSON = func() (plain [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		plain[c] = c != '"' && c != '\\'
+	}
+	return plain
+}()
 
 // AppendJSONString writes s as a JSON string. Bytes that are not UTF-8 become
 // U+FFFD.
@@ -135,15 +143,16 @@ func AppendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
+		if plainJSON[s[i]] {
+			i++
+			continue
+		}
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			if r, n := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || n > 1 {
 				i += n
 				continue
 			}
-		} else if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
 		}
 		b = append(b, s[start:i]...)
 		switch {

@@ -101,7 +101,7 @@ func TestPageHoldsNothingOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestFormsOfARefusal(t *testing.T) {
+func TestFormsOfADenial(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{
 		Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second,

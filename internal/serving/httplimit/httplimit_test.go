@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,42 @@ func TestDeniedForEver(t *testing.T) {
 	}
 }
 
+// Fields and bodies belong to one response: a middleware that changes those of one changes no other.
+func TestRefusalsShareNothing(t *testing.T) {
+	t.Parallel()
+	v := hottype.Verdict{Rule: "topic", Key: "topic?id=42", Limit: 10, Window: time.Second, RetryAfter: time.Second}
+	refuse := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		(&httplimit.Responder{}).WriteDenied(w, http.MethodGet, nil, &v)
+		return w
+	}
+	first, want := refuse(), refuse()
+	for name, values := range first.Header() {
+		values[0] = "changed"
+		first.Header()[name] = append(values, "more")
+	}
+	for name, values := range first.Header() {
+		if !slices.Equal(values, []string{"changed", "more"}) {
+			t.Errorf("%s is %q", name, values)
+		}
+	}
+	if got := refuse(); !cmp.Equal(got.Header(), want.Header()) || got.Body.String() != want.Body.String() {
+		t.Errorf("another refusal has\n%v %s, want\n%v %s", got.Header(), got.Body, want.Header(), want.Body)
+	}
+}
+
+// Problem documents have the texts of reasons as they are.
+func TestReasonsAreJSON(t *testing.T) {
+	t.Parallel()
+	for r := range hottype.Reasons() {
+		for _, text := range []string{r.String(), r.Info().Detail} {
+			if got := string(httplimit.AppendJSONString(nil, text)); got != `"`+text+`"` {
+				t.Errorf("%s needs escapes", got)
+			}
+		}
+	}
+}
+
 func FuzzJSONString(f *testing.F) {
 	for _, s := range []string{"", "a\"b\\c", "\x00\x1f\u2028", "\xff\xc3ü\xe4\xb8", "中文"} {
 		f.Add(s)
@@ -186,7 +223,7 @@ func TestPanicLetsPass(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreSpread(t *testing.T) {
+func TestDenialsAreSpread(t *testing.T) {
 	t.Parallel()
 	verdict := hottype.Verdict{RetryAfter: time.Second}
 	gate := gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict { return verdict })
@@ -204,7 +241,7 @@ func TestRefusalsAreSpread(t *testing.T) {
 		}
 	}
 	if len(seen) < 200 {
-		t.Errorf("300 refusals wait for %d different times", len(seen))
+		t.Errorf("300 denials wait for %d different times", len(seen))
 	}
 	verdict = hottype.Verdict{Allowed: true}
 	if v := g.Decide(t.Context(), &hottype.Request{}); v.RetryAfter != 0 {

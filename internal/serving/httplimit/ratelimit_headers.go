@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/limitcore"
@@ -36,7 +37,7 @@ const maxSFInteger = 999_999_999_999_999
 //	X-RateLimit-Reset: 1
 //
 // q is the capacity, w the seconds in which it is given again, r what remains, t the seconds until there is more
-// (Retry-After on a refusal, absent where waiting does not help) or all of it. Nothing is set where no limit is
+// (Retry-After on a denial, absent where waiting does not help) or all of it. Nothing is set where no limit is
 // enforced: clients do not see limits in shadow mode.
 func (a *Responder) SetLimits(h http.Header, v *hottype.Verdict) { a.setLimits(h, v, new(fieldValues)) }
 
@@ -65,10 +66,13 @@ var exposed = map[hottype.HeaderStyle]string{
 }
 
 func setRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
-	var buf [192]byte
-	b := appendPolicy(buf[:0], v)
+	if own.text == nil {
+		own.text = make([]byte, 0, fieldBytes)
+	}
+	b := appendPolicy(own.text, v)
 	n := len(b)
-	both := string(appendRateLimit(b, v)) // one allocation
+	b = appendRateLimit(b, v)
+	both := unsafe.String(unsafe.SliceData(b), len(b)) // nothing writes to it again
 	own.set(h, fieldPolicy, both[:n])
 	own.set(h, fieldRateLimit, both[n:])
 }
@@ -163,17 +167,36 @@ func Millis(d time.Duration) int64 {
 	return ceil(d, time.Millisecond)
 }
 
-// fieldValues holds the values of several header fields in one allocation, as net/textproto does. The zero value
-// allocates when it is first used.
-type fieldValues []string
+// fieldValues has the values of several header fields, and the text of those that are made for one response. The zero
+// value allocates when it is first used.
+type fieldValues struct {
+	values []string
+	text   []byte
+}
+
+// fieldBytes is what the fields of a limit usually take.
+const fieldBytes = 96
+
+// newFieldValues is room for the values of a refusal in one allocation, as net/textproto has it. Its strings and slices
+// belong to one header: what others do to them changes no other response.
+func newFieldValues() *fieldValues {
+	var m struct {
+		fieldValues
+		values [8]string
+		text   [fieldBytes]byte
+	}
+	f := &m
+	f.fieldValues = fieldValues{f.values[:0], f.text[:0]}
+	return &f.fieldValues
+}
 
 func (f *fieldValues) set(h http.Header, name, value string) {
-	if *f == nil {
-		*f = make(fieldValues, 0, 2)
+	if f.values == nil {
+		f.values = make([]string, 0, 2)
 	}
-	*f = append(*f, value)
-	n := len(*f)
-	h[name] = (*f)[n-1 : n : n]
+	f.values = append(f.values, value)
+	n := len(f.values)
+	h[name] = f.values[n-1 : n : n]
 }
 
 // add sets a value beside the others that are there.

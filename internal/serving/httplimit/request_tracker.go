@@ -145,10 +145,10 @@ type Refunder interface {
 	Refund(now time.Time, r *hottype.Refund, status int)
 }
 
-// Admitted gives the handler to which an admitted request goes. It observes the upstream, and lets a request that
+// AllowedHandler gives the handler to which an allowed request goes. It observes the upstream, and lets a request that
 // holds a slot outlive its client. Where the request may get back what it took, it reports the status of the response
 // to the gate, once, unless the client has left.
-func (g *SafeGate) Admitted(v *hottype.Verdict, next http.Handler) http.Handler {
+func (g *SafeGate) AllowedHandler(v *hottype.Verdict, next http.Handler) http.Handler {
 	next = g.observe(v, next)
 	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
 		next = outliving(next, g.cfg.AbandonedFor)

@@ -43,7 +43,7 @@ type SafeGateConfig struct {
 	Clients *Clients
 	// Cost is what a request takes from its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
-	// RetryJitter is the most that the RetryAfter of a refusal is made longer, at random; never shorter.
+	// RetryJitter is the most that the RetryAfter of a denial is made longer, at random; never shorter.
 	RetryJitter time.Duration
 	// Holds says that the caller calls Hold for each verdict with a Lease. Only then do
 	// limits of requests in flight apply.

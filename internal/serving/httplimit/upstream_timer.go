@@ -107,9 +107,9 @@ func hasBody(r *http.Request) bool {
 // before.
 func ServeWithStatus(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
 	s := &statusWriter{ResponseWriter: w, onStatus: told}
-	defer s.tell(http.StatusInternalServerError) // it panicked
+	defer s.report(http.StatusInternalServerError) // it panicked
 	next.ServeHTTP(s, r)
-	s.tell(http.StatusOK) // a handler that writes nothing says so
+	s.report(http.StatusOK) // a handler that writes nothing says so
 }
 
 // statusWriter says which status an answer has. One goroutine uses it, that of the handler.
@@ -119,7 +119,7 @@ type statusWriter struct {
 	over     bool
 }
 
-func (s *statusWriter) tell(status int) {
+func (s *statusWriter) report(status int) {
 	if !s.over {
 		s.over = true
 		s.onStatus(status)
@@ -131,19 +131,19 @@ func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		s.tell(status)
+		s.report(status)
 	}
 	s.ResponseWriter.WriteHeader(status)
 }
 
 func (s *statusWriter) Write(p []byte) (int, error) {
-	s.tell(http.StatusOK)
+	s.report(http.StatusOK)
 	return s.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher, which sends the header.
 func (s *statusWriter) Flush() {
-	s.tell(http.StatusOK)
+	s.report(http.StatusOK)
 	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot is not flushed
 }
 
@@ -151,13 +151,13 @@ func (s *statusWriter) Flush() {
 func (s *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(s.ResponseWriter).Hijack()
 	if err == nil {
-		s.tell(http.StatusSwitchingProtocols)
+		s.report(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
 }
 
 // ReadFrom implements io.ReaderFrom, by which the server sends files.
 func (s *statusWriter) ReadFrom(r io.Reader) (int64, error) {
-	s.tell(http.StatusOK)
+	s.report(http.StatusOK)
 	return io.Copy(s.ResponseWriter, r)
 }

@@ -105,7 +105,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			l.cache.Invalidating(l.gate.Admitted(&v, next), r, &v, scope).ServeHTTP(w, r)
+			l.cache.Invalidating(l.gate.AllowedHandler(&v, next), r, &v, scope).ServeHTTP(w, r)
 		}
 	})
 }

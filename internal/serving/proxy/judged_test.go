@@ -144,7 +144,7 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 	}
 }
 
-// A host that the transport would send in another form is refused; spaces around a value are not judged.
+// A host that the transport would send in another form is rejected; spaces around a value are not judged.
 func TestOddHostsAndSpaces(t *testing.T) {
 	t.Parallel()
 	up, g := newRawUpstream(t), new(recorder)

@@ -19,7 +19,7 @@ type Proxy struct {
 	upstreams map[string]*upstream
 	denied    atomic.Uint64
 	unrouted  atomic.Uint64
-	refused   atomic.Uint64
+	rejected  atomic.Uint64
 	connects  atomic.Uint64
 	dropped   atomic.Uint64
 	cache     *respcache.Cache
@@ -57,7 +57,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 }
 
 // ServeHTTP implements http.Handler. A request that upstreams may read in another way than it
-// was judged is refused.
+// was judged is rejected.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.accept(w, r) {
 		return
@@ -74,7 +74,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.cache.Invalidating(p.gate.Admitted(&v, p.route(&v)), r, &v, "").ServeHTTP(w, r)
+		p.cache.Invalidating(p.gate.AllowedHandler(&v, p.route(&v)), r, &v, "").ServeHTTP(w, r)
 	}
 }
 
@@ -99,11 +99,11 @@ type Stats struct {
 	Denied   uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
 	Panics   uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
-	// Refused are requests whose target or host no server should take, or that could not be
+	// Rejected are requests whose target or host no server should take, or that could not be
 	// sent on byte for byte: a raw "#", space, control character or backslash, a scheme
 	// without "//", an invalid host.
-	Refused       uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target or host."`
-	Connects      uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are refused with 405."`
+	Rejected      uint64 `metric:"hotparam_proxy_rejected_total" help:"Requests rejected because no server should accept their target or host."`
+	Connects      uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are rejected with 405."`
 	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
 	// by name
 	Upstreams map[string]UpstreamStats `label:"upstream"`
@@ -119,7 +119,7 @@ type UpstreamStats struct {
 func (p *Proxy) Stats() Stats {
 	s := Stats{
 		Denied: p.denied.Load(), Panics: p.gate.Panics(), Unrouted: p.unrouted.Load(),
-		Refused: p.refused.Load(), Connects: p.connects.Load(), DroppedFields: p.dropped.Load(),
+		Rejected: p.rejected.Load(), Connects: p.connects.Load(), DroppedFields: p.dropped.Load(),
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}
 	for name, u := range p.upstreams {

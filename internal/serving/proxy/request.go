@@ -32,7 +32,7 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
 		p.dropFields(r)
 		return true
 	}
-	p.refused.Add(1)
+	p.rejected.Add(1)
 	httplimit.WriteProblem(w, http.StatusBadRequest, "The request "+fault+".")
 	return false
 }

@@ -38,7 +38,7 @@ func raw(t *testing.T, at, head string) (int, string) {
 }
 
 // What upstreams read in different ways reaches none of them.
-func TestFaultyTargetsAreRefused(t *testing.T) {
+func TestFaultyTargetsAreRejected(t *testing.T) {
 	t.Parallel()
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "up", nil)}})
 	for _, target := range []string{
@@ -50,8 +50,8 @@ func TestFaultyTargetsAreRefused(t *testing.T) {
 			t.Errorf("%q: %d %s", target, code, body)
 		}
 	}
-	if n := p.Stats().Refused; n != 6 { // net/http refuses the others itself
-		t.Errorf("%d refused", n)
+	if n := p.Stats().Rejected; n != 6 { // net/http rejects the others itself
+		t.Errorf("%d rejected", n)
 	}
 	for target, want := range map[string]string{
 		"http://h/topic?id=1": "up /topic?id=1", "https://u:p@h:1/topic?u=http://x": "up /topic?u=http://x",

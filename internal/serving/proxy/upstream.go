@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -55,7 +56,7 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 		ModifyResponse: up.answered,
 		BufferPool:     newBufferPool(),
 		ErrorHandler:   up.failed,
-		ErrorLog:       slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ErrorLog:       logbound.Std(cfg.Log, slog.LevelWarn, "proxy: an answer of the upstream could not be passed on"),
 	}
 	return up
 }
@@ -147,12 +148,12 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r):
-		u.refuse(w, http.StatusRequestTimeout, "The request body came too slowly.")
+		u.reject(w, http.StatusRequestTimeout, "The request body came too slowly.")
 	case errors.As(err, &tooLarge):
 		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
 	case bodyOf(r).failed(r.Context()):
 		bodyOf(r).awaitEnd()
-		u.refuse(w, http.StatusBadRequest, "The request body could not be read.")
+		u.reject(w, http.StatusBadRequest, "The request body could not be read.")
 	case r.Context().Err() != nil:
 		u.abandoned.Add(1)
 		w.WriteHeader(http.StatusBadGateway) // the client has gone
@@ -164,9 +165,9 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// refuse answers a request whose body is the client's fault. The connection ends: the rest of
+// reject answers a request whose body is the client's fault. The connection ends: the rest of
 // the body would be read for a request.
-func (u *upstream) refuse(w http.ResponseWriter, status int, why string) {
+func (u *upstream) reject(w http.ResponseWriter, status int, why string) {
 	u.abandoned.Add(1)
 	w.Header().Set("Connection", "close")
 	httplimit.WriteProblem(w, status, why)

@@ -91,8 +91,8 @@ func TestUncacheableForASecond(t *testing.T) {
 	}
 }
 
-// A refresh that the limits refuse is tried again after Retry-After, and after a second at most.
-func TestRefusedRefreshIsTriedAgain(t *testing.T) {
+// A refresh that the limits deny is tried again after Retry-After, and after a second at most.
+func TestDeniedRefreshIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, numbered())

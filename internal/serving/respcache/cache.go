@@ -25,7 +25,7 @@ type Config struct {
 	// Served reports whether answers for a key are still wanted. Run asks it once a second
 	// and lets go of the others; nil: all are.
 	Served func(now time.Time, key hottype.Key) bool
-	// Answers say how requests are refused and which fields say what is left of limits.
+	// Answers say how requests are denied and which fields say what is left of limits.
 	Answers httplimit.Responder
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -74,7 +74,7 @@ func New(cfg Config) *Cache {
 }
 
 // With gives a cache with the same memory, counters and Run, which asks another gate and
-// refuses requests in another way.
+// denies requests in another way.
 func (c *Cache) With(g Gate, a httplimit.Responder) *Cache {
 	other := &Cache{cfg: c.cfg, shared: c.shared}
 	other.cfg.Gate, other.cfg.Answers = g, a
@@ -192,18 +192,18 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	left.Count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
-		c.cfg.Gate.Admitted(&v, next).ServeHTTP(w, r)
+		c.cfg.Gate.AllowedHandler(&v, next).ServeHTTP(w, r)
 	}
 }
 
 // lead fetches an answer for the client of a request and for all who wait for it, and reports
 // whether the client has its answer: not if the fetch is plain, which is for others too. Where the
-// keys' limits refuse the fetch, the client gets a stale answer if there is one.
+// keys' limits deny the fetch, the client gets a stale answer if there is one.
 func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	next http.Handler) (answered bool) {
 	charged := c.charge(r, left)
 	if !charged.Allowed {
-		c.refuse(w, r, left, f, &charged)
+		c.deny(w, r, left, f, &charged)
 		return true
 	}
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
@@ -234,17 +234,17 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	return true
 }
 
-// refuse ends a fetch that the limits of the key refuse, and answers the client that began it.
-func (c *Cache) refuse(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+// deny ends a fetch that the limits of the key deny, and answers the client that began it.
+func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	denied *hottype.Verdict) {
 	now := c.cfg.Now()
-	c.refused.Add(1)
+	c.denied.Add(1)
 	if f.backup != nil {
-		f.refuse(now.Add(fetchBackoff), now)
+		f.deny(now.Add(fetchBackoff), now)
 		c.hit(w, r, left, f.backup, now, false)
 		return
 	}
-	f.refuse(time.Time{}, now)
+	f.deny(time.Time{}, now)
 	left.Count(denied)
 	c.cfg.Answers.Enforce(w, r, denied)
 }
@@ -260,10 +260,10 @@ func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
 			c.fetch(f, next, &charged)
 			return
 		}
-		c.refused.Add(1)
+		c.denied.Add(1)
 		f.cancel()
 		now := c.cfg.Now()
-		f.refuse(now.Add(min(fetchBackoff, max(charged.RetryAfter, time.Millisecond))), now)
+		f.deny(now.Add(min(fetchBackoff, max(charged.RetryAfter, time.Millisecond))), now)
 	})
 }
 
@@ -272,7 +272,7 @@ func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
 	defer c.recordFetch(f) // also where the handler ends its goroutine
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), charged)
-	f.run(c.cfg.Gate.Admitted(charged, next))
+	f.run(c.cfg.Gate.AllowedHandler(charged, next))
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.

@@ -96,8 +96,8 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// What the key's limit refuses is answered stale for as long as that is allowed.
-func TestRefusedRefresh(t *testing.T) {
+// What the key's limit denies is answered stale for as long as that is allowed.
+func TestDeniedRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, numbered())

@@ -155,10 +155,10 @@ func backingOff(now, until time.Time) bool {
 
 // outcome is what a fetch leaves in its entry.
 type outcome struct {
-	answer  *answer   // to store; nil: none
-	unkept  bool      // the handler gave an answer that is not to be kept
-	failed  bool      // the handler failed
-	retryAt time.Time // of a fetch that the limits refused
+	answer    *answer   // to store; nil: none
+	notStored bool      // the handler gave an answer that is not to be kept
+	failed    bool      // the handler failed
+	retryAt   time.Time // of a fetch that the limits denied
 }
 
 // finish ends the flight: the answer is stored, or the variant marked. It needs mu.
@@ -179,12 +179,12 @@ func (f *fetch) finish(broken any) {
 	case o.answer != nil:
 		o.answer.complete(f.body)
 	}
-	o.unkept = o.answer == nil && !o.failed
+	o.notStored = o.answer == nil && !o.failed
 	f.stored = o.answer
 	f.store.bytes.Add(-f.reserved)
 	f.broken, f.finished = broken, true
 	f.release(o, now)
-	f.tell()
+	f.notify()
 }
 
 // release lets go of those who wait, for good. It needs mu.
@@ -212,8 +212,8 @@ func (f *fetch) freshen(now time.Time) *answer {
 	return a
 }
 
-// refuse ends a flight that was never begun.
-func (f *fetch) refuse(retry time.Time, now time.Time) {
+// deny ends a flight that was never begun.
+func (f *fetch) deny(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release(outcome{retryAt: retry}, now)
@@ -240,6 +240,6 @@ type Gate interface {
 	ChargeKeys(r *http.Request) hottype.Verdict
 	// KeepLease keeps a lease until release is called; nil: there is none.
 	KeepLease(l *hottype.Lease) (release func())
-	// Admitted gives the handler for a request that was admitted.
-	Admitted(v *hottype.Verdict, next http.Handler) http.Handler
+	// AllowedHandler gives the handler for a request that was allowed.
+	AllowedHandler(v *hottype.Verdict, next http.Handler) http.Handler
 }

@@ -112,16 +112,16 @@ func TestOutcomeOfAFetch(t *testing.T) {
 	}
 	const none, marked, later = "", "uncacheable", "retry"
 	for _, c := range []struct {
-		name   string
-		age    time.Duration // of what is stored: fresh 1 s, stale 11 s, for errors 61 s; 0: nothing is
-		plain  bool
-		how    http.HandlerFunc
-		body   string // that is stored afterwards; "": none
-		next   string
-		unkept int
-		fails  bool // the entry is failing
-		broken bool
-		backup bool // the stored response was given instead
+		name      string
+		age       time.Duration // of what is stored: fresh 1 s, stale 11 s, for errors 61 s; 0: nothing is
+		plain     bool
+		how       http.HandlerFunc
+		body      string // that is stored afterwards; "": none
+		next      string
+		notStored int
+		fails     bool // the entry is failing
+		broken    bool
+		backup    bool // the stored response was given instead
 	}{
 		{"first", 0, false, answers(200, "abc"), "abc", none, 0, false, false, false},
 		{"nothing written", 0, false, func(http.ResponseWriter, *http.Request) {}, "-", none, 0, false, false, false},
@@ -174,10 +174,10 @@ func TestOutcomeOfAFetch(t *testing.T) {
 		case !e.retry.IsZero() || !e.uncacheableUntil.IsZero():
 			next = fmt.Sprint(e.retry, e.uncacheableUntil)
 		}
-		if body != c.body || next != c.next || e.unkept != c.unkept || e.failing != c.fails ||
+		if body != c.body || next != c.next || e.notStored != c.notStored || e.failing != c.fails ||
 			(f.broken != nil) != c.broken ||
 			(prior != nil && f.result == prior) != c.backup {
-			t.Errorf("%s: %q, %s, %d unkept, failing %v, broken %v, backup %v; want %+v", c.name, body, next, e.unkept,
+			t.Errorf("%s: %q, %s, %d notStored, failing %v, broken %v, backup %v; want %+v", c.name, body, next, e.notStored,
 				e.failing, f.broken, prior != nil && f.result == prior, c)
 		}
 		if got := f.store.bytes.Load(); got != e.bytes || f.shard.entries != 1 {

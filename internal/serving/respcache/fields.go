@@ -85,7 +85,7 @@ func unknownField(h http.Header, s *hottype.CachePolicy) string {
 const maxAddresses = 512
 
 // areAddresses reports whether the values have only what addresses consist of, so that no
-// upstream refuses a fetch because of them.
+// upstream rejects a fetch because of them.
 func areAddresses(values []string) bool {
 	n := 0
 	for _, v := range values {
@@ -96,7 +96,7 @@ func areAddresses(values []string) bool {
 	return true
 }
 
-// agent is the User-Agent of fetches, unless the rule lists that field: some upstreams refuse
+// agent is the User-Agent of fetches, unless the rule lists that field: some upstreams reject
 // requests without one.
 const agent = "Mozilla/5.0 (compatible; hotparam)"
 

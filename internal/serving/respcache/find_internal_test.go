@@ -14,7 +14,7 @@ type situation struct {
 	age                                        time.Duration // of its answer; 0: it has none
 	unsure, failing, running, retries, partial bool
 	uncacheable                                time.Duration // for how much longer
-	unkept                                     int
+	notStored                                  int
 }
 
 // expect is what a request gets then: fresh for 1 s, stale until 11 s, on errors until 61 s.
@@ -38,7 +38,7 @@ func (c *situation) expect() (answer, backup, pass, lead, wait, plain, alone boo
 	case c.running:
 		return false, backup, false, false, true, false, false, 0, 0
 	}
-	return false, backup, false, true, false, c.unkept >= 2, false, 0, 0
+	return false, backup, false, true, false, c.notStored >= 2, false, 0, 0
 }
 
 // What a request gets in each situation of its entry.
@@ -50,10 +50,10 @@ func TestEachSituationOfAnEntry(t *testing.T) {
 	for _, age := range []time.Duration{0, 1, s - 1, s, 11*s - 1, 11 * s, 61*s - 1, 61 * s} {
 		for bits := range 1 << 5 {
 			for _, uncacheable := range []time.Duration{0, 1, s, s + 1} {
-				for _, unkept := range []int{0, 1, 2} {
+				for _, notStored := range []int{0, 1, 2} {
 					c := situation{age, both[bits&1], both[bits>>1&1], both[bits>>2&1], both[bits>>3&1],
 						both[bits>>4&1], uncacheable,
-						unkept}
+						notStored}
 					if got, want := c.find(now), fmt.Sprint(c.expect()); got != want {
 						t.Fatalf("%+v: %s, want %s", c, got, want)
 					}
@@ -75,7 +75,7 @@ func (c *situation) find(now time.Time) string {
 		a.unsure = c.unsure
 		st.setAnswer(sh, e, a, now.Add(-c.age))
 	}
-	e.failing, e.unkept = c.failing, c.unkept
+	e.failing, e.notStored = c.failing, c.notStored
 	if c.retries {
 		e.retry = now.Add(time.Second)
 	}

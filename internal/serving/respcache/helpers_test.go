@@ -15,16 +15,16 @@ import (
 
 // gate lets as many requests go on as it has tokens, or all of them when they are negative.
 type gate struct {
-	tokens           atomic.Int64
-	charged, refused atomic.Int64
-	mu               sync.Mutex
-	counted          []hottype.Verdict
+	tokens          atomic.Int64
+	charged, denied atomic.Int64
+	mu              sync.Mutex
+	counted         []hottype.Verdict
 }
 
 func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 	g.charged.Add(1)
 	if n := g.tokens.Load(); n == 0 {
-		g.refused.Add(1)
+		g.denied.Add(1)
 		return hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second,
 			RetryAfter: time.Second}
 	} else if n > 0 {
@@ -35,7 +35,7 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 
 func (g *gate) KeepLease(*hottype.Lease) (release func()) { return func() {} }
 
-func (g *gate) Admitted(_ *hottype.Verdict, next http.Handler) http.Handler {
+func (g *gate) AllowedHandler(_ *hottype.Verdict, next http.Handler) http.Handler {
 	return next
 }
 

@@ -141,7 +141,7 @@ func TestVariantsBecomeMore(t *testing.T) {
 	keep := func(plain bool, lang string, vary ...string) *fetch {
 		r := &http.Request{Header: http.Header{"X-Lang": {lang}}}
 		e := sh.entry(r, []byte("t"), "k", true, "")
-		e.failing, e.unkept, e.uncacheableUntil = true, 1, now
+		e.failing, e.notStored, e.uncacheableUntil = true, 1, now
 		f := newFlight(s, sh, e, nil, policy())
 		f.request, f.plain = r, plain
 		s.keep(f, &answer{vary: vary, fresh: time.Second}, now)
@@ -164,13 +164,13 @@ func TestVariantsBecomeMore(t *testing.T) {
 			t.Errorf("%d: %q, %d variants, %d entries; want %+v", i, res().vary, len(res().variants), sh.entries, c)
 		}
 		for _, e := range res().variants {
-			if e.failing || e.unkept != 0 || !e.uncacheableUntil.IsZero() || e.answer == nil {
+			if e.failing || e.notStored != 0 || !e.uncacheableUntil.IsZero() || e.answer == nil {
 				t.Errorf("%d: %+v", i, e)
 			}
 		}
 	}
 	f := keep(true, "de", "Accept-Encoding") // it says nothing of the fields of one client
-	if e := f.entry; e.unkept != 1 || e.failing {
+	if e := f.entry; e.notStored != 1 || e.failing {
 		t.Errorf("%+v", e)
 	}
 	s.keep(f, &answer{}, now)

@@ -42,11 +42,11 @@ var lifetimes = []lifetime{
 // plan is how the upstream answers next.
 type plan struct {
 	lifetime
-	status  int
-	vary    string
-	cookie  bool // Set-Cookie
-	dies    int  // 1: before its answer, 2: in the middle of it, 3: without knowing it
-	refused bool // the limit lets nothing through
+	status int
+	vary   string
+	cookie bool // Set-Cookie
+	dies   int  // 1: before its answer, 2: in the middle of it, 3: without knowing it
+	denied bool // the limit lets nothing through
 }
 
 func drawPlan(rt *rapid.T) plan {
@@ -55,9 +55,9 @@ func drawPlan(rt *rapid.T) plan {
 		status:   rapid.SampledFrom([]int{200, 200, 200, 404, 500, 503}).Draw(rt, "status"),
 		vary: rapid.SampledFrom([]string{"", "", "X-Lang", "Accept-Encoding, x-lang", "X-Unlisted", "*"}).
 			Draw(rt, "vary"),
-		cookie:  rapid.IntRange(0, 5).Draw(rt, "set-cookie") == 0,
-		dies:    max(0, rapid.IntRange(-6, 3).Draw(rt, "dies")),
-		refused: rapid.IntRange(0, 4).Draw(rt, "refused") == 0,
+		cookie: rapid.IntRange(0, 5).Draw(rt, "set-cookie") == 0,
+		dies:   max(0, rapid.IntRange(-6, 3).Draw(rt, "dies")),
+		denied: rapid.IntRange(0, 4).Draw(rt, "refused") == 0,
 	}
 }
 
@@ -156,7 +156,7 @@ func TestModel(t *testing.T) {
 func (s *site) step(rt *rapid.T) {
 	s.plan = drawPlan(rt)
 	s.gate.tokens.Store(-1)
-	if s.plan.refused {
+	if s.plan.denied {
 		s.gate.tokens.Store(0)
 	}
 	s.advance(time.Duration(rapid.SampledFrom([]int{0, 0, 100, 1000, 2500, 7000, 30_000, -2000}).
@@ -173,8 +173,8 @@ func (s *site) step(rt *rapid.T) {
 		rt.Fatalf("broken off although the upstream answered")
 	case broken:
 		return
-	case w.Code == http.StatusTooManyRequests && !s.plan.refused:
-		rt.Fatalf("refused although the limit is not used up")
+	case w.Code == http.StatusTooManyRequests && !s.plan.denied:
+		rt.Fatalf("denied although the limit is not used up")
 	case w.Code == http.StatusTooManyRequests:
 		return
 	}
@@ -202,7 +202,7 @@ func (s *site) step(rt *rapid.T) {
 	if m.fresh > 0 {
 		allowed += m.stale
 	}
-	fails := s.plan.refused || s.plan.dies != 0 || s.plan.status >= 500
+	fails := s.plan.denied || s.plan.dies != 0 || s.plan.status >= 500
 	if (fails || s.failedSince(&m)) && m.fresh > 0 {
 		allowed = max(allowed, m.fresh+m.ifError)
 	}

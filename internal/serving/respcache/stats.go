@@ -19,8 +19,8 @@ var reasons = []string{
 func index(reason string) int { return slices.Index(reasons, reason) }
 
 type counters struct {
-	fetched, failed, collapsed, refused, timedOut, purged atomic.Uint64
-	bypassed, unkept                                      [17]atomic.Uint64 // by index in reasons
+	fetched, failed, collapsed, denied, timedOut, purged atomic.Uint64
+	bypassed, notStored                                  [17]atomic.Uint64 // by index in reasons
 
 	mu     sync.Mutex
 	silent map[source]uint64 // stored answers that came with neither Cache-Control nor Vary
@@ -44,9 +44,9 @@ type Stats struct {
 	Stale       uint64            `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
 	Fetched     uint64            `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
 	Failed      uint64            `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
-	FetchDenied uint64            `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key refused them."`
+	FetchDenied uint64            `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key denied them."`
 	Collapsed   uint64            `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
-	TimedOut    uint64            `metric:"hotparam_cache_timeouts_total" help:"Requests refused because they waited too long and nothing stale was left."`
+	TimedOut    uint64            `metric:"hotparam_cache_timeouts_total" help:"Requests denied because they waited too long and nothing stale was left."`
 	Bypassed    map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
 	NotStored   map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
 	Evicted     uint64            `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`
@@ -66,7 +66,7 @@ type SilentStats struct {
 // Stats reads the counters.
 func (c *Cache) Stats() Stats {
 	s := Stats{
-		Fetched: c.fetched.Load(), Failed: c.failed.Load(), FetchDenied: c.refused.Load(),
+		Fetched: c.fetched.Load(), Failed: c.failed.Load(), FetchDenied: c.denied.Load(),
 		Collapsed: c.collapsed.Load(), TimedOut: c.timedOut.Load(), Purged: c.purged.Load(),
 		Bypassed: map[string]uint64{}, NotStored: map[string]uint64{}, Bytes: c.store.bytes.Load(),
 	}
@@ -74,7 +74,7 @@ func (c *Cache) Stats() Stats {
 		if slices.Index(reasons, whyStatus) > i {
 			s.Bypassed[reason] = c.bypassed[i].Load()
 		} else {
-			s.NotStored[reason] = c.unkept[i].Load()
+			s.NotStored[reason] = c.notStored[i].Load()
 		}
 	}
 	for i := range c.store.shards {
@@ -110,7 +110,7 @@ func (c *Cache) recordFetch(f *fetch) {
 		c.failed.Add(1)
 	}
 	if f.why != "" {
-		c.unkept[index(f.why)].Add(1)
+		c.notStored[index(f.why)].Add(1)
 	}
 	if f.stored != nil && f.stored.silent {
 		c.mu.Lock()

@@ -59,9 +59,9 @@ type entry struct {
 	uncacheableUntil time.Time
 	fetch            *fetch    // nil: no fetch is running
 	retry            time.Time // when it may be fetched again in the background
-	// unkept counts the fetches in a row that had other fields than the key, and gave nothing to
+	// notStored counts the fetches in a row that had other fields than the key, and gave nothing to
 	// keep: those fields may have been the reason.
-	unkept int
+	notStored int
 	// failing: the last fetch failed, or took too long; the answer is given at once for as long
 	// as errors allow, and fetched in the background.
 	failing    bool
@@ -134,7 +134,7 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 			f.backup = a
 		}
 	}
-	plain := f.answer != nil || e.unkept >= maxUnkept
+	plain := f.answer != nil || e.notStored >= maxUnkept
 	switch marked := f.answer == nil && f.backup == nil && backingOff(now, e.uncacheableUntil); {
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
@@ -192,7 +192,7 @@ func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 		switch {
 		case o.answer != nil:
 			s.keep(f, o.answer, now)
-		case o.failed || o.unkept:
+		case o.failed || o.notStored:
 			s.keepNothing(f, o, now)
 		}
 		s.drop(sh, e)
@@ -205,8 +205,8 @@ func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 // as errors allow if the handler failed, otherwise until it has ended.
 func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	e := f.entry
-	if e.unkept++; f.plain {
-		e.unkept = 0 // it was not for the fields of one client
+	if e.notStored++; f.plain {
+		e.notStored = 0 // it was not for the fields of one client
 	}
 	if a := e.answer; a != nil {
 		e.failing = o.failed
@@ -253,7 +253,7 @@ func (s *store) keep(f *fetch, a *answer, now time.Time) {
 	}
 	s.setAnswer(sh, e, a, now)
 	if e.failing = false; !f.plain {
-		e.unkept = 0
+		e.notStored = 0
 	}
 	if e.uncacheableUntil = (time.Time{}); a.mustRevalidate() {
 		e.uncacheableUntil = now.Add(fetchBackoff)

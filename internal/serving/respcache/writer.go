@@ -32,7 +32,7 @@ func (f *fetch) WriteHeader(status int) {
 		f.begin(status)
 	case f.status == 0 && status != http.StatusSwitchingProtocols && len(f.interim) < maxInterim:
 		f.interim = append(f.interim, interim{status, f.header.Clone()})
-		f.tell()
+		f.notify()
 	}
 }
 
@@ -65,7 +65,7 @@ func (f *fetch) begin(status int) {
 			f.releaseWaiters()
 		}
 	}
-	f.tell()
+	f.notify()
 }
 
 // stopBuffering lets the body stream on to the client alone, which it now belongs to; those who
@@ -83,7 +83,7 @@ func (f *fetch) stopBuffering(why string) {
 
 // releaseWaiters sends those who wait to the handler. It needs mu.
 func (f *fetch) releaseWaiters() {
-	f.release(outcome{unkept: true}, f.now())
+	f.release(outcome{notStored: true}, f.now())
 }
 
 func (f *fetch) Write(p []byte) (int, error) {
@@ -103,12 +103,12 @@ func (f *fetch) Write(p []byte) (int, error) {
 		f.mu.Unlock()
 		return len(p), nil
 	case f.answer != nil && f.buffer(p):
-		f.tell()
+		f.notify()
 		f.mu.Unlock()
 		return len(p), nil
 	}
 	f.chunk = p
-	f.tell()
+	f.notify()
 	f.mu.Unlock()
 	select {
 	case <-f.taken:
@@ -148,11 +148,11 @@ func (f *fetch) Flush() {
 	defer f.mu.Unlock()
 	f.begin(http.StatusOK)
 	f.flushed = true
-	f.tell()
+	f.notify()
 }
 
-// tell wakes the client, if one reads along.
-func (f *fetch) tell() { wait.Signal(f.wake) }
+// notify wakes the client, if one reads along.
+func (f *fetch) notify() { wait.Signal(f.wake) }
 
 // trailers are the fields that the handler set after its body.
 func (f *fetch) trailers() http.Header {
