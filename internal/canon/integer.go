@@ -9,7 +9,7 @@ import (
 
 // IntegerForm says how an application makes a whole number of a value. Values that
 // it takes for the same number have the same normal form: the shortest decimal.
-// What it refuses stays as it is.
+// What it rejects stays as it is.
 type IntegerForm uint8
 
 // The forms of whole numbers.
@@ -62,7 +62,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || isSeparator(r) || r == 
 
 func isSeparator(r rune) bool { return 0x1c <= r && r <= 0x1f }
 
-// isSpaceJS is what JavaScript trims. A number behind a space that the language refuses would charge
+// isSpaceJS is what JavaScript trims. A number behind a space that the language rejects would charge
 // a value that the application never looks up.
 func isSpaceJS(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xFEFF }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -255,4 +256,55 @@ func TestNamesAgainstOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A byte that is escaped in HP1 has two upper-case digits.
+func TestEscapedBytesOfHP1(t *testing.T) {
+	t.Parallel()
+	names := Names{Prefix: "x", Style: StyleHP1}
+	for text, want := range map[string]string{"Z2F": "/", "Z2FaZ2Fb": "/a/b", "Z2FaZ5F": "/a_", "Z2G": "", "ZG2": "", "Z2": "",
+		"Zf2": "",
+		"Z2f": "", "Z:2": "", "Z2:": ""} {
+		key, err := names.Parse([]byte("x." + text + ".hot_param.Ze"))
+		if (err == nil) != (want != "") || err == nil && key.Resource() != want {
+			t.Errorf("%s: %q, %v, want %q", text, key, err, want)
+		}
+	}
+}
+
+func TestHexDigits(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		want := byte(16)
+		if n, err := strconv.ParseUint(string(rune(c)), 16, 8); err == nil {
+			want = byte(n)
+		}
+		upper := want
+		if c >= 'a' {
+			upper = 16
+		}
+		if got := unhex(byte(c)); got != want || unhexUpper(byte(c)) != upper {
+			t.Errorf("byte %d: %d and %d, want %d and %d", c, got, unhexUpper(byte(c)), want, upper)
+		}
+	}
+}
+
+// A metric as Prometheus exports it has "_" for "." and is known in the style HP1 only.
+func TestExportedNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		style  Style
+		metric string
+		want   bool
+	}{
+		{StyleHP1, "a.b.topic.hot_param.Ze", true}, {StyleHP1, "a_b_topic_hot_param_Ze", true},
+		{StylePlain, "a_b_topic_hot_param_Ze", false}, {StyleHP1, "a_c_topic_hot_param_Ze", false},
+		{StyleHP1, "a_b-topic_hot_param_Ze", false}, {StyleHP1, "axb_topic_hot_param_Ze", false},
+		{StyleHP1, "a_b", false}, {StyleHP1, "a_b_", false},
+	} {
+		_, _, ok := Names{Prefix: "a.b", Style: c.style}.cut([]byte(c.metric))
+		if ok != c.want {
+			t.Errorf("style %v: %s: %v", c.style, c.metric, ok)
+		}
+	}
 }

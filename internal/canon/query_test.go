@@ -330,3 +330,20 @@ func FuzzAppend(f *testing.F) {
 		}
 	})
 }
+
+// A selector reads a query in the spelling of its upstream.
+func TestSelectorReadsASpelling(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		syntax QuerySyntax
+		want   string
+	}{{QuerySyntax{}, "%3Fa=1%3Bb%3D2&c=3"}, {QuerySyntax{Question: true}, "a=1%3Bb%3D2&c=3"},
+		{QuerySyntax{Semicolon: SemicolonDrop}, "c=3"}} {
+		lim := QueryBounds{Pairs: 10, NameBytes: 100, ValueBytes: 100, QueryBytes: 100}
+		s := NewSelector(Selection{All: true, Spelling: c.syntax})
+		got, _ := s.Append(nil, "?a=1;b=2&c=3", nil, &lim, new(Scratch))
+		if !strings.HasSuffix(string(got), c.want) {
+			t.Errorf("%+v: %q, want %q", c.syntax, got, c.want)
+		}
+	}
+}

@@ -28,13 +28,13 @@ type Traits struct {
 	Name Algorithm
 	// Required and Optional are the fields of a limit in a rules file that belong to it.
 	Required, Optional []string
-	// Even: calls are admitted at a rate, evenly, and may wait. Otherwise a window admits Limit.
+	// Even: calls are allowed at a rate, evenly, and may wait. Otherwise a window allows Limit.
 	Even bool
 	// Refills: a bucket with a Burst, which Even refills.
 	Refills bool
 	// Beyond is how many calls beyond Burst such a bucket holds.
 	Beyond int64
-	// Queues: an admitted call always waits for those before it.
+	// Queues: an allowed call always waits for those before it.
 	Queues bool
 }
 

@@ -122,7 +122,7 @@ func TestStateUnderAnotherSpec(t *testing.T) {
 	}
 }
 
-// How long the caller of an admitted cost waits, of each limit that lets callers wait.
+// How long the caller of an allowed cost waits, of each limit that lets callers wait.
 func TestWaitFor(t *testing.T) {
 	t.Parallel()
 	leaky := Spec{Algorithm: LeakyBucket, Limit: 10, Window: time.Second, Burst: 4}

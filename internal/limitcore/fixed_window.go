@@ -1,10 +1,10 @@
 package limitcore
 
 // Fixed window: time is cut at the multiples of Window since the unix epoch;
-// each window admits Limit. The instant k x Window belongs to window k.
+// each window allows Limit. The instant k x Window belongs to window k.
 //
 // It is the cheapest bound and the weakest: around a boundary up to 2 x Limit are
-// admitted within less than one Window (law F3). State: the cost admitted in the
+// allowed within less than one Window (law F3). State: the cost allowed in the
 // window of `at`. Overflow: at + Window < 2^53, used <= Limit < 2^53. Cost:
 // O(1), one division.
 
@@ -27,13 +27,13 @@ func fixedRefund(s *State, t *Compiled, then, cost int64) {
 	}
 }
 
-// Anchored window: a fixed window that begins with the first cost it admits and
+// Anchored window: a fixed window that begins with the first cost it allows and
 // is over one Window later; further costs do not prolong it. The next one begins
 // with the next cost.
 //
 // Its edges do not follow the wall clock and cannot be predicted, but the bound is that
-// of a fixed window: around an edge up to 2 x Limit are admitted within less than one
-// Window. State: the cost admitted in the window that began
+// of a fixed window: around an edge up to 2 x Limit are allowed within less than one
+// Window. State: the cost allowed in the window that began
 // at `aux`. Overflow: aux + Window < 2^53, used <= Limit < 2^53. Cost: O(1), no
 // division.
 

@@ -2,14 +2,14 @@ package limitcore
 
 import "fmt"
 
-// Sliding log: what was admitted is remembered with its time, and the costs of
+// Sliding log: what was allowed is remembered with its time, and the costs of
 // the last Window, (now - Window, now], add up to Limit at most. It is the exact
 // answer to "Limit in any Window", in every stretch of that length, and its price
-// is memory: a tick for every microsecond in which something was admitted, so at
+// is memory: a tick for every microsecond in which something was allowed, so at
 // most Limit of them, and Limit is at most MaxLog.
 //
 // Bucketed window: the same with coarser ticks. Window is cut into Buckets, and
-// what is admitted within one counts as admitted at its end, so it is remembered
+// what is allowed within one counts as allowed at its end, so it is remembered
 // up to a bucket longer than it need be: the window covers Buckets + 1 buckets,
 // the current one included. Any stretch of Window holds at most Limit, a call may
 // be denied up to Window/Buckets longer, and there are never more than Buckets + 1
@@ -22,7 +22,7 @@ import "fmt"
 // used, and those are at most Limit. Cost: O(log ticks), a new tick O(1) on
 // average.
 
-// MaxLog is the most that a sliding log may admit in a window, since it keeps a
+// MaxLog is the most that a sliding log may allow in a window, since it keeps a
 // tick for each.
 const MaxLog = 10_000
 
@@ -84,7 +84,7 @@ func logWait(t *Compiled, log *Log, now, cost, end int64) int64 {
 }
 
 // logAdd leaves the tick log as it is: the tick is recorded once it is known that the
-// whole request is admitted.
+// whole request is allowed.
 func logAdd(s *State, t *Compiled, log *Log, now, cost int64) State {
 	return State{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit,
 		aux: max(t.stamp(now), s.aux)}

@@ -13,13 +13,13 @@ import (
 //
 //	prev x (Window-e) + (cur+cost) x Window <= Limit x Window
 //
-// admits. The weighing is done in whole numbers and nothing is rounded: 42
+// allows. The weighing is done in whole numbers and nothing is rounded: 42
 // before and 18 now against a limit of 50 is denied at e = 15.001 s of 60 s,
 // where an implementation that rounds 49.4993 down lets one more pass. Any
 // stretch of d <= Window holds at most Limit x (1 + d/Window) (law S3).
 //
 // State: the cost in the window of `at` and in the one before it. Overflow:
-// prev and cur are at most the Limit they were admitted under, and
+// prev and cur are at most the Limit they were allowed under, and
 // Limit x Window < 2^53 (Validate); the comparison is of two such products,
 // never of their sum. Cost: O(1), two or three divisions.
 

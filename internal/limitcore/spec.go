@@ -25,10 +25,10 @@ type Spec struct {
 	Block, BlockMax time.Duration
 }
 
-// Capacity is the most that can be admitted at one instant, including calls that wait.
+// Capacity is the most that can be allowed at one instant, including calls that wait.
 func (s Spec) Capacity() int64 { return s.BurstCapacity() + s.queue() }
 
-// BurstCapacity is the most that can be admitted at one instant and proceed at once, or in a
+// BurstCapacity is the most that can be allowed at one instant and proceed at once, or in a
 // leaky bucket queue.
 func (s Spec) BurstCapacity() int64 {
 	switch t := s.Algorithm.traits(); {
@@ -43,17 +43,17 @@ func (s Spec) BurstCapacity() int64 {
 // Refills reports whether the limit is a bucket that is refilled evenly.
 func (s Spec) Refills() bool { return s.Algorithm.traits().Refills }
 
-// Even reports whether the limit admits calls at a rate, and not by windows.
+// Even reports whether the limit allows calls at a rate, and not by windows.
 func (s Spec) Even() bool { return s.Algorithm.traits().Even }
 
-// Queues reports whether an admitted call may have to wait.
+// Queues reports whether an allowed call may have to wait.
 func (s Spec) Queues() bool { return s.Wait > 0 || s.Algorithm.traits().Queues }
 
 // maxShareWindow is within what Compile takes.
 const maxShareWindow = 200 * 24 * time.Hour
 
 // Share is the part of a limit that one of n processes enforces by itself. A limit that
-// admits anything admits at least one. What is admitted evenly is admitted n times slower,
+// allows anything allows at least one. What is allowed evenly is allowed n times slower,
 // which is exact where dividing the rate would round.
 func (s Spec) Share(n int64) Spec {
 	if s.Limit <= 0 {
@@ -97,7 +97,7 @@ func (s Spec) Options() string {
 	return text
 }
 
-// Waiting with a bound. A bucket refills by itself, so a call that is admitted at once and
+// Waiting with a bound. A bucket refills by itself, so a call that is allowed at once and
 // proceeds only when its tokens are there is the same as one that came later. A limit with
 // a wait is therefore a bucket of a larger capacity: one more for every token that Wait
 // brings, and what is missing beyond the burst is a debt that the caller waits for.
@@ -107,11 +107,11 @@ func (s Spec) Options() string {
 //	else                        denied at once: the wait would be too long
 //
 // Calls leave in order of arrival, and each as early as possible. State, arithmetic and
-// scripts are those of the bucket. A call that cannot be admitted within its wait is denied
+// scripts are those of the bucket. A call that cannot be allowed within its wait is denied
 // at once; resilience4j and others sleep the whole timeout first. The tokens of a caller
 // that stops waiting stay charged, unless it refunds them (limit.Memory.RefundAt).
 
-// queue is how many more calls may be admitted to wait.
+// queue is how many more calls may be allowed to wait.
 func (s Spec) queue() int64 {
 	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
 	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
@@ -125,7 +125,7 @@ func (s Spec) queue() int64 {
 	return int64(min(q, maxExact))
 }
 
-// WaitFor is how long the caller of an admitted cost has to wait before it proceeds, when
+// WaitFor is how long the caller of an allowed cost has to wait before it proceeds, when
 // the limit is whole again after reset; see limit.Charge.Wait.
 func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 	if !s.Queues() || cost <= 0 {

@@ -179,7 +179,7 @@ func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 	return fixedAdd(s, t, now, cost)
 }
 
-// Refund undoes a charge made at then, as far as that cannot admit more than if
+// Refund undoes a charge made at then, as far as that cannot allow more than if
 // the charge had never been made. A state written under another spec since then
 // stays as it is.
 func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {

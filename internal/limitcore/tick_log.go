@@ -13,7 +13,7 @@ type Log struct {
 
 type tick struct {
 	at  int64
-	sum int64 // of all that was admitted up to and in this tick
+	sum int64 // of all that was allowed up to and in this tick
 }
 
 // after is the index of the first tick after a time.
@@ -48,7 +48,7 @@ func (log *Log) newest() int64 {
 	return log.ticks[len(log.ticks)-1].at
 }
 
-// record is what a tick log becomes when an admitted cost has turned a state from
+// record is what a tick log becomes when an allowed cost has turned a state from
 // old into next. Old may have been of another kind, or of none.
 func (log *Log) record(old, next *State, cost int64) {
 	before := next.used - cost // counts at next.at
@@ -133,7 +133,7 @@ func (ts *Logs) Drop(n int32) {
 	}
 }
 
-// Write makes next the state that *s is, after a cost was admitted, and *n the number
+// Write makes next the state that *s is, after a cost was allowed, and *n the number
 // of its tick log.
 func (ts *Logs) Write(s, next *State, n *int32, cost int64) {
 	if next.kind == KindLog {

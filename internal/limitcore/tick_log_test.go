@@ -1,6 +1,7 @@
 package limitcore
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -33,4 +34,63 @@ func TestTickLogIsBounded(t *testing.T) {
 			rt.Fatalf("%d per 1000 us: %d ticks, room for %d", spec.Limit, live, cap(log.ticks))
 		}
 	})
+}
+
+// Out of a tick goes at most what is in it, and the sums behind it go down with it.
+func TestReduceTape(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		at, cost, back int64
+		want           []tick
+		since          int64
+	}{
+		{10, 2, 2, []tick{{10, 1}, {20, 5}, {30, 10}}, 10}, {20, 9, 4, []tick{{10, 3}, {20, 3}, {30, 8}}, 8},
+		{30, 9, 5, []tick{{10, 3}, {20, 7}}, 7}, {15, 9, 0, []tick{{10, 3}, {20, 7}, {30, 12}}, 12},
+		{31, 9, 0, []tick{{10, 3}, {20, 7}, {30, 12}}, 12},
+	} {
+		log := Log{ticks: []tick{{10, 3}, {20, 7}, {30, 12}}}
+		if back := log.reduce(c.at, c.cost); back != c.back || !slices.Equal(log.ticks, c.want) ||
+			log.since(0) != c.since {
+			t.Errorf("case %d: %d of %+v, want %d of %+v", i, back, log.ticks, c.back, c.want)
+		}
+	}
+}
+
+// A shared store remembers a full bucket that began empty for a day.
+func TestFirstSeenIsKeptForADay(t *testing.T) {
+	t.Parallel()
+	if kept := FirstSeenMillis * time.Millisecond; kept != 24*time.Hour {
+		t.Errorf("kept for %v", kept)
+	}
+}
+
+// The number of a log that is dropped is given out again; a state of another kind has none.
+func TestNumbersOfLogs(t *testing.T) {
+	t.Parallel()
+	var logs Logs
+	log := State{kind: KindLog, at: 5, used: 2, unit: 10, aux: 5}
+	bucket := State{kind: KindBucket, used: 1}
+	states, numbers := make([]State, 3), make([]int32, 3)
+	write := func(i int, next State) { logs.Write(&states[i], &next, &numbers[i], 2) }
+	for i := range states {
+		write(i, log)
+	}
+	write(1, bucket)
+	if !slices.Equal(numbers, []int32{1, 0, 3}) || states[1] != bucket || logs.Get(2) != nil || logs.Get(0) != nil {
+		t.Errorf("numbers %v, state %+v", numbers, states[1])
+	}
+	if write(1, log); !slices.Equal(numbers, []int32{1, 2, 3}) || len(logs.all) != 3 || logs.Get(2).since(0) != 2 {
+		t.Errorf("numbers %v of %d", numbers, len(logs.all))
+	}
+	if n := logs.take(); n != 4 {
+		t.Errorf("number %d was given out twice", n)
+	}
+	if write(0, bucket); numbers[0] != 0 || logs.Get(1) != nil {
+		t.Errorf("the first is number %d", numbers[0])
+	}
+	logs.free = nil
+	logs.Drop(0)
+	if logs.Drop(3); len(logs.free) != 1 || logs.Get(3) != nil {
+		t.Errorf("free are %v", logs.free)
+	}
 }

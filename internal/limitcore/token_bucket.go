@@ -113,8 +113,8 @@ func (t *Compiled) FirstSeen(now int64) *State {
 
 // Leaky bucket as a queue, as nginx has it: calls leave one after the other, T =
 // Window/Limit apart, each as soon as it may; Burst of them may be in the queue, and a
-// call that finds it full is denied at once. The same calls are admitted as by GCRA, and
-// state, arithmetic and scripts are the same. The one difference is that an admitted call
+// call that finds it full is denied at once. The same calls are allowed as by GCRA, and
+// state, arithmetic and scripts are the same. The one difference is that an allowed call
 // has to wait:
 //
 //	leaves = max(now, the one before leaves + its cost x T)

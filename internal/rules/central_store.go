@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -145,6 +146,23 @@ func (s *Stored) check() error {
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// OverrideStore keeps the live overrides and the audit of their changes. Package filestore
+// has the one of a single machine, package rediscontrol the shared one. It is safe for
+// concurrent use.
+type OverrideStore interface {
+	// List returns every override, expired ones may be among them.
+	List(ctx context.Context) ([]Override, error)
+	// Put stores o under its ID, in place of what was there, and returns it as
+	// stored.
+	Put(ctx context.Context, o Override) (Override, error)
+	// Delete removes an override; ErrNoOverride when there is none.
+	Delete(ctx context.Context, id, author string) error
+	// Audit returns up to limit changes, newest first.
+	Audit(ctx context.Context, limit int) ([]Change, error)
+	// Revision is that of the newest change, 0 where there never was one.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Change is one entry of the audit of live overrides.

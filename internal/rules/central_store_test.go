@@ -80,7 +80,7 @@ func TestNothingCanBeTriedBesideNothing(t *testing.T) {
 	}
 }
 
-func TestStoredValuesOfOthersAreRefused(t *testing.T) {
+func TestStoredValuesOfOthersAreRejected(t *testing.T) {
 	t.Parallel()
 	good := change(t, change(t, nil, push("rules: []\n")),
 		rules.Revision{Action: rules.RevisionTry, At: at, Text: "b", Only: "one", Until: at})

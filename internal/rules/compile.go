@@ -31,9 +31,9 @@ func noLimit() Limit {
 }
 
 // take makes the set of a document and reports errors that concern several fields.
-func (p *parser) take(v conf.Value, d *document) {
+func (p *parser) take(v conf.Value, d *rule.Set) {
 	s := p.set
-	s.Namespace, s.Upstreams, s.Overrides = d.Namespace, d.Upstreams, d.Overrides
+	s.Namespace, s.Upstreams = d.Namespace, d.Upstreams
 	s.QueryBounds = canon.QueryBounds(d.QueryBounds)
 	v.At("query_bounds").Validate(s.QueryBounds.Validate)
 	for _, r := range d.Redact {
@@ -62,7 +62,9 @@ func (p *parser) take(v conf.Value, d *document) {
 		s.Classes = append(s.Classes, class(at, &d.Classes[i]))
 	}
 	for i := range d.Overrides {
-		d.Overrides[i].ID = cmp.Or(d.Overrides[i].ID, d.Overrides[i].DefaultID())
+		o := Override(d.Overrides[i])
+		o.ID = cmp.Or(o.ID, o.DefaultID())
+		s.Overrides = append(s.Overrides, o)
 		p.overrides = append(p.overrides, v.At("overrides").Entry(i))
 	}
 	p.checkRules()
@@ -166,7 +168,7 @@ func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
 	return q
 }
 
-// paramName is the name of a parameter in keys. A name whose prefix is no source is refused: a rule that tracked
+// paramName is the name of a parameter in keys. A name whose prefix is no source is rejected: a rule that tracked
 // "body.topic" in the query would have one key for all requests.
 func paramName(v conf.Value, name string) string {
 	prefix, rest, dotted := strings.Cut(name, ".")

@@ -272,6 +272,6 @@ func (l *Limit) checkRefund(v conf.Value) {
 		at.Fail("sliding_log gives back only what was charged at a known microsecond; " +
 			"bucketed_window does what it does")
 	case l.Mode == hottype.ModeShadow:
-		at.Fail("has no effect in mode shadow, which admits everything")
+		at.Fail("has no effect in mode shadow, which allows everything")
 	}
 }

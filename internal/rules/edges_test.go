@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// The last value of a field that is taken, and the first that is refused.
+// The last value of a field that is taken, and the first that is rejected.
 func TestEdgesOfFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, valid, invalid string }{

@@ -126,7 +126,7 @@ func TestWarmUpTakesItsTime(t *testing.T) {
 	})
 }
 
-// The wait of a call does not depend on its size (H1), a refused one changes
+// The wait of a call does not depend on its size (H1), a rejected one changes
 // nothing (H2), and any second after a burst has the rate at most (H3).
 func TestSmootherLaws(t *testing.T) {
 	t.Parallel()
@@ -138,14 +138,14 @@ func TestSmootherLaws(t *testing.T) {
 		start := now
 		for range 100 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, 5e8).Draw(rt, "ns")))
-			small, large, refused := *s, *s, *s
+			small, large, rejected := *s, *s, *s
 			a, _ := small.acquire(now, 1)
 			b, _ := large.acquire(now, 1000)
 			if a != b {
 				rt.Fatalf("1 waits %v, 1000 wait %v", a, b)
 			}
-			if _, ok, _ := refused.tryAcquire(now, 1, a-1); ok != (a == 0) || !ok && refused != *s {
-				rt.Fatalf("refused: %+v became %+v", *s, refused)
+			if _, ok, _ := rejected.tryAcquire(now, 1, a-1); ok != (a == 0) || !ok && rejected != *s {
+				rt.Fatalf("rejected: %+v became %+v", *s, rejected)
 			}
 			n := rapid.Int64Range(1, 20).Draw(rt, "permits")
 			wait, _ := s.acquire(now, n)
@@ -158,7 +158,7 @@ func TestSmootherLaws(t *testing.T) {
 	})
 }
 
-func TestSmootherRefusesNonsense(t *testing.T) {
+func TestSmootherRejectsNonsense(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(-1)} {

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A rule with bursty admits what Guava's tryAcquire(wait) does, after the same wait to
+// A rule with bursty allows what Guava's tryAcquire(wait) does, after the same wait to
 // the microsecond.
 func TestBurstyIsThatOfGuava(t *testing.T) {
 	t.Parallel()

@@ -21,58 +21,19 @@ import (
 var ErrNoOverride = errors.New("rules: no such override")
 
 // Action is what an override does.
-type Action string
+type Action = rule.Action
 
 // The actions of an override.
 const (
-	ActionLimit  Action = "limit"  // this rate and burst instead of the rule's
-	ActionExempt Action = "exempt" // never limited by key or address
-	ActionBlock  Action = "block"  // always denied
-	ActionShadow Action = "shadow" // limited as before, but only counted
-	ActionCache  Action = "cache"  // limited as before, and answered from the cache, hot or not
+	ActionLimit  = rule.ActionLimit
+	ActionExempt = rule.ActionExempt
+	ActionBlock  = rule.ActionBlock
+	ActionShadow = rule.ActionShadow
+	ActionCache  = rule.ActionCache
 )
 
-// Override is an operator's exception for one key, for the keys that a pattern
-// matches, for all keys of a resource, or for clients. An override with ActionLimit
-// applies whether or not the key is hot.
-type Override struct {
-	// `[a-z0-9-]`, at most 64 bytes. Default: made from the key.
-	ID string `json:"id" name:"id"`
-	// A key in canonical form (`topic?id=42`, `/status`), or a glob over keys (`topic?id=4*`). Only a glob can name a
-	// path that contains `*`. One of `key`, `resource`, `client`, `cidr`, `class` is required.
-	Key string `json:"key,omitempty" name:"key"`
-	// Every key of it, each by itself: the name of a rule, or a path that the catch-all counts.
-	Resource string `json:"resource,omitempty" name:"resource"`
-	// An address (`203.0.113.9`, or `2001:db8:0:7::` for its network).
-	Client string `json:"client,omitempty" name:"client"`
-	// The clients of a network, each by itself (`203.0.113.0/24`; IPv6 up to /64).
-	CIDR string `json:"cidr,omitempty" name:"cidr"`
-	// The clients of a class, each by itself.
-	Class string `json:"class,omitempty" name:"class"`
-	// `limit`: `rate` and `burst` replace the rule's. `exempt`: no limit. `block`: everything is denied, malformed
-	// requests of the rule too. `shadow`: limited as before, only counted. `cache`: limited as before, and answered
-	// from the cache (docs/cache.md), hot or not.
-	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
-	// Of `limit`: requests a second, by a token bucket.
-	Rate float64 `json:"rate,omitempty" name:"rate" as:"any rate"`
-	// Of `limit`: how many requests may come at once. Default: `rate` in a second, at least 1.
-	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
-	// Of `limit` and `block`: `shadow` denies nothing, hides no other override, and counts what it would deny
-	// (docs/admin.md). Default: `enforce`.
-	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`
-	// When it ends (RFC 3339). Default: never.
-	Until time.Time `json:"until,omitzero" name:"until"`
-	// It applies only in windows: `from`: when one begins, in the five fields of cron (minute, hour, day, month,
-	// weekday) or `@daily` and the like; `for`: its length, 1 s to 31 days; `zone`: the time zone of `from`. Default:
-	// always; `zone`: UTC.
-	Schedule Schedule `json:"schedule,omitzero" name:"schedule"`
-	// Shown to operators; at most 1024 bytes.
-	Reason string `json:"reason,omitempty" name:"reason"`
-	// Shown to operators; at most 256 bytes.
-	Author string `json:"author,omitempty" name:"author"`
-	// Created is set by the store.
-	Created time.Time `json:"created,omitzero"`
-}
+// Override is a rule.Override with what the programs ask of it.
+type Override rule.Override
 
 // Bounds of an override, in bytes.
 const (
@@ -80,6 +41,45 @@ const (
 	maxReasonBytes = 1024
 	maxAuthorBytes = 256
 )
+
+// Canonical is the override with its target as requests are counted, redacted as they are by set.
+func (o Override) Canonical(set *Set) (Override, error) {
+	t := o.Target()
+	value, err := t.Canonical()
+	switch {
+	case t.Kind == TargetKey && !o.IsPattern():
+		if o.Key, err = CanonicalKey(o.Key); err == nil {
+			o.Key, err = set.RedactKey(o.Key)
+		}
+	case t.Kind == TargetKey:
+		o.Key, err = set.RedactKey(o.Key)
+	case t.Kind == TargetClient:
+		o.Client = value
+	case t.Kind == TargetCIDR:
+		o.CIDR = value
+	}
+	return o, err
+}
+
+// CanonicalKey writes a key that a person gave as requests are counted: pairs
+// sorted and escaped in one way. The resource stays as it is.
+func CanonicalKey(key string) (string, error) {
+	resource, params, hasParams := strings.Cut(key, "?")
+	if resource == "" {
+		return "", fmt.Errorf("key %q has no resource before its ?", conf.Cut(key))
+	}
+	if !hasParams || params == canon.Malformed {
+		return key, nil
+	}
+	selector := canon.NewSelector(canon.Selection{All: true})
+	lim := canon.DefaultQueryBounds()
+	out, n := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
+	if n == 0 {
+		return "", fmt.Errorf("key %q is beyond the limits of a query: %d pairs, names of %d and values of %d bytes",
+			conf.Cut(key), lim.Pairs, lim.NameBytes, lim.ValueBytes)
+	}
+	return string(out), nil
+}
 
 // Validate reports what makes an override unusable. The ID may be empty.
 func (o Override) Validate() error {
@@ -99,7 +99,7 @@ func (o Override) Validate() error {
 		return wrong("until", "override %.80q ends at %s, not after it was made at %s",
 			o.Target(), o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
 	}
-	if err := o.Schedule.Validate(); err != nil {
+	if err := ValidateSchedule(o.Schedule); err != nil {
 		return &conf.FieldError{Field: "schedule", Err: err}
 	}
 	return o.validateAction()
@@ -222,7 +222,7 @@ func (o Override) Window(now time.Time) Window {
 	if o.Schedule.IsZero() {
 		return Window{From: o.Created, Until: o.Until}
 	}
-	w := o.Schedule.Window(now)
+	w := scheduleWindow(o.Schedule, now)
 	if o.Until.IsZero() || w.From.IsZero() {
 		return w
 	}
@@ -238,7 +238,7 @@ func (o Override) Window(now time.Time) Window {
 // Active reports whether the override holds at now: it has not ended, and if it
 // has a schedule, a window of that holds.
 func (o Override) Active(now time.Time) bool {
-	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
+	return !o.Expired(now) && (o.Schedule.IsZero() || scheduleWindow(o.Schedule, now).Holds(now))
 }
 
 // DefaultID is the ID of an override without one: made from its target, its schedule

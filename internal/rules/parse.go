@@ -23,8 +23,8 @@ type Error = conf.Error
 // ProgramSections are the top-level names of a configuration file that hold
 // settings of the programs. A test of package config checks that the list is complete.
 var ProgramSections = []string{
-	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd",
-	"gate", "graphite", "history", "kafka",
+	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "edge",
+	"envoy", "etcd", "gate", "graphite", "history", "kafka",
 	"log", "mirror", "names", "notifications", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd",
 	"stop", "tally",
 }
@@ -53,18 +53,18 @@ func ParseWith(file string, data []byte, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := new(document)
+	d := new(rule.Set)
 	return compile(schema.Decode(file, root, d, o.Sections...), d, file, o)
 }
 
 // FromGo makes a set of Go values. They are checked like a file with the same fields, and errors name the Go fields:
 // "Rules[0].Hot.Rate".
-func FromGo(name string, set *rule.Set) (*Set, error) {
-	v, d := conf.FromGo(schema, name, &document{Set: *set})
-	return compile(v, d, name, Options{})
+func FromGo(name string, set *rule.Set, o Options) (*Set, error) {
+	v, d := conf.FromGo(schema, name, set)
+	return compile(v, d, name, o)
 }
 
-func compile(v conf.Value, d *document, file string, o Options) (*Set, error) {
+func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	p := parser{set: &Set{secret: o.Secret}}
 	v.Settle(d)
 	p.take(v, d)

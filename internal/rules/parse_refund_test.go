@@ -20,7 +20,16 @@ func TestParseRefundStatus(t *testing.T) {
 			}
 		}
 	}
+	for text, want := range map[string][2]int{"200": {200, 200}, "599": {599, 599}, "2xx": {200, 299},
+		"5XX": {500, 599}} {
+		got := mustParse(t, rule("rate: 50, refund_status: ["+text+"]")).Rules[0].Limit.RefundStatus
+		if !got.Contains(want[0]) || !got.Contains(want[1]) || got.Contains(want[0]-1) || got.Contains(want[1]+1) {
+			t.Errorf("%s: %+v, want %v", text, got, want)
+		}
+	}
 	for text, want := range map[string]string{
+		"rate: 5, refund_status: [199]":                                                  `refund_status[0]: "199" is no status`,
+		"rate: 5, refund_status: [6xx]":                                                  `refund_status[0]: "6xx" is no status`,
 		"rate: 5, refund_status: 304":                                                    "refund_status: has to be a list",
 		"rate: 5, refund_status: []":                                                     "refund_status: is empty",
 		"rate: 5, refund_status: [99]":                                                   `refund_status[0]: "99" is no status`,

@@ -24,12 +24,12 @@ var update = flag.Bool("update", false, "write the tables of docs/rules.md and d
 // tabled are the structs whose fields the tables of docs/rules.md and docs/evasion.md have, by the mark before the
 // table.
 var tabled = map[string]reflect.Type{
-	"Set": reflect.TypeFor[document](), "Rule": reflect.TypeFor[rule.Rule](), "Match": reflect.TypeFor[rule.Match](),
+	"Set": reflect.TypeFor[rule.Set](), "Rule": reflect.TypeFor[rule.Rule](), "Match": reflect.TypeFor[rule.Match](),
 	"Param": reflect.TypeFor[rule.Param](), "Hot": reflect.TypeFor[rule.Hot](), "Limit": reflect.TypeFor[rule.Limit](),
 	"Cache": reflect.TypeFor[hottype.CachePolicy](), "IP": reflect.TypeFor[rule.IP](),
 	"Window": reflect.TypeFor[rule.Window](), "Class": reflect.TypeFor[rule.Class](),
 	"Upstream": reflect.TypeFor[rule.Upstream](), "QueryBounds": reflect.TypeFor[rule.QueryBounds](),
-	"ParseAs": reflect.TypeFor[rule.ParseAs](), "Override": reflect.TypeFor[Override](),
+	"ParseAs": reflect.TypeFor[rule.ParseAs](), "Override": reflect.TypeFor[rule.Override](),
 }
 
 // The tables of the reference are made from the fields, their tags and their doc comments.

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +8,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
 // Bounds of a schedule.
@@ -20,21 +20,8 @@ const (
 	maxJoin = 1000
 )
 
-// Schedule says when an override holds: from each time that From names, for a
-// duration. The zero Schedule holds always. It is comparable.
-type Schedule struct {
-	// From is when windows begin, in the five fields of cron ("0 20 * * 1-5":
-	// minute, hour, day of the month, month, day of the week) or as one of
-	// @hourly, @daily, @weekly, @monthly, @yearly.
-	From string `name:"from" required:"true"`
-	// For is how long each lasts, in whole seconds of elapsed time: the same on a
-	// day when clocks change.
-	For time.Duration `name:"for" in:"1s..744h" step:"1s" required:"true"`
-	// Zone is the time zone of From, such as Europe/Berlin; "" is UTC. A local
-	// time that is skipped on a day begins no window; one that occurs twice
-	// begins two, which join.
-	Zone string `name:"zone"`
-}
+// Schedule says when an override holds.
+type Schedule = rule.Schedule
 
 // Window is a time in which a schedule holds: from From, until just before
 // Until. The zero Window is none.
@@ -44,43 +31,21 @@ func (w Window) Holds(now time.Time) bool {
 	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
 }
 
-func (s Schedule) IsZero() bool { return s == Schedule{} }
-
-// String is the schedule for people: "0 20 * * * for 2h (Europe/Berlin)".
-func (s Schedule) String() string {
-	if s.IsZero() {
-		return "always"
-	}
-	return fmt.Sprintf("%s for %s (%s)", s.From, spell(s.For), cmp.Or(s.Zone, "UTC"))
-}
-
-// spell writes 2h for 2h0m0s.
-func spell(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// Validate reports why a schedule is invalid. One that never begins is invalid too.
-func (s Schedule) Validate() error {
+// ValidateSchedule reports why a schedule is invalid. One that never begins is invalid too.
+func ValidateSchedule(s Schedule) error {
 	if s.IsZero() {
 		return nil
 	}
-	_, err := s.compile()
+	_, err := compileSchedule(s)
 	return err
 }
 
-// Window returns the window that holds at now, else the next one; the zero Window
+// scheduleWindow returns the window that holds at now, else the next one; the zero Window
 // if none begins within five years or the schedule is invalid. Windows that
 // overlap or touch are joined. From of a window that holds is a time since which
 // it has held, not always the earliest.
-func (s Schedule) Window(now time.Time) Window {
-	c, err := s.compile()
+func scheduleWindow(s Schedule, now time.Time) Window {
+	c, err := compileSchedule(s)
 	if err != nil {
 		return Window{}
 	}
@@ -96,7 +61,7 @@ type timetable struct {
 // years that cron searches: 2028 has a 29th of February.
 func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-func (s Schedule) compile() (t timetable, err error) {
+func compileSchedule(s Schedule) (t timetable, err error) {
 	switch {
 	case s.From == "":
 		return t, errors.New(`rules: schedule has no from; write when it begins, such as "0 20 * * *"`)
@@ -112,7 +77,7 @@ func (s Schedule) compile() (t timetable, err error) {
 	case strings.Contains(s.From, "TZ="):
 		return fail(": write the time zone as zone")
 	case s.For < time.Second || s.For > maxFor || s.For%time.Second != 0:
-		return fail(" lasts for %v, which is not between 1s and %s in whole seconds", s.For, spell(maxFor))
+		return fail(" lasts for %v, which is not between 1s and 744h in whole seconds", s.For)
 	}
 	zone, err := loadZone(s.Zone)
 	if err != nil {
@@ -159,32 +124,6 @@ func (t timetable) window(now time.Time) Window {
 	return w
 }
 
-type scheduleJSON struct {
-	From string `json:"from"`
-	For  string `json:"for"`
-	Zone string `json:"zone,omitempty"`
-}
-
-// MarshalJSON writes {"from":"0 20 * * *","for":"2h","zone":"Europe/Berlin"}.
-func (s Schedule) MarshalJSON() ([]byte, error) {
-	return json.Marshal(scheduleJSON{From: s.From, For: spell(s.For), Zone: s.Zone})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes. It checks the form only; see
-// Validate.
-func (s *Schedule) UnmarshalJSON(data []byte) error {
-	var j scheduleJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
-	}
-	d, err := time.ParseDuration(j.For)
-	if err != nil {
-		return fmt.Errorf("rules: schedule lasts for %.40q; write a duration such as 2h", j.For)
-	}
-	*s = Schedule{From: j.From, For: d, Zone: j.Zone}
-	return nil
-}
-
 // scheduleCache caches whether a schedule holds: it remembers the span around the last
 // query in which the result does not change. Times may come in any order. Safe for
 // concurrent use.
@@ -219,7 +158,7 @@ func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan
 	if before != nil {
 		s.table = before.table
 	} else {
-		table, err := p.schedule.compile()
+		table, err := compileSchedule(p.schedule)
 		if err != nil {
 			return s // invalid, which stores and files reject: it never holds
 		}

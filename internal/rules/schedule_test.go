@@ -56,11 +56,11 @@ func TestWindowOfASchedule(t *testing.T) {
 			"2026-11-21T01:00:00Z", true},
 	}
 	for _, tt := range tests {
-		if err := tt.s.Validate(); err != nil {
+		if err := ValidateSchedule(tt.s); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		now := at(t, tt.now)
-		w := tt.s.Window(now)
+		w := scheduleWindow(tt.s, now)
 		want := Window{at(t, tt.from), at(t, tt.until)}
 		if w != want || w.Holds(now) != tt.holds {
 			t.Errorf("%s: %v at %s: window %v to %v, holds %v; want %v to %v, %v",
@@ -93,11 +93,11 @@ func TestScheduleThatCannotBeUsedSaysWhy(t *testing.T) {
 		{Schedule{From: "0 20 * * *", For: time.Hour, Zone: "Berlin"}, `zone "Berlin" is not known`},
 		{Schedule{From: strings.Repeat("1,", 200), For: time.Hour}, "more than 200"},
 	} {
-		err := tt.s.Validate()
+		err := ValidateSchedule(tt.s)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error %v; want one with %q", tt.s, err, tt.want)
 		}
-		if w := tt.s.Window(time.Unix(1_700_000_000, 0)); w != (Window{}) {
+		if w := scheduleWindow(tt.s, time.Unix(1_700_000_000, 0)); w != (Window{}) {
 			t.Errorf("%+v: window %v of a schedule that is refused", tt.s, w)
 		}
 	}
@@ -156,7 +156,7 @@ func TestPlanAgreesWithItsSchedule(t *testing.T) {
 		for range 20 {
 			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"),
 				rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
-			if got, want := p.holds(now), p.schedule.Window(now).Holds(now); got != want {
+			if got, want := p.holds(now), scheduleWindow(p.schedule, now).Holds(now); got != want {
 				t.Fatalf("%v at %v: plan says %v, schedule %v", p.schedule, now, got, want)
 			}
 		}

@@ -14,14 +14,6 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// document is the part of a configuration file that this package reads. Overrides are no part of the rules of Go
-// values.
-type document struct {
-	rule.Set `name:",inline"`
-	// What applies to particular keys, clients and networks.
-	Overrides []Override `name:"overrides"`
-}
-
 var (
 	resourceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 	plainName    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
@@ -60,12 +52,16 @@ func newSchema() *conf.Schema {
 	conf.Add(s, conf.Of[rule.ParseAs]{Short: func(v conf.Value, p *rule.ParseAs) { readName(v, "", &p.Preset) }})
 	conf.Add(s, conf.Of[rule.Target]{Short: func(v conf.Value, _ *rule.Target) { v.Word("auto") }})
 	conf.Add(s, conf.Of[rule.Rule]{Unknown: meant(map[string]string{"serve": "cache"})})
-	conf.Add(s, conf.Of[document]{Unknown: meant(map[string]string{"limits": "query_bounds"})})
+	conf.Add(s, conf.Of[rule.Set]{Unknown: meant(map[string]string{"limits": "query_bounds"})})
 	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
 	conf.Add(s, conf.Of[hottype.CachePolicy]{Check: checkCache})
-	conf.Add(s, conf.Of[Override]{Check: checkOverride})
+	conf.Add(s, conf.Of[rule.Override]{Check: func(v conf.Value, o *rule.Override) {
+		checkOverride(v, (*Override)(o))
+	}})
 	conf.Add(s, conf.Of[OverrideText]{Check: checkOverrideText})
-	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) { v.Validate(s.Validate) }})
+	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) {
+		v.Validate(func() error { return ValidateSchedule(*s) })
+	}})
 	return s
 }
 

@@ -1,0 +1,85 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Losses are what a set takes away compared with another one: rules, limits, windows, exemptions, trusted proxies and
+// overrides, in words, in the order of the set before. What is in shadow mode denies nothing.
+func Losses(before, after *Set) []string {
+	var lost []string
+	add := func(gone bool, text string) {
+		if gone {
+			lost = append(lost, text)
+		}
+	}
+	for _, b := range before.Rules {
+		i := slices.IndexFunc(after.Rules, func(a *Rule) bool { return a.Name == b.Name })
+		if i < 0 {
+			lost = append(lost, "rule "+b.Name)
+			continue
+		}
+		a := after.Rules[i]
+		add(b.Limit.denies() && !a.Limit.denies(), "the limit of rule "+b.Name)
+		add(b.Limit.InFlight != nil && a.Limit.InFlight == nil, "the requests in flight of rule "+b.Name)
+		add(b.Cache != nil && a.Cache == nil, "the cache of rule "+b.Name)
+		for _, v := range b.Values {
+			add(v.Limit.denies() && !a.LimitFor(v.Key).denies(), "the limit of "+string(v.Key))
+		}
+	}
+	lost = append(lost, windowsLost("ip", before.IP.windows(), after.IP.windows())...)
+	for _, b := range before.Classes {
+		i := slices.IndexFunc(after.Classes, func(a *Class) bool { return a.Name == b.Name })
+		if i < 0 {
+			lost = append(lost, "class "+b.Name)
+			continue
+		}
+		a := after.Classes[i]
+		lost = append(lost, windowsLost("class "+b.Name, clientWindows{b.Fixed, b.Sliding, b.InFlight},
+			clientWindows{a.Fixed, a.Sliding, a.InFlight})...)
+	}
+	for _, p := range before.IP.Exempt {
+		add(!covered(after.IP.Exempt, p), "the exemption of "+p.String())
+	}
+	for _, p := range before.IP.TrustedProxies {
+		add(!covered(after.IP.TrustedProxies, p), "the trusted proxy "+p.String())
+	}
+	for i := range before.Overrides {
+		b := &before.Overrides[i]
+		add(!b.InShadow() && !slices.ContainsFunc(after.Overrides, func(a Override) bool {
+			return a.Target() == b.Target() && a.Action == b.Action && a.Schedule == b.Schedule && !a.InShadow()
+		}), "the override of "+b.Target().String()+", "+string(b.Action))
+	}
+	return lost
+}
+
+func (l Limit) denies() bool { return l.Set && l.Mode != hottype.ModeShadow }
+
+type clientWindows struct {
+	fixed, sliding *IPWindow
+	inFlight       *InFlight
+}
+
+func (ip *IPLimits) windows() clientWindows { return clientWindows{ip.Fixed, ip.Sliding, ip.InFlight} }
+
+func windowsLost(of string, before, after clientWindows) (lost []string) {
+	denies := func(w *IPWindow) bool { return w != nil && w.Mode != hottype.ModeShadow }
+	if denies(before.fixed) && !denies(after.fixed) {
+		lost = append(lost, "the fixed window of "+of)
+	}
+	if denies(before.sliding) && !denies(after.sliding) {
+		lost = append(lost, "the sliding window of "+of)
+	}
+	if before.inFlight != nil && after.inFlight == nil {
+		lost = append(lost, "the requests in flight of "+of)
+	}
+	return lost
+}
+
+// covered reports whether a list has a network, or one around it.
+func covered(list []netip.Prefix, p netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
+}

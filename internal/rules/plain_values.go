@@ -1,0 +1,129 @@
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// plainNameClass is the class of the bytes of names that an upstream reads as they are.
+func plainNameClass(q canon.QuerySyntax) string {
+	any := q.Names == canon.NamesAny
+	class := `[\w.~-]`
+	if any || q.Names == canon.NamesPHP {
+		class = `[\w~-]`
+	}
+	if any || q.Names == canon.NamesNginx {
+		class = strings.Replace(class, `\w`, "a-z0-9_", 1)
+	}
+	return class
+}
+
+const plainInteger = `(?:0|[1-9]\d{0,14})`
+
+// value is the pattern of the values that are their own normal form.
+func (w *plainWriter) value(n canon.Normalization) (pattern string, ok bool) {
+	letters, escape := `[\w.~-]`, "|"+plainEscape
+	if n.Fold {
+		letters = `[a-z0-9_.~-]`
+	}
+	if n.Trim {
+		escape = "" // of white space
+	}
+	switch {
+	case n.Redact != canon.RedactNone && n.Redact != canon.RedactDrop:
+		return "", false
+	case n.Integer != canon.IntegerNone:
+		return w.bound(`[^&]`) + plainInteger, true
+	}
+	return w.bound(`[^&]`) + "(?:" + letters + "++" + escape + ")*+", true
+}
+
+// bound rejects values of too many of the bytes of a class.
+func (w *plainWriter) bound(class string) string {
+	most := w.set.QueryBounds.ValueBytes
+	if most >= w.longest {
+		return ""
+	}
+	return "(?!" + class + "{" + strconv.Itoa(most+1) + "})"
+}
+
+// path is the pattern of a route's plain paths, and whether there are any. It fills in what r has of the path; for nil
+// the pattern has no groups.
+func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable bool) {
+	how, spelled := rt.readings[0], w.set.index.spelled
+	inside := w.letters + "++(?:/" + w.letters + "++)*+"
+	if !spelled {
+		inside += "/?+" // a path that all upstreams read alike has none, but for "/"
+	}
+	if rt.segs == nil {
+		pattern = "/(?:" + inside + ")?+"
+		if r != nil && rt.rule.IsCatchAll() {
+			pattern, r.resource = w.group(pattern)
+		}
+		return pattern, true
+	}
+	for i := range rt.segs {
+		switch seg := &rt.segs[i]; seg.kind {
+		case literal:
+			text := seg.text
+			if how.path != rawPath {
+				text = seg.canon
+			}
+			if how.fold {
+				text = strings.ToLower(text)
+			}
+			if !regexp.MustCompile("^" + w.letters + "+$").MatchString(text) {
+				return "", false
+			}
+			pattern += "/" + regexp.QuoteMeta(text)
+		case one:
+			pattern += "/" + w.segment(rt, seg, r)
+		case end:
+			if !spelled || i == 0 {
+				pattern += "/"
+			} else if !how.loose {
+				return "", false
+			}
+		case rest:
+			switch {
+			case spelled && how.loose && i > 0:
+				pattern += "(?:/" + inside + ")?+"
+			case spelled && i > 0:
+				pattern += "/" + inside
+			default:
+				pattern += "/(?:" + inside + ")?+"
+			}
+			if r != nil && seg.slot >= 0 {
+				r.odd = true
+			}
+		}
+	}
+	return pattern, true
+}
+
+// segment is the pattern of a segment, a group if the rule counts it.
+func (w *plainWriter) segment(rt *route, seg *segment, r *plainRoute) string {
+	if r == nil || seg.slot < 0 {
+		return w.letters + "++"
+	}
+	name := "path." + seg.text
+	i := slices.IndexFunc(rt.rule.Params, func(p Param) bool { return p.Name == name })
+	letters, normal := w.letters, rt.rule.Params[i].Normal
+	if _, ok := w.value(normal); !ok {
+		r.odd = true
+	}
+	if normal.Fold && !w.set.index.spelled {
+		letters = `[a-z0-9_.~-]`
+	}
+	pattern := letters + "++"
+	if normal.Integer != canon.IntegerNone {
+		pattern = plainInteger
+	}
+	group, reference := w.group(w.bound(`[^/?]`) + pattern)
+	r.path = append(r.path, plainParam{name, reference})
+	return group
+}
