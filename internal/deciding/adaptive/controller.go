@@ -65,7 +65,7 @@ type Controller struct {
 	bad              history
 	missedTicks      int // ticks in a row in which the target was missed
 	flight           [5]float64
-	admitted         [3]float64
+	allowed          [3]float64
 	atMinTicks       int // ticks in a row at the minimum
 	goodTicks        int // ticks in a row that were good
 }
@@ -120,8 +120,8 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 // judge moves the bound by one sample.
 func (c *Controller) judge(s *sample) {
 	c.flight = [5]float64{s.flight, c.flight[0], c.flight[1], c.flight[2], c.flight[3]}
-	c.admitted = [3]float64{s.hot + s.cold, c.admitted[0], c.admitted[1]}
-	if c.limited == 0 && s.refused == 0 && (!s.over || s.hot == 0) {
+	c.allowed = [3]float64{s.hot + s.cold, c.allowed[0], c.allowed[1]}
+	if c.limited == 0 && s.denied == 0 && (!s.over || s.hot == 0) {
 		// Nothing is limited, but the cap is there before the onset: from the maximum down the
 		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
 		b := hottype.UpstreamLimit{
@@ -188,7 +188,7 @@ func (c *Controller) estimate(s *sample) {
 		c.grow(s)
 	}
 	if c.limited >= 3 {
-		most, ahead := max(c.admitted[0], c.admitted[1], c.admitted[2]), 1.25
+		most, ahead := max(c.allowed[0], c.allowed[1], c.allowed[2]), 1.25
 		if c.searching > 0 {
 			ahead = 1 + searchGrowth
 		}
@@ -198,10 +198,10 @@ func (c *Controller) estimate(s *sample) {
 
 // grow raises the capacity where more is asked for and could be borne.
 func (c *Controller) grow(s *sample) {
-	if s.refused == 0 {
+	if s.denied == 0 {
 		c.bound.Reason = "demand below the limit"
 	}
-	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
+	if s.denied == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
 		return
 	}
 	if c.searching > 0 {

@@ -92,7 +92,7 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 	if fresh {
 		// What a report says is of the second before it was written.
 		sum.At = now.Add(-time.Duration((age/float64(limiters) + 0.5) * float64(time.Second)))
-		if one.idle++; sum.Hot+sum.Refused > 0 {
+		if one.idle++; sum.Hot+sum.Denied > 0 {
 			one.idle = 0
 		}
 		one.Tick(now, []Measurement{sum})
@@ -106,7 +106,7 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 		one.last.Reason = "no reports: the last bound holds"
 		return one.last
 	}
-	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Refused), limiters, now
+	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Denied), limiters, now
 	one.last = bound
 	return bound
 }
@@ -119,13 +119,13 @@ func (r *Measurement) add(u *hottype.UpstreamReport) bool {
 	if !(u.Seconds >= 0.1 && u.Seconds <= 60) || !(u.InFlight >= 0 && u.InFlight <= maxReportedRate) {
 		return false
 	}
-	counts := []*int64{&r.OK, &r.Errors, &r.Hot, &r.Cold, &r.Refused}
-	for _, n := range []int64{u.OK, u.Errors, u.Hot, u.Cold, u.Refused} {
+	counts := []*int64{&r.OK, &r.Errors, &r.Hot, &r.Cold, &r.Denied}
+	for _, n := range []int64{u.OK, u.Errors, u.Hot, u.Cold, u.Denied} {
 		if n < 0 || n > maxReportedRate {
 			return false
 		}
 	}
-	for i, n := range []int64{u.OK, u.Errors, u.Hot, u.Cold, u.Refused} {
+	for i, n := range []int64{u.OK, u.Errors, u.Hot, u.Cold, u.Denied} {
 		*counts[i] += int64(float64(n)/u.Seconds + 0.5)
 	}
 	r.InFlight += u.InFlight

@@ -149,7 +149,7 @@ func TestToldColdRequestsTakePlaces(t *testing.T) {
 	}
 }
 
-// Quick refusals, and clients that leave soon, make no upstream look fast.
+// Quick denials, and clients that leave soon, make no upstream look fast.
 func TestQuickFailuresAreNoLatency(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -202,8 +202,8 @@ func TestOnsetAtTheEndOfASecond(t *testing.T) {
 	t.Parallel()
 	const capacity = 250
 	c := New(rules.UpstreamTarget{Latency: 117 * time.Millisecond}, 2, 750)
-	second := func(i int, answered, refused int64, latency time.Duration) hottype.UpstreamLimit {
-		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), OK: answered, Hot: answered, Refused: refused,
+	second := func(i int, answered, denied int64, latency time.Duration) hottype.UpstreamLimit {
+		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), OK: answered, Hot: answered, Denied: denied,
 			InFlight: float64(answered) * latency.Seconds()}
 		m.Latency.addN(latency, answered)
 		return c.Tick(m.At, []Measurement{m})
@@ -229,7 +229,7 @@ func saturate(seconds int, capacity func(second int) float64,
 	for i := range seconds {
 		m := Measurement{At: begin.Add(time.Duration(i) * time.Second), Hot: 20}
 		if i > 5 {
-			m.Hot, m.Refused = int64(min(1000, limit.Rate)), 1000
+			m.Hot, m.Denied = int64(min(1000, limit.Rate)), 1000
 		}
 		m.Errors = int64(fails(i, float64(m.Hot)) * float64(m.Hot))
 		latency := 50 * time.Millisecond

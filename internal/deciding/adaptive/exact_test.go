@@ -78,7 +78,7 @@ func TestReportOfARecorder(t *testing.T) {
 	got := r.take(after(4 * time.Second))
 	// one of two seconds, two of one, none: 1 + 2 + 2 of 4 seconds
 	if got.InFlight != 5./4 || got.Seconds != 4 || got.OK != 2 || got.Errors != 1 || got.Hot != 2 || got.Cold != 1 ||
-		got.Refused != 1 || got.LatencySum != 7*time.Second {
+		got.Denied != 1 || got.LatencySum != 7*time.Second {
 		t.Errorf("%+v", got)
 	}
 	if r.Waiting() != 0 || r.mean != 7*time.Second/4 {
@@ -91,7 +91,7 @@ func TestReportOfARecorder(t *testing.T) {
 	r.Admit(true)
 	got = r.take(after(6 * time.Second))
 	if got.InFlight != 3.5 || got.Seconds != 2 || got.OK != 2 || got.Errors != 0 || got.LatencySum != 4*time.Second ||
-		got.Hot != 1 || got.Cold != 2 || got.Refused != 0 {
+		got.Hot != 1 || got.Cold != 2 || got.Denied != 0 {
 		t.Errorf("%+v", got)
 	}
 	if cold := r.reportedColdInFlight(); cold < 1.1666 || cold > 1.1667 { // half of 0 and of 3.5 * 2/3
@@ -105,7 +105,7 @@ func TestReportOfARecorder(t *testing.T) {
 // What a report may say at most; rates are rounded to whole requests a second.
 func TestBoundsOfAReport(t *testing.T) {
 	t.Parallel()
-	good := hottype.UpstreamReport{Seconds: 2, OK: 7, Errors: 2, Hot: 5, Cold: 3, Refused: 1, InFlight: 4,
+	good := hottype.UpstreamReport{Seconds: 2, OK: 7, Errors: 2, Hot: 5, Cold: 3, Denied: 1, InFlight: 4,
 		Latency:    []int64{20, 9},
 		LatencySum: time.Second}
 	var m Measurement
@@ -114,7 +114,7 @@ func TestBoundsOfAReport(t *testing.T) {
 			t.Fatal("refused")
 		}
 	}
-	if m.OK != 8 || m.Errors != 2 || m.Hot != 6 || m.Cold != 4 || m.Refused != 2 || m.InFlight != 8 ||
+	if m.OK != 8 || m.Errors != 2 || m.Hot != 6 || m.Cold != 4 || m.Denied != 2 || m.InFlight != 8 ||
 		m.Latency.Count() != 18 ||
 		m.Latency.sum != 2*time.Second {
 		t.Errorf("%+v", m)
@@ -132,8 +132,8 @@ func TestBoundsOfAReport(t *testing.T) {
 		"most in flight": {func(u *hottype.UpstreamReport) { u.InFlight = 1e8 }, true},
 		"more":           {func(u *hottype.UpstreamReport) { u.InFlight = 1.1e8 }, false},
 		"none":           {func(u *hottype.UpstreamReport) { u.OK = 0 }, true},
-		"most":           {func(u *hottype.UpstreamReport) { u.Refused = 1e8 }, true},
-		"above":          {func(u *hottype.UpstreamReport) { u.Refused = 1e8 + 1 }, false},
+		"most":           {func(u *hottype.UpstreamReport) { u.Denied = 1e8 }, true},
+		"above":          {func(u *hottype.UpstreamReport) { u.Denied = 1e8 + 1 }, false},
 	} {
 		u := good
 		c.change(&u)
@@ -150,7 +150,7 @@ func TestBoundOfSeveralReports(t *testing.T) {
 	var c Controllers
 	a, b := report("a", 0, 100), report("b", 0, 300)
 	a.Upstreams = append([]hottype.UpstreamReport{{Name: "other", Seconds: 1, OK: 5}}, a.Upstreams...)
-	a.Upstreams[1].Hot, b.Upstreams[0].Refused = 7, 11
+	a.Upstreams[1].Hot, b.Upstreams[0].Denied = 7, 11
 	c.Tick(begin, set, nil, []hottype.LimiterReport{a, b})
 	again := report("b", 3, 300)
 	got := c.Tick(after(3*time.Second), set, nil, []hottype.LimiterReport{a, again})
@@ -353,7 +353,7 @@ func TestReportsOfAllUpstreams(t *testing.T) {
 	all.Get("search").Admit(true)
 	all.Get("default").Deny()
 	got := all.Reports(after(time.Second))
-	if len(got) != 2 || got[0].Name != "default" || got[0].Refused != 1 || got[1].Name != "search" || got[1].Hot != 1 ||
+	if len(got) != 2 || got[0].Name != "default" || got[0].Denied != 1 || got[1].Name != "search" || got[1].Hot != 1 ||
 		got[0].Seconds != 1 || got[1].Seconds != 1 {
 		t.Errorf("%+v", got)
 	}

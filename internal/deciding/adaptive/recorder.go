@@ -103,7 +103,7 @@ func (r *recorder) Admit(hot bool) {
 func (r *recorder) Deny() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen.Refused++
+	r.seen.Denied++
 }
 
 // take returns the report, and begins the next one.

@@ -11,37 +11,37 @@ type Measurement struct {
 	// At is the end of the second.
 	At time.Time
 	// Latency has every request that ended, those that timed out with the time that was waited.
-	// Quick refusals by the upstream are only in Errors.
+	// Quick rejections by the upstream are only in Errors.
 	Latency Histogram
 	// OK and Errors are requests that ended: answered in time, and failed or timed out.
 	OK, Errors int64
 	// InFlight is the mean number of requests under way.
 	InFlight float64
-	// Hot and Cold are the requests admitted, Refused those for hot keys that the adaptive limit
-	// refused.
-	Hot, Cold, Refused int64
+	// Hot and Cold are the requests allowed, Denied those for hot keys that the adaptive limit
+	// denied.
+	Hot, Cold, Denied int64
 }
 
 func (r *Measurement) merge(from *Measurement, seconds float64) {
 	r.Latency.Merge(&from.Latency)
 	r.OK, r.Errors = r.OK+from.OK, r.Errors+from.Errors
-	r.Hot, r.Cold, r.Refused = r.Hot+from.Hot, r.Cold+from.Cold, r.Refused+from.Refused
+	r.Hot, r.Cold, r.Denied = r.Hot+from.Hot, r.Cold+from.Cold, r.Denied+from.Denied
 	r.InFlight += (from.InFlight - r.InFlight) / seconds
 	r.At = from.At
 }
 
 // sample is what one tick is judged by: a report in rates, and what follows from it.
 type sample struct {
-	n                  uint64
-	width              float64 // half the seconds that it covers, at least 1
-	lag                float64 // seconds from the middle of what was seen to its effect
-	ok, flight         float64
-	failed, errors     float64 // shares: of all that failed, and of those beyond the upstream's own
-	hot, cold, refused float64
-	mean, quantile     float64 // of latency, seconds
-	target, point      float64 // latency: what is to be held, what is steered to
-	allowance, wanted  float64 // mean latency, and requests in flight, that are steered to
-	bad, over, missed  bool
+	n                 uint64
+	width             float64 // half the seconds that it covers, at least 1
+	lag               float64 // seconds from the middle of what was seen to its effect
+	ok, flight        float64
+	failed, errors    float64 // shares: of all that failed, and of those beyond the upstream's own
+	hot, cold, denied float64
+	mean, quantile    float64 // of latency, seconds
+	target, point     float64 // latency: what is to be held, what is steered to
+	allowance, wanted float64 // mean latency, and requests in flight, that are steered to
+	bad, over, missed bool
 }
 
 func (c *Controller) sample(now time.Time) sample {
@@ -49,7 +49,7 @@ func (c *Controller) sample(now time.Time) sample {
 	s := sample{
 		n: p.Latency.Count(), width: max(1, c.seconds/2), lag: now.Sub(p.At).Seconds() + 0.6,
 		ok: float64(p.OK) * per, flight: p.InFlight,
-		hot: float64(p.Hot) * per, cold: float64(p.Cold) * per, refused: float64(p.Refused) * per,
+		hot: float64(p.Hot) * per, cold: float64(p.Cold) * per, denied: float64(p.Denied) * per,
 		mean: p.Latency.Mean().Seconds(), quantile: p.Latency.Quantile(c.target.Quantile).Seconds(),
 		failed: float64(p.Errors) / math.Max(1, float64(p.OK+p.Errors)),
 	}

@@ -63,6 +63,23 @@ var courses = []course{
 		late:  2, at: func(i int) (float64, float64, float64, float64, float64) {
 			return 200, 0.04, between(i, 8, 70, 500, 20), between(i, 40, 60, 120, 30), 0
 		}},
+	{name: "a report in six seconds", target: rules.UpstreamTarget{Latency: 200 * time.Millisecond}, least: 5,
+		most: 1000, every: 6, at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 50, 70, 40, 120), 0.05, between(i, 12, 85, 400, 20), 15, between(i, 30, 40, 0.03, 0)
+		}},
+	{name: "an upstream that becomes slower at any rate", target: rules.UpstreamTarget{Latency: 300 * time.Millisecond},
+		least: 5, most: 600, at: func(i int) (float64, float64, float64, float64, float64) {
+			return 150, between(i, 20, 60, 0.12, 0.05), between(i, 5, 85, 160+8*float64(i%5), 20), 10, 0
+		}},
+	{name: "an upstream that stops", target: rules.UpstreamTarget{Latency: 100 * time.Millisecond, Errors: 0.02}, least: 10,
+		most: 300, at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 25, 65, 3, 200), between(i, 25, 65, 0.5, 0.03), between(i, 5, 88, 250, 15),
+				between(i, 45, 60, 80, 8), between(i, 25, 35, 0.2, between(i, 70, 74, 0.05, 0))
+		}},
+	{name: "a few requests and failures", target: rules.UpstreamTarget{Latency: 400 * time.Millisecond, Errors: 0.1},
+		least: 1, most: 20, every: 3, late: 1, at: func(i int) (float64, float64, float64, float64, float64) {
+			return between(i, 40, 60, 3, 7), 0.15, 9, 1, between(i, 20, 30, 0.3, 0)
+		}},
 }
 
 // run drives a controller through a course, second by second, and writes what it publishes.
@@ -79,7 +96,7 @@ func (c course) run(out *bytes.Buffer) {
 		m := Measurement{
 			At: begin.Add(time.Duration(i-c.late) * time.Second), OK: int64(served * (1 - failing)),
 			Errors: int64(served*failing + max(0, arrived-served-capacity)), Hot: int64(admitted), Cold: int64(cold),
-			Refused: int64(hot - admitted), InFlight: served*latency + queue,
+			Denied: int64(hot - admitted), InFlight: served*latency + queue,
 		}
 		for j, part := range []float64{0.6, 0.8, 1, 1.3, 2} {
 			m.Latency.addN(time.Duration(waits*part*float64(time.Second)), int64(served+float64(j))/5)

@@ -41,7 +41,7 @@ type Upstream struct {
 
 	lock          sync.Mutex // guards below
 	demand        ewma       // for hot keys here, requests a second
-	cold          ewma       // admitted for cold keys here, requests a second
+	cold          ewma       // allowed for cold keys here, requests a second
 	probeTokens   float64    // requests that may go past the cap
 	probeTokensAt time.Time  // up to when they were counted
 }
@@ -93,7 +93,7 @@ func (u *Upstreams) Reports(now time.Time) []hottype.UpstreamReport {
 		r.Name = one.Name
 		if r.Seconds > 0 {
 			one.lock.Lock()
-			one.demand.add(float64(r.Hot+r.Refused)/r.Seconds, 0.5)
+			one.demand.add(float64(r.Hot+r.Denied)/r.Seconds, 0.5)
 			one.cold.add(float64(r.Cold)/r.Seconds, 0.5)
 			one.lock.Unlock()
 		}
@@ -124,7 +124,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 	}
 }
 
-// isValid refuses numbers that no controller says.
+// isValid rejects numbers that no controller says.
 func isValid(b *hottype.UpstreamLimit) bool {
 	for _, f := range []float64{b.Rate, b.InFlight, b.TargetMean, b.Demand, b.MinSum, b.MaxSum} {
 		if !(f >= 0 && f <= math.MaxInt32) {

@@ -115,8 +115,8 @@ func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
 	e.who, e.paid = who, c.paid(left)
 }
 
-// giveBack undoes charge, if the credit is still there.
-func (c *credits) giveBack(of [][ways]credit, hash uint64, cost float64) {
+// refundCredit undoes charge, if the credit is still there.
+func (c *credits) refundCredit(of [][ways]credit, hash uint64, cost float64) {
 	if e, known := c.find(of, hash); known {
 		e.paid -= uint32(int32(min(cost, maxCredit) * scale))
 	}

@@ -346,7 +346,7 @@ func TestMemoryOfAKey(t *testing.T) {
 	if at := epoch.Add(-maxStep); !k.Charge(at, client("192.0.2.1"), 1).Allowed || k.at != epoch {
 		t.Errorf("a second back moved the time to %v", k.at)
 	}
-	if at := epoch.Add(-maxStep - 1); !k.Charge(at, client("192.0.2.1"), 1).Allowed || k.at != at || k.refused != at {
+	if at := epoch.Add(-maxStep - 1); !k.Charge(at, client("192.0.2.1"), 1).Allowed || k.at != at || k.denied != at {
 		t.Errorf("more than a second back left the time at %v", k.at)
 	}
 }

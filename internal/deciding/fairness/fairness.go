@@ -72,13 +72,13 @@ type Divider struct {
 	active atomic.Bool // written with mu held
 
 	mu      sync.Mutex
-	credits *credits  // nil before the first refusal
+	credits *credits  // nil before the first denial
 	fair    float64   // tokens a second that one client may have
 	most    float64   // tokens that a client may save
 	first   float64   // tokens that a client begins with
 	began   time.Time // fairness
 	at      time.Time // fair is of this time
-	refused time.Time // the last denial
+	denied  time.Time // the last denial
 
 	level, known float64   // of the bucket at levelAt, in tokens
 	levelAt      time.Time // since then inflow has come here
@@ -141,7 +141,7 @@ func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
 	// What costs more than a client begins with needs that, and leaves a debt.
 	need := min(float64(cost), k.first)
 	if short := k.short(&p, need); short > 0 {
-		k.refused = now
+		k.denied = now
 		return Result{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
 	}
 	k.pay(&p, h, float64(cost))
@@ -163,11 +163,11 @@ func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(now, l)
-	k.refused = now
+	k.denied = now
 	if !k.active.Load() {
 		k.begin(now)
 	} else if a.Charged {
-		k.giveBack(who, cost, a)
+		k.refundCredit(who, cost, a)
 	}
 }
 
@@ -175,7 +175,7 @@ func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost 
 func (k *Divider) Refund(who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.giveBack(who, cost, a)
+	k.refundCredit(who, cost, a)
 }
 
 // Reset deletes what clients have used. The next denial begins anew.
@@ -202,13 +202,13 @@ func (k *Divider) begin(now time.Time) {
 func (k *Divider) advance(now time.Time) {
 	step := now.Sub(k.at)
 	if step < -maxStep { // the clock was set back: begin from here
-		k.at, k.refused = now, now
+		k.at, k.denied = now, now
 	}
 	if step < k.every {
 		return
 	}
 	level := k.estimatedLevel(now)
-	if level >= k.burst-max(1, 0.03*k.burst) && now.Sub(k.refused) >= k.quietPeriod {
+	if level >= k.burst-max(1, 0.03*k.burst) && now.Sub(k.denied) >= k.quietPeriod {
 		k.active.Store(false)
 		return
 	}

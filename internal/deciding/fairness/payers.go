@@ -63,20 +63,20 @@ func (k *Divider) debt(price float64) float64 { return max(0, price-k.first) }
 // with mu held.
 func (k *Divider) newcomersRate() float64 { return max(parentWeight*k.fair, newcomersPart*k.inflow) }
 
-// giveBack is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
-func (k *Divider) giveBack(who hottype.Client, cost int64, a Result) {
+// refundCredit is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
+func (k *Divider) refundCredit(who hottype.Client, cost int64, a Result) {
 	c, h, price := k.credits, hashesOf(k.seed, who), float64(cost)
 	if c == nil {
 		return
 	}
 	if a.newcomer {
 		k.newcomers += price
-		c.giveBack(c.clients[:], h.client, k.debt(price))
+		c.refundCredit(c.clients[:], h.client, k.debt(price))
 	} else {
-		c.giveBack(c.clients[:], h.client, price)
+		c.refundCredit(c.clients[:], h.client, price)
 	}
 	if h.network != 0 {
-		c.giveBack(c.networks[:], h.network, price/networkWeight)
-		c.giveBack(c.networks[:], h.parent, price/parentWeight)
+		c.refundCredit(c.networks[:], h.network, price/networkWeight)
+		c.refundCredit(c.networks[:], h.parent, price/parentWeight)
 	}
 }

@@ -106,7 +106,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 		t.Errorf("cold: %+v", v)
 	}
 	if b.admitted(10) != 10 {
-		t.Error("refused by the cap who cannot release")
+		t.Error("denied by the cap who cannot release")
 	}
 	// When the answer begins the place is free: how long a client reads is not the upstream's time.
 	b.ResponseStarted(b.now, held[0].Lease)
@@ -204,7 +204,7 @@ func TestReports(t *testing.T) {
 	b.Upstreams().Reports(b.now)
 	b.Upstreams().SetBounds(b.now, bound(1000, 1))
 	b.begin("/topic?id=42", "192.0.2.1")
-	b.begin("/topic?id=42", "192.0.2.1") // refused by the cap
+	b.begin("/topic?id=42", "192.0.2.1") // denied by the cap
 	b.get("/page?id=1", "192.0.2.1")
 	b.UpstreamBegins(b.now, "default")
 	b.UpstreamBegins(b.now, "default")
@@ -219,16 +219,16 @@ func TestReports(t *testing.T) {
 	}
 	r := got[0]
 	if r.Name != "default" || r.Seconds != 1 || r.OK != 1 || r.Errors != 1 || r.InFlight != 1 || r.Hot != 1 ||
-		r.Cold != 1 || r.Refused != 1 {
+		r.Cold != 1 || r.Denied != 1 {
 		t.Errorf("%+v", r)
 	}
 	if next := b.Upstreams().Reports(b.now.Add(time.Second))[0]; next.OK+next.Errors+next.Hot+next.Cold+
-		next.Refused != 0 {
+		next.Denied != 0 {
 		t.Errorf("the next one has %+v", next)
 	}
 }
 
-// In shadow mode, and for callers outside, nothing is refused.
+// In shadow mode, and for callers outside, nothing is denied.
 func TestAdaptiveShadow(t *testing.T) {
 	t.Parallel()
 	b := build(t, `
@@ -248,7 +248,7 @@ rules:
 		}
 	}
 	if shadowed < 90 {
-		t.Errorf("%d of 100 would have been refused", shadowed)
+		t.Errorf("%d of 100 would have been denied", shadowed)
 	}
 }
 

@@ -47,8 +47,8 @@ func TestTakeLimit(t *testing.T) {
 	}
 }
 
-// A subject that a limit refused costs the store one call until it could be admitted again.
-func TestRefusedSubjectIsRefusedWithoutTheStore(t *testing.T) {
+// A subject that a limit denied costs the store one call until it could be allowed again.
+func TestDeniedSubjectIsDeniedWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
 	g := gate.New(gate.Config{Shared: store, Budget: time.Hour})

@@ -70,7 +70,7 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
 	d.client = d.st.set.IP.ClientOf(req.Client)
-	d.matches = d.st.set.Match(req, &d.scratch)
+	d.matches = d.st.memo.Match(req, &d.scratch)
 	return d
 }
 
@@ -112,7 +112,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		if d.mayCache && !d.exempt {
 			v.Cache = d.cachePolicy() // cache.go
 		}
-		if v.Cache == nil {
+		if v.Cache == nil && !g.keyDeniedBefore(d, v) { // denied.go
 			d.chargeKeys() // decision.go
 		}
 		if d.charged && !g.take(ctx, d, v) {
@@ -282,4 +282,5 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 	if v.Hot {
 		g.sample(d, v)
 	}
+	g.clients.sample(d, v)
 }

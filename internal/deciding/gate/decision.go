@@ -22,8 +22,8 @@ type decision struct {
 
 	requestState
 
-	scratch rules.Scratch
-	matches []rules.Match // alias scratch
+	scratch rules.MemoScratch
+	matches []rules.Match // of scratch, or of state.memo: not to be changed
 	keys    []requestKey  // one per match
 	alias   []byte
 

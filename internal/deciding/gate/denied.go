@@ -93,6 +93,23 @@ func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
 }
 
+// keyDeniedBefore is deniedBefore for most refusals: one key with one limit, and nothing else to charge. It spares them
+// the charge.
+func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
+	if d.charged || d.cost != 1 || len(d.keys) != 1 {
+		return false
+	}
+	h := d.keys[0].h
+	if h == nil || !h.limited || h.limit.shadow || h.inFlight != nil || h.adaptive != nil || h.candidate != nil ||
+		h.fair != nil {
+		return false
+	}
+	name := string(d.name(0))
+	m := g.denials.memory(name)
+	last := m.denial(d.now.UnixNano(), h.limit.space, name, &h.limit.spec)
+	return last != nil && d.denyAgain(v, &h.limit, 0, last)
+}
+
 func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *chargeGroup) bool {
 	for i := range gr.charges {
 		s, m := &gr.charges[i].Subject, &gr.meta[i]

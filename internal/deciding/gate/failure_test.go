@@ -145,7 +145,7 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		s := b.Stats()
-		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreRefused == 0 ||
+		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreSkipped == 0 ||
 			s.StoreCalls != s.StoreErrors+1 {
 			t.Errorf("%+v", s)
 		}
@@ -185,7 +185,7 @@ func TestOneHesitationIsOneFailure(t *testing.T) {
 	}
 }
 
-// What the shared store has admitted leaves as much less of the share: a store
+// What the shared store has allowed leaves as much less of the share: a store
 // that comes and goes does not grant a bucket each time.
 func TestOutagesGrantNoBuckets(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func TestFairWithoutStore(t *testing.T) {
 	}
 }
 
-// flood lets a client ask at one instant until it is refused for being over its share.
+// flood lets a client ask at one instant until it is denied for being over its share.
 func (b *bundle) flood(t *testing.T, client string) hottype.Verdict {
 	t.Helper()
 	for range 300 {

@@ -151,6 +151,7 @@ type Gate struct {
 
 	sampling sync.Mutex // guards changes of samples
 	samples  atomic.Pointer[samples]
+	clients  clientSamples
 }
 
 func New(cfg Config) *Gate {
@@ -166,6 +167,7 @@ func New(cfg Config) *Gate {
 	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
 	g.slots.of = make(map[string]*limit.InFlight)
 	g.denials.seed = maphash.MakeSeed()
+	g.clients.all.every, g.clients.denied.every = sampleClients, sampleDenied
 	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
 	set := cfg.Rules
 	if set == nil {

@@ -127,7 +127,7 @@ func TestInFlightOfAHotKey(t *testing.T) {
 		}
 	}
 	if n := store.calls.Load(); n != 5 {
-		t.Errorf("%d calls of the store, want one refusal in 5 ms", n)
+		t.Errorf("%d calls of the store, want one denial in 5 ms", n)
 	}
 	for _, target := range []string{"/topic?id=7", "/other"} {
 		if v := g.begin(target, "192.0.2.1"); !v.Allowed || v.Lease != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// A request that may wait is admitted with a wait, in order, and denied at once when that
+// A request that may wait is allowed with a wait, in order, and denied at once when that
 // would be too long.
 func TestRequestsWaitInOrder(t *testing.T) {
 	t.Parallel()

@@ -185,8 +185,8 @@ func TestALiveOverrideLiftsABlock(t *testing.T) {
 	}
 }
 
-// TestARefusedMalformedRequestCostsTheStoreNothing: as long as it would refuse again.
-func TestARefusedMalformedRequestCostsTheStoreNothing(t *testing.T) {
+// TestADeniedMalformedRequestCostsTheStoreNothing: as long as it would deny again.
+func TestADeniedMalformedRequestCostsTheStoreNothing(t *testing.T) {
 	t.Parallel()
 	b := build(t, malformedRules, gate.Config{})
 	for range 100 {

@@ -305,7 +305,7 @@ func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hott
 	v := b.Decide(t.Context(), b.now, req)
 	got := answer{v.Allowed, v.WouldDeny, v.Reason.String(), v.Rule, v.Remaining, v.RetryAfter}
 	if !v.Allowed || v.Mode == hottype.ModeShadow {
-		got.Left = 0 // of a refusal, or of nothing that is enforced
+		got.Left = 0 // of a denial, or of nothing that is enforced
 	}
 	if v.Allowed {
 		got.Rule = ""

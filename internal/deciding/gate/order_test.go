@@ -181,3 +181,24 @@ func TestChangesHoldAtOnce(t *testing.T) {
 	b.hot()
 	ask(said{true, "cold", "", 0, 0})
 }
+
+// Requests that came often enough to be remembered are matched anew with new rules.
+func TestNewRulesAreForKnownTargets(t *testing.T) {
+	t.Parallel()
+	rule := func(params string) *rules.Set {
+		return parse(t, "rules: [{name: topic, match: {path: /topic}, params: ["+params+"], hot: {rate: 1}, limit: {rate: 1}}]")
+	}
+	b := assemble(rule("id"), gate.Config{ColdKeys: true})
+	for i, tc := range []struct {
+		params string
+		want   hottype.Key
+	}{{"id", "topic?id=1"}, {"lang", "topic?lang=en"}, {"id", "topic?id=1"}} {
+		b.SetRules(rule(tc.params))
+		for range 5 {
+			if v := b.get("/topic?id=1&lang=en", "192.0.2.1"); v.Key != tc.want {
+				t.Errorf("%d: key %q, want %q", i, v.Key, tc.want)
+			}
+		}
+		b.SetOverrides(nil)
+	}
+}

@@ -23,7 +23,7 @@ rules:
 `
 
 // A request whose answer has one of the statuses gives back what it took, and not more than
-// that: a remembered refusal is void then, and a bucket is never more than full.
+// that: a remembered denial is void then, and a bucket is never more than full.
 func TestRefundByStatus(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)

@@ -102,7 +102,7 @@ func TestLongKeyIsHotByItsAlias(t *testing.T) {
 	}
 }
 
-// Nothing is lost or admitted twice while rules, overrides and the hot set
+// Nothing is lost or allowed twice while rules, overrides and the hot set
 // change under many callers.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ ip: {sliding: {limit: 50, window: 1h}}
 overrides: [{key: "shared?id=cold", action: limit, rate: 1, burst: 5}]
 `
 
-// What a key or a client has used is forgotten: charges, blocks, remembered refusals and
+// What a key or a client has used is forgotten: charges, blocks, remembered denials and
 // who of the clients was heavy. What the shared store keeps is reset by others, once.
 func TestReset(t *testing.T) {
 	t.Parallel()
@@ -91,6 +91,25 @@ func TestSubjectsOfAClient(t *testing.T) {
 				seen[name] = true
 			}
 		}
+	}
+}
+
+// A reset of a client reaches both of its windows, however they are kept.
+func TestResetReachesBothWindows(t *testing.T) {
+	t.Parallel()
+	b := build(t, "ip: {fixed: {limit: 3, window: 1h, scope: instance}, sliding: {limit: 5, window: 1h, scope: instance}}\n",
+		gate.Config{})
+	for round := range 4 {
+		n := 0
+		for range 10 {
+			if b.get("/other", "10.3.0.1").Allowed {
+				n++
+			}
+		}
+		if n != 3 {
+			t.Errorf("round %d: %d passed, want 3", round, n)
+		}
+		b.Reset(b.now, hottype.Command{Action: hottype.CommandReset, Client: hottype.ParseClient("10.3.0.1")})
 	}
 }
 

@@ -203,8 +203,8 @@ func TestShadowModeWithoutItsStore(t *testing.T) {
 	}
 }
 
-// A request that is refused because of its client does not count for what is tried on its key.
-func TestShadowModeOfAKeyLeavesOutRefusedClients(t *testing.T) {
+// A request that is denied because of its client does not count for what is tried on its key.
+func TestShadowModeOfAKeyLeavesOutDeniedClients(t *testing.T) {
 	t.Parallel()
 	for _, action := range []rules.Action{rules.ActionLimit, rules.ActionBlock} {
 		b := build(t, triedRules, gate.Config{})

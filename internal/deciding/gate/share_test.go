@@ -11,7 +11,7 @@ import (
 )
 
 // What n processes enforce by themselves adds up to no more than the limit,
-// whatever its algorithm, as long as each admits at least one.
+// whatever its algorithm, as long as each allows at least one.
 func TestShareOfEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ whole, want limit.Spec }{

@@ -24,6 +24,7 @@ import (
 type state struct {
 	gen             uint64 // grows with every change; versions what is memoised
 	set             *rules.Set
+	memo            *rules.Memo      // of set
 	overrides       *rules.Overrides // nil: none is of keys
 	clients         *rules.Overrides // nil: none is of clients
 	shadow          *rules.Overrides // as if those in shadow mode were enforced; nil: none is
@@ -95,6 +96,9 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 	}
 	old = cmp.Or(old, new(state))
 	st.gen = old.gen + 1
+	if st.memo = old.memo; old.set != set {
+		st.memo = rules.NewMemo(set)
+	}
 	if len(set.Overrides)+len(live) > 0 {
 		all, list := rules.NewOverrides(set.Overrides, live), slices.Concat(set.Overrides, live)
 		st.addOverrideStates(old.overrideStates, list)

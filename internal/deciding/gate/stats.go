@@ -126,6 +126,7 @@ func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	rows := make(map[hottype.Key]int)
 	hot := g.cfg.Hot.Entries(now)
 	r.Samples = g.sampled(hot)
+	g.clients.report(now, &r)
 	for _, e := range hot {
 		key := e.Key()
 		rows[key] = len(r.Keys)

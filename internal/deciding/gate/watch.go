@@ -26,7 +26,7 @@ const (
 // denied: candidates and overrides.
 func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict) {
 	gr, nothingEnforced := &d.watched, !d.reported
-	compared, admits := false, true
+	compared, allows := false, true
 	for i := range gr.charges {
 		m, r := &gr.meta[i], &gr.results[i]
 		replaces := m.candidate || m.owner != nil
@@ -39,7 +39,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 			continue
 		}
 		if m.candidate {
-			compared, admits = true, admits && ok
+			compared, allows = true, allows && ok
 			continue
 		}
 		if m.owner != nil {
@@ -53,7 +53,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 		}
 	}
 	if compared {
-		d.counters.candidate(admits, v.Allowed)
+		d.counters.candidate(allows, v.Allowed)
 	}
 }
 

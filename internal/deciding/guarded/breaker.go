@@ -131,7 +131,7 @@ func (bs *breakers) fail(b *breaker, shard int, start time.Time, err error) erro
 	if now.isSameFailure(start) {
 		return errSameFailure
 	}
-	if done, refused := now.circuit.Allow(); refused == nil {
+	if done, skipped := now.circuit.Allow(); skipped == nil {
 		done(err)
 	}
 	return errSameFailure

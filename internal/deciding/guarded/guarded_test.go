@@ -137,7 +137,7 @@ func TestBreaker(t *testing.T) {
 				w.Error(err)
 			}
 		}
-		if st := w.s.Stats(); w.calls != calls+5 || st.StoreRefused != 4 || st.StoreOpened != 1 || !st.StoreOpen ||
+		if st := w.s.Stats(); w.calls != calls+5 || st.StoreSkipped != 4 || st.StoreOpened != 1 || !st.StoreOpen ||
 			st.BreakersOpen != 1 || st.Breakers != 1 {
 			w.Errorf("%d calls, %+v", w.calls-calls, st)
 		}
@@ -325,7 +325,7 @@ func TestEachServerHasABreaker(t *testing.T) {
 			w.Errorf("%v, failed %v", err, w.failed(1, 2))
 		}
 		time.Sleep(251 * time.Millisecond)
-		if err := w.take(1, 2); err != nil || w.s.Stats().StoreOpen || w.s.Stats().StoreRefused != 3 {
+		if err := w.take(1, 2); err != nil || w.s.Stats().StoreOpen || w.s.Stats().StoreSkipped != 3 {
 			w.Errorf("%v, %+v", err, w.s.Stats())
 		}
 		if out := w.log.String(); !strings.Contains(out, "server=a") || strings.Contains(out, "server=b") {

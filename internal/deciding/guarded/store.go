@@ -49,7 +49,7 @@ type Store struct {
 
 	calls   atomic.Uint64
 	errors  atomic.Uint64
-	refused atomic.Uint64
+	skipped atomic.Uint64
 	latency latency
 }
 
@@ -138,7 +138,7 @@ func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 		}
 		done, err := b.circuit.Allow()
 		if err != nil {
-			s.refused.Add(1)
+			s.skipped.Add(1)
 			c.failed = b
 			c.finish(errSameFailure)
 			return err
@@ -235,7 +235,7 @@ func (t *timeouts) next(now time.Time) *timeout {
 type Stats struct {
 	StoreCalls   uint64  `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
 	StoreErrors  uint64  `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
-	StoreRefused uint64  `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
+	StoreSkipped uint64  `metric:"hotparam_gate_store_skipped_total" help:"Calls to the shared store that an open circuit breaker prevented."`
 	StoreOpened  uint64  `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
 	StoreClosed  uint64  `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
 	StoreOpen    bool    `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
@@ -246,7 +246,7 @@ type Stats struct {
 
 func (s *Store) Stats() Stats {
 	out := Stats{
-		StoreCalls: s.calls.Load(), StoreErrors: s.errors.Load(), StoreRefused: s.refused.Load(),
+		StoreCalls: s.calls.Load(), StoreErrors: s.errors.Load(), StoreSkipped: s.skipped.Load(),
 		StoreOpened: s.breakers.opened.Load(), StoreClosed: s.breakers.closed.Load(), StoreLatency: s.latency.read(),
 	}
 	out.Breakers, out.BreakersOpen = s.breakers.count()

@@ -1,0 +1,137 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	sampledRequests = 128 // that are kept of all requests, and of those denied
+	sampleClients   = time.Second / 2
+	sampleDenied    = time.Second / 20
+	sampleAge       = time.Minute
+	reportedDenied  = 20  // clients in a report
+	sampledKeyBytes = 512 // of a key; of a longer one only the resource is kept
+)
+
+// clientSamples are requests of the last minute by client: of all requests one each half second, of those that are
+// denied because of their client 20 a second. The sampled request is the first one after a fixed time, so that a
+// client's part of the samples is its part of the requests. Their number is known from the counters. What is not
+// sampled costs one atomic load. Nothing is sampled before the first report.
+type clientSamples struct {
+	on          atomic.Bool
+	all, denied clientRing
+}
+
+type clientRing struct {
+	every time.Duration
+	next  atomic.Int64 // in unix nanoseconds: when the next request is sampled
+
+	mu   sync.Mutex // guards the fields below
+	list []sampledRequest
+	at   int // of list, where the next one is put
+}
+
+type sampledRequest struct {
+	at     time.Time
+	client hottype.Client
+	class  string
+	reason hottype.Reason
+	key    hottype.Key
+}
+
+func (c *clientSamples) sample(d *decision, v *hottype.Verdict) {
+	if !c.on.Load() {
+		return
+	}
+	if c.all.due(d.now) {
+		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class})
+	}
+	if !v.Allowed && v.Reason.InDeniedClients() && c.denied.due(d.now) {
+		key := v.Key
+		if len(key) > sampledKeyBytes {
+			key = hottype.Key(key.Resource()[:min(len(key.Resource()), sampledKeyBytes)])
+		}
+		c.denied.add(sampledRequest{d.now, d.client, v.Class, v.Reason, hottype.Key(strings.Clone(string(key)))})
+	}
+}
+
+// due reports whether the caller's request is to be sampled. A clock that was set back does not end the sampling.
+func (r *clientRing) due(now time.Time) bool {
+	at, next := now.UnixNano(), r.next.Load()
+	return (at >= next || next-at > int64(r.every)) && r.next.CompareAndSwap(next, at+int64(r.every))
+}
+
+func (r *clientRing) add(s sampledRequest) {
+	if s.client.IsZero() {
+		return
+	}
+	s.client.Name = strings.Clone(s.client.Name[:min(len(s.client.Name), sampleBytes)])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.list) < sampledRequests {
+		r.list = append(r.list, s)
+		return
+	}
+	r.list[r.at], r.at = s, (r.at+1)%sampledRequests
+}
+
+// recent are the samples of the last minute.
+func (r *clientRing) recent(now time.Time) []sampledRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.list), func(s sampledRequest) bool { return now.Sub(s.at) > sampleAge })
+}
+
+// report adds the samples to a report, and starts the sampling.
+func (c *clientSamples) report(now time.Time, r *hottype.LimiterReport) {
+	c.on.Store(true)
+	type name struct {
+		client hottype.Client
+		class  string
+	}
+	counts := map[name]uint64{}
+	for _, s := range c.all.recent(now) {
+		counts[name{s.client, s.class}]++
+	}
+	for of, n := range counts {
+		r.Clients = append(r.Clients, hottype.SampledClient{Client: of.client.String(), Class: of.class, N: n})
+	}
+	slices.SortFunc(r.Clients, func(a, b hottype.SampledClient) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))
+	})
+	r.DeniedClients, r.DeniedSampled = deniedClients(c.denied.recent(now))
+}
+
+// deniedClients counts samples by client, those with most first.
+func deniedClients(list []sampledRequest) (found []hottype.DeniedClient, sampled uint64) {
+	type names struct{ reasons, keys topNames }
+	of, counted := map[string]int{}, []names{}
+	for _, s := range list {
+		client := s.client.String()
+		i, known := of[client]
+		if !known {
+			i = len(found)
+			of[client] = i
+			found = append(found, hottype.DeniedClient{Client: client, Network: prefixOf(s.client)})
+			counted = append(counted, names{topNames{}, topNames{}})
+		}
+		found[i].N++
+		found[i].Class = s.class
+		counted[i].reasons.add(s.reason.String())
+		counted[i].keys.add(string(s.key))
+	}
+	for i := range found {
+		found[i].Reasons, found[i].Keys = counted[i].reasons.top(), counted[i].keys.top()
+	}
+	slices.SortFunc(found, func(a, b hottype.DeniedClient) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client))
+	})
+	return found[:min(len(found), reportedDenied)], uint64(len(list))
+}

@@ -1,0 +1,48 @@
+package gate_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Clients are known by a sample of the last minute after the first report, denied ones with what denied them; in
+// bounded memory, and no longer than a minute.
+func TestReportNamesTheClients(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	b.SetOverrides([]rules.Override{{ID: "no", Client: "198.51.100.9", Action: rules.ActionBlock}})
+	b.Report(b.now)
+	for i := range 600 {
+		at := b.now.Add(time.Duration(i) * 100 * time.Millisecond)
+		client := fmt.Sprintf("192.0.2.%d", i%200)
+		if i%2 == 0 {
+			client = "198.51.100.9"
+		}
+		b.Decide(t.Context(), at, request("/topic?id=1", client))
+	}
+	end := b.now.Add(time.Minute)
+	r := b.Report(end)
+	var all, loop uint64
+	for _, c := range r.Clients {
+		if all += c.N; c.Client == "198.51.100.9" {
+			loop = c.N
+		}
+	}
+	if all < 100 || all > 128 || loop == 0 {
+		t.Errorf("%d samples, %d of the loop", all, loop)
+	}
+	if len(r.DeniedClients) != 1 || r.DeniedSampled != 128 {
+		t.Fatalf("%d samples: %+v", r.DeniedSampled, r.DeniedClients)
+	}
+	if c := r.DeniedClients[0]; c.Client != "198.51.100.9" || c.Network != "198.51.100.0/24" || c.N != 128 ||
+		len(c.Reasons) != 1 || c.Reasons[0].Name != "blocked" || len(c.Keys) != 1 || c.Keys[0].Name != "topic?id=1" {
+		t.Errorf("%+v", c)
+	}
+	if r := b.Report(end.Add(2 * time.Minute)); len(r.Clients)+len(r.DeniedClients) > 0 {
+		t.Errorf("of two minutes ago: %+v", r)
+	}
+}
