@@ -37,7 +37,7 @@ const (
 	overridesFile = "overrides.json"
 	auditFile     = "audit.jsonl"
 	tempSuffix    = ".tmp"
-	formatVersion = 1        // of overrides.json; a reader refuses higher ones
+	formatVersion = 1        // of overrides.json; a reader rejects higher ones
 	maxFile       = 64 << 20 // bytes that are read into memory
 	// slack is how many lines over MaxAudit the audit may have before it is written
 	// anew: trimming at every change would write it a thousand times as often.
@@ -137,6 +137,15 @@ type disk interface {
 	// sweep removes what a crash left of replace.
 	sweep() error
 }
+
+// noDisk keeps nothing.
+type noDisk struct{}
+
+func (noDisk) path(name string) string      { return name }
+func (noDisk) read(string) ([]byte, error)  { return nil, fs.ErrNotExist }
+func (noDisk) replace(string, []byte) error { return nil }
+func (noDisk) add(string, []byte) error     { return nil }
+func (noDisk) sweep() error                 { return nil }
 
 type dirDisk string
 

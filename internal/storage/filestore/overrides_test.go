@@ -136,7 +136,7 @@ func TestShadowModeOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-func TestSecondProcessIsRefused(t *testing.T) {
+func TestSecondProcessIsRejected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := open(t, dir)
@@ -150,7 +150,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	open(t, dir)
 }
 
-func TestUnusableOverrideIsRefused(t *testing.T) {
+func TestUnusableOverrideIsRejected(t *testing.T) {
 	t.Parallel()
 	o := boot(t, newRAM())
 	for _, bad := range []rules.Override{

@@ -9,6 +9,7 @@ package redisclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -60,6 +61,9 @@ func Open(cfg Config) (*Client, error) {
 // the options have ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
 // Timeout, Budget and Log count.
 func Wrap(rdb redis.UniversalClient, cfg Config) (*Client, error) {
+	if isNil(rdb) {
+		return nil, errNilClient
+	}
 	cfg.OptionsFrom = rdb
 	cfg, _, err := cfg.resolve()
 	if err != nil {
@@ -177,6 +181,9 @@ func (noRetry) NoRetry() bool { return true }
 // without them a Redis that hangs would hold decisions for seconds. So the store
 // has connections of its own, and closes only those.
 func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
+	if isNil(client) {
+		return errNilClient
+	}
 	switch c := client.(type) {
 	case *redis.Client:
 		from := c.Options()
@@ -204,6 +211,21 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 	}
 	o.Dialer = newWatchdog().dialer(o.Dialer)
 	return nil
+}
+
+var errNilClient = errors.New("redisclient: the client is nil; make one with redis.NewClient or redis.NewClusterClient")
+
+// isNil reports whether there is no client, also behind a type.
+func isNil(client redis.UniversalClient) bool {
+	switch c := client.(type) {
+	case nil:
+		return true
+	case *redis.Client:
+		return c == nil
+	case *redis.ClusterClient:
+		return c == nil
+	}
+	return false
 }
 
 // callerClient is a client of the caller's. Its scripts are sent once, as the hook once

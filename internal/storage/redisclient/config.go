@@ -136,7 +136,7 @@ func (cfg Config) options() *redis.UniversalOptions {
 		DB:                    cfg.DB,
 		Protocol:              2, // push messages of RESP3 would be looked for at every call
 		MaxRetries:            -1,
-		DialTimeout:           dialTimeout,
+		DialTimeout:           max(dialTimeout, cfg.Timeout),
 		DialerRetries:         1,
 		ReadTimeout:           cfg.Timeout,
 		WriteTimeout:          cfg.Timeout,
@@ -155,9 +155,9 @@ func (cfg Config) options() *redis.UniversalOptions {
 // dial makes connections, with TLS where it is asked for.
 func (cfg Config) dial() dialFunc {
 	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
-		return dialTLS(cfg.TLSFiles)
+		return dialTLS(cfg.TLSFiles) // within dialTimeout: a call that ends first would not name the reason
 	}
-	return redis.NewDialer(&redis.Options{DialTimeout: dialTimeout})
+	return redis.NewDialer(&redis.Options{DialTimeout: max(dialTimeout, cfg.Timeout)})
 }
 
 func validNamespace(s string) bool {

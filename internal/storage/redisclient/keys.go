@@ -29,6 +29,10 @@ func (k Keys) HotSet(publisher string) string { return k.prefix + "hot:set:" + p
 // Expires as the set.
 func (k Keys) HotLog(publisher string) string { return k.prefix + "hot:log:" + publisher }
 
+// HotReceived is a hash, flow -> "sent-first-received", what a publisher received of each sender by StatsD, and
+// complete -> 1, or 0 if there may be others. Expires receivedLife after the last publication.
+func (k Keys) HotReceived(publisher string) string { return k.prefix + "hot:received:" + publisher }
+
 // HotEpoch is a string "epoch token lease_end", the process that owns this
 // publisher's id and until when (unix milliseconds by the clock of Redis) it
 // does without publishing again. Expires epochLife after the last publication.

@@ -10,7 +10,7 @@ func TestEveryKeyCarriesTheHashTag(t *testing.T) {
 	k := NewKeys("news")
 	seen := map[string]bool{}
 	for _, name := range []string{
-		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotEpoch("a"), k.HotNotice(),
+		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotReceived("a"), k.HotEpoch("a"), k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
 		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
 	} {

@@ -18,6 +18,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	k := redisclient.NewKeys("news")
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"),
+		k.HotReceived("<publisher>"),
 		k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
@@ -86,21 +87,21 @@ func TestDocumentedACLs(t *testing.T) {
 	redistest.Next(t, commands, "command")
 	_, err = aggregator.Overrides().Audit(ctx, 1)
 	check("audit", err)
-	refused := func(what string, err error) {
+	rejected := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("%s as the limiter: %v", what, err)
 		}
 	}
-	refused("another namespace", limiter.rdb.Get(ctx, "hp:{other}:hot:version").Err())
-	refused("everything", limiter.rdb.FlushAll(ctx).Err())
+	rejected("another namespace", limiter.rdb.Get(ctx, "hp:{other}:hot:version").Err())
+	rejected("everything", limiter.rdb.FlushAll(ctx).Err())
 	if s.Before(7, 0) {
 		return // it has no keys that one may only read
 	}
 	_, err = limiter.Overrides().Put(ctx, block("b", "topic?id=1", "mallory"))
-	refused("put", err)
-	refused("command", limiter.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
-	refused("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
+	rejected("put", err)
+	rejected("command", limiter.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
+	rejected("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
 }
 
 func TestTLS(t *testing.T) {

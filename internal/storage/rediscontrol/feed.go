@@ -1,4 +1,4 @@
-// Package rediscontrol is what the processes of a namespace tell each other through
+// Package rediscontrol is what the processes of a namespace send each other through
 // Redis: which keys are hot, which overrides hold, what each limiter decided. What is
 // written and what is read stand side by side, every byte in docs/redis.md.
 //
@@ -40,6 +40,8 @@ const (
 	// bounds what a publisher with a wrong clock can leave behind.
 	setLifeMin = 10 * time.Second
 	setLifeMax = 24 * time.Hour
+	// receivedLife is how long it stays known what a publisher received of each sender.
+	receivedLife = 10 * time.Second
 	// overrideLife is the one long life: overrides belong to people, who say
 	// themselves when each ends. It is renewed by every write and, once an hour,
 	// by every follower: overrides outlive any pause, and go a year after the
@@ -51,7 +53,7 @@ const (
 	commandLife = time.Minute
 )
 
-// Feed is what the processes of a namespace tell each other through Redis. Any number
+// Feed is what the processes of a namespace send each other through Redis. Any number
 // of goroutines may share it. Its figures are those of one process, so a process has
 // one.
 type Feed struct {
@@ -77,6 +79,7 @@ type Feed struct {
 	// holds a signal that it is a new one.
 	overridesHeld atomic.Int64
 	heldChanged   chan struct{}
+	arrivals      *Arrivals     // nil: no sender of this process wants to know
 	knownChanged  chan struct{} // holds a signal that overridesKnown is a new one
 }
 
@@ -104,7 +107,7 @@ var (
 
 // Stats is what this process has done so far. Counters only grow.
 type Stats struct {
-	// Hot, Overrides and Commands tell how well the followers keep up. Several followers
+	// Hot, Overrides and Commands are how well the followers keep up. Several followers
 	// of one kind share the figures.
 	Hot       FollowStats `prefix:"hotparam_redis_hot" help:"hot set"`
 	Overrides FollowStats `prefix:"hotparam_redis_overrides" help:"overrides"`
@@ -115,7 +118,7 @@ type Stats struct {
 	PublishedBytes     uint64 `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
 	Publishing         bool   `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
 	Takeovers          uint64 `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
-	Fenced             uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis refused because another aggregator is active or a newer set is there."`
+	Fenced             uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis rejected because another aggregator is active or a newer set is there."`
 	PublishErrors      uint64 `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
 	ReportErrors       uint64 `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
 	ReportKeysCut      uint64 `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
@@ -175,9 +178,9 @@ type followState struct {
 	subscriptions atomic.Uint64
 }
 
-// looked notes how a look at Redis ended, and gives the error before it, so
+// recordPoll records how a poll of Redis ended, and gives the error before it, so
 // that a follower logs changes only.
-func (s *followState) looked(now time.Time, err error) (before error) {
+func (s *followState) recordPoll(now time.Time, err error) (before error) {
 	s.add(func(st *FollowStats) {
 		if before, s.err = s.err, err; err != nil {
 			st.Errors++

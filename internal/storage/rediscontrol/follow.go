@@ -69,7 +69,7 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 	if ctx.Err() != nil {
 		return // the end of ctx is not Redis' failure
 	}
-	before := f.state.looked(f.feed.now(), err)
+	before := f.state.recordPoll(f.feed.now(), err)
 	switch {
 	case err != nil && before == nil:
 		f.feed.log.Warn("rediscontrol: cannot read "+f.what+"; what is known stays in force", "err", err)
@@ -164,7 +164,7 @@ type publisherLog struct {
 
 func (s *publisherLog) look(m *hotset.Replica, now time.Time) {
 	for _, sight := range m.CheckPublishers(now) {
-		s.tell(sight)
+		s.record(sight)
 	}
 	switch _, heard := m.Age(now); {
 	case heard && s.alone:
@@ -177,7 +177,7 @@ func (s *publisherLog) look(m *hotset.Replica, now time.Time) {
 	}
 }
 
-func (s *publisherLog) tell(sight hotset.PublisherChange) {
+func (s *publisherLog) record(sight hotset.PublisherChange) {
 	log := s.log.With("publisher", sight.Publisher, "hot_keys", sight.Keys)
 	switch {
 	case sight.State == hotset.Stale:
@@ -188,7 +188,7 @@ func (s *publisherLog) tell(sight hotset.PublisherChange) {
 			"kept_until", sight.Until.UTC())
 	case sight.State == hotset.NoInput:
 		log.Warn(
-			"rediscontrol: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
+			"rediscontrol: an aggregator has no input: its hot keys stay hot, no other key becomes hot")
 	case sight.State == hotset.Live:
 		log.Info("rediscontrol: the aggregator sees again")
 	case sight.Keys > 0:

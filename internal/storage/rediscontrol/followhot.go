@@ -129,9 +129,11 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 		return nil, nil
 	}
 	answers := make([]func() (heldSet, error), len(publishers))
+	reports := make([]func(), len(publishers))
 	_, err = h.feed.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, publisher := range publishers {
 			answers[i] = ask(p, publisher)
+			reports[i] = h.feed.askReceived(ctx, p, publisher)
 		}
 		return nil
 	})
@@ -145,6 +147,7 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 			gaps = append(gaps, publisher)
 			continue
 		}
+		reports[i]()
 		*changed = h.take(publisher, held, err) || *changed
 	}
 	return gaps, nil
@@ -177,7 +180,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 		return false
 	}
 	set := held.deliverable()
-	set.NoInput, set.Last = h.flags[publisher] == flagBlind, h.flags[publisher] == flagStopped
+	set.NoInput, set.Last = h.flags[publisher] == flagNoInput, h.flags[publisher] == flagStopped
 	h.fn(publisher, set)
 	return true
 }

@@ -129,7 +129,7 @@ func TestBrokenSetsSayWhere(t *testing.T) {
 	}
 }
 
-func TestGzipBombIsRefused(t *testing.T) {
+func TestGzipBombIsRejected(t *testing.T) {
 	t.Parallel()
 	packed, encoding, err := pack(make([]byte, bodyMax+1), encodingWhole, compressFrom)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestOverridesHoldFromACopyWithoutRedis(t *testing.T) {
 	first := open(t, s.Addr())
 	a := put(t, first.Overrides(), block("a", "topic?id=1", "ann"))
 	ended := block("ended", "topic?id=2", "ann")
-	ended.Until = now().Add(50 * time.Millisecond)
+	ended.Until = now().Add(time.Second)
 	put(t, first.Overrides(), ended)
 	follower := followOverrides(t, first)
 	redistest.Running(t, func(ctx context.Context) error { return first.Overrides().KeepCopy(ctx, disk) })

@@ -1,6 +1,7 @@
 package rediscontrol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +15,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/lua"
 )
+
+// heals is how long a follower may take to learn what it missed, on a busy machine: some polls.
+const heals = 10 * pollEvery
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
@@ -46,6 +50,7 @@ func TestOnServerAndCluster(t *testing.T) {
 		"new-process-keeps-what-it-finds":      testNewProcessKeepsWhatItCannotJudge,
 		"follower-gets-what-is-there":          testFollowerGetsWhatIsThereAndWhatComes,
 		"large-sets-travel-as-changes":         testLargeSetsTravelAsChanges,
+		"what-arrived-is-read-by-its-sender":   testWhatArrivedIsReadByItsSender,
 		"lost-changes-heal":                    testLostChangesHeal,
 		"lost-notices-heal":                    testLostNoticesHeal,
 		"broken-set-does-not-stop-the-others":  testBrokenSetDoesNotStopTheOthers,
@@ -86,12 +91,12 @@ func TestOnServerAndCluster(t *testing.T) {
 // open makes a feed that ends when the test ends.
 func open(t testing.TB, addrs ...string) *Feed {
 	t.Helper()
-	// machines are busy
-	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test"})
 }
 
 func openWith(t testing.TB, cfg redisclient.Config) *Feed {
 	t.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second) // machines are busy
 	c, err := redisclient.Open(cfg)
 	return New(redistest.MustOpen(t, c, err))
 }

@@ -143,7 +143,7 @@ func TestOlderBackupDoesNotWin(t *testing.T) {
 	admin := world.open(t)
 	put(t, admin.Overrides(), block("a", "topic?id=1", "ann"))
 	soon := block("ended", "topic?id=9", "ann")
-	soon.Until = now().Add(50 * time.Millisecond)
+	soon.Until = now().Add(time.Second)
 	soon = put(t, admin.Overrides(), soon)
 	if err := s.Client().Save(ctx).Err(); err != nil {
 		t.Fatal(err)

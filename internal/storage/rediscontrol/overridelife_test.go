@@ -103,7 +103,7 @@ func TestAuditAndListAreBounded(t *testing.T) {
 	put(t, store, block("b", "topic?id=2", "now there is room"))
 }
 
-func TestBadOverridesAreRefused(t *testing.T) {
+func TestBadOverridesAreRejected(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	store := open(t, redistest.Start(t).Addr()).Overrides()

@@ -168,8 +168,8 @@ func testTwoFollowersSeeAChange(t *testing.T, s server) {
 	start := time.Now()
 	second := put(t, store, block("b", "topic?id=2", "bob"))
 	expect("a second one", first, second)
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("both saw it after %v; want < 1s", d)
+	if d := time.Since(start); d > heals {
+		t.Errorf("both saw it after %v", d)
 	}
 	for _, id := range []string{"a", "b"} {
 		if err := store.Delete(context.Background(), id, "ann"); err != nil {
@@ -207,7 +207,7 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	if got := redistest.Next(t, follower, "change without a notice"); len(got) != 1 {
 		t.Errorf("%v", got)
 	}
-	if d := time.Since(start); d > 2*pollEvery {
+	if d := time.Since(start); d > heals {
 		t.Errorf("healed after %v", d)
 	}
 	redistest.Eventually(t, "counted", func() bool { return c.Stats().Overrides.MissedNotices == 1 })

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
@@ -26,7 +27,7 @@ type PublisherConfig struct {
 	// Shorter than the Hold of the keys, or they expire before a standby renews them.
 	Lease time.Duration
 	// Keep is how long a set stays in Redis beyond the Until of its keys, for limiters that start while no
-	// aggregator publishes; at most a day, default [hotset.DefaultTTLBlind], a negative one not at all.
+	// aggregator publishes; at most a day, default [hotset.DefaultNoInputTTL], a negative one not at all.
 	Keep time.Duration
 	// Window, when set, gives the window of a rule. A process that takes the id and has not counted for a
 	// whole window cannot know that a key is cold: it keeps the rule's keys until it has, at most for Keep.
@@ -34,7 +35,10 @@ type PublisherConfig struct {
 	// Since is since when this process has counted without a gap; the zero time while it gets no counts.
 	// Default: since it was built.
 	Since func() time.Time
-	Hold  time.Duration // for how long the found keys are renewed; default 5 s
+	// Received, when set, returns what this process received of each sender by StatsD, by flow, and whether it is all
+	// that senders send to it. It is published once a second.
+	Received func() (flows map[string]arrival.Flow, complete bool)
+	Hold     time.Duration // for how long the found keys are renewed; default 5 s
 }
 
 // Publisher publishes the hot sets of one aggregator. It is known by an id that
@@ -44,7 +48,7 @@ type PublisherConfig struct {
 // One process owns the id, as long as it publishes more often than its lease is
 // long. Publish of any other with the same id gives a [StandbyError] until the
 // owner has fallen silent or went (see Release): then the next call takes the
-// id, under an epoch above all earlier ones, and who had it before is refused.
+// id, under an epoch above all earlier ones, and who had it before is rejected.
 // So an aggregator that was frozen and wakes up cannot bring old keys back.
 // Calls of one process are numbered: one that Redis gets late does not undo a
 // later one.
@@ -67,6 +71,7 @@ type Publisher struct {
 	encoder   hotset.DeltaEncoder
 	log       logSize // of what is in Redis
 	buf       []byte
+	received  time.Time // when Received was last published
 }
 
 // Publisher gives the publisher of an id. One process makes one for each id.
@@ -75,7 +80,7 @@ func (f *Feed) Publisher(id string) *Publisher { return f.NewPublisher(Publisher
 // NewPublisher gives a publisher. One process makes one for each id.
 func (f *Feed) NewPublisher(cfg PublisherConfig) *Publisher {
 	cfg.Lease = min(cmp.Or(max(cfg.Lease, 0), defaultLease), maxLease)
-	cfg.Keep = max(cmp.Or(cfg.Keep, hotset.DefaultTTLBlind), 0)
+	cfg.Keep = max(cmp.Or(cfg.Keep, hotset.DefaultNoInputTTL), 0)
 	cfg.Hold = cmp.Or(max(cfg.Hold, 0), defaultHold)
 	if cfg.Since == nil {
 		started := f.now()

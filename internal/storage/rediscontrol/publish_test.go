@@ -60,9 +60,9 @@ func TestLifeOfASet(t *testing.T) {
 		set  hottype.HotSet
 		want time.Duration
 	}{
-		{hottype.HotSet{At: at}, hotset.DefaultTTLBlind + setLifeMin},
-		{until(-time.Hour), hotset.DefaultTTLBlind + setLifeMin}, // judged by a process that was frozen since
-		{until(45 * time.Second), hotset.DefaultTTLBlind + 45*time.Second},
+		{hottype.HotSet{At: at}, hotset.DefaultNoInputTTL + setLifeMin},
+		{until(-time.Hour), hotset.DefaultNoInputTTL + setLifeMin}, // judged by a process that was frozen since
+		{until(45 * time.Second), hotset.DefaultNoInputTTL + 45*time.Second},
 		{until(1000 * time.Hour), setLifeMax},
 	} {
 		publish(t, p, tc.set)

@@ -23,7 +23,7 @@ const (
 	defaultHold = 5 * time.Second
 )
 
-// ErrFenced says that a set was refused because another process has the id, or
+// ErrFenced says that a set was rejected because another process has the id, or
 // because a later set of this process stands already.
 var ErrFenced = errors.New("rediscontrol: fenced")
 

@@ -58,21 +58,21 @@ func call(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) 
 	return reply
 }
 
-// standby wants the publication refused because another process has the id.
+// standby wants the publication rejected because another process has the id.
 func standby(t *testing.T, what string, p *Publisher) *StandbyError {
 	t.Helper()
 	err := p.Publish(context.Background(), hot(now(), 5))
-	var refused *StandbyError
-	if !errors.As(err, &refused) || !errors.Is(err, ErrFenced) || refused.ID != p.cfg.ID {
+	var rejected *StandbyError
+	if !errors.As(err, &rejected) || !errors.Is(err, ErrFenced) || rejected.ID != p.cfg.ID {
 		t.Fatalf("%s: %v; want to stand by", what, err)
 	}
-	return refused
+	return rejected
 }
 
 func testOldProcessIsFenced(t *testing.T, s server) {
 	c := s.open(t)
 	ctx := context.Background()
-	lease := PublisherConfig{ID: "agg", Lease: 300 * time.Millisecond}
+	lease := PublisherConfig{ID: "agg", Lease: 2 * time.Second}               // longer than a busy machine pauses
 	frozen, successor := c.NewPublisher(lease), s.open(t).NewPublisher(lease) // the same id in two processes
 	publish(t, frozen, hot(now(), 5))
 	if left := standby(t, "the second process", successor).Left; left <= 0 || left > lease.Lease {

@@ -42,7 +42,7 @@ type process struct {
 // freeze, wake up with what they had judged, and are started anew; a Redis that
 // loses everything, or fails over to an older state; and a follower that looks
 // now and then. When it looks, it has the union of the latest sets that were
-// taken, and nothing of any that was refused.
+// taken, and nothing of any that was rejected.
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
 	// A machine that stands still for seconds makes an answer late and not wrong.
@@ -98,7 +98,7 @@ func (w *world) flush(t *rapid.T) {
 
 func newWorld(t *rapid.T, redis *redistest.Clock, c *Feed) *world {
 	w := &world{
-		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{TTLBlind: -1},
+		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{NoInputTTL: -1},
 		last: map[string]uint64{}, seen: map[string]hottype.HotSet{}, latest: map[string]hottype.HotSet{},
 	}
 	w.flush(t)
@@ -122,7 +122,7 @@ func (w *world) pass(d time.Duration) {
 // judge makes the set of a process: small or, by long keys, large. Who judged
 // shows in the keys.
 func (w *world) judge(t *rapid.T, id string, i int) hottype.HotSet {
-	set := hottype.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "blind")}
+	set := hottype.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "no input")}
 	set.Last = !set.NoInput && rapid.IntRange(0, 4).Draw(t, "last") == 0
 	name := ""
 	if rapid.Bool().Draw(t, "large") {
@@ -153,7 +153,7 @@ func (w *world) deliver(publisher string, set hottype.HotSet) {
 		panic(fmt.Sprintf("%s: version %d after %d", publisher, set.Version, w.last[publisher]))
 	}
 	if latest := w.latest[publisher]; set.NoInput != latest.NoInput || set.Last != latest.Last {
-		panic(fmt.Sprintf("%s: blind %v, last %v", publisher, set.NoInput, set.Last))
+		panic(fmt.Sprintf("%s: no input %v, last %v", publisher, set.NoInput, set.Last))
 	}
 	w.last[publisher] = set.Version
 	w.mirror.Replace(publisher, set)

@@ -46,7 +46,7 @@ type message struct {
 
 // In the index these follow the version of a publisher without input, and of one that has stopped.
 const (
-	flagBlind   = "blind"
+	flagNoInput = "blind"
 	flagStopped = "stopped"
 )
 
@@ -64,11 +64,12 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 	}
 	k := p.feed.keys
 	p.seq++
+	args := []any{p.cfg.ID, p.token, p.seq, p.version.Load(), m.from, m.change, m.at, m.encoding, m.body, m.keep,
+		m.life, p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochTTL.Milliseconds(), k.HotNotice(), m.flags,
+		receivedLife.Milliseconds()}
 	reply, err := publishHot.Run(ctx, p.feed.rdb,
-		[]string{k.HotVersion(), k.HotIndex(), k.HotSet(p.cfg.ID), k.HotEpoch(p.cfg.ID), k.HotLog(p.cfg.ID)},
-		p.cfg.ID, p.token, p.seq, p.version.Load(), m.from, m.change, m.at, m.encoding, m.body, m.keep, m.life,
-		p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochTTL.Milliseconds(), k.HotNotice(), m.flags,
-	).Int64Slice()
+		[]string{k.HotVersion(), k.HotIndex(), k.HotSet(p.cfg.ID), k.HotEpoch(p.cfg.ID), k.HotLog(p.cfg.ID),
+			k.HotReceived(p.cfg.ID)}, p.appendReceived(args)...).Int64Slice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("script answered %v; want three numbers", reply)
 	}
@@ -98,7 +99,7 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 	case set.Last:
 		m.flags = flagStopped
 	case set.NoInput:
-		m.flags = flagBlind
+		m.flags = flagNoInput
 	}
 	if roughSize(set) < compressFrom {
 		return m, p.renderWhole(&m, set, encodingWhole)

@@ -95,7 +95,7 @@ func testRulesAreReadAndFollowed(t *testing.T, s server) {
 	}
 }
 
-// Of two who write on top of the same version one is refused, and nothing of it stays.
+// Of two who write on top of the same version one is rejected, and nothing of it stays.
 func testTwoPushersAtOnce(t *testing.T, s server) {
 	ctx := context.Background()
 	store := s.open(t).Rules()

@@ -221,8 +221,12 @@ func (p *pair) hot() {
 	}
 	ours := field("epoch") == epoch
 	args := []any{publisher, token, seq, floor, from, change, 77, "enc", body, keep, life, lease, versionLife,
-		epochLife, channel,
-		flag}
+		epochLife, channel, flag, life}
+	received := map[string]string{}
+	for i := range p.r.IntN(3) {
+		field, value := fmt.Sprint("flow", p.r.IntN(9)), fmt.Sprint(p.calls, i)
+		args, received[field] = append(args, field, value), value
+	}
 	switch {
 	case owner != token:
 		p.call(publishHot, []int64{0, 0, epoch}, args...)
@@ -248,6 +252,9 @@ func (p *pair) hot() {
 	}
 	if m.expire(p.keys[4], life); len(log) == 0 {
 		delete(m.values, p.keys[4])
+	}
+	if len(received) > 0 {
+		m.set(p.keys[5], received, life)
 	}
 	p.index(publisher, fmt.Sprint(version, " ", flag, map[bool]string{true: " "}[flag != ""], now+life), life)
 	p.send(channel, version)

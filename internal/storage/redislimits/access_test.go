@@ -75,7 +75,7 @@ func everything(t *testing.T, c *Limiter) error {
 			}
 		}
 	}
-	w := c.Windows(WindowsConfig{})
+	w := patient(c)
 	w.ask(t, now(), windowCharge(visitor(1), limit.FixedWindow, 5, time.Hour, 1))
 	if w.exchange(ctx); w.Stats().Errors > 0 {
 		return errors.New("an exchange failed")

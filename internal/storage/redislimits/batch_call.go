@@ -63,7 +63,7 @@ func (b *batch) encode(args []any) []any {
 }
 
 // decode reads the reply of lua/limit_many.lua. Anything but what the script can return is
-// an error: a wrong guess would admit or deny for no reason.
+// an error: a wrong guess would allow or deny for no reason.
 func (b *batch) decode(answer []int64) error {
 	at := 0
 	for i := range b.requests {
@@ -90,7 +90,7 @@ func (b *batch) decode(answer []int64) error {
 	return nil
 }
 
-// perCharge is how many numbers answer one charge, when k of n equal ones are admitted.
+// perCharge is how many numbers answer one charge, when k of n equal ones are allowed.
 func perCharge(k, n int64) int {
 	numbers := 2
 	if k > 1 {
@@ -103,7 +103,7 @@ func perCharge(k, n int64) int {
 }
 
 // read writes the results of a waiter, once the reply is there, and reports whether its
-// request is admitted.
+// request is allowed.
 func (w waiter) read(results []limit.Result) bool {
 	q := &w.batch.requests[w.request]
 	place, k := q.placeOf(w), w.batch.answer[q.answer]
@@ -116,17 +116,17 @@ func (w waiter) read(results []limit.Result) bool {
 }
 
 // read writes one result: that of the last of `taken` requests out of the k
-// that are admitted, or of one that is not admitted after all of them.
-func (c *charged) read(numbers []int64, taken, k int64, admitted bool, r *limit.Result) {
+// that are allowed, or of one that is not allowed after all of them.
+func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
-	if k > 1 && taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
+	if taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
 		reset = limitcore.CeilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
 	}
 	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, c.Capacity, left, 0
 	if taken > 0 {
 		r.Remaining -= taken * c.cost
 	}
-	if !admitted {
+	if !allowed {
 		r.RetryAfter = duration(numbers[len(numbers)-1])
 		r.Allowed = r.RetryAfter == 0
 	}

@@ -141,7 +141,7 @@ func TestBatchDecode(t *testing.T) {
 	}
 }
 
-// An answer is refused, or every waiter reads results that a script could have meant.
+// An answer is rejected, or every waiter reads results that a script could have meant.
 func FuzzBatchDecode(f *testing.F) {
 	f.Add(bytesOf(2, 9, 5, 7, 1, 9, 5, 9, 5, 9, 5, 77))
 	f.Add(bytesOf(1, 9, 5, 300, 0, 9, 5, 3, 9, 5, 0, 9, 5, 0, 77))
@@ -167,7 +167,7 @@ func FuzzBatchDecode(f *testing.F) {
 	})
 }
 
-// An answer for one request is refused, or read as it is.
+// An answer for one request is rejected, or read as it is.
 func FuzzReadDecision(f *testing.F) {
 	f.Add(bytesOf(1, 1, 9, 0, 5, 77), byte(1))
 	f.Add(bytesOf(0, 0, 0, -1, 7, 1, 9, 0, 5, 77), byte(2))

@@ -179,3 +179,21 @@ func drawRequest(rt *rapid.T) []limit.Charge {
 	}
 	return charges
 }
+
+// A call has at most maxWaiters callers and maxCharges charges.
+func TestBatchBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		waiters, targets, charges int
+		want                      bool
+	}{
+		{0, 0, 1, true}, {maxWaiters - 1, 0, 1, true}, {maxWaiters, 0, 1, false}, {0, maxCharges - 1, 1, true},
+		{0, maxCharges - 1, 2, false}, {0, maxCharges, 1, false},
+	} {
+		b := newBatch()
+		b.waiters, b.targets = c.waiters, slices.Grow(b.targets, c.targets)[:c.targets]
+		if got := b.fits(&request{charges: make([]charged, c.charges)}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 	case b.closed:
 		return waiter{}, errClosed
 	case b.queued >= maxWaiting:
-		b.stats.refused.Add(1)
+		b.stats.rejected.Add(1)
 		return waiter{}, errFull
 	}
 	n := len(b.waiting)
@@ -139,7 +139,8 @@ func (b *batcher) begin(next *batch) {
 // watch sets the timer that ends the wait for an overdue call; mu is held.
 func (b *batcher) watch() {
 	switch {
-	case b.current == nil || len(b.waiting) == 0:
+	case b.current == nil:
+	case len(b.waiting) == 0: // the first that comes sets it
 	case b.timer == nil:
 		b.timer = time.AfterFunc(b.overdue-time.Since(b.sentAt), b.onOverdue)
 	default:

@@ -214,7 +214,7 @@ func TestBatcherBounds(t *testing.T) {
 	}
 	a.answer <- nil
 	a.calls.Wait()
-	if s := a.stats.read(); s.Refused != 1 || s.Largest != maxWaiters {
+	if s := a.stats.read(); s.Rejected != 1 || s.Largest != maxWaiters {
 		t.Errorf("%+v", s)
 	}
 }

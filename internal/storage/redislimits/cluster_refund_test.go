@@ -52,7 +52,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	bucket.Cost = 2
 	before := left()
 	for name, manner := range map[string]redistest.Fault{
-		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.FixedReply("-ERR no\r\n"),
+		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "rejects": redistest.FixedReply("-ERR no\r\n"),
 		"nonsense": redistest.FixedReply("+OK\r\n"),
 	} {
 		c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})

@@ -16,7 +16,7 @@ const decisionNumbers = 4
 // decideOne calls lua/limit_decide.lua, which judges every algorithm: one call for one
 // request.
 func (l *shardLimiter) decideOne(ctx context.Context, r *request,
-	results []limit.Result) (admitted bool, at int64, err error) {
+	results []limit.Result) (allowed bool, at int64, err error) {
 	keys := make([]string, len(r.charges), 2*len(r.charges))
 	args := append(make([]any, 0, 1+10*len(keys)), len(keys))
 	for i := range r.charges {
@@ -48,8 +48,8 @@ func (l *shardLimiter) decideOne(ctx context.Context, r *request,
 }
 
 // readDecision reads what lua/limit_decide.lua returns. Anything else is an
-// error: a wrong guess would admit or deny for no reason.
-func readDecision(reply any, results []limit.Result) (admitted bool, at int64, err error) {
+// error: a wrong guess would allow or deny for no reason.
+func readDecision(reply any, results []limit.Result) (allowed bool, at int64, err error) {
 	values, ok := reply.([]any)
 	if !ok || len(values) != 2+decisionNumbers*len(results) {
 		return false, 0, fmt.Errorf("reply %.100v: want %d numbers", reply, 2+decisionNumbers*len(results))
@@ -61,7 +61,7 @@ func readDecision(reply any, results []limit.Result) (admitted bool, at int64, e
 		}
 		return n
 	}
-	admitted = number(0, 0) == 1
+	allowed = number(0, 0) == 1
 	for i := range results {
 		r, at := &results[i], 1+decisionNumbers*i
 		r.Allowed = number(at, 0) == 1
@@ -75,7 +75,7 @@ func readDecision(reply any, results []limit.Result) (admitted bool, at int64, e
 		}
 		r.ResetAfter = time.Duration(number(at+3, 0)) * time.Microsecond
 	}
-	return admitted, number(len(values)-1, 0), err
+	return allowed, number(len(values)-1, 0), err
 }
 
 // request is the charges of a Take as the scripts take them. Requests are pooled: a

@@ -107,7 +107,7 @@ func (l *windowShard) exchange(ctx context.Context) {
 func (l *windowShard) sendSums(ctx context.Context) error {
 	var batch []sum
 	if l.lastExchange.Load() < 0 || l.failed {
-		if err := l.call(ctx, nil, probeTimeout); err != nil {
+		if err := l.call(ctx, nil, l.probeTimeout); err != nil {
 			return err
 		}
 	}
@@ -125,10 +125,10 @@ func (l *windowShard) sendSums(ctx context.Context) error {
 // callTwice is call, repeated once if there was no answer: a sum is absolute, so that
 // does no harm, and to wait for the next exchange would make the sums stale.
 func (l *windowShard) callTwice(ctx context.Context, batch []sum) error {
-	if l.call(ctx, batch, callTimeout) == nil {
+	if l.call(ctx, batch, l.callTimeout) == nil {
 		return nil
 	}
-	return l.call(ctx, batch, callTimeout)
+	return l.call(ctx, batch, l.callTimeout)
 }
 
 // call writes some sums: one round trip, two if Redis does not know the script.

@@ -75,7 +75,7 @@ func TestClockIsAdopted(t *testing.T) {
 	}
 }
 
-// What others have admitted goes to the window that was asked for, and is exchanged even if it is not known.
+// What others have allowed goes to the window that was asked for, and is exchanged even if it is not known.
 func TestOthersGoToTheirWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -126,7 +126,7 @@ func (m mortal) windows() {
 					"what is this", time.Hour)
 			}
 			for range 2 {
-				w, done := m.c.Windows(WindowsConfig{}), make(chan error, 1)
+				w, done := patient(m.c), make(chan error, 1)
 				ctx, cancel := context.WithCancel(m.Context())
 				go func() { done <- w.Run(ctx) }()
 				redistest.Eventually(m.T, "an exchange", func() bool { return w.Fresh(time.Now(), &c.Subject) })

@@ -17,8 +17,8 @@ import (
 )
 
 // Windows that are shared by sums decide as limit.Memory does while no other process
-// admits anything, whatever subjects are called and however much is asked for; what
-// all have admitted is added up meanwhile. So they do wherever the caller's clock
+// allows anything, whatever subjects are called and however much is asked for; what
+// all have allowed is added up meanwhile. So they do wherever the caller's clock
 // jumps, until an exchange says what the time is.
 func TestWindowsHostile(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestWindowsHostile(t *testing.T) {
 		trial++
 		c := openWith(t, redisclient.Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial),
 			Timeout: time.Minute})
-		w, m := c.Windows(WindowsConfig{}), limit.NewMemory(limit.MemoryConfig{})
+		w, m := patient(c), limit.NewMemory(limit.MemoryConfig{})
 		specs := map[limit.Subject]limit.Spec{}
 		for _, s := range subjects {
 			specs[s] = limit.Spec{
@@ -108,7 +108,7 @@ func TestBadSpecsAreErrors(t *testing.T) {
 		if _, err := store.Take(context.Background(), time.Now(),
 			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good}}, results); err != nil ||
 			results[0].Remaining != 5 {
-			t.Errorf("%s: %+v, %v: what was refused is charged", name, results, err)
+			t.Errorf("%s: %+v, %v: what was rejected is charged", name, results, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	return appendSpace(append(b, "limit:"...), s)
 }
 
-// sums: hash, what the processes have admitted to a subject in one window, of
+// sums: hash, what the processes have allowed to a subject in one window, of
 // consistency async; lua/limit_exchange.lua says how it is written. window is its
 // length and start when it begins, unix us. Expires when it no longer counts.
 //

@@ -25,6 +25,7 @@ func TestLimitState(t *testing.T) {
 		{limit.Subject{Space: "ip_fixed", Client: address}, "hp:{news}:limit:ip_fixed:a:192.0.2.7"},
 		{limit.Subject{Space: "both", Client: address, Name: "topic"}, "hp:{news}:limit:both:a:192.0.2.7 topic"},
 		{limit.Subject{Space: "ip_fixed", Client: hottype.Client{Name: "anna"}}, "hp:{news}:limit:ip_fixed:c:4:anna"},
+		{limit.Subject{Space: "s", Client: hottype.Client{Name: "anna.example"}}, "hp:{news}:limit:s:c:12:anna.example"},
 		{limit.Subject{Space: "a:b", Name: "x"}, "hp:{news}:limit:a_b:h:"},
 		{limit.Subject{Space: "hot", Name: strings.Repeat("x", 600)}, "hp:{news}:limit:hot:h:"},
 	} {

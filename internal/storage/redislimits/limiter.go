@@ -89,10 +89,10 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 // TakeAt is Take for callers that may refund: at is when each charge was made, by the
 // clock of its server, as RefundAt needs it.
 func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
-	results []limit.Result) (admitted bool, at []time.Time, err error) {
+	results []limit.Result) (allowed bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
-	admitted, err = l.takeAt(ctx, now, charges, results, at)
-	return admitted, at, err
+	allowed, err = l.takeAt(ctx, now, charges, results, at)
+	return allowed, at, err
 }
 
 // takeAt is Take, and writes into at, unless it is nil, when each charge was made.
@@ -102,11 +102,11 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 		return false, err
 	}
 	if shard, alone := l.only(charges); alone {
-		admitted, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
+		allowed, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
 		for i := range at {
 			at[i] = when
 		}
-		return admitted, err
+		return allowed, err
 	}
 	for i := range charges {
 		if err := charges[i].Spec.Validate(); err != nil {
@@ -114,7 +114,7 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 		}
 	}
 	parts := split(charges, l.Shard)
-	admitted, err := l.takeParts(ctx, now, parts)
+	allowed, err := l.takeParts(ctx, now, parts)
 	for _, p := range parts {
 		for i, k := range p.index {
 			results[k] = p.results[i]
@@ -123,7 +123,7 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 			}
 		}
 	}
-	return admitted, err
+	return allowed, err
 }
 
 // only is the shard of charges that are all in one.
@@ -166,7 +166,7 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 
 // TakeAt is that of Limiter, without shards.
 func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
-	results []limit.Result) (admitted bool, at time.Time, err error) {
+	results []limit.Result) (allowed bool, at time.Time, err error) {
 	if err := limit.CheckCharges(charges, results); err != nil {
 		return false, at, err
 	}
@@ -176,12 +176,12 @@ func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limi
 	var us int64
 	err = ctx.Err()
 	if err == nil {
-		admitted, us, err = l.take(ctx, charges, results)
+		allowed, us, err = l.take(ctx, charges, results)
 	}
 	if err != nil {
 		return false, at, fmt.Errorf("redislimits: take %s: %w", spaces(charges), err)
 	}
-	return admitted, time.UnixMicro(us), nil
+	return allowed, time.UnixMicro(us), nil
 }
 
 func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
@@ -236,7 +236,7 @@ type Stats struct {
 	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
 	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
 	Largest   uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
-	Refused   uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
+	Rejected  uint64 `metric:"hotparam_redis_limits_rejected_total" help:"Decisions rejected because too many were waiting."`
 	Canceled  uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the answer."`
 	// Refunds counts refunds because another node denied the request, RefundsLost
 	// those of them whose result is unknown. Both are 0 on one server, where a
@@ -246,7 +246,7 @@ type Stats struct {
 }
 
 type counters struct {
-	calls, decisions, merged, largest, refused, canceled atomic.Uint64
+	calls, decisions, merged, largest, rejected, canceled atomic.Uint64
 }
 
 func (l *counters) sent(decisions uint64) {
@@ -265,7 +265,7 @@ func (l *counters) addTo(all *Stats) {
 	all.Decisions += l.decisions.Load()
 	all.Merged += l.merged.Load()
 	all.Largest = max(all.Largest, l.largest.Load())
-	all.Refused += l.refused.Load()
+	all.Rejected += l.rejected.Load()
 	all.Canceled += l.canceled.Load()
 }
 

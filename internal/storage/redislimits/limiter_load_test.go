@@ -79,7 +79,7 @@ func threeCharges(caller, call int) []limit.Charge {
 	return openWide(charges)
 }
 
-// openWide makes limits that admit everything: a denial is cheaper.
+// openWide makes limits that allow everything: a denial is cheaper.
 func openWide(charges []limit.Charge) []limit.Charge {
 	for i := range charges {
 		charges[i].Spec.Limit, charges[i].Spec.Burst = 1_000_000, 1_000_000

@@ -1,6 +1,7 @@
 package redislimits
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"testing"
@@ -28,8 +29,7 @@ const stepsEnv = "HOTPARAM_LIMIT_STEPS"
 // open makes a client that is closed when the test ends.
 func open(t testing.TB, addrs ...string) *Limiter {
 	t.Helper()
-	// machines are busy
-	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test"})
 }
 
 // serverAndCluster are the addresses of one of each, started for the test; in a short
@@ -44,6 +44,7 @@ func serverAndCluster(t testing.TB) map[string][]string {
 
 func openWith(t testing.TB, cfg redisclient.Config) *Limiter {
 	t.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second) // machines are busy
 	c, err := redisclient.Open(cfg)
 	return New(redistest.MustOpen(t, c, err))
 }

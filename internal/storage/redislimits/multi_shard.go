@@ -30,7 +30,7 @@ const maxRefunds = 256
 // most, then clients. All or nothing (law U3) is kept by refunds: when a later shard
 // denies or does not answer, the charges of earlier ones are refunded. So a denied
 // request may hold what it cannot use for about one round trip, and a request that
-// arrives meanwhile may be denied for it. Too much is never admitted: a charge is made
+// arrives meanwhile may be denied for it. Too much is never allowed: a charge is made
 // before its verdict, and a refund is never more than the charge. If the refund is lost
 // too, because the node fails at that moment, the charge stays, which errs on the same
 // side.
@@ -74,9 +74,9 @@ func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 
 func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
 	for i, p := range parts {
-		admitted, at, err := l.shards[p.shard].TakeAt(ctx, now, p.charges, p.results)
+		allowed, at, err := l.shards[p.shard].TakeAt(ctx, now, p.charges, p.results)
 		p.at = at
-		if err == nil && admitted {
+		if err == nil && allowed {
 			continue
 		}
 		for _, charged := range parts[:i] {

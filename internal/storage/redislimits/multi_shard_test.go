@@ -89,6 +89,9 @@ func TestClusterThroughFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
 	s, m := openCluster(t, cluster), limit.NewMemory(limit.MemoryConfig{})
+	for i, l := range s.shards {
+		l.keys = shardKeys("test-failover", i)
+	}
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
 	clock := setClock(s.shards[0].rdb, now)
 	var outage time.Duration
@@ -102,6 +105,7 @@ func TestClusterThroughFailover(t *testing.T) {
 			rt.Fatal(err)
 		}
 		var admitted bool
+		lost := s.Stats().RefundsLost
 		for failing := time.Now(); ; { // the client may have to learn who serves a slot now
 			admitted, err = s.Take(ctx, now, charges, got)
 			// denied elsewhere, and not known here
@@ -112,6 +116,11 @@ func TestClusterThroughFailover(t *testing.T) {
 			}
 			outage = time.Since(failing)
 			s.wait()
+		}
+		if s.Stats().RefundsLost > lost { // a charge that a busy server did not confirm to be undone may stay
+			forget(t, s, "failover")
+			m = limit.NewMemory(limit.MemoryConfig{})
+			return
 		}
 		if err != nil || admitted != ok {
 			rt.Fatalf("%+v: %v %v, want %v", charges, admitted, err, ok)
@@ -175,7 +184,7 @@ func drawClusterRequest(rt *rapid.T) []limit.Charge {
 	return charges
 }
 
-// However many ask at the same time, never is more admitted than each limit
+// However many ask at the same time, never is more allowed than each limit
 // allows, and when it is quiet again nothing is missing that was given back.
 func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	t.Parallel()

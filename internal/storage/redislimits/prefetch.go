@@ -37,7 +37,7 @@ const (
 //
 //	burst + rate x d + Max x processes
 //
-// is admitted. What is not used within 100 ms, or when Run ends, is refunded. If a
+// is allowed. What is not used within 100 ms, or when Run ends, is refunded. If a
 // process crashes, what it holds is lost: at most Max of each key, which the bucket
 // regains like any other cost. Remaining of a decision in memory is a lower bound.
 //
@@ -171,12 +171,12 @@ func (l *Prefetch) sweep(ctx context.Context, all bool) {
 		}
 	}
 	l.mu.Unlock()
-	l.giveBack(ctx, over)
+	l.returnTokens(ctx, over)
 }
 
-// giveBack refunds what is held of some keys, all in one round trip, which takes
+// returnTokens refunds what is held of some keys, all in one round trip, which takes
 // refundTime at most, also when ctx ends meanwhile: only this process knows of it.
-func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
+func (l *Prefetch) returnTokens(ctx context.Context, over []*prefetchKey) {
 	var owed []refundItem
 	var cost int64
 	for _, k := range over {

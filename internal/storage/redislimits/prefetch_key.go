@@ -131,7 +131,7 @@ func (k *prefetchKey) want() int64 {
 	return n
 }
 
-func (k *prefetchKey) heard(r *limit.Result) {
+func (k *prefetchKey) update(r *limit.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(r)
@@ -231,7 +231,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 	l.renew(k)
 	ok, err := l.store.Take(ctx, now, charges, results)
 	if err == nil {
-		k.heard(&results[i])
+		k.update(&results[i])
 	}
 	return ok, err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -28,7 +30,7 @@ func TestPrefetchKeyNeverExceedsMax(t *testing.T) {
 				Draw(rt, "step") {
 			case "ask":
 				k.asked.Add(100 * cost)
-				k.heard(&limit.Result{Remaining: 1_000_000})
+				k.update(&limit.Result{Remaining: 1_000_000})
 			case "due":
 				due = max(due, k.due())
 			case "grant":
@@ -120,7 +122,7 @@ func TestPrefetchTakeAtMostMost(t *testing.T) {
 	hold(t, all[0], c, 100)
 	k := all[0].watch(&c)
 	k.asked.Add(1 << 40)
-	k.heard(&limit.Result{Remaining: 100_000})
+	k.update(&limit.Result{Remaining: 100_000})
 	if n := k.due(); n != 400 {
 		t.Errorf("%d more are taken of a key of which 100 are held, want 400", n)
 	}
@@ -284,5 +286,109 @@ func TestBlocksAreNotPrefetched(t *testing.T) {
 	lacks.Spec.InitialDeficit = 5
 	if !prefetchable(&plain) || prefetchable(&block) || prefetchable(&lacks) || prefetchable(&peek) {
 		t.Error("only the plain bucket may be prefetched")
+	}
+}
+
+// Each request after a result checks whether a refill is due, none does while one is in flight, and what is held
+// is answered with the limit and the reset of the last result.
+func TestPrefetchKeyTape(t *testing.T) {
+	t.Parallel()
+	c := hotCharge(1_000_000, 1)
+	k, r := newPrefetchKey(&c, 500), new(limit.Result)
+	k.asked.Add(10_000)
+	k.update(&limit.Result{Remaining: 400})
+	if k.due() != 100 || k.due() != 0 || k.refillBelow.Load() != math.MinInt64 {
+		t.Errorf("below %d", k.refillBelow.Load())
+	}
+	k.failed()
+	if k.refillBelow.Load() != math.MaxInt64 || k.due() != 100 {
+		t.Errorf("after a failure below %d", k.refillBelow.Load())
+	}
+	k.granted(&limit.Result{Remaining: 400, Limit: 7, ResetAfter: time.Minute}, 100, time.Now(), true)
+	if k.refillBelow.Load() != math.MaxInt64 || k.due() != 0 || k.refillBelow.Load() != 50 {
+		t.Errorf("after a grant below %d", k.refillBelow.Load())
+	}
+	want := limit.Result{Allowed: true, Limit: 7, Remaining: 60, ResetAfter: time.Minute}
+	if !k.spend(40, r) || *r != want || k.spend(61, r) {
+		t.Errorf("%+v, want %+v", *r, want)
+	}
+	if k.due() != 0 || !k.spend(10, r) || k.due() != 0 || !k.spend(1, r) || k.due() != 51 {
+		t.Errorf("with %d held", k.held.Load())
+	}
+	if k.granted(&limit.Result{Remaining: 3}, 51, time.Now(), false); k.held.Load() != 49 || k.due() != 0 {
+		t.Errorf("after a rejection %d are held", k.held.Load())
+	}
+}
+
+// How much is fetched: what lasts for a span at the rate of this or the last span, at most a quarter of what is
+// left, and nothing where that is little.
+func TestPrefetchWants(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ asked, before, left, want int64 }{
+		{99, 0, 1000, 0}, {100, 0, 1000, 20}, {0, 100, 1000, 20}, {100, 1000, 1000, 200}, {1000, 100, 1000, 200},
+		{100, 0, 32, 8}, {100, 0, 31, 0}, {1000, 0, 100, 25}, {9999, 0, 10_000, 500},
+	} {
+		charge := hotCharge(1, 1)
+		k := newPrefetchKey(&charge, 500)
+		k.before, k.left = c.before, c.left
+		k.asked.Store(c.asked)
+		if got := k.want(); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// What is held for prefetchLife without a grant is refunded, and a key of two idle spans ends.
+func TestPrefetchKeySpans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := hotCharge(1, 1)
+		k := newPrefetchKey(&c, 500)
+		k.asked.Add(1)
+		k.granted(new(limit.Result), 10, time.Now(), true)
+		for i, late := range []bool{false, true, true} {
+			if idle, got := k.nextSpan(); idle || got != late {
+				t.Errorf("span %d: idle %v, late %v", i, idle, got)
+			}
+			time.Sleep(prefetchLife)
+		}
+		k.empty()
+		if idle, late := k.nextSpan(); !idle || late || k.putBack(1) {
+			t.Errorf("empty: idle %v, late %v", idle, late)
+		}
+		for name, busy := range map[string]func(k *prefetchKey){
+			"requests": func(k *prefetchKey) { k.asked.Add(1) }, "before": func(k *prefetchKey) { k.before = 1 },
+			"surplus": func(k *prefetchKey) { k.surplus = 1 }, "refill": func(k *prefetchKey) { k.refill = true },
+		} {
+			k := newPrefetchKey(&c, 500)
+			busy(k)
+			if idle, late := k.nextSpan(); idle || late != (name == "surplus") {
+				t.Errorf("with %s: idle %v, late %v", name, idle, late)
+			}
+		}
+	})
+}
+
+// Only the bucket of a key is prefetched, and only where its subject is charged once.
+func TestPrefetchableCharge(t *testing.T) {
+	t.Parallel()
+	bucket, window, other := hotCharge(5, 1), hotCharge(5, 1), hotCharge(5, 1)
+	window.Spec.Algorithm, window.Subject.Name = limit.FixedWindow, "window"
+	other.Subject.Name = "other"
+	free, client := bucket, bucket
+	free.Cost, client.Subject.Client = 0, visitor(1)
+	blocked, again := bucket, window
+	blocked.Spec.Block, again.Subject = time.Second, bucket.Subject
+	for i, c := range []struct {
+		charges []limit.Charge
+		want    int
+	}{
+		{nil, -1}, {[]limit.Charge{bucket}, 0}, {[]limit.Charge{window}, -1}, {[]limit.Charge{window, bucket}, 1},
+		{[]limit.Charge{bucket, other}, 0}, {[]limit.Charge{bucket, again}, -1}, {[]limit.Charge{again, bucket}, -1},
+		{[]limit.Charge{free}, -1}, {[]limit.Charge{client}, -1}, {[]limit.Charge{blocked}, -1},
+	} {
+		if got := prefetchableIndex(c.charges); got != c.want {
+			t.Errorf("case %d: %d, want %d", i, got, c.want)
+		}
 	}
 }

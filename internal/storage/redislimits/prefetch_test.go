@@ -53,7 +53,7 @@ func mayLose(t *testing.T, all []*Prefetch, most int64) int64 {
 }
 
 // hammer asks from many callers until one is denied or a number of requests
-// is through, and says how many were admitted.
+// is through, and says how many were allowed.
 func hammer(t testing.TB, all []*Prefetch, c limit.Charge, requests int64) int64 {
 	var admitted, asked atomic.Int64
 	var callers sync.WaitGroup
@@ -190,12 +190,12 @@ func TestPrefetchGoBack(t *testing.T) {
 		}
 		return results[0].Remaining
 	}
-	await := time.Now().Add(10 * time.Second)
-	for left(burst) != burst-taken && time.Now().Before(await) {
+	// What a busy server did not confirm within a second may be charged or not.
+	returned := func() bool {
+		got := left(burst)
+		return got <= burst-taken && got >= burst-taken-int64(l.Stats().Lost)
 	}
-	if got := left(burst); got != burst-taken {
-		t.Errorf("%d left, want %d; %+v", got, burst-taken, l.Stats())
-	}
+	redistest.Eventually(t, "what is not used", returned)
 	hammer(t, all, hotCharge(burst, 1), 5000)
 	before := l.Stats().Local
 	if n := hammer(t, all, hotCharge(2000, 1), 100); n != 0 || l.Stats().Local != before {

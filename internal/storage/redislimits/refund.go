@@ -216,9 +216,9 @@ func (l *shardLimiter) refundAll(ctx context.Context, owed []refundItem, results
 	return nil
 }
 
-// RefundAt refunds what an admitted TakeAt charged, for a request that was then denied
+// RefundAt refunds what an allowed TakeAt charged, for a request that was then denied
 // by another store; at is what TakeAt returned. It refunds at most what was charged, and
-// never admits more than if the charge had not been made. It writes what remains into
+// never allows more than if the charge had not been made. It writes what remains into
 // results, one for each charge; Allowed is false if the limit has changed meanwhile, so
 // that the charge stays. One round trip for each shard; after an error it is not known
 // whether all was refunded, and it must not be called again: that could refund twice.

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // What comes back later is never more than what an exact refund gives, and not less than one
@@ -79,5 +80,21 @@ func TestRefundsAreBounded(t *testing.T) {
 	r.flush(t.Context())
 	if s := r.Stats(); s.Lost != maxOwed+5 || s.Refunded != 0 || len(r.pending) != 0 {
 		t.Errorf("%+v, %d wait", s, len(r.pending))
+	}
+}
+
+// An error of the server is that of the refund, and every charge needs its time.
+func TestRefundOfAStoppedServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := open(t, server.Addr())
+	charges, results := aRequest()
+	at := make([]time.Time, len(charges))
+	if err := l.RefundAt(t.Context(), at[1:], charges, results); err == nil {
+		t.Error("a charge has no time, and all are refunded")
+	}
+	server.Stop()
+	if err := l.RefundAt(t.Context(), at, charges, results); err == nil {
+		t.Error("no server, and all are refunded")
 	}
 }

@@ -57,7 +57,7 @@ func TestThrottleAsPublished(t *testing.T) {
 }
 
 // Another rate finds what the one before has taken, and a clock that is behind
-// admits nothing that was taken.
+// allows nothing that was taken.
 func TestThrottleChanges(t *testing.T) {
 	t.Parallel()
 	c, now := open(t, redistest.Start(t).Addr()), time.Now()
@@ -191,7 +191,7 @@ func TestThrottleWithoutQuantity(t *testing.T) {
 	}
 }
 
-func TestThrottleRefusesNonsense(t *testing.T) {
+func TestThrottleRejectsNonsense(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	for _, bad := range []struct {

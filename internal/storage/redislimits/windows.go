@@ -75,7 +75,9 @@ type Windows struct {
 	seed     maphash.Seed // of this process, so that clients cannot aim at one stripe
 	shards   []windowShard
 	capacity int // records per stripe
-	counts   struct {
+	// of one call of an exchange; tests on a busy machine wait longer
+	callTimeout, probeTimeout time.Duration
+	counts                    struct {
 		exchanges, errors, sums, refused, untracked atomic.Uint64
 		stale, last                                 atomic.Int64
 	}
@@ -106,7 +108,8 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
 	w := &Windows{
 		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(), capacity: max(1, most/windowStripes),
-		local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
+		local:       limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
+		callTimeout: callTimeout, probeTimeout: probeTimeout,
 	}
 	w.shards = make([]windowShard, l.Shards())
 	for i := range w.shards {
@@ -183,7 +186,7 @@ func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.stor
 // or the names, and how many are of the same.
 func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
-	for n = 1; n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s); {
+	for n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s) {
 		n++
 	}
 	var h uint64

@@ -116,7 +116,7 @@ func (wd *sumsWorld) join(c *Limiter) *peer {
 }
 
 func (wd *sumsWorld) fresh(p *peer, c *Limiter) {
-	p.w, p.window = c.Windows(WindowsConfig{}), wd.spec.Window.Microseconds()
+	p.w, p.window = patient(c), wd.spec.Window.Microseconds()
 	p.own, p.heard, p.told, p.as, p.failed, p.vague, p.made = sumsOf{}, sumsOf{}, map[span]int64{}, map[span]int{},
 		true, false, nil
 }

@@ -9,6 +9,43 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
+// Processes that exchange before each decision decide as one does, also when windows roll
+// over, and forget what no longer counts. The clocks are set by the test: real ones would
+// differ from that of the one process by a part of a round trip.
+func TestWindowsRollOver(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	all, clock, ctx := processes(t, 2, redistest.Start(t).Addr()), newClock(now), context.Background()
+	skew := []time.Duration{2 * time.Minute, -time.Hour}
+	for i, w := range all {
+		w.store.rdb.AddHook(clock)
+		w.store.now = func() time.Time { return now.Add(skew[i]) }
+	}
+	exact := limit.NewMemory(limit.MemoryConfig{})
+	for _, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		c, peek := windowCharge(visitor(1), algorithm, 5, 300*time.Millisecond, 1),
+			windowCharge(visitor(1), algorithm, 5, 300*time.Millisecond, 0)
+		for step := range 200 {
+			now = now.Add(time.Duration(1+step*37%40) * time.Millisecond) // 15 in a window, and 1 in 40 of 1 ms
+			clock.Set(now)
+			for range 2 { // what the last one writes the first reads in the next round
+				for _, w := range all {
+					w.ask(t, w.store.now(), peek)
+					w.exchange(ctx)
+				}
+			}
+			w, want := all[step%len(all)], make([]limit.Result, 1)
+			got := w.ask(t, w.store.now(), c)
+			if _, err := exact.Take(ctx, now, []limit.Charge{c}, want); err != nil {
+				t.Fatal(err)
+			}
+			if got != want[0] {
+				t.Errorf("%s, step %d: %+v, one process %+v", algorithm, step, got, want[0])
+			}
+		}
+	}
+}
+
 // When a window ends, by a clock that the test sets: what was admitted before is
 // told, refunds of it too, and counts in the window after for what it still covers.
 func TestWindowsRollOverWithTheirSums(t *testing.T) {

@@ -36,12 +36,12 @@ func testSetOutlivesItsPublisher(t *testing.T, s server) {
 				t.Errorf("%d keys: %s lives for %v", n, key, left)
 			}
 		}
-		m := &hotset.Replica{TTLBlind: keep}
+		m := &hotset.Replica{NoInputTTL: keep}
 		h := &hotFollower{feed: c, fn: m.Replace, seen: map[string]seenSet{}}
 		if _, err := h.sync(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if st := m.Stats(at); st.BlindPublishers != 1 || st.Keys != int64(n) {
+		if st := m.Stats(at); st.NoInputPublishers != 1 || st.Keys != int64(n) {
 			t.Errorf("%+v", st)
 		}
 		for _, now := range []time.Time{at, at.Add(hold), at.Add(hold + keep - time.Second)} {
@@ -105,7 +105,7 @@ func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
-	m := &hotset.Replica{TTLBlind: time.Minute}
+	m := &hotset.Replica{NoInputTTL: time.Minute}
 	began := time.Unix(1000, 0)
 	s := publisherLog{log: slog.New(slog.NewTextHandler(&buf, nil)), began: began}
 	version := uint64(0)
@@ -122,13 +122,13 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	for line := range strings.Lines(buf.String()) {
 		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen",
 			"sees again",
-			"is blind", "has stopped", "too long"} {
+			"no input", "has stopped", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)
 			}
 		}
 	}
-	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again", "is blind",
+	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again", "no input",
 		"has stopped", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)
