@@ -37,14 +37,14 @@ func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
 // Decision is a request that was judged. An allowed one must be ended by Done in any case: it may hold a place of a
 // limit of requests in flight. Many goroutines may use it.
 type Decision struct {
-	// Verdict is what was decided; nil: the request was skipped.
+	// Verdict is what was decided, never nil. That of a request that Skip skipped allows it and has no Reason.
 	*Verdict
 	tracker *httplimit.RequestTracker
 	end     func() // of the context that outlives the client; nil: none does
 }
 
 // Proceed reports whether the request goes on.
-func (j *Decision) Proceed() bool { return j.Verdict == nil || j.Allowed }
+func (j *Decision) Proceed() bool { return j.Allowed }
 
 // HandlerStarted says that the handler has the whole request. Adaptive limits follow how long it takes from there to
 // the answer; what never begins tells them nothing. After Enforce a request has begun when its body was read.
@@ -76,7 +76,7 @@ func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case j.Verdict == nil:
+	case j.Reason == 0:
 		return j, nil
 	case j.Allowed:
 		l.SetHeader(w.Header(), j.Verdict)
@@ -95,12 +95,12 @@ func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	return nil, nil
 }
 
-// Decide counts and judges a request, for protocols that have refusals of their own. Of r it reads method, host,
+// Decide counts and judges a request, for protocols that have denials of their own. Of r it reads method, host,
 // RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
 // an error the request goes no further.
 func (l *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	if l.options.Skip != nil && l.options.Skip(c) {
-		return &Decision{}, nil
+		return &Decision{Verdict: &Verdict{Allowed: true}}, nil
 	}
 	client, err := l.client(c)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	return j, nil
 }
 
-// SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a refusal.
+// SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a denial.
 func (l *Adapter[C]) SetHeader(h http.Header, v *Verdict) {
 	switch {
 	case !v.Allowed:

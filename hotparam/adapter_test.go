@@ -24,7 +24,7 @@ overrides:
 ip: {sliding: {limit: 2, window: 1h}}
 `
 
-// A service knows its users, counts a search for three and answers refusals in its own words.
+// A service knows its users, counts a search for three and answers denials in its own words.
 func ExamplePipeline_MiddlewareWith() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(blocked))
 	if err != nil {
@@ -135,7 +135,7 @@ func TestHeaderOptions(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("the status 200 is a refusal")
+			t.Error("the status 200 is a denial")
 		}
 	}()
 	hotparam.NewAdapter(p, options{Status: 200})

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/shared"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -50,7 +51,8 @@ func askInTurn(t *testing.T, rdb redis.UniversalClient) func(addr string) (codes
 	t.Helper()
 	var handlers [2]http.Handler
 	for i := range handlers {
-		p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: noSink{}, Budget: redistest.Patience}, `
+		with := shared.Config{Redis: rdb, Sink: noSink{}}
+		p := newPipeline(t, hotparam.Config{Shared: with, Budget: redistest.Patience}, `
 ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: closed}}
 `)
 		stop := run(p)

@@ -7,10 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/textfile"
 )
@@ -22,21 +21,14 @@ type Config struct {
 	// Rules; nil: the default rules.
 	Rules *Rules
 
-	// Redis is where hot keys and overrides come from and where shared limits are
-	// kept; nil: all is in this process. It is a *redis.Client, also of Sentinel, or a
-	// *redis.ClusterClient. It needs StatsD or Sink beside it.
-	//
-	// The client is neither used nor changed nor closed: its options (addresses,
-	// credentials, TLS, dialer) are taken for connections of the pipeline's own, which
-	// are made for short calls without retries. Keep it open while Run runs.
-	Redis redis.UniversalClient
+	// Shared joins the pipeline with others by Redis: a shared.Config of package shared. nil: all is in this process.
+	Shared Shared
 
-	// StatsD is the address of the aggregator that receives this process's counts,
-	// "host:port" or "unix:/path". Several that share the counts have commas between
-	// them. It needs Redis, by which the hot keys come back.
-	StatsD string
-	// Sink takes the counts in place of StatsD; package kafkasink has one for Kafka.
-	Sink Sink
+	// StateDir is a directory that keeps the live overrides of a pipeline alone over restarts; "": they are in memory.
+	StateDir string
+	// OnEvent is called with what happens while Run runs, by one goroutine in order; it may not block for long.
+	// What is there when Run begins is an event too.
+	OnEvent func(Event)
 
 	// CacheMemory bounds the bytes of the answers that Middleware keeps for hot keys whose
 	// rule has a cache; default 64 MiB.
@@ -44,14 +36,20 @@ type Config struct {
 	// Budget is the longest that one decision waits for Redis; default 20 ms. When it
 	// is over, each rule's on_store_failure decides.
 	Budget time.Duration
-	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random,
-	// so that those who were refused together do not come back together; at most an hour.
+	// RetryJitter is the most that a denial asks to wait longer than necessary, at random,
+	// so that those who were denied together do not come back together; at most an hour.
 	RetryJitter time.Duration
 	// Instance names this process in reports; default host, process id and start.
 	Instance string
 	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written
 	// at growing intervals, with the number of those that were not (suppressed).
 	Log *slog.Logger
+}
+
+// Shared is how a pipeline is joined with others. [github.com/hotparam/pipeline/hotparam/shared.Config] is one; there
+// are no others, because the types of its method are not public.
+type Shared interface {
+	Connect(parts pipeline.Config) (*pipeline.Connected, error)
 }
 
 // Sink takes what was counted, about ten times a second, from one goroutine. It
@@ -90,10 +88,10 @@ type Options[C any] struct {
 	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns.
 	// nil: the request is judged by its address.
 	OnClientError func(C, error) error
-	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
+	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is rejected.
 	Cost func(C) int64
 	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
-	// refusal are set already. The framework gets what it returns.
+	// denial are set already. The framework gets what it returns.
 	Deny func(C, *Verdict) error
 
 	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged in place of
@@ -145,21 +143,7 @@ func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 // ParseRules is LoadRules of YAML in memory, for rules that are embedded.
 // Errors say what is wrong by name, line and field.
 func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error) {
-	o := rules.Options{Sections: rules.ProgramSections}
-	for _, option := range options {
-		option(&o)
-	}
-	if n := len(o.Secret); n > 0 && n < rules.MinSecret {
-		return nil, fmt.Errorf("hotparam: rules: HashSecret has %d bytes, want at least %d", n, rules.MinSecret)
-	}
-	set, err := rules.ParseWith(name, data, o)
-	if err != nil {
-		return nil, fmt.Errorf("hotparam: rules: %w", err)
-	}
-	if set.LacksSecret() {
-		return nil, fmt.Errorf("hotparam: rules: %s hashes values; give the key of these hashes with HashSecret", name)
-	}
-	return &Rules{set: set}, nil
+	return newRules(name, options, func(o rules.Options) (*rules.Set, error) { return rules.ParseWith(name, data, o) })
 }
 
 // Namespace is the tenant that the rules are for; its processes share hot keys and
@@ -173,10 +157,26 @@ func (r *Rules) Namespace() string {
 
 // NewRules makes rules of Go values. They are checked as the file with the same
 // fields is, and errors name the field: "Rules[0].Hot.Rate".
-func NewRules(s rule.Set) (*Rules, error) {
-	set, err := rules.FromGo("Set", &s)
+func NewRules(s rule.Set, options ...RulesOption) (*Rules, error) {
+	return newRules("the rules", options, func(o rules.Options) (*rules.Set, error) {
+		return rules.FromGo("Set", &s, o)
+	})
+}
+
+func newRules(name string, options []RulesOption, read func(rules.Options) (*rules.Set, error)) (*Rules, error) {
+	o := rules.Options{Sections: rules.ProgramSections}
+	for _, option := range options {
+		option(&o)
+	}
+	if n := len(o.Secret); n > 0 && n < rules.MinSecret {
+		return nil, fmt.Errorf("hotparam: rules: WithHashSecret has %d bytes, want at least %d", n, rules.MinSecret)
+	}
+	set, err := read(o)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: rules: %w", err)
+	}
+	if set.LacksSecret() {
+		return nil, fmt.Errorf("hotparam: rules: %s hashes values; give the key of these hashes by WithHashSecret", name)
 	}
 	return &Rules{set: set}, nil
 }

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rule"
@@ -80,16 +78,6 @@ func ExampleNewRules() {
 	// Output:
 	// default <nil>
 	// hotparam: rules: Set: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
-}
-
-// Many instances of a service share hot keys and limits by Redis; aggregators
-// hear what each of them counts.
-func ExampleNew_together() {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	defer rdb.Close()
-	p, err := hotparam.New(hotparam.Config{Redis: rdb, StatsD: "127.0.0.1:8127"})
-	fmt.Println(p != nil, err)
-	// Output: true <nil>
 }
 
 // What does not come by HTTP is judged by its description.

@@ -2,6 +2,7 @@ package hotparam_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
 // newPipeline builds one that is not running.
@@ -24,7 +26,7 @@ func newPipeline(t *testing.T, cfg hotparam.Config, rules string) *hotparam.Pipe
 	if cfg.Rules, err = hotparam.ParseRules("rules.yaml", []byte(rules)); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	p, err := hotparam.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +139,7 @@ func TestPoliciesWithoutRedis(t *testing.T) {
 			t.Parallel()
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 			defer rdb.Close()
-			p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: noSink{}}, `
+			p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}}, `
 ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: `+policy+`}}
 `)
 			handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

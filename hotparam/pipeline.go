@@ -12,7 +12,7 @@
 //	request ──> Middleware ──> count ──> window ──> hot keys ──┐
 //	               └── hot key? its limit; per-IP windows  <───┘
 //
-// With Redis and StatsD (or a Sink), any number of processes share one picture:
+// With Config.Shared, of package shared, any number of processes share one picture:
 // counts go to the aggregators, hot keys and overrides come back by Redis, and
 // limits hold for all processes together.
 //
@@ -26,13 +26,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
@@ -43,8 +42,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
-	"github.com/hotparam/pipeline/internal/storage/redisclient"
-	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // Pipeline counts requests, finds hot keys and limits them. Build it with New, call
@@ -58,10 +55,12 @@ type Pipeline struct {
 	layer     *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
-	// delivered is what became of what the tally handed on; nil: it arrived.
-	delivered func() (sent, lost uint64)
+	// counts is what became of what the tally handed on; nil: it arrived.
+	counts    func() pipeline.Counts
+	overrides rules.OverrideStore
 	close     func() error // what New opened; nil: nothing
 	ran       atomic.Bool
+	running   atomic.Bool
 
 	mu     sync.Mutex
 	layers []*middleware.Layer // of MiddlewareWith
@@ -90,20 +89,7 @@ func New(cfg Config) (*Pipeline, error) {
 		Tally: tally.Config{Log: cfg.Log},
 	}
 	p := &Pipeline{}
-	var err error
-	switch counted := cfg.StatsD != "" || cfg.Sink != nil; {
-	case cfg.StatsD != "" && cfg.Sink != nil:
-		err = errors.New("StatsD and Sink are both set: want one way for counts")
-	case cfg.Redis == nil && !counted:
-		p.parts, err = pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
-	case cfg.Redis == nil:
-		err = errors.New("StatsD and Sink require Redis, from which the hot set is read")
-	case !counted:
-		err = errors.New("config.Redis requires StatsD or Sink, by which counts reach an aggregator")
-	default:
-		err = p.distribute(cfg, parts)
-	}
-	if err != nil {
+	if err := p.connect(&cfg, parts); err != nil {
 		return nil, fmt.Errorf("hotparam: %w", err)
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.drain)
@@ -114,24 +100,50 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.layer = middleware.New(p.parts.Gate, p.options)
 	p.parts.AddCache(p.layer.Cache())
+	p.parts.AddStats(func() any { return p.layer.Cache().Stats() })
 	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
 	p.decide = httplimit.NewSafeGate(safe)
 	safe.Holds = true
 	p.leaseGate = httplimit.NewSafeGate(safe)
+	expectRun(weak.Make(p), cfg.Log)
 	return p, nil
 }
 
 // Decide counts and judges a request that did not come through Middleware, such as
 // a call of another protocol. A verdict that allows may ask to Wait first. The error
-// is a negative Cost, or that of a ctx which has ended; nothing is counted then.
+// is a negative Cost, or that of a ctx which has ended; nothing is counted then. Limits that need the end of a request
+// (in flight, refund_status, adaptive) do not apply: see [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
-	if err := ctx.Err(); err != nil {
-		return Verdict{}, fmt.Errorf("hotparam: decide: %w", err)
-	}
-	if r.Cost < 0 {
-		return Verdict{}, fmt.Errorf("hotparam: decide: cost %d: want 0 or more", r.Cost)
+	r.WillRelease = false
+	if err := checkRequest(ctx, &r); err != nil {
+		return Verdict{}, err
 	}
 	return p.decide.Decide(ctx, &r), nil
+}
+
+// Begin is Decide for a request whose end the caller reports: Done of the result must be called in any case, and
+// ResponseStarted with an HTTP status where refund_status and adaptive limits are to follow it.
+func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
+	r.WillRelease = true
+	if err := checkRequest(ctx, &r); err != nil {
+		return nil, err
+	}
+	v := p.leaseGate.Decide(ctx, &r)
+	d := &Decision{Verdict: &v}
+	if v.Allowed {
+		d.tracker = p.leaseGate.Track(ctx, &v)
+	}
+	return d, nil
+}
+
+func checkRequest(ctx context.Context, r *Request) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("hotparam: decide: %w", err)
+	}
+	if r.Cost < 0 {
+		return fmt.Errorf("hotparam: decide: cost %d: want 0 or more", r.Cost)
+	}
+	return nil
 }
 
 // Count counts a request that is limited elsewhere, or not at all.
@@ -157,6 +169,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("hotparam: Run was called before")
 	}
+	p.running.Store(true)
+	defer p.running.Store(false)
 	defer logbound.Start(p.options.Log)()
 	err := p.parts.Run(ctx, stopTimeout, slog.New(slog.DiscardHandler))
 	if p.close != nil {
@@ -166,6 +180,23 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		return fmt.Errorf("hotparam: run: %w", err)
 	}
 	return nil
+}
+
+// runWithin is when an error is logged if requests came and Run was not called.
+const runWithin = 10 * time.Second
+
+// expectRun logs an error once if requests are counted and Run was not called. It keeps no Pipeline alive.
+func expectRun(pipeline weak.Pointer[Pipeline], log *slog.Logger) {
+	time.AfterFunc(runWithin, func() {
+		switch p := pipeline.Value(); {
+		case p == nil || p.ran.Load():
+		case p.parts.Tally.Stats().Added == 0:
+			expectRun(pipeline, log)
+		default:
+			log.Error("hotparam: requests come, and Pipeline.Run was not called: no key becomes hot and nothing is sent;" +
+				" start it by go p.Run(ctx)")
+		}
+	})
 }
 
 // drain is the part that stops first: it waits for ctx, and then until no
@@ -186,105 +217,27 @@ func (p *Pipeline) drain(ctx context.Context) error {
 	return nil
 }
 
-func (p *Pipeline) distribute(cfg Config, parts pipeline.Config) error {
-	store, err := redisclient.Open(redisclient.Config{OptionsFrom: cfg.Redis, Namespace: parts.Rules.Namespace,
-		Budget: cfg.Budget, Log: cfg.Log})
-	if err != nil {
-		return fmt.Errorf("config.Redis: %w", err)
-	}
-	sink := cfg.Sink
-	if cfg.StatsD != "" {
-		if sink, err = newStatsD(cfg); err != nil {
-			return errors.Join(err, store.Close())
+// connect wires the parts: alone, or with those of cfg.Shared.
+func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
+	switch {
+	case cfg.Shared == nil:
+		p.parts, err = pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
+	case cfg.StateDir != "":
+		err = errors.New("Config.StateDir keeps the overrides of one process, and Redis has those of Config.Shared; set one")
+	default:
+		var with *pipeline.Connected
+		if with, err = cfg.Shared.Connect(parts); err == nil {
+			p.parts, p.counts, p.close, p.overrides = with.Pipeline, with.Counts, with.Close, with.Overrides
 		}
 	}
-	if d, ok := sink.(interface{ Delivered() (sent, lost uint64) }); ok {
-		p.delivered = d.Delivered
-	}
-	p.close = store.Close
-	p.parts = pipeline.Distributed(parts, pipeline.Shared{Store: store, Sink: sink})
-	return nil
-}
-
-type statsdSink struct{ *statsd.Sender }
-
-func newStatsD(cfg Config) (Sink, error) {
-	sender, err := statsd.NewSender(statsd.SenderConfig{
-		Servers: strings.Split(cfg.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
-		Log: cfg.Log,
-	})
 	if err != nil {
-		return nil, fmt.Errorf("StatsD %q: %w", cfg.StatsD, err)
+		return err
 	}
-	return statsdSink{sender}, nil
-}
-
-// Delivered are the requests that are with the kernel, and that were lost.
-func (s statsdSink) Delivered() (sent, lost uint64) {
-	st := s.Stats()
-	return st.Sent, st.Dropped + st.Invalid
-}
-
-// Stats tell what a Pipeline has done since it was built. Counters only grow.
-type Stats struct {
-	// Counted are requests, once for each key that they have. Delivered of them
-	// reached the detection of this process, were sent by StatsD, or were taken by the
-	// Sink. Dropped were lost: more keys than memory is for, or no server took
-	// them. The rest waits for the next 100 ms; after Run's end it is lost too.
-	Counted, Delivered, Dropped uint64
-	// Allowed requests passed; Denied were refused, by what refused them.
-	Allowed uint64
-	Denied  hottype.Denials
-	// Panics are requests that passed because judging them panicked.
-	Panics uint64
-	// Cache is the response cache of all middleware.
-	Cache CacheStats
-	// Hot are the keys that are hot now, heaviest first.
-	Hot []HotKey
-	// Upstreams are those that adaptive limits follow, with their limits as far as they are known.
-	Upstreams []hottype.UpstreamLimit
-}
-
-// CacheStats are the counters of the response cache. Bytes and Entries are of now.
-type CacheStats struct {
-	// Hits are requests answered with a fresh answer, Stale with one that was not.
-	Hits, Stale uint64
-	// Fetched are requests to the handler that the cache made, Failed those of them that it
-	// did not answer well. FetchDenied are those that the limits of their keys denied.
-	Fetched, Failed, FetchDenied uint64
-	// Collapsed are waits for the answer to another request, and TimedOut the requests
-	// refused because that took too long and nothing stale was left.
-	Collapsed, TimedOut uint64
-	// Bypassed are requests that passed by the cache, NotStored responses that were not stored, by
-	// why.
-	Bypassed, NotStored map[string]uint64
-	// Evicted are entries that others took the place of, Purged those that Purge took out.
-	Evicted, Purged uint64
-	Entries         uint64
-	Bytes           int64
-}
-
-// Stats reads the counters. It is made for once a second, not for each request.
-func (p *Pipeline) Stats() Stats {
-	counted, decided := p.parts.Tally.Stats(), p.parts.Gate.Stats()
-	st := Stats{
-		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
-		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics:    p.layer.Panics() + p.decide.Panics() + p.leaseGate.Panics(),
-		Cache:     CacheStats(p.layer.Cache().Stats()),
-		Upstreams: p.parts.Bounds(),
+	if cfg.OnEvent != nil {
+		p.emitEvents(cfg.OnEvent)
 	}
-	p.mu.Lock()
-	for _, l := range p.layers {
-		st.Panics += l.Panics()
+	if cfg.Shared == nil {
+		return p.keepOverrides(cfg.StateDir, cfg.Log)
 	}
-	p.mu.Unlock()
-	if p.delivered != nil {
-		sent, lost := p.delivered()
-		st.Delivered, st.Dropped = sent, st.Dropped+lost
-	}
-	for _, e := range p.parts.Hot.Entries(time.Now()) {
-		st.Hot = append(st.Hot, e.Hot())
-	}
-	return st
+	return nil
 }

@@ -1,8 +1,10 @@
 package hotparam_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
 // A key that is asked for too often is found and held to its limit, and no other is.
@@ -98,7 +101,7 @@ func TestASinkIsEndedLast(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: away})
 		defer rdb.Close()
 		sink := new(recorder)
-		p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: sink}, string(rulesYAML))
+		p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: sink}}, string(rulesYAML))
 		stop := run(p)
 		var closed atomic.Bool
 		var visitors sync.WaitGroup
@@ -152,7 +155,7 @@ func TestWhatComesAfterRunIsNotDelivered(t *testing.T) {
 	}
 }
 
-func TestDecideRefusesWhatIsNoRequest(t *testing.T) {
+func TestDecideDeniesWhatIsNoRequest(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
 	ended, cancel := context.WithCancel(t.Context())
@@ -178,13 +181,14 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		cfg  hotparam.Config
 		want string
 	}{
-		{hotparam.Config{Redis: rdb}, "Redis requires StatsD or Sink"},
-		{hotparam.Config{StatsD: "127.0.0.1:8125"}, "StatsD and Sink require Redis"},
-		{hotparam.Config{Sink: noSink{}}, "StatsD and Sink require Redis"},
-		{hotparam.Config{Redis: rdb, StatsD: "127.0.0.1:8125", Sink: noSink{}}, "both set"},
-		{hotparam.Config{Redis: rdb, StatsD: "no address"}, `StatsD "no address"`},
-		{hotparam.Config{Redis: ring, Sink: noSink{}}, "Ring"},
-		{hotparam.Config{Redis: rdb, Sink: noSink{}, Budget: -1}, "budget"},
+		{hotparam.Config{Shared: shared.Config{Redis: rdb}}, "Redis requires StatsD or Sink"},
+		{hotparam.Config{Shared: shared.Config{StatsD: "127.0.0.1:8125"}}, "StatsD and Sink require Redis"},
+		{hotparam.Config{Shared: shared.Config{Sink: noSink{}}}, "StatsD and Sink require Redis"},
+		{hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:8125", Sink: noSink{}}}, "both set"},
+		{hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "no address"}}, `StatsD "no address"`},
+		{hotparam.Config{Shared: shared.Config{Redis: ring, Sink: noSink{}}}, "Ring"},
+		{hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}, Budget: -1}, "budget"},
+		{hotparam.Config{Shared: shared.Config{Redis: (*redis.Client)(nil), Sink: noSink{}}}, "the client is nil"},
 	} {
 		t.Run(tt.want, func(t *testing.T) {
 			if _, err := hotparam.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) ||
@@ -210,5 +214,92 @@ func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
 	if _, err := hotparam.ParseRules("mine", []byte("rules:\n  - {nam: x}\n")); err == nil ||
 		!strings.Contains(err.Error(), "mine:2") {
 		t.Errorf("a field that is none: %v", err)
+	}
+}
+
+// A limit in shadow mode denies nothing, and what it would have denied is seen.
+func TestShadowIsSeen(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, hotparam.Config{}, `
+overrides: [{key: "topic?id=42", action: limit, rate: 1, mode: shadow}]
+rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, limit: {rate: 1}}]
+`)
+	for range 10 {
+		v, err := p.Decide(t.Context(), hotparam.Request{Method: "GET", Target: "/topic?id=42"})
+		if err != nil || !v.Allowed {
+			t.Fatal(v, err)
+		}
+	}
+	if st := p.Stats(); st.WouldDeny != 9 || st.WouldDenyIP != 0 {
+		t.Errorf("%d would have been denied, %d by a client's window; want 9 and 0", st.WouldDeny, st.WouldDenyIP)
+	}
+}
+
+// Requests without Run are an error in the log, once. A Pipeline without requests is none, and neither is one that
+// runs.
+func TestRunThatWasForgotten(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		asks, runs bool
+		wait       time.Duration
+		errors     int
+	}{
+		{"forgotten", true, false, time.Minute, 1}, {"soon enough", true, false, 9 * time.Second, 0},
+		{"unused", false, false, time.Minute, 0}, {"runs", true, true, time.Minute, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				p := newPipeline(t, hotparam.Config{Log: slog.New(slog.NewTextHandler(&log, nil))},
+					`rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, limit: {rate: 1}}]`)
+				if c.runs {
+					defer run(p)()
+				}
+				if c.asks {
+					p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=42"})
+				}
+				time.Sleep(c.wait)
+				synctest.Wait()
+				if n := strings.Count(log.String(), "level=ERROR"); n != c.errors {
+					t.Errorf("%d errors:\n%s", n, &log)
+				}
+				if h := p.Stats().Health; h.Running != c.runs || c.runs != (h.HotSetAge >= 0) {
+					t.Errorf("runs %v: %+v", c.runs, h)
+				}
+			})
+		})
+	}
+}
+
+// Without an aggregator counts are lost, and without Redis limits are not shared: Health says both.
+func TestHealthWithoutServers(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:1"}}, `
+overrides: [{key: "topic?id=42", action: limit, rate: 1000}]
+rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, limit: {rate: 1}}]
+`)
+	stop := run(p)
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if _, err := p.Decide(t.Context(), hotparam.Request{Method: "GET", Target: "/topic?id=42"}); err != nil {
+			t.Fatal(err)
+		}
+		h := p.Stats().Health
+		if h.Running && h.CountsDown && h.CountsLost == -1 && h.StoreOpen && h.StoreErrors > 0 && h.HotSetAge == -1 &&
+			h.Publishers == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", h)
+		}
+		time.Sleep(10 * time.Millisecond) // the load: at most 100 a second
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if p.Stats().Health.Running {
+		t.Error("it runs after Run")
 	}
 }

@@ -70,14 +70,19 @@ func (s *site) write(rules string) {
 	}
 }
 
-// load gives Caddy a Caddyfile, as a reload does.
+// load gives Caddy a Caddyfile, as caddy reload --force does.
 func (s *site) load(lines string) {
+	s.t.Helper()
+	s.reload(lines, true)
+}
+
+func (s *site) reload(lines string, force bool) {
 	s.t.Helper()
 	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\n:%s {\n\tbind 127.0.0.1\n%s\n\treverse_proxy %s\n}\n",
 		s.port, strings.ReplaceAll(lines, "RULES", s.rules), s.app.Listener.Addr())
 	config, err := adapt(text)
 	if err == nil {
-		err = caddy.Load(config, true)
+		err = caddy.Load(config, force)
 	}
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, text)
@@ -148,7 +153,10 @@ func TestReload(t *testing.T) {
 	if res, _ := s.get("/topic?id=viral"); res.StatusCode != 429 || res.Header.Get("X-New") != "yes" {
 		t.Errorf("after a reload: %d %v", res.StatusCode, res.Header)
 	}
+	s.load(lines)
 	s.write(strings.Replace(rules, "id=blocked", "id=other", 1))
+	s.reload(lines, false) // ignored by Caddy: its own configuration is as before
+	s.want(429, "/topic?id=blocked")
 	s.load(lines)
 	s.want(200, "/topic?id=blocked")
 	s.want(429, "/topic?id=other")

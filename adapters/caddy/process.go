@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
 // running has the pipelines by their settings. Handlers of several sites, and of a configuration and the one that
@@ -39,7 +40,7 @@ type process struct {
 }
 
 func start(s settings, log *slog.Logger) (*process, error) {
-	cfg := hotparam.Config{StatsD: s.statsd, Budget: s.budget, Log: log}
+	cfg, with := hotparam.Config{Budget: s.budget, Log: log}, shared.Config{StatsD: s.statsd}
 	p := &process{ended: make(chan error, 1)}
 	var err error
 	if s.hasRules {
@@ -54,7 +55,10 @@ func start(s settings, log *slog.Logger) (*process, error) {
 			return nil, errors.New("hotparam: redis: want redis://[user:password@]host:port, or rediss:// for TLS")
 		}
 		p.redis = redis.NewClient(opt)
-		cfg.Redis = p.redis
+		with.Redis = p.redis
+	}
+	if with != (shared.Config{}) {
+		cfg.Shared = with
 	}
 	if p.pipeline, err = hotparam.New(cfg); err != nil {
 		p.close()

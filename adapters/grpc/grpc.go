@@ -129,7 +129,7 @@ func (i *interceptor) judge(c Call) (*hotparam.Decision, error) {
 			j.Done()
 		}
 		return nil, status.FromContextError(c.Context.Err()).Err()
-	case err != nil || j.Verdict == nil:
+	case err != nil || j.Reason == 0:
 		return j, err
 	}
 	v := j.Verdict

@@ -43,5 +43,5 @@ rules:
 	if err := registration.Unregister(); err != nil {
 		log.Fatal(err)
 	}
-	// Output: hotparam.denied {request} Requests refused, by what refused them.
+	// Output: hotparam.denied {request} Requests denied, by reason.
 }

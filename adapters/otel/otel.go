@@ -38,6 +38,12 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.Dropped }},
 	{"hotparam.allowed", requests, "Requests that passed.",
 		func(s *hotparam.Stats) uint64 { return s.Allowed }},
+	{"hotparam.would_deny", requests, "Requests that passed and that a limit in shadow mode would have denied.",
+		func(s *hotparam.Stats) uint64 { return s.WouldDeny }},
+	{"hotparam.would_deny_ip", requests, "Requests that passed and that a window of their client in shadow mode would have denied.",
+		func(s *hotparam.Stats) uint64 { return s.WouldDenyIP }},
+	{"hotparam.store.errors", "{call}", "Calls to Redis that failed or took too long.",
+		func(s *hotparam.Stats) uint64 { return s.Health.StoreErrors }},
 	{"hotparam.panics", requests, "Requests that passed because judging them panicked.",
 		func(s *hotparam.Stats) uint64 { return s.Panics }},
 	{"hotparam.cache.hits", requests, "Requests answered with a fresh answer from the cache.",
@@ -48,9 +54,40 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.Cache.Fetched }},
 }
 
+// gauges are those without attributes.
+var gauges = []struct {
+	name, unit, help string
+	read             func(h *hotparam.Health) float64
+}{
+	{"hotparam.running", "1", "1 while Pipeline.Run runs; without it no key becomes hot.",
+		func(h *hotparam.Health) float64 { return one(h.Running) }},
+	{"hotparam.hotset.age", "s", "Age of the newest hot set; negative before the first.",
+		func(h *hotparam.Health) float64 { return h.HotSetAge.Seconds() }},
+	{"hotparam.publishers", "{aggregator}", "Aggregators that publish hot sets.",
+		func(h *hotparam.Health) float64 { return float64(h.Publishers) }},
+	{"hotparam.publishers.no_input", "{aggregator}", "Aggregators that publish and receive no counts.",
+		func(h *hotparam.Health) float64 { return float64(h.NoInputPublishers) }},
+	{"hotparam.publishers.stale", "{aggregator}", "Aggregators that stopped publishing without saying so.",
+		func(h *hotparam.Health) float64 { return float64(h.StalePublishers) }},
+	{"hotparam.counts.down", "1", "1 while counts cannot be sent by StatsD or do not arrive.",
+		func(h *hotparam.Health) float64 { return one(h.CountsDown) }},
+	{"hotparam.counts.lost", "1", "Share of the counts of the last 3 s that did not arrive; -1 while unknown.",
+		func(h *hotparam.Health) float64 { return h.CountsLost }},
+	{"hotparam.store.open", "1", "1 while a circuit breaker prevents calls to Redis: limits are those of this process.",
+		func(h *hotparam.Health) float64 { return one(h.StoreOpen) }},
+}
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // instruments are the registered instruments; observe records their values.
 type instruments struct {
 	counters                 []metric.Int64ObservableCounter // as in counters
+	gauges                   []metric.Float64ObservableGauge // as in gauges
 	denied                   metric.Int64ObservableCounter
 	hotKeys, cacheBytes      metric.Int64ObservableGauge
 	hotRate, rate, unreached metric.Float64ObservableGauge
@@ -77,7 +114,7 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 		return c
 	}
 	in := instruments{
-		denied:     count("hotparam.denied", requests, "Requests refused, by what refused them."),
+		denied:     count("hotparam.denied", requests, "Requests denied, by reason."),
 		hotKeys:    int64Gauge("hotparam.hot.keys", "{key}", "Keys that are hot, by rule."),
 		hotRate:    gauge("hotparam.hot.rate", "{request}/s", "Requests a second of a rule's hot keys together."),
 		cacheBytes: int64Gauge("hotparam.cache.size", "By", "Bytes of all answers in the cache."),
@@ -89,8 +126,11 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 	for _, c := range counters {
 		in.counters = append(in.counters, count(c.name, c.unit, c.help))
 	}
+	for _, g := range gauges {
+		in.gauges = append(in.gauges, gauge(g.name, g.unit, g.help))
+	}
 	if failed != nil {
-		return nil, fmt.Errorf("hotparamotel: the meter refuses an instrument: %w", failed)
+		return nil, fmt.Errorf("hotparamotel: the meter rejects an instrument: %w", failed)
 	}
 	return m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := stats()
@@ -102,6 +142,9 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	for i, c := range counters {
 		to.ObserveInt64(in.counters[i], number(c.read(s)))
+	}
+	for i, g := range gauges {
+		to.ObserveFloat64(in.gauges[i], g.read(&s.Health))
 	}
 	for reason, n := range s.Denied.All() {
 		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
@@ -120,11 +163,7 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	for _, u := range s.Upstreams {
 		by := metric.WithAttributes(attribute.String("upstream", u.Name))
 		to.ObserveFloat64(in.rate, u.Rate, by)
-		unreachable := 0.0
-		if u.Unreachable {
-			unreachable = 1
-		}
-		to.ObserveFloat64(in.unreached, unreachable, by)
+		to.ObserveFloat64(in.unreached, one(u.Unreachable), by)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -61,6 +62,9 @@ func TestStatsAreObserved(t *testing.T) {
 		Hot: []hotparam.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300},
 			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
 		Upstreams: []hottype.UpstreamLimit{{Name: "default", Rate: 150, Unreachable: true}},
+		WouldDeny: 12, WouldDenyIP: 13,
+		Health: hotparam.Health{Running: true, HotSetAge: 1500 * time.Millisecond, Publishers: 3, NoInputPublishers: 2,
+			StalePublishers: 1, CountsDown: true, CountsLost: 0.25, StoreErrors: 14, StoreOpen: true},
 	}
 	reader := metric.NewManualReader()
 	registration, err := hotparamotel.Register(metric.NewMeterProvider(metric.WithReader(reader)).Meter("test"),
@@ -70,7 +74,10 @@ func TestStatsAreObserved(t *testing.T) {
 	}
 	want := map[string]float64{
 		"hotparam.counted": 10, "hotparam.delivered": 9, "hotparam.dropped": 1, "hotparam.allowed": 7,
-		"hotparam.panics":     2,
+		"hotparam.would_deny": 12, "hotparam.would_deny_ip": 13, "hotparam.store.errors": 14,
+		"hotparam.running": 1, "hotparam.hotset.age": 1.5, "hotparam.publishers": 3, "hotparam.publishers.no_input": 2,
+		"hotparam.publishers.stale": 1, "hotparam.counts.down": 1, "hotparam.counts.lost": 0.25,
+		"hotparam.store.open": 1, "hotparam.panics": 2,
 		"hotparam.cache.hits": 4, "hotparam.cache.stale": 5, "hotparam.cache.fetches": 6, "hotparam.cache.size": 1000,
 		"hotparam.hot.keys topic": 2, "hotparam.hot.rate topic": 500,
 		"hotparam.upstream.rate default": 150, "hotparam.upstream.unreachable default": 1, "hotparam.denied hot": 3,

@@ -24,6 +24,12 @@ type LimiterReport struct {
 	OverrideHits []OverrideHits `json:"override_hits,omitempty"`
 	// Samples list the clients of the heaviest hot keys, from a sample of their requests.
 	Samples []KeySample `json:"samples,omitempty"`
+	// Clients are which clients sent the last minute's requests, by a sample of all of them.
+	Clients []SampledClient `json:"clients,omitempty"`
+	// DeniedClients are those whose requests were denied by their windows, their share or overrides, by
+	// DeniedSampled of these denials.
+	DeniedClients []DeniedClient `json:"denied_clients,omitempty"`
+	DeniedSampled uint64         `json:"denied_sampled,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.
 	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
@@ -59,6 +65,29 @@ type KeySample struct {
 	Spellings []NameCount `json:"spellings,omitempty"`
 }
 
+// SampledClient is a client with the class of its requests, and how many of the samples are its.
+type SampledClient struct {
+	Client string `json:"client"`
+	Class  string `json:"class,omitempty"`
+	N      uint64 `json:"n"`
+}
+
+// DeniedClient is a client whose requests were denied: why, and what it requested.
+type DeniedClient struct {
+	Client  string      `json:"client"`
+	Network string      `json:"network,omitempty"` // /24 or /48
+	Class   string      `json:"class,omitempty"`
+	N       uint64      `json:"n"` // samples
+	Reasons []NameCount `json:"reasons,omitempty"`
+	Keys    []NameCount `json:"keys,omitempty"`
+}
+
+// InDeniedClients reports whether denials for the reason are among those that LimiterReport.DeniedClients samples: the
+// client's own windows and share, and overrides, which may be of clients.
+func (r Reason) InDeniedClients() bool {
+	return r.Info().OfClient || r == ReasonFair || r == ReasonBlocked || r == ReasonOverride
+}
+
 // NameCount is a name and how often it was seen.
 type NameCount struct {
 	Name string `json:"name"`
@@ -78,11 +107,11 @@ type UpstreamReport struct {
 	Errors int64 `json:"errors"`
 	// InFlight is how many requests waited for their answer, on average.
 	InFlight float64 `json:"in_flight"`
-	// Hot and Cold are the requests admitted, by whether an adaptive limit holds for them.
-	// Refused are those that adaptive limits refused.
-	Hot     int64 `json:"hot"`
-	Cold    int64 `json:"cold"`
-	Refused int64 `json:"refused"`
+	// Hot and Cold are the requests allowed, by whether an adaptive limit holds for them.
+	// Denied are those that adaptive limits denied.
+	Hot    int64 `json:"hot"`
+	Cold   int64 `json:"cold"`
+	Denied int64 `json:"refused"`
 	// Latency has pairs: a bucket of package adaptive's histogram, and how many requests
 	// were in it. LatencySum is of all of them.
 	Latency    []int64       `json:"latency,omitempty"`
@@ -98,11 +127,11 @@ type UpstreamLimit struct {
 	InFlight float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
 	// TargetMean is the mean latency that is steered to. By it limiters know how many cold requests
 	// should be in flight; more of them take places from hot ones.
-	TargetMean  float64 `json:"mean_seconds" metric:"hotparam_upstream_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
-	Saturated   bool    `json:"limited" metric:"hotparam_upstream_limited" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
+	TargetMean  float64 `json:"mean_seconds" metric:"hotparam_upstream_target_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
+	Saturated   bool    `json:"limited" metric:"hotparam_upstream_saturated" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
 	Unreachable bool    `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
 	// Reason says in a few words what the last second was judged to be.
-	Reason string `json:"why" metric:"hotparam_upstream_why" label:"why" help:"Always 1; the label is the verdict on the last report."`
+	Reason string `json:"why" metric:"hotparam_upstream_reason" label:"reason" help:"Always 1; the label is the verdict on the last report."`
 	// MeasuredLatency is the quantile that was seen, Target what it has to be; 0: not known yet.
 	MeasuredLatency float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
 	Target          float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
@@ -112,7 +141,7 @@ type UpstreamLimit struct {
 	MeasuredInFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
 	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
 	// by their parts of it, or by Limiters where they have none.
-	Demand   float64   `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, refused ones included."`
+	Demand   float64   `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, denied ones included."`
 	Limiters int       `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
 	MinSum   float64   `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
 	MaxSum   float64   `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`

@@ -113,7 +113,7 @@ type Slot struct {
 	Shared bool `json:"Shared"`
 }
 
-// Refund is what an admitted request gets back of the limits of its keys if its answer has
+// Refund is what an allowed request gets back of the limits of its keys if its answer has
 // one of some statuses.
 type Refund struct {
 	At      time.Time   `json:"At"` // when it was charged

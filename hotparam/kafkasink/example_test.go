@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/kafkasink"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
 // The counts of many services go to aggregators by Kafka. No server needs to be up.
@@ -18,7 +19,7 @@ func Example() {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	p, err := hotparam.New(hotparam.Config{Redis: rdb, Sink: sink})
+	p, err := hotparam.New(hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: sink}})
 	fmt.Println(p != nil, err)
 	// Output: true <nil>
 }

@@ -3,7 +3,7 @@
 // Kafka does not compile a Kafka client.
 //
 //	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{"kafka:9092"}, Rules: rules})
-//	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, Sink: sink})
+//	p, err := hotparam.New(hotparam.Config{Rules: rules, Shared: shared.Config{Redis: rdb, Sink: sink}})
 //
 // Pipeline.Run runs the sink, and ends it when the last counts are confirmed.
 package kafkasink

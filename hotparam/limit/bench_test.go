@@ -40,7 +40,7 @@ func run(b *testing.B, charges []limit.Charge, step time.Duration) {
 	}
 }
 
-func BenchmarkMemoryRefusal(b *testing.B) { run(b, request[:1], 0) }
+func BenchmarkMemoryDenial(b *testing.B)  { run(b, request[:1], 0) }
 func BenchmarkMemoryAllow(b *testing.B)   { run(b, request[:1], 10*time.Millisecond) }
 func BenchmarkMemoryFixed(b *testing.B)   { run(b, request[1:2], 100*time.Millisecond) }
 func BenchmarkMemorySliding(b *testing.B) { run(b, request[2:], 100*time.Millisecond) }
@@ -50,11 +50,11 @@ func BenchmarkMemoryLog(b *testing.B) {
 	run(b, []limit.Charge{{Subject: hot, Spec: logged, Cost: 1}}, 6*time.Millisecond)
 }
 
-func BenchmarkMemoryThreeAllow(b *testing.B)   { run(b, request, 100*time.Millisecond) }
-func BenchmarkMemoryThreeRefusal(b *testing.B) { run(b, request, 0) }
+func BenchmarkMemoryThreeAllow(b *testing.B)  { run(b, request, 100*time.Millisecond) }
+func BenchmarkMemoryThreeDenial(b *testing.B) { run(b, request, 0) }
 
 // Both cores on one hot key, the worst case for its lock.
-func BenchmarkMemoryRefusalParallel(b *testing.B) {
+func BenchmarkMemoryDenialParallel(b *testing.B) {
 	m, now := limit.NewMemory(limit.MemoryConfig{}), time.Unix(1_700_000_000, 0)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

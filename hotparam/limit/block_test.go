@@ -101,3 +101,53 @@ func TestResetSubjectHasOnePlace(t *testing.T) {
 		}
 	}
 }
+
+// A request that a block denies charges nothing, so that its reset is that of a request without a cost.
+func TestBlockedRequestHasTheResetOfAPeek(t *testing.T) {
+	t.Parallel()
+	m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_900_000_000_000_000)
+	c := limit.Charge{Subject: limit.Subject{Space: "b", Name: "k"}, Spec: limit.Spec{
+		Algorithm: limit.TokenBucket, Limit: 10, Window: 10 * time.Hour, Burst: 10, Block: time.Minute}}
+	for i, step := range []struct {
+		cost int64
+		want limit.Result
+	}{
+		{4, limit.Result{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: 4 * time.Hour}},
+		{7, limit.Result{Limit: 10, RetryAfter: time.Hour, ResetAfter: 4 * time.Hour}},
+		{1, limit.Result{Limit: 10, RetryAfter: time.Minute, ResetAfter: 4 * time.Hour}},
+		{0, limit.Result{Allowed: true, Limit: 10, ResetAfter: 4 * time.Hour}},
+	} {
+		c.Cost = step.cost
+		r := make([]limit.Result, 1)
+		if _, err := m.Take(t.Context(), now, []limit.Charge{c}, r); err != nil || r[0] != step.want {
+			t.Errorf("step %d: %+v, want %+v; %v", i, r[0], step.want, err)
+		}
+	}
+}
+
+// A store remembers as many blocks as subjects.
+func TestBlocksAreBounded(t *testing.T) {
+	t.Parallel()
+	m, now, r := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 2}), time.UnixMicro(0), make([]limit.Result, 1)
+	take := func(name string, cost int64) limit.Result {
+		c := limit.Charge{Subject: limit.Subject{Space: "b", Name: name}, Cost: cost, Spec: limit.Spec{
+			Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Hour}}
+		if _, err := m.Take(t.Context(), now, []limit.Charge{c}, r); err != nil {
+			t.Fatal(err)
+		}
+		return r[0]
+	}
+	blocked := 0
+	for _, name := range []string{"a", "b", "c", "d"} {
+		take(name, 1)
+		take(name, 1)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if take(name, 0).ResetAfter == time.Hour {
+			blocked++
+		}
+	}
+	if blocked != 2 {
+		t.Errorf("%d are blocked, want 2", blocked)
+	}
+}

@@ -40,7 +40,7 @@ func Example() {
 	// false: topic 0 left, retry after 10ms; client 47 left
 }
 
-// A spec that cannot be kept exactly is refused
+// A spec that cannot be kept exactly is denied
 // with the reason.
 func ExampleSpec_Validate() {
 	hourly := limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10_000_000, Window: time.Hour}

@@ -75,3 +75,6 @@ func (t *table) sweepBlocks(now int64) {
 		}
 	}
 }
+
+// Shards is how many shards there are, and how many subjects each table of one holds.
+func (m *Memory) Shards() (n, capacity int) { return len(m.shards), m.capacity }

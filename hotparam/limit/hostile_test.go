@@ -10,7 +10,7 @@ import (
 )
 
 // A clock that shows what no clock shows, before 1970 or beyond what is kept
-// exactly, admits the capacity and no more; and when it is right again nothing is
+// exactly, allows the capacity and no more; and when it is right again nothing is
 // refilled twice.
 func TestAbsurdClocks(t *testing.T) {
 	t.Parallel()

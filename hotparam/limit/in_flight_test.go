@@ -78,3 +78,24 @@ func TestInFlightLaws(t *testing.T) {
 		return places{f}
 	})
 }
+
+// Time goes in whole microseconds, as in Redis.
+func TestInFlightInMicroseconds(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	for at, want := range map[time.Duration]limit.Result{
+		100:                     {Limit: 1, RetryAfter: time.Second, ResetAfter: time.Second},
+		time.Second - 1:         {Limit: 1, RetryAfter: time.Microsecond, ResetAfter: time.Microsecond},
+		time.Second + 1:         {Allowed: true, Limit: 1, ResetAfter: time.Second},
+		3*time.Second - 1 + 1e9: {Allowed: true, Limit: 1, ResetAfter: time.Second},
+	} {
+		f, err := limit.NewInFlight(1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Acquire(start.Add(900), "a")
+		if got := f.Acquire(start.Add(at), "b"); got != want {
+			t.Errorf("after %v: %+v, want %+v", at, got, want)
+		}
+	}
+}

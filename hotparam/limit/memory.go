@@ -122,7 +122,7 @@ func (m *Memory) Stats() MemoryStats {
 // RefundAt undoes a Take that this store allowed, for a decision that another
 // store then denied. now is the time that was given to that Take. It refunds
 // at most what was charged, never lifts a subject above its capacity, and never
-// admits more than if the charge had not been made: what a bucket has regained, or
+// allows more than if the charge had not been made: what a bucket has regained, or
 // what belongs to an earlier window, is not refunded twice. Charges that Take would
 // reject are ignored. It allocates nothing.
 func (m *Memory) RefundAt(now time.Time, charges []Charge) {
@@ -160,7 +160,7 @@ func (m *Memory) Reset(s *Subject) {
 
 // SetWindowCounts makes it so that used is taken of a fixed or sliding window in the window
 // of at, and prev in the one before, whatever the limit is. It is for stores that
-// admit by themselves and read what others have admitted. Of the spec only Algorithm
+// allow by themselves and read what others have allowed. Of the spec only Algorithm
 // and Window count; other algorithms are ignored. Equal sums change nothing.
 func (m *Memory) SetWindowCounts(at time.Time, s Subject, spec Spec, used, prev int64) {
 	compiled, err := (*limitcore.Spec)(&spec).Compile()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -240,6 +242,63 @@ func TestRefundIsClamped(t *testing.T) {
 	for i, r := range results {
 		if r.Remaining != r.Limit-1 {
 			t.Errorf("charge %d: %+v", i, r)
+		}
+	}
+}
+
+// A small store has few shards, each of at least 64 subjects.
+func TestShardsOfMemory(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int][2]int{-1: {64, 1 << 12}, 0: {64, 1 << 12}, 1: {1, 1}, 63: {1, 63}, 64: {2, 32},
+		65: {2, 32}, 127: {2, 63}, 128: {4, 32}, 1 << 20: {64, 1 << 14}} {
+		n, capacity := limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}).Shards()
+		if n != want[0] || capacity != want[1] {
+			t.Errorf("%d subjects: %d shards of %d, want %v", most, n, capacity, want)
+		}
+	}
+}
+
+// Requests of many goroutines for the same and for new subjects allow what the limit has.
+func TestTakesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(0)
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1000, Window: time.Hour}
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			results := make([]limit.Result, 2)
+			for i := range 1000 {
+				charges := []limit.Charge{{Subject: limit.Subject{Space: "own", Name: fmt.Sprint(g, i)}, Spec: spec, Cost: 1},
+					{Subject: limit.Subject{Space: "shared"}, Spec: spec, Cost: 1}}
+				if ok, err := m.Take(context.Background(), now, charges, results); err != nil {
+					t.Error(err)
+				} else if ok {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	if all.Wait(); admitted.Load() != 1000 || m.Stats().Subjects != 1001 {
+		t.Errorf("%d admitted, %+v", admitted.Load(), m.Stats())
+	}
+}
+
+// What is evicted for others is counted, and apart what had not expired yet.
+func TestEvictedAreCounted(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[time.Duration]uint64{0: 1, time.Second - time.Microsecond: 1, time.Second: 0} {
+		m, results := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1}), make([]limit.Result, 1)
+		spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
+		for i, name := range []string{"a", "b"} {
+			c := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name}, Spec: spec, Cost: 1}}
+			now := time.UnixMicro(0).Add(time.Duration(i) * at)
+			if _, err := m.Take(context.Background(), now, c, results); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st := m.Stats(); st.Evictions != 1 || st.EvictedActive != want {
+			t.Errorf("after %v: %+v, want %d live", at, st, want)
 		}
 	}
 }

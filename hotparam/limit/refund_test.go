@@ -62,6 +62,20 @@ func TestRefundTape(t *testing.T) {
 	}
 }
 
+// What a log was given back is not taken from the limit that replaces it.
+func TestRefundOfALogBeforeAnotherLimit(t *testing.T) {
+	t.Parallel()
+	m, now := limit.NewMemory(limit.MemoryConfig{}), int64(1_700_000_000_000_000)
+	log := limit.Spec{Algorithm: limit.SlidingLog, Limit: 10, Window: time.Second}
+	take(t, m, now, "a", log, 4)
+	m.RefundAt(time.UnixMicro(now),
+		[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: log, Cost: 3}})
+	fixed := limit.Spec{Algorithm: limit.FixedWindow, Limit: 10, Window: time.Second}
+	if r := take(t, m, now, "a", fixed, 0); r.Remaining != 9 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A warm-up gets back what is still owed for a charge, and its warmth: the next call
 // waits as long as if the charge had not been made.
 func TestRefundOfWarmUp(t *testing.T) {
@@ -95,7 +109,7 @@ func TestRefundOfWarmUp(t *testing.T) {
 	}
 }
 
-// Where a warm-up is warm a call makes it no warmer, and a refund of the last call no colder: who is refused by another
+// Where a warm-up is warm a call makes it no warmer, and a refund of the last call no colder: who is denied by another
 // limit, again and again, must not keep it cold for the others.
 func TestRefundOfWarmCalls(t *testing.T) {
 	t.Parallel()

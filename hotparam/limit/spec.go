@@ -38,7 +38,7 @@ type Spec struct {
 	// Limit per Window is the sustained rate: for a token bucket Limit tokens
 	// are refilled evenly over Window, for GCRA and a leaky bucket Limit calls fall
 	// due evenly over it, for a warm-up calls leave at most that fast; for a window it is
-	// what one window admits. 0 denies always.
+	// what one window allows. 0 denies always.
 	Limit int64
 	// Window is a whole number of microseconds.
 	Window time.Duration
@@ -54,7 +54,7 @@ type Spec struct {
 	// not been seen for a day. 0: it starts full.
 	InitialDeficit int64
 	// Wait is how long a call may be delayed until it fits: a call that would be
-	// denied with a RetryAfter of at most Wait is admitted and charged at once, and
+	// denied with a RetryAfter of at most Wait is allowed and charged at once, and
 	// proceeds after Charge.Wait. If the wait would be longer it is denied at once. Only for a token bucket, GCRA, a
 	// leaky bucket and a warm-up.
 	Wait time.Duration
@@ -84,7 +84,7 @@ func PerMinute(n int64) Spec { return Every(time.Minute, n) }
 // PerHour is Every hour.
 func PerHour(n int64) Spec { return Every(time.Hour, n) }
 
-// Capacity is the most that can be admitted at one instant, including calls that
+// Capacity is the most that can be allowed at one instant, including calls that
 // wait; 0 if the limit denies always.
 func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 

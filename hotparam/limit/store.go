@@ -27,7 +27,7 @@ type Charge struct {
 }
 
 // Wait is how long the caller has to wait before it proceeds, when the request of
-// this charge was admitted with this result: in a leaky bucket until what is in
+// this charge was allowed with this result: in a leaky bucket until what is in
 // front of it has left, in a warm-up until what is owed is paid, elsewhere, with
 // Spec.Wait, until the tokens it has taken are there; 0 for a denied charge and for
 // cost 0. It is exact where 1/rate is whole microseconds, else up to one microsecond
@@ -45,7 +45,7 @@ func (c *Charge) Wait(r *Result) time.Duration {
 
 // Result answers one charge.
 type Result struct {
-	// Allowed is whether this charge alone fits. A request is admitted only
+	// Allowed is whether this charge alone fits. A request is allowed only
 	// if every charge of it is allowed.
 	Allowed bool
 	// Limit is the capacity; Remaining is the cost that an immediate further
@@ -56,7 +56,7 @@ type Result struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time until Remaining is Limit again (law U7).
 	ResetAfter time.Duration
-	// Debt is, where a warm-up has admitted a cost, what is owed for the calls before
+	// Debt is, where a warm-up has allowed a cost, what is owed for the calls before
 	// it, as a time; else 0. See Charge.Wait.
 	Debt time.Duration
 }

@@ -78,7 +78,6 @@ func (t *table) evict(slot int32, now int64) {
 		t.evictedLive++
 	}
 	t.logs.Drop(e.log)
-	e.log = 0
 	delete(t.index, e.id.hi)
 }
 

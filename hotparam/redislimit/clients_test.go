@@ -1,6 +1,8 @@
 package redislimit_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,4 +38,21 @@ func TestFailoverClient(t *testing.T) {
 		r, err := limits.Allow(t.Context(), "after the failover", slow(1_000_000))
 		return err == nil && r.Allowed
 	})
+}
+
+// No client, also behind a type, is a programmer's mistake that New names.
+func TestNoClient(t *testing.T) {
+	t.Parallel()
+	for name, rdb := range map[string]redis.UniversalClient{"nil": nil, "Client": (*redis.Client)(nil),
+		"ClusterClient": (*redis.ClusterClient)(nil), "Ring": (*redis.Ring)(nil)} {
+		func() {
+			defer func() {
+				said := fmt.Sprint(recover())
+				if !strings.HasPrefix(said, "redislimit: New: redisclient: ") || strings.Contains(said, "nil pointer") {
+					t.Errorf("%s: New panics with %q", name, said)
+				}
+			}()
+			redislimit.New(rdb)
+		}()
+	}
 }

@@ -45,7 +45,7 @@ type Limiter struct {
 }
 
 // New makes a Limiter with the caller's client, which stays open and as it is. It
-// panics if the client is neither a *redis.Client nor a *redis.ClusterClient: the
+// panics if the client is nil, or neither a *redis.Client nor a *redis.ClusterClient: the
 // servers of a Ring share no state.
 func New(rdb redis.UniversalClient) *Limiter {
 	c, err := redisclient.Wrap(rdb, redisclient.Config{Namespace: namespace})

@@ -34,7 +34,7 @@ type Clients struct {
 
 // Window is one per-client window.
 type Window struct {
-	// How many requests of a client one window admits.
+	// How many requests of a client one window allows.
 	Limit int64 `name:"limit" in:"1..9007199254740991" required:"true"`
 	// The length of the window.
 	Window time.Duration `name:"window" in:"1ms..24h" step:"1ms" required:"true"`

@@ -40,7 +40,7 @@ const (
 	AlgorithmInFlight limit.Algorithm = "in_flight"
 )
 
-// Amounts say how much a limit admits. Which of them a limit has depends on its algorithm.
+// Amounts say how much a limit allows. Which of them a limit has depends on its algorithm.
 type Amounts struct {
 	// Token bucket, bursty: how fast tokens return; gcra, leaky bucket, warming up: how often a request is due. A
 	// second, or `30/m`, `24/h`, `7/d`, `10/3s`. Required there.

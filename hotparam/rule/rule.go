@@ -31,6 +31,8 @@ type Set struct {
 	// How the upstream reads a request target: the name of a preset (`express4`, `django`, `rails`, … or `strict`), or
 	// a mapping of a preset and traits. Without it other spellings of a request evade its limit: docs/evasion.md.
 	ParseAs ParseAs `name:"parse_as"`
+	// What applies to particular keys, clients and networks.
+	Overrides []Override `name:"overrides"`
 }
 
 // Rule says which requests are counted under which key, when a key is hot, and what limits it then.
@@ -187,7 +189,7 @@ type ParseAs struct {
 	Authority string `name:"authority" words:"keep,drop,either"`
 	// Whether `/a/star/` is an `/a/{id}/{slug}`.
 	EmptyWildcard string `name:"empty_wildcard" words:"refuse,match"`
-	// Whether a raw `#` ends the target, or makes it malformed. hotparam's listeners refuse it all the same.
+	// Whether a raw `#` ends the target, or makes it malformed. hotparam's listeners reject it all the same.
 	Fragment string `name:"fragment" words:"malformed,cut"`
 	// Which names are `id`: `qs` (Express 4) `id[…]` and `[id]`; `php` `id[…]`, leading spaces, what precedes a NUL,
 	// and dots, spaces and `[` as `_`; `rack` `id[…]`, `[id`, `id]`; `spring` `id[]`; `nginx` any case.

@@ -1,13 +1,11 @@
-// Package pipeline wires the parts that count and decide in one process: alone, where it
-// also finds what is hot, or together with others, by a shared store.
+// Package pipeline wires the parts that count and decide in one process, which also finds what is hot.
 //
-//	alone:     gate ──> tally ──> aggregate ──> hot set in memory ──> gate
-//	together:  gate ──> tally ──> sink ──> (aggregators) ──> Redis ──> hot set in memory ──> gate
-//	            └── shared limits in Redis, in this process while Redis does not answer
+//	gate ──> tally ──> aggregate ──> hot set in memory ──> gate
 //
-// Package hotparam runs one in a service, package run in serve and the sidecar, with
-// listeners and an admin page around it. It starts nothing before Run, and closes
-// nothing that it is given.
+// Package distributed wires the same parts together with others, by Redis, so that a process
+// alone links no client of Redis. Package hotparam runs one in a service, package program in
+// serve and the sidecar, with listeners and an admin page around it. It starts nothing before
+// Run, and closes nothing that it is given.
 package pipeline
 
 import (
@@ -25,9 +23,6 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
-	"github.com/hotparam/pipeline/internal/storage/redisclient"
-	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
-	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -42,17 +37,14 @@ type Pipeline struct {
 	Hot       *hotset.Replica
 	Tally     *tally.Tally          // nil: others count
 	Aggregate *aggregate.Aggregator // nil: others find what is hot
-	// What is shared; nil: alone.
-	Feed     *rediscontrol.Feed
-	Limits   *redislimits.Limiter
-	Windows  *redislimits.Windows
-	Refunds  *redislimits.Refunds
-	Prefetch *redislimits.Prefetch // nil: none
+	// Send has all processes that share a store carry out a command, this one too; nil: alone.
+	Send func(context.Context, hottype.Command) error
 	// Overrides, when set before Run, receives each list of live overrides.
 	Overrides func([]rules.Override)
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*hottype.LimiterReport)
 	cache    *respcache.Cache // nil: none
+	more     []func() any
 }
 
 // Config has the settings of the parts. What connects them is filled in.
@@ -60,6 +52,25 @@ type Config struct {
 	Rules *rules.Set
 	Gate  gate.Config
 	Tally tally.Config
+}
+
+// Connected is a pipeline that was joined with others, and what the joining knows.
+type Connected struct {
+	*Pipeline
+	// Overrides are the live overrides of all, and Reports what all limiters report.
+	Overrides rules.OverrideStore
+	Reports   func(context.Context) ([]hottype.LimiterReport, error)
+	// Counts is what became of what the tally handed on; nil: it arrived.
+	Counts func() Counts
+	Close  func() error // after Run
+}
+
+// Counts is what became of counts: sent and lost requests, whether they cannot be sent now, and the share that does
+// not arrive, -1 if it is unknown.
+type Counts struct {
+	Sent, Lost uint64
+	Down       bool
+	Loss       float64
 }
 
 // AddCache adds the response cache of this process, from which Command removes responses. Call it before Run.
@@ -81,71 +92,14 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 	p := &Pipeline{Hot: new(hotset.Replica)}
 	found.Rules, found.Publish, found.Shards = c.Rules, hotset.NewLocalPublisher(p.Hot, "local"), runtime.GOMAXPROCS(0)
 	p.Aggregate = aggregate.New(found)
-	p.wire(c, p.Aggregate)
+	p.Wire(c, p.Aggregate)
 	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
 	p.Add(lifecycle.Sinks, "upstreams", p.adapt)
 	return p, nil
 }
 
-// Shared is what a process has from others.
-type Shared struct {
-	Store *redisclient.Client
-	// Sink takes the counts to the aggregators; nil: this process does not count. One
-	// that has Run is run until all counts are sent.
-	Sink tally.Sink
-	// TTLBlind is that of hotset.Replica.
-	TTLBlind time.Duration
-	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
-	Prefetch int64
-	// Copy keeps the overrides for a start without the store; nil: nothing does.
-	Copy rediscontrol.Copy
-}
-
-// Distributed wires one of many processes, which share hot keys and limits by a store.
-func Distributed(c Config, s Shared) *Pipeline {
-	p := &Pipeline{Hot: &hotset.Replica{TTLBlind: s.TTLBlind}}
-	// The reporter is asked how many limiters are alive before it reports for the
-	// first time, and reports what the gate, which is built after it, decided.
-	p.Feed = rediscontrol.New(s.Store)
-	if s.Copy != nil {
-		c.Gate.Overrides = p.Feed.Overrides().LoadCopy(s.Copy)
-		p.Add(lifecycle.Sinks, "copy of overrides",
-			func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
-	}
-	reports := p.Feed.Reporter(p.report)
-	p.Limits = redislimits.New(s.Store)
-	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
-	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = p.Limits, p.Windows, reports.Live
-	p.Refunds = p.Limits.Refunds()
-	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
-	p.Add(lifecycle.Buffers, "refunds", p.Refunds.Run)
-	if s.Prefetch > 0 {
-		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
-		c.Gate.Shared = p.Prefetch
-		p.Add(lifecycle.Buffers, "prefetch", p.Prefetch.Run)
-	}
-	p.wire(c, s.Sink)
-	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
-	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
-		p.Add(lifecycle.Sinks, "sink", r.Run)
-	}
-	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
-	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
-		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
-	})
-	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
-		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.execute(time.Now(), c) })
-	})
-	p.Add(lifecycle.Sinks, "reports", reports.Run)
-	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
-		return p.Feed.FollowBounds(ctx, p.adapts, func(list []hottype.UpstreamLimit) {
-			p.Gate.Upstreams().SetBounds(time.Now(), list)
-		})
-	})
-	return p
-}
-
-func (p *Pipeline) report(now time.Time) hottype.LimiterReport {
+// Report is what this limiter reports of itself.
+func (p *Pipeline) Report(now time.Time) hottype.LimiterReport {
 	r := p.Gate.Report(now)
 	r.Upstreams = p.Gate.Upstreams().Reports(now)
 	if p.Reported != nil {
@@ -154,7 +108,8 @@ func (p *Pipeline) report(now time.Time) hottype.LimiterReport {
 	return r
 }
 
-func (p *Pipeline) wire(c Config, sink tally.Sink) {
+// Wire builds the gate with what c and the fields of p have, and the tally of sink; nil: this process does not count.
+func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
 	if sink != nil {
 		c.Tally.Sink = sink
@@ -166,6 +121,28 @@ func (p *Pipeline) wire(c Config, sink tally.Sink) {
 	p.Add(lifecycle.Sinks, "crawlers", p.Crawlers.Run)
 	c.Gate.Verifier = p.Crawlers
 	p.Gate = gate.New(c.Gate)
+}
+
+// Stats read the statistics of each part, whose fields package metrics shows by their tags.
+func (p *Pipeline) Stats() []func() any {
+	all := []func() any{
+		func() any { return p.Gate.Stats() }, func() any { return p.Hot.Stats(time.Now()) },
+		func() any { return p.Crawlers.Stats() }, func() any { return p.Bounds() },
+	}
+	all = append(all, PartStats(p.Tally, p.Tally.Stats)...)
+	all = append(all, PartStats(p.Aggregate, p.Aggregate.Stats)...)
+	return append(all, p.more...)
+}
+
+// AddStats adds the statistics of further parts. Call it before Run.
+func (p *Pipeline) AddStats(parts ...func() any) { p.more = append(p.more, parts...) }
+
+// PartStats reads the statistics of a part; none if it is nil.
+func PartStats[T, S any](part *T, stats func() S) []func() any {
+	if part == nil {
+		return nil
+	}
+	return []func() any{func() any { return stats() }}
 }
 
 // SetRules takes new rules.
@@ -187,35 +164,19 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 // Command carries out a command: in this process, and where processes share a store in
 // all of them, a moment later. It says how many answers were removed here.
 func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
-	if p.Feed == nil {
-		return p.execute(time.Now(), c), nil
+	if p.Send == nil {
+		return p.Execute(time.Now(), c), nil
 	}
 	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
-		purged = p.execute(time.Now(), c)
+		purged = p.Execute(time.Now(), c)
 	}
-	return purged, SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+	return purged, p.Send(ctx, c)
 }
 
-// SendCommand has all processes that share a store carry out a command. What the store itself
-// counts is dropped here, once, before it can be read again.
-func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
-	c hottype.Command) error {
-	if c.Action == hottype.CommandReset {
-		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
-			return err
-		}
-	}
-	return feed.SendCommand(ctx, c)
-}
-
-func (p *Pipeline) execute(now time.Time, c hottype.Command) (purged int) {
+// Execute carries out a command in this process alone.
+func (p *Pipeline) Execute(now time.Time, c hottype.Command) (purged int) {
 	switch c.Action {
 	case hottype.CommandReset:
-		if p.Prefetch != nil {
-			for _, charge := range gate.CountedSubjects(p.Gate.Rules(), c) {
-				p.Prefetch.Reset(&charge.Subject)
-			}
-		}
 		p.Gate.Reset(now, c)
 	case hottype.CommandPurge:
 		if p.cache != nil {
@@ -251,13 +212,14 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 		return []hottype.LimiterReport{{At: now, Upstreams: upstreams.Reports(now)}}
 	}
 	return Adapt(ctx, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
-		if p.adapts() {
+		if p.Adapts() {
 			upstreams.SetBounds(now, bounds)
 		}
 	})
 }
 
-func (p *Pipeline) adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
+// Adapts reports whether a rule has an adaptive limit.
+func (p *Pipeline) Adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
 
 // Bounds are what holds here of what upstreams bear.
 func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(time.Now()) }

@@ -1,0 +1,158 @@
+package hotparam
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/textfile"
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+// ErrNoOverride is the error of RemoveOverride where no live override has the ID.
+var ErrNoOverride = rules.ErrNoOverride
+
+// SetOverride sets a live override, in place of the one with its ID or with its target, schedule and mode, and returns
+// it as it is stored. The next request here meets it; with Config.Shared, those of all processes do a moment later. Its
+// Key may be written in any spelling. It comes before the overrides of Rules.
+func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Override, error) {
+	if o.Action == "" {
+		o.Action = rule.ActionLimit
+	}
+	next, err := rules.Override(o).Canonical(p.parts.Gate.Rules())
+	if err == nil {
+		err = next.Validate()
+	}
+	if err == nil && next.Expired(time.Now()) {
+		err = fmt.Errorf("until %s has passed", next.Until.Format(time.RFC3339))
+	}
+	if err == nil && next.ID == "" {
+		next.ID, err = p.overrideID(ctx, next)
+	}
+	if err == nil {
+		next, err = p.overrides.Put(ctx, next)
+	}
+	if err != nil {
+		return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
+	}
+	return rule.Override(next), nil
+}
+
+// overrideID is the ID of the live override that o replaces, else the one that its target makes.
+func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, error) {
+	live, err := p.overrides.List(ctx)
+	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
+		return live[i].ID, nil
+	}
+	return o.DefaultID(), err
+}
+
+// RemoveOverride removes a live override by its ID; ErrNoOverride if there is none.
+func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
+	if err := p.overrides.Delete(ctx, id, ""); err != nil {
+		return fmt.Errorf("hotparam: remove override: %w", err)
+	}
+	return nil
+}
+
+// Overrides lists the live overrides that have not ended, by ID: with Config.Shared, those of all processes. The
+// overrides of Rules are not among them.
+func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
+	live, err := p.overrides.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("hotparam: overrides: %w", err)
+	}
+	list, now := []rule.Override{}, time.Now()
+	for _, o := range live {
+		if !o.Expired(now) {
+			list = append(list, rule.Override(o))
+		}
+	}
+	return list, nil
+}
+
+// SetRules replaces the rules of this process; nil: the default rules. Requests that are being judged end by the old
+// ones. Aggregators and other processes have rules of their own. Keys that are hot and whose rule is still there stay
+// hot. The namespace cannot change.
+func (p *Pipeline) SetRules(r *Rules) error {
+	set := rules.Default()
+	if r != nil {
+		set = r.set
+	}
+	if now := p.parts.Gate.Rules().Namespace; set.Namespace != now {
+		return fmt.Errorf("hotparam: set rules: namespace %q instead of %q: it cannot change; make a new Pipeline",
+			set.Namespace, now)
+	}
+	if p.parts.Aggregate != nil {
+		if err := pipeline.CheckRules(set, aggregate.Config{}); err != nil {
+			return fmt.Errorf("hotparam: set rules: %w", err)
+		}
+	}
+	for _, w := range set.Warnings {
+		p.options.Log.Warn("hotparam: rules: " + w)
+	}
+	p.parts.SetRules(set)
+	p.options.Clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	return nil
+}
+
+// WatchRules replaces the rules with those of a file each time that it has changed and has not been written for a
+// second, the first time after about a second, until ctx ends. A file that cannot be used changes
+// nothing and is an error in the log.
+func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...RulesOption) {
+	var w textfile.Watch
+	wait.Every(ctx, textfile.Look, func() {
+		now := time.Now()
+		info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
+		if !w.Settled(now, info) {
+			if w.StillChanging(now) {
+				p.options.Log.Error("hotparam: rules not changed: the file keeps changing", "file", path)
+			}
+			return
+		}
+		r, err := LoadRules(path, options...)
+		if after, _ := os.Stat(path); !textfile.Same(info, after) {
+			return // written meanwhile; the next look sees that it changed
+		}
+		w.Done()
+		if err == nil {
+			err = p.SetRules(r)
+		}
+		if err != nil {
+			p.options.Log.Error("hotparam: rules not changed, those from before hold", "file", path, "err", err)
+			return
+		}
+		p.options.Log.Info("hotparam: rules read", "file", path, "rules", len(r.set.Rules))
+	})
+}
+
+// keepOverrides has the live overrides of a pipeline alone: in dir, or in memory if it is "".
+func (p *Pipeline) keepOverrides(dir string, log *slog.Logger) error {
+	store := filestore.InMemory()
+	if dir != "" {
+		var err error
+		if store, err = filestore.OpenOverrides(dir); err != nil {
+			return fmt.Errorf("Config.StateDir: %w", err)
+		}
+	}
+	p.overrides, p.close = store, store.Close
+	store.Subscribe(p.parts.SetOverrides)
+	p.parts.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
+		wait.Every(ctx, time.Minute, func() {
+			if _, err := store.Trim(time.Now()); err != nil {
+				log.Warn("hotparam: overrides that have ended are still in Config.StateDir", "err", err)
+			}
+		})
+		return nil
+	})
+	return nil
+}

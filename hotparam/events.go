@@ -1,0 +1,121 @@
+package hotparam
+
+import (
+	"context"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+// Event is something that a Pipeline noticed, for Config.OnEvent.
+type Event struct {
+	At   time.Time
+	Kind EventKind
+	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again.
+	Ended bool
+	// Hot is the key of EventHot and EventCold.
+	Hot HotKey
+	// Override is that of EventOverride; its Action says whether it blocks.
+	Override rule.Override
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventHot      EventKind = "hot"      // a key became hot
+	EventCold     EventKind = "cold"     // a hot key is cold again
+	EventOverride EventKind = "override" // a live override was set, changed or removed
+	EventBlind    EventKind = "blind"    // what is hot is not known: no hot set comes, or counts do not arrive
+)
+
+// eventsEvery is how often it is compared what was and what is.
+const eventsEvery = 100 * time.Millisecond
+
+// blindFor is how long a pipeline has to be blind until that is an event: starts and elections take a second.
+const blindFor = 3 * time.Second
+
+// events finds events by comparing what is with what was. Its memory is that of the hot set and the overrides.
+type events struct {
+	p    *Pipeline
+	call func(Event)
+	live atomic.Pointer[[]rules.Override] // as limiters have them
+
+	changes   uint64    // of the hot set, when it was compared
+	compared  time.Time // when it was
+	hot       map[hottype.Key]HotKey
+	overrides map[string]rules.Override
+	blind     bool
+	sighted   time.Time // when it was not blind last
+}
+
+// emitEvents has OnEvent called while p runs.
+func (p *Pipeline) emitEvents(call func(Event)) {
+	e := &events{p: p, call: call, hot: map[hottype.Key]HotKey{}, overrides: map[string]rules.Override{}}
+	p.parts.Overrides = func(list []rules.Override) { e.live.Store(&list) }
+	p.parts.Add(lifecycle.Sinks, "events", func(ctx context.Context) error {
+		wait.Every(ctx, eventsEvery, func() { e.compare(time.Now()) })
+		return nil
+	})
+}
+
+func (e *events) compare(now time.Time) {
+	if changes := e.p.parts.Hot.Changes(); changes != e.changes || now.Sub(e.compared) >= time.Second {
+		e.changes, e.compared = changes, now
+		e.compareHot(now)
+	}
+	e.compareOverrides(now)
+	decided := e.p.parts.Gate.Stats()
+	if e.sighted.IsZero() || !e.p.health(now, &decided).Blind() {
+		e.sighted = now
+	}
+	if blind := now.Sub(e.sighted) >= blindFor; blind != e.blind {
+		e.blind = blind
+		e.call(Event{At: now, Kind: EventBlind, Ended: !blind})
+	}
+}
+
+func (e *events) compareHot(now time.Time) {
+	hot := map[hottype.Key]HotKey{}
+	for _, h := range e.p.parts.Hot.Hot(now) {
+		hot[h.Key] = h
+		if _, was := e.hot[h.Key]; !was {
+			e.call(Event{At: now, Kind: EventHot, Hot: h})
+		}
+	}
+	for key, h := range e.hot {
+		if _, is := hot[key]; !is {
+			e.call(Event{At: now, Kind: EventCold, Hot: h})
+		}
+	}
+	e.hot = hot
+}
+
+func (e *events) compareOverrides(now time.Time) {
+	overrides, list := map[string]rules.Override{}, e.live.Load()
+	if list == nil {
+		return
+	}
+	for _, o := range *list {
+		if o.Expired(now) {
+			continue
+		}
+		overrides[o.ID] = o
+		if was, found := e.overrides[o.ID]; !found || !reflect.DeepEqual(was, o) {
+			e.call(Event{At: now, Kind: EventOverride, Override: rule.Override(o)})
+		}
+	}
+	for id, o := range e.overrides {
+		if _, is := overrides[id]; !is {
+			e.call(Event{At: now, Kind: EventOverride, Ended: true, Override: rule.Override(o)})
+		}
+	}
+	e.overrides = overrides
+}

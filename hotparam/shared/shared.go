@@ -1,0 +1,97 @@
+// Package shared joins a hotparam.Pipeline with others: counts go to aggregators, hot keys and overrides come back by
+// Redis, and limits hold for all processes together. It is a package of its own so that a service alone links neither
+// go-redis nor a StatsD client.
+//
+//	p, err := hotparam.New(hotparam.Config{
+//		Rules:  rules,
+//		Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:8127"},
+//	})
+package shared
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/pipeline/distributed"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// Config says how a pipeline reaches the others. Redis is needed, and one of StatsD and Sink.
+type Config struct {
+	// Redis is where hot keys and overrides come from and where shared limits are
+	// kept. It is a *redis.Client, also of Sentinel, or a *redis.ClusterClient.
+	//
+	// The client is neither used nor changed nor closed: its options (addresses,
+	// credentials, TLS, dialer) are taken for connections of the pipeline's own, which
+	// are made for short calls without retries. Keep it open while Run runs.
+	Redis redis.UniversalClient
+	// StatsD is the address of the aggregator that receives this process's counts,
+	// "host:port" or "unix:/path". Several that share the counts have commas between
+	// them.
+	StatsD string
+	// Sink takes the counts in place of StatsD; package kafkasink has one for Kafka.
+	Sink hotparam.Sink
+}
+
+// Connect builds the parts of a pipeline that Redis joins with others. It is called by hotparam.New.
+func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
+	switch {
+	case c.StatsD != "" && c.Sink != nil:
+		return nil, errors.New("shared: StatsD and Sink are both set: want one way for counts")
+	case c.StatsD == "" && c.Sink == nil:
+		return nil, errors.New("shared: Redis requires StatsD or Sink, by which counts reach an aggregator")
+	case c.Redis == nil:
+		return nil, errors.New("shared: StatsD and Sink require Redis, from which the hot set is read")
+	}
+	store, err := redisclient.Open(redisclient.Config{OptionsFrom: c.Redis, Namespace: parts.Rules.Namespace,
+		Budget: parts.Gate.Budget, Log: parts.Gate.Log})
+	if err != nil {
+		return nil, fmt.Errorf("shared: Redis: %w", err)
+	}
+	with, counts := distributed.Shared{Store: store, Sink: c.Sink}, sinkCounts(c.Sink)
+	var sender *statsd.Sender
+	if c.StatsD != "" {
+		sender, err = statsd.NewSender(statsd.SenderConfig{
+			Servers: strings.Split(c.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+			Log: parts.Gate.Log,
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("shared: StatsD %q: %w", c.StatsD, err), store.Close())
+		}
+		with.Sink, counts = sender, senderCounts(sender)
+		with.Arrivals = &rediscontrol.Arrivals{FlowIDs: sender.FlowIDs,
+			Observe: func(r arrival.Report) { sender.Observe(r) }}
+	}
+	p := distributed.New(parts, with)
+	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
+	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
+		Counts: counts, Close: store.Close}, nil
+}
+
+func senderCounts(s *statsd.Sender) func() pipeline.Counts {
+	return func() pipeline.Counts {
+		st := s.Stats()
+		return pipeline.Counts{Sent: st.Sent, Lost: st.Dropped + st.Invalid, Down: st.Down, Loss: st.Loss}
+	}
+}
+
+// sinkCounts are those of a Sink that knows them; nil: what it took arrived.
+func sinkCounts(s hotparam.Sink) func() pipeline.Counts {
+	d, ok := s.(interface{ Delivered() (sent, lost uint64) })
+	if !ok {
+		return nil
+	}
+	return func() pipeline.Counts {
+		sent, lost := d.Delivered()
+		return pipeline.Counts{Sent: sent, Lost: lost, Loss: -1}
+	}
+}

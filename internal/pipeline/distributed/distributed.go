@@ -1,0 +1,125 @@
+// Package distributed wires one of many processes, which share hot keys, overrides and limits by Redis.
+//
+//	gate ──> tally ──> sink ──> (aggregators) ──> Redis ──> hot set in memory ──> gate
+//	 └── shared limits in Redis, in this process while Redis does not answer
+package distributed
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+)
+
+// Pipeline is a pipeline with what it shares.
+type Pipeline struct {
+	*pipeline.Pipeline
+
+	Feed     *rediscontrol.Feed
+	Limits   *redislimits.Limiter
+	Windows  *redislimits.Windows
+	Refunds  *redislimits.Refunds
+	Prefetch *redislimits.Prefetch // nil: none
+}
+
+// Shared is what a process has from others.
+type Shared struct {
+	Store *redisclient.Client
+	// Sink takes the counts to the aggregators; nil: this process does not count. One
+	// that has Run is run until all counts are sent.
+	Sink tally.Sink
+	// Arrivals are the senders of Sink, which learn what of it arrived; nil: none.
+	Arrivals *rediscontrol.Arrivals
+	// NoInputTTL is that of hotset.Replica.
+	NoInputTTL time.Duration
+	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
+	Prefetch int64
+	// Copy keeps the overrides for a start without the store; nil: nothing does.
+	Copy rediscontrol.Copy
+}
+
+// New wires one of many processes, which share hot keys and limits by a store.
+func New(c pipeline.Config, s Shared) *Pipeline {
+	p := &Pipeline{Pipeline: &pipeline.Pipeline{Hot: &hotset.Replica{NoInputTTL: s.NoInputTTL}}}
+	// The reporter is asked how many limiters are alive before it reports for the
+	// first time, and reports what the gate, which is built after it, decided.
+	p.Feed = rediscontrol.New(s.Store)
+	if s.Arrivals != nil {
+		p.Feed.ObserveArrivals(*s.Arrivals)
+	}
+	if s.Copy != nil {
+		c.Gate.Overrides = p.Feed.Overrides().LoadCopy(s.Copy)
+		p.Add(lifecycle.Sinks, "copy of overrides",
+			func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
+	}
+	reports := p.Feed.Reporter(p.Report)
+	p.Limits = redislimits.New(s.Store)
+	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
+	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = p.Limits, p.Windows, reports.Live
+	p.Refunds = p.Limits.Refunds()
+	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
+	p.Add(lifecycle.Buffers, "refunds", p.Refunds.Run)
+	if s.Prefetch > 0 {
+		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
+		c.Gate.Shared = p.Prefetch
+		p.Add(lifecycle.Buffers, "prefetch", p.Prefetch.Run)
+	}
+	p.Wire(c, s.Sink)
+	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
+	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
+		p.Add(lifecycle.Sinks, "sink", r.Run)
+	}
+	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
+	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
+		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
+	})
+	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
+		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.execute(time.Now(), c) })
+	})
+	p.Add(lifecycle.Sinks, "reports", reports.Run)
+	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
+		return p.Feed.FollowBounds(ctx, p.Adapts, func(list []hottype.UpstreamLimit) {
+			p.Gate.Upstreams().SetBounds(time.Now(), list)
+		})
+	})
+	p.Send = func(ctx context.Context, c hottype.Command) error {
+		return SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+	}
+	p.AddStats(slices.Concat(
+		pipeline.PartStats(p.Feed, p.Feed.Stats), pipeline.PartStats(p.Limits, p.Limits.Stats),
+		pipeline.PartStats(p.Windows, p.Windows.Stats), pipeline.PartStats(p.Refunds, p.Refunds.Stats),
+		pipeline.PartStats(p.Prefetch, p.Prefetch.Stats))...)
+	return p
+}
+
+// execute carries out a command of any process, this one included.
+func (p *Pipeline) execute(now time.Time, c hottype.Command) {
+	if c.Action == hottype.CommandReset && p.Prefetch != nil {
+		for _, charge := range gate.CountedSubjects(p.Gate.Rules(), c) {
+			p.Prefetch.Reset(&charge.Subject)
+		}
+	}
+	p.Execute(now, c)
+}
+
+// SendCommand has all processes that share a store carry out a command. What the store itself
+// counts is dropped here, once, before it can be read again.
+func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
+	c hottype.Command) error {
+	if c.Action == hottype.CommandReset {
+		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
+			return err
+		}
+	}
+	return feed.SendCommand(ctx, c)
+}
