@@ -141,7 +141,7 @@ func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, er
 
 // problemOf is the error that an answer tells. What a server says is printable on a terminal.
 func problemOf(status string, body []byte) error {
-	var p struct{ Detail, Remedy string }
+	var p struct{ Detail, Remedy, Field string }
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return fmt.Errorf("%s: %s", status, printable(strings.TrimSpace(string(body))))
 	}
@@ -150,11 +150,32 @@ func problemOf(status string, body []byte) error {
 		lines[i] = printable(lines[i])
 	}
 	text := strings.Join(lines, "\n")
+	if p.Field == "confirm" {
+		return &unconfirmed{text}
+	}
 	if p.Remedy != "" {
-		text += "; " + printable(p.Remedy)
+		text += "; " + printable(remedies.Replace(p.Remedy))
 	}
 	return fmt.Errorf("%s: %s", status, text)
 }
+
+// remedies writes what the API advises in the words of the command line.
+var remedies = strings.NewReplacer(
+	"GET /v1/overrides lists them", "hotparam override ls lists them",
+	"GET /v1/overrides", "hotparam override ls",
+	"GET /v1/hot shows", "hotparam hot ls shows",
+	"GET /v1/audit lists", "hotparam audit lists",
+	"GET /v1/rules/history lists", "hotparam rules history lists",
+	"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match",
+	"look at hotparam rules history and rules diff, and try again",
+	"put that version for all, or end its trial by DELETE /v1/rules/trial", "hotparam rules promote or rules drop ends it",
+	"GET /v1/notifications lists", "hotparam notify ls lists",
+	"see /openapi.json for what an override holds", "see hotparam override set --help",
+	"put it to /v1/overrides/{id} with an ID of its own", "set it with an --id of its own",
+	"put it to /v1/overrides/", "set it with --id ",
+	", or delete that one first", ", or hotparam override rm that one first",
+	"/readyz says which part is failing", "hotparam doctor says which part is failing",
+)
 
 // authorOf is who a change is written down for: as named, else who is logged in.
 func authorOf(named string) string {

@@ -32,7 +32,7 @@ import (
 
 type doctorCmd struct {
 	config.Doctor
-	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache."`
+	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache and what memory it may take."`
 	adminAccess
 	JSON    bool          `name:"json" help:"One JSON document instead of text."`
 	Quiet   bool          `short:"q" help:"Leave out what is fine."`
@@ -123,7 +123,7 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 		func() []doctor.Finding { return c.graphite(ctx, set, want) },
 		func() []doctor.Finding { return c.kafka(ctx, set, want) },
 		func() []doctor.Finding { return c.redis(ctx, set, want) },
-		func() []doctor.Finding { return c.cache(ctx, set) },
+		func() []doctor.Finding { return c.running(ctx, set) },
 	}
 	found := make([][]doctor.Finding, len(inspections))
 	var all sync.WaitGroup
@@ -224,18 +224,35 @@ func unusable(setting string, err error) []doctor.Finding {
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
 }
 
-// cache inspects the response cache of the program at --admin.
-func (c *doctorCmd) cache(ctx context.Context, set *rules.Set) []doctor.Finding {
+// running inspects the program at --admin: its response cache, and what memory its connections may take.
+func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Finding {
 	in := doctor.CacheInspection{Admin: config.Redact(c.Admin)}
-	if c.Admin != "" {
-		admin := adminFlags{Admin: c.Admin, adminAccess: c.adminAccess, Timeout: c.Timeout}
-		page, err := admin.ask(ctx, question{path: "/metrics"}, nil)
-		if err != nil {
-			in.Err = err.Error()
-		}
-		in.Present, in.Silent = silentUpstreams(string(page.body))
+	if c.Admin == "" {
+		return doctor.Cache(in, set)
 	}
-	return doctor.Cache(in, set)
+	admin := adminFlags{Admin: c.Admin, adminAccess: c.adminAccess, Timeout: c.Timeout}
+	page, err := admin.ask(ctx, question{path: "/metrics"}, nil)
+	if err != nil {
+		in.Err = err.Error()
+		return doctor.Cache(in, set)
+	}
+	in.Present, in.Silent = silentUpstreams(string(page.body))
+	return append(doctor.Cache(in, set), doctor.Memory(memoryOf(in.Admin, string(page.body)))...)
+}
+
+// memoryOf reads from /metrics what the connections of each listener may take, and what the process may.
+func memoryOf(admin, page string) doctor.MemoryInspection {
+	in := doctor.MemoryInspection{Admin: admin, Bounds: map[string]int64{}}
+	for line := range strings.Lines(page) {
+		var name string
+		var n float64
+		if read, _ := fmt.Sscanf(line, "hotparam_listener_memory_bound_bytes{listener=%q} %g", &name, &n); read == 2 {
+			in.Bounds[name] = int64(n)
+		} else if read, _ := fmt.Sscanf(line, "hotparam_memory_limit_bytes %g", &n); read == 1 {
+			in.Limit = int64(n)
+		}
+	}
+	return in
 }
 
 // silentUpstreams reads what a response cache reports of its upstreams in /metrics. known is false if the page is that

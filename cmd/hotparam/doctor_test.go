@@ -15,6 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/operator/doctor"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -99,8 +100,8 @@ func TestDoctorExitCodes(t *testing.T) {
 	}
 }
 
-// The response cache is judged by what a running program shows in /metrics.
-func TestDoctorReadsTheResponseCache(t *testing.T) {
+// The response cache and memory are judged by what a running program shows in /metrics.
+func TestDoctorReadsMetrics(t *testing.T) {
 	t.Parallel()
 	admin := func(parts ...metrics.Collector) string {
 		page := metrics.New("news", "1.2.3", slog.New(slog.DiscardHandler), parts...)
@@ -118,6 +119,10 @@ func TestDoctorReadsTheResponseCache(t *testing.T) {
 	silent := metrics.Of(func() []respcache.SilentStats {
 		return []respcache.SilentStats{{Rule: "topic", Stored: 1 << 30}, {Rule: `a"b`, Upstream: "slow", Stored: 2}}
 	})
+	listeners := metrics.Of(func() metrics.ListenerStats {
+		return metrics.ListenerStats{Listeners: map[string]listener.Stats{"proxy": {MemoryBound: 2 << 30}},
+			MemoryLimit: 3 << 30}
+	})
 	caching := write(t, strings.Replace(goodRules, "limit:", "cache: {}, limit:", 1))
 	for _, tt := range []struct {
 		name, admin, token string
@@ -129,6 +134,8 @@ func TestDoctorReadsTheResponseCache(t *testing.T) {
 			`rule a"b: 2 stored responses of upstream slow`, "cache: {vary: [Accept-Encoding, Accept-Language]}"}},
 		{"good upstreams", admin(cache), "0123456789abcdef", 0, []string{"each stored response came with"}},
 		{"no cache", admin(), "0123456789abcdef", 0, []string{"no response cache"}},
+		{"much memory", admin(cache, listeners), "0123456789abcdef", 0, []string{
+			"connections take at most 2 GiB (proxy 2 GiB), and the process may take 3 GiB"}},
 		{"another token", admin(cache), "no", 1, []string{"401", "--token-file"}},
 		{"not named", "", "", 0, []string{"not known, for topic"}},
 	} {

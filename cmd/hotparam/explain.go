@@ -151,7 +151,7 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 	row("key", e.Key)
 	row("metric", e.Metric)
 	for _, key := range e.Also {
-		row("also", key+": the request is refused if one of its keys is")
+		row("also", key+": the request is denied if one of its keys is")
 	}
 	row("params", strings.ReplaceAll(e.Params, "&", "  "))
 	if e.Malformed {
@@ -175,7 +175,7 @@ func whyMalformed(method, target string) string {
 	if fault := hottype.InvalidTargetReason(method, target); fault != "" {
 		return "the target has " + fault
 	}
-	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"
+	return "the query is beyond the bounds (names, values, pairs, length, more than 4 keys), or the upstream rejects it"
 }
 
 // printable keeps what a terminal would act upon away from it: control bytes, and marks that turn the direction of

@@ -158,7 +158,7 @@ func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 		_, err := fmt.Fprintf(k.Stdout, "%s\n", escaped([]byte(data), jsonEscape))
 		return err
 	}
-	text := fmt.Sprintf("%s %-14s %s", v.At.Local().Format("15:04:05"), v.Kind, v.Key)
+	text := fmt.Sprintf("%s %-14s %s", v.At.Local().Format("15:04:05 MST"), v.Kind, v.Key)
 	if v.Rate > 0 {
 		text += fmt.Sprintf("  %.0f/s", v.Rate)
 	}

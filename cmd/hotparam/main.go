@@ -36,6 +36,7 @@ type commands struct {
 	Explain    explainCmd    `cmd:"" help:"Show how requests are seen: rule, key, metric, limits."`
 	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
+	Gateway    gatewayCmd    `cmd:"" help:"Write files for gateways from the rules."`
 	Override   overrideCmd   `cmd:"" help:"Change the limits of a key, a client or a whole resource, at once and everywhere."`
 	Audit      auditCmd      `cmd:"" help:"List who changed what."`
 	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
@@ -48,7 +49,7 @@ type commands struct {
 	Aggregator aggregatorCmd `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
 	Limiter    sidecarCmd    `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
 	Load       loadCmd       `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Version    versionCmd    `cmd:"" help:"Print the version; --version does too."`
 	Completion completionCmd `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
 }
 
@@ -57,6 +58,9 @@ const name = "hotparam"
 func main() { os.Exit(start(os.Args[1:])) }
 
 func start(args []string) int {
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	var cli commands
 	p, err := config.Build(&cli, name, "Finds parameters that go viral and limits only those.")
 	if err != nil {

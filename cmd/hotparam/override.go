@@ -96,6 +96,7 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 type overrideSetCmd struct {
 	adminFlags
 	waitFlags
+	confirmFlags
 	Key      string   `arg:"" optional:"" help:"Key, such as 'topic?id=42', or a pattern with *."`
 	Resource string   `help:"All keys of a rule."`
 	Client   string   `placeholder:"ADDRESS" help:"One client."`
@@ -140,15 +141,18 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Burst != nil {
 		body["burst"] = *c.Burst
 	}
-	revision, err := c.putOverride(ctx, k.Stdout, k.Stderr, c.ID, body)
-	if err != nil {
+	var revision int64
+	if err := c.confirm(k, func(word url.Values) (err error) {
+		revision, err = c.putOverride(ctx, k.Stdout, k.Stderr, c.ID, body, word)
+		return err
+	}); err != nil {
 		return err
 	}
 	return c.waitFor(ctx, k, c.Wait, revision)
 }
 
 func (c *adminFlags) putOverride(ctx context.Context, out, warn io.Writer, id string,
-	body any) (revision int64, err error) {
+	body any, query url.Values) (revision int64, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -158,7 +162,7 @@ func (c *adminFlags) putOverride(ctx context.Context, out, warn io.Writer, id st
 		path += "/" + url.PathEscape(id)
 	}
 	return c.change(ctx, out, warn, "", question{
-		method: http.MethodPut, path: path, body: string(text),
+		method: http.MethodPut, path: path, query: query, body: string(text),
 		header: http.Header{"Content-Type": {"application/json"}},
 	})
 }
@@ -211,16 +215,20 @@ func (c *adminFlags) remove(ctx context.Context, out io.Writer, id, author strin
 type overrideEnforceCmd struct {
 	adminFlags
 	waitFlags
+	confirmFlags
 	ID     string `arg:"" help:"ID, as ls shows it."`
 	Author string `help:"Who, for the audit; default: who is logged in."`
 }
 
 func (c *overrideEnforceCmd) Run(ctx context.Context, k *kong.Kong) error {
-	revision, err := c.change(ctx, k.Stdout, k.Stderr, "enforced; ", question{
-		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
-		query: url.Values{"author": {authorOf(c.Author)}},
-	})
-	if err != nil {
+	var revision int64
+	if err := c.confirm(k, func(word url.Values) (err error) {
+		revision, err = c.change(ctx, k.Stdout, k.Stderr, "enforced; ", question{
+			method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
+			query: merged(url.Values{"author": {authorOf(c.Author)}}, word),
+		})
+		return err
+	}); err != nil {
 		return err
 	}
 	return c.waitFor(ctx, k, c.Wait, revision)
@@ -229,6 +237,7 @@ func (c *overrideEnforceCmd) Run(ctx context.Context, k *kong.Kong) error {
 type overrideUndoCmd struct {
 	adminFlags
 	waitFlags
+	confirmFlags
 	ID       string `arg:"" help:"ID, as ls shows it."`
 	Revision int64  `placeholder:"N" help:"Take this revision and all after it back; default: the last change."`
 	Author   string `help:"Who, for the audit; default: who is logged in."`
@@ -239,8 +248,11 @@ func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Revision != 0 {
 		query.Set("revision", strconv.FormatInt(c.Revision, 10))
 	}
-	revision, err := c.undo(ctx, k.Stdout, c.ID, query)
-	if err != nil {
+	var revision int64
+	if err := c.confirm(k, func(word url.Values) (err error) {
+		revision, err = c.undo(ctx, k.Stdout, c.ID, merged(query, word))
+		return err
+	}); err != nil {
 		return err
 	}
 	return c.waitFor(ctx, k, c.Wait, revision)

@@ -56,6 +56,7 @@ func (o *listedOverride) line() string {
 type overrideApplyCmd struct {
 	overrideFile
 	waitFlags
+	confirmFlags
 	Author string `help:"Who, for the audit; default: who is logged in."`
 }
 
@@ -66,7 +67,10 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	author := authorOf(c.Author)
 	for _, p := range put {
-		if _, err := c.putOverride(ctx, k.Stdout, k.Stderr, p.after.ID, p.after.body(author)); err != nil {
+		if err := c.confirm(k, func(word url.Values) error {
+			_, err := c.putOverride(ctx, k.Stdout, k.Stderr, p.after.ID, p.after.body(author), word)
+			return err
+		}); err != nil {
 			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()),
 				err)
 		}

@@ -44,6 +44,7 @@ func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, 
 type rulesPushCmd struct {
 	adminFlags
 	reasoned
+	confirmFlags
 	Only   string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
 	For    time.Duration `default:"10m" help:"How long it does."`
 	On     int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that is there now."`
@@ -70,7 +71,10 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("only", c.Only)
 		query.Set("for", c.For.String())
 	}
-	if err := c.put(ctx, k.Stdout, etag, text, query); err != nil || c.Only == "" {
+	err = c.confirm(k, func(word url.Values) error {
+		return c.put(ctx, k.Stdout, etag, text, merged(query, word))
+	})
+	if err != nil || c.Only == "" {
 		return c.named(err)
 	}
 	return c.known(ctx, k.Stderr)
@@ -147,6 +151,7 @@ func readText(path string) (string, error) {
 type rulesRollbackCmd struct {
 	adminFlags
 	reasoned
+	confirmFlags
 	Version int64 `arg:"" help:"Version, as rules history lists it."`
 }
 
@@ -166,7 +171,9 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Reason == "" {
 		query.Set("reason", fmt.Sprintf("back to version %d", c.Version))
 	}
-	return c.put(ctx, k.Stdout, etag, r.Text, query)
+	return c.confirm(k, func(word url.Values) error {
+		return c.put(ctx, k.Stdout, etag, r.Text, merged(query, word))
+	})
 }
 
 // tried is stored, and an error while no limiter tries rules.
@@ -181,6 +188,7 @@ func (c *adminFlags) tried(ctx context.Context) (a admin.Rules, etag string, err
 type rulesPromoteCmd struct {
 	adminFlags
 	reasoned
+	confirmFlags
 }
 
 func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -188,11 +196,19 @@ func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool {
+		return l.Instance == a.Trial.Only && l.Running == a.Trial.Version
+	}) {
+		return fmt.Errorf("%s does not run version %d, so it was not tried; see hotparam rules status, and push it if it "+
+			"is meant for all", printable(a.Trial.Only), a.Trial.Version)
+	}
 	query := c.query()
 	if c.Reason == "" {
 		query.Set("reason", fmt.Sprintf("version %d as tried by %s", a.Trial.Version, a.Trial.Only))
 	}
-	return c.put(ctx, k.Stdout, etag, a.Trial.Text, query)
+	return c.confirm(k, func(word url.Values) error {
+		return c.put(ctx, k.Stdout, etag, a.Trial.Text, merged(query, word))
+	})
 }
 
 type rulesDropCmd struct {

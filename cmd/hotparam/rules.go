@@ -73,29 +73,38 @@ func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision
 
 type rulesDiffCmd struct {
 	adminFlags
-	With string `arg:"" help:"YAML file, or a version."`
-	On   int64  `arg:"" optional:"" help:"Version to compare with; default: that of all."`
+	From string `arg:"" help:"YAML file, or a version."`
+	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version of all."`
 }
 
+// Run prints what leads from the first to the second. One file alone is compared with what all run, which it would
+// replace.
 func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
-	before, err := c.version(ctx, c.On)
+	from, to := c.From, c.To
+	if to == "" {
+		from, to = "0", c.From
+	}
+	old, before, err := c.text(ctx, from)
 	if err != nil {
 		return err
 	}
-	text, shown := "", c.With
-	if version, e := strconv.ParseInt(c.With, 10, 64); e == nil {
-		var r rules.Revision
-		r, err = c.revision(ctx, version)
-		text, shown = r.Text, "version "+c.With
-	} else {
-		text, err = readText(c.With)
-	}
+	shown, after, err := c.text(ctx, to)
 	if err != nil {
 		return err
 	}
-	_, err = k.Stdout.Write(diff.Diff(fmt.Sprintf("version %d", before.Version), []byte(before.Text), shown,
-		[]byte(text)))
+	_, err = k.Stdout.Write(diff.Diff(old, []byte(before), shown, []byte(after)))
 	return err
+}
+
+// text is that of a version, 0 for the one of all, or of a file.
+func (c *rulesDiffCmd) text(ctx context.Context, of string) (shown, text string, err error) {
+	version, err := strconv.ParseInt(of, 10, 64)
+	if err != nil {
+		text, err = readText(of)
+		return of, text, err
+	}
+	r, err := c.version(ctx, version)
+	return fmt.Sprintf("version %d", r.Version), r.Text, err
 }
 
 type rulesHistoryCmd struct{ adminFlags }
@@ -126,9 +135,9 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	if err := table(k.Stdout, func(t io.Writer) {
-		fmt.Fprintf(t, "PROCESS\tRUNS\tREFUSES\n%s\t%d\t%s\n", c.Admin, a.Running, refused(a.Refused))
+		fmt.Fprintf(t, "PROCESS\tRUNS\tREJECTS\n%s\t%d\t%s\n", c.Admin, a.Running, rejected(a.Rejected))
 		for _, l := range a.Limiters {
-			fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, refused(l.Refused))
+			fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, rejected(l.Rejected))
 		}
 	}); err != nil {
 		return err
@@ -141,7 +150,7 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 			a.Trial.Until.Format(time.RFC3339))
 	}
 	if a.Why != "" {
-		fmt.Fprintf(k.Stdout, "version %d is refused: %s\n", a.Refused, printable(a.Why))
+		fmt.Fprintf(k.Stdout, "version %d is rejected: %s\n", a.Rejected, printable(a.Why))
 	}
 	if a.LimitersError != "" {
 		fmt.Fprintf(k.Stdout, "limiters are not known: %s\n", printable(a.LimitersError))
@@ -149,7 +158,7 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return nil
 }
 
-func refused(version int64) string {
+func rejected(version int64) string {
 	if version == 0 {
 		return "-"
 	}

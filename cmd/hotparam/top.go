@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/mattn/go-isatty"
 	"github.com/rivo/tview"
 
 	"github.com/hotparam/pipeline/internal/app/config"
@@ -24,6 +25,9 @@ type topCmd struct {
 func (c *topCmd) Run(ctx context.Context) error {
 	if c.Interval < 100*time.Millisecond {
 		return config.Usage("top: --interval %v: want at least 100ms", c.Interval)
+	}
+	if !isatty.IsTerminal(os.Stdin.Fd()) || !isatty.IsTerminal(os.Stdout.Fd()) {
+		return config.Usage("top: needs a terminal; hotparam hot ls prints the same once, hot watch what changes")
 	}
 	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // told better before the screen is taken
 		return err
@@ -45,13 +49,32 @@ type top struct {
 	foot   *tview.TextView
 	input  *tview.InputField
 	pages  *tview.Pages // "help" or "input", below
-	keys   []string     // of the rows
+	root   *tview.Pages // "top", and "?" before it
+	keys   []string     // of the rows: keys, or clients
+	who    bool         // denied clients are shown, not hot keys
 	last   map[string]string
 	paused bool
 	entry  func(text string) // what is done with what is typed
 }
 
-const topHelp = "↑↓ key  l limit  b block  e exempt  u undo  / find  s sort  p pause  q quit"
+const topHelp = "↑↓ key  l limit  b block  e exempt  u undo  c clients  / find  s sort  p pause  ? help  q quit"
+
+const topMore = `
+  up, down   choose a row
+  c          hot keys, or the clients that are denied
+  l          limit it, for 15 minutes: a rate in requests a second is asked for
+  b          block it, for 15 minutes
+  e          exempt it from limits, for 15 minutes
+  u          undo the last change of its override
+  /          show only keys and rules with a text in their name
+  s          sort by the next column
+  p          pause, and go on
+  q          quit
+
+What would reach more than a tenth of the requests or clients is asked about once more.
+STATE: hot is over its threshold and limited; a loop is so because of one or a few clients, and is not limited.
+
+Any key goes back.`
 
 func newTop(c *topCmd) *top {
 	t := &top{
@@ -65,8 +88,17 @@ func newTop(c *topCmd) *top {
 	t.pages.AddPage("help", t.foot, true, true).AddPage("input", t.input, true, false)
 	t.input.SetDoneFunc(t.typed)
 	t.table.SetInputCapture(t.key)
-	t.app.SetRoot(tview.NewFlex().SetDirection(tview.FlexRow).AddItem(t.head, 2, 0, false).AddItem(t.table, 0, 1, true).
-		AddItem(t.pages, 1, 0, false), true)
+	screen := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(t.head, 2, 0, false).AddItem(t.table, 0, 1, true).
+		AddItem(t.pages, 1, 0, false)
+	help := tview.NewTextView().SetText(topMore)
+	help.SetTextStyle(tcell.StyleDefault).SetBackgroundColor(tcell.ColorDefault)
+	help.SetInputCapture(func(*tcell.EventKey) *tcell.EventKey {
+		t.root.SwitchToPage("top")
+		t.app.SetFocus(t.table)
+		return nil
+	})
+	t.root = tview.NewPages().AddPage("?", help, true, false).AddPage("top", screen, true, true)
+	t.app.SetRoot(t.root, true)
 	return t
 }
 
@@ -105,11 +137,16 @@ func (t *top) follow(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		var sort, find string
-		paused := false
-		if !t.update(ctx, func() { sort, find, paused = t.Sort, t.Find, t.paused }) {
+		paused, who := false, false
+		if !t.update(ctx, func() { sort, find, paused, who = t.Sort, t.Find, t.paused, t.who }) {
 			return
 		}
-		if !paused {
+		if who && !paused {
+			a, err := t.deniedClients(ctx)
+			if !t.update(ctx, func() { t.showClients(&a, err) }) {
+				return
+			}
+		} else if !paused {
 			a, _, err := t.hotKeys(ctx, topKeys, sort, find)
 			if !t.update(ctx, func() { t.show(&a, sort, find, err) }) {
 				return
@@ -141,8 +178,11 @@ func (t *top) update(ctx context.Context, f func()) bool {
 // show draws an answer to what was asked. Where there is none, the last one stays, and the head says why.
 func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	if err != nil {
-		t.head.SetText(a.At.Format("15:04:05") + " no answer, tried again: " + printable(err.Error()))
+		t.head.SetText("no answer, tried again: " + printable(err.Error()))
 		return
+	}
+	if t.who {
+		return // asked for before it was turned
 	}
 	t.head.SetText(summary(a, sort, find))
 	row, _ := t.table.GetSelection()
@@ -167,7 +207,7 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 
 // summary is two lines: the sums, and what needs to be known besides.
 func summary(a *hotAnswer, sort, find string) string {
-	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05"),
+	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05 MST"),
 		unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied), a.Matched,
 		counted(len(a.Loops), "loop", "loops"), counted(a.Totals.Limiters, "limiter", "limiters"), sort)
 	notes := slices.Clone(a.Trouble)

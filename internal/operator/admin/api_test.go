@@ -256,7 +256,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 		c.Ready = map[string]func(context.Context) error{
 			"redis": func(context.Context) error {
 				if failing {
-					return errors.New("dial 10.1.2.3:6379: refused")
+					return errors.New("dial 10.1.2.3:6379: rejected")
 				}
 				return nil
 			},

@@ -97,7 +97,7 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 	}
 	w.second(at(2*time.Second, 500, 9, 0))
 	s.check(t, "State", l.next("state"))
-	if rec := w.ask(http.MethodPut, "/v1/overrides",
+	if rec := w.ask(http.MethodPut, "/v1/overrides?confirm=true",
 		`{"key": "topic?id=42", "action": "block", "author": "ann"}`); rec.Code != 201 {
 		t.Fatal(rec.Body)
 	}
@@ -132,12 +132,12 @@ func TestTooManyStreams(t *testing.T) {
 	listen(t, srv.URL).next("hello")
 	rec := w.ask(http.MethodGet, "/v1/events", "")
 	s.answer(t, rec, 503, "Problem")
-	if rec.Header().Get("Retry-After") == "" || w.Stats().Streams != 1 || w.Stats().StreamsRefused != 1 {
+	if rec.Header().Get("Retry-After") == "" || w.Stats().Streams != 1 || w.Stats().StreamsRejected != 1 {
 		t.Errorf("%v %+v", rec.Header(), w.Stats())
 	}
 	w.ask(http.MethodGet, "/v1/events", "")
 	if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Contains(got, "level=ERROR") {
-		t.Errorf("two streams were refused; the log says %s", got)
+		t.Errorf("two streams were rejected; the log says %s", got)
 	}
 	w.CloseStreams()
 }

@@ -71,7 +71,7 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"class": "crawler", "action": "block"}`)
 	first := w.Revision()
 	w.second(report("a", first), report("b", 0))
-	w.ask(http.MethodPut, "/v1/overrides/y", `{"resource": "topic", "action": "block"}`)
+	w.ask(http.MethodPut, "/v1/overrides/y?confirm=true", `{"resource": "topic", "action": "block"}`)
 	second := w.Revision()
 	w.second(report("a", first), report("b", 0))
 	w.second(report("a", second), report("b", 0))

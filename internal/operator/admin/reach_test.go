@@ -30,9 +30,10 @@ func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
 	w.hot = append(w.hot, hotKey("/search?q=a", "*", 1000, t0))
 	for body, want := range map[string]string{
 		`{"key": "topic?id=0", "rate": 1}`:                                                  "1 of 5: 400 []",
-		`{"key": "topic?id=*", "action": "block"}`:                                          "4 of 5: 1000 []",
-		`{"key": "*", "rate": 5}`:                                                           "5 of 5: 2000 [it matches 5 keys, 100 % of the requests for the 5 keys that are asked for most now]",
-		`{"resource": "topic", "rate": 5}`:                                                  "4 of 5: 1000 []",
+		`{"key": "topic?id=*", "action": "block"}`:                                          "4 of 5: 1000 [it reaches every key of topic, and it reaches 50 % of the requests of the last minute]",
+		`{"key": "*", "rate": 5}`:                                                           "5 of 5: 2000 [it reaches every key, and it reaches 100 % of the requests of the last minute]",
+		`{"key": "*", "rate": 5, "mode": "shadow"}`:                                         "5 of 5: 2000 [it matches 5 keys, 100 % of the requests for the 5 keys that are asked for most now]",
+		`{"resource": "topic", "rate": 5}`:                                                  "4 of 5: 1000 [it reaches every key of topic, and it reaches 50 % of the requests of the last minute]",
 		`{"key": "topic?id=99", "rate": 1}`:                                                 "0 of 5: 0 [it matches none of the 5 keys that are asked for most now]",
 		`{"key": "topic?id=0", "rate": 1, "schedule": {"from": "0 20 * * *", "for": "2h"}}`: "1 of 5: 400 []",
 	} {
@@ -64,7 +65,7 @@ func TestOverridesTellTheirHits(t *testing.T) {
 		"unmet": `{"key": "topic?id=1", "rate": 5}`, "much": `{"resource": "topic", "rate": 5}`,
 		"one": `{"key": "topic?id=2", "rate": 5}`,
 	} {
-		schemas.answer(t, w.ask(http.MethodPut, "/v1/overrides/"+id, body), 201, "Stored")
+		schemas.answer(t, w.ask(http.MethodPut, "/v1/overrides/"+id+"?confirm=true", body), 201, "Stored")
 	}
 	list := func() map[string]reachAnswer {
 		rec := w.ask(http.MethodGet, "/v1/overrides", "")

@@ -32,13 +32,13 @@ var changing = map[string]auth.Role{
 
 // callers are tokens of every role, and invalid ones.
 type callers struct {
-	byRole  map[auth.Role]string
-	refused map[string]string
+	byRole   map[auth.Role]string
+	rejected map[string]string
 }
 
 func newCallers(t *testing.T) (callers, []auth.Token) {
 	t.Helper()
-	c := callers{byRole: map[auth.Role]string{}, refused: map[string]string{
+	c := callers{byRole: map[auth.Role]string{}, rejected: map[string]string{
 		"none": "X: none", "wrong": "Authorization: Bearer " + auth.NewToken(),
 		"revoked": "Authorization: Bearer " + auth.NewToken(),
 	}}
@@ -49,7 +49,7 @@ func newCallers(t *testing.T) (callers, []auth.Token) {
 			auth.FormatToken(role, token, t0.Add(time.Hour))
 	}
 	expired := auth.NewToken()
-	c.refused["expired"], lines["left"] = "Authorization: Bearer "+expired,
+	c.rejected["expired"], lines["left"] = "Authorization: Bearer "+expired,
 		auth.FormatToken(auth.Admin, expired, t0.Add(-time.Second))
 	tokens, err := auth.ParseTokens("admin.tokens", lines)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestRolesAndRoutes(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
 	revoked, err := auth.ParseTokens("x",
 		map[string]string{"gone": auth.FormatToken(auth.Admin,
-			strings.TrimPrefix(who.refused["revoked"], "Authorization: Bearer "), time.Time{})})
+			strings.TrimPrefix(who.rejected["revoked"], "Authorization: Bearer "), time.Time{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +82,19 @@ func TestRolesAndRoutes(t *testing.T) {
 			}
 			target := strings.NewReplacer("{key...}", "topic%3Fid=1", "{key}", "topic%3Fid=1", "{id}", "x", "{$}", "").
 				Replace(r.Path)
-			for name, header := range who.refused {
+			for name, header := range who.rejected {
 				if rec := w.try(method, target, header); rec.Code != http.StatusUnauthorized && !r.Open {
 					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
 				}
 			}
 			for role := auth.Viewer; role <= auth.Admin; role++ { // those who may not come first
 				rec := w.try(method, target, who.byRole[role])
-				if refused := rec.Code == http.StatusForbidden; refused != (role < needs) ||
+				if rejected := rec.Code == http.StatusForbidden; rejected != (role < needs) ||
 					rec.Code == http.StatusUnauthorized {
 					t.Errorf("%s as %s: %d %s", pattern, role, rec.Code, rec.Body)
 				}
 				if role < needs && len(w.store.list)+len(w.store.audit) > 0 {
-					t.Fatalf("%s as %s was refused and changed something", pattern, role)
+					t.Fatalf("%s as %s was rejected and changed something", pattern, role)
 				}
 			}
 			w.store.list, w.store.audit = nil, nil

@@ -21,7 +21,7 @@ type centralRules struct {
 }
 
 func (c *centralRules) State() RulesState {
-	return RulesState{Store: "redis:", Running: 1, Refused: 2, Why: "bad"}
+	return RulesState{Store: "redis:", Running: 1, Rejected: 2, Why: "bad"}
 }
 
 func (c *centralRules) Read(context.Context) (*rules.Stored, error) { return c.stored, c.fails }
@@ -31,7 +31,7 @@ func (c *centralRules) History(context.Context) ([]rules.Revision, error) { retu
 func (c *centralRules) Check(_ context.Context, r rules.Revision) (*rules.Set, error) {
 	set, err := rules.Parse("version-2.yaml", []byte(r.Text))
 	if err != nil {
-		err = errors.Join(changes.ErrRefused, err)
+		err = errors.Join(changes.ErrRejected, err)
 	}
 	return set, err
 }
@@ -47,11 +47,11 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	case before != version && before != changes.AnyVersion:
 		return nil, rules.ErrConflict
 	case strings.HasPrefix(r.Text, "bad"):
-		return nil, changes.ErrRefused
+		return nil, changes.ErrRejected
 	}
 	next, err := c.stored.With(&r, 0)
 	if err != nil {
-		return nil, errors.Join(changes.ErrRefused, err)
+		return nil, errors.Join(changes.ErrRejected, err)
 	}
 	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
 	return next, nil

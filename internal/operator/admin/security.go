@@ -20,7 +20,7 @@ const csp = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ance
 func (s *Server) guard(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		web.WriteProblem(w, web.NewProblem(http.StatusForbidden, "a change asked for by another site is refused",
+		web.WriteProblem(w, web.NewProblem(http.StatusForbidden, "a change asked for by another site is rejected",
 			"call the API from its own dashboard, or without an Origin header"))
 	}))
 	next = cross.Handler(next)

@@ -69,8 +69,8 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	}
 }
 
-// TestGuessingIsSlowed: only for the guesser, also where health answers without a token.
-func TestGuessingIsSlowed(t *testing.T) {
+// TestGuessingIsRateLimited: only for the guesser, also where health answers without a token.
+func TestGuessingIsRateLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.Access.Token = "s3cret-of-the-test"
@@ -92,14 +92,14 @@ func TestGuessingIsSlowed(t *testing.T) {
 		!strings.Contains(rec.Body.String(), "Too many wrong tokens") {
 		t.Errorf("after ten guesses: %d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
-	if s := w.Stats(); s.Unauthorized != 10 || s.Slowed != 1 {
+	if s := w.Stats(); s.Unauthorized != 10 || s.RateLimited != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// TestForeignHostIsRefused: a page whose name was made to point at loopback
+// TestForeignHostIsRejected: a page whose name was made to point at loopback
 // sends that name.
-func TestForeignHostIsRefused(t *testing.T) {
+func TestForeignHostIsRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for host, ok := range map[string]bool{

@@ -48,6 +48,7 @@ type (
 	LimiterRules  = changes.LimiterRules
 	Limiter       = live.Limiter
 	HotKey        = live.HotKey
+	DeniedClient  = live.DeniedClient
 	Totals        = live.Totals
 	Rules         = changes.Rules
 	RulesState    = changes.RulesState
@@ -108,9 +109,9 @@ type Server struct {
 type Stats struct {
 	live.Stats
 	Requests     uint64 `metric:"hotparam_admin_requests_total" help:"Requests to the admin server."`
-	Unauthorized uint64 `metric:"hotparam_admin_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
-	Slowed       uint64 `metric:"hotparam_admin_rate_limited_total" help:"Requests refused unseen because their client had shown too many wrong tokens."`
-	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests refused because of the name in their Host header."`
+	Unauthorized uint64 `metric:"hotparam_admin_unauthorized_total" help:"Requests rejected because the token was missing or wrong."`
+	RateLimited  uint64 `metric:"hotparam_admin_rate_limited_total" help:"Requests rejected unseen because their client had shown too many wrong tokens."`
+	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests rejected because of the name in their Host header."`
 }
 
 // New builds a server, or says which field of the configuration is wrong. It
@@ -140,7 +141,7 @@ func New(cfg Config) (*Server, error) {
 // it.
 func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
 
-// CheckTokens refuses named tokens that cannot replace those in force.
+// CheckTokens rejects named tokens that cannot replace those in force.
 func (s *Server) CheckTokens(tokens []auth.Token) error { return s.access.CheckTokens(tokens) }
 
 // ReplaceTokens replaces the named tokens in force, once CheckTokens
@@ -154,8 +155,8 @@ func (s *Server) ReplaceTokens(tokens []auth.Token) {
 
 func (s *Server) Stats() Stats {
 	t := s.access.Stats()
-	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Wrong, Slowed: t.RateLimited,
-		ForeignHosts: s.foreignHosts.Load()}
+	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Unauthorized,
+		RateLimited: t.RateLimited, ForeignHosts: s.foreignHosts.Load()}
 }
 
 //go:embed static

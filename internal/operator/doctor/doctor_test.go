@@ -453,6 +453,23 @@ func TestResponseCache(t *testing.T) {
 	}
 }
 
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	of := func(limit, proxy int64) []Finding {
+		return Memory(MemoryInspection{Admin: "http://a", Limit: limit,
+			Bounds: map[string]int64{"admin": 1 << 20, "proxy": proxy}})
+	}
+	check(t, []judged{
+		{"room", of(4<<30, 1<<30), OK, ""},
+		{"little room", of(2<<30, 1<<30), Warn, "the process may take 2 GiB"},
+		{"unknown", of(0, 1<<30), OK, ""},
+		{"no bound", of(4<<30, 0), Warn, "proxy.max_connections is 0"},
+	})
+	if got := Memory(MemoryInspection{Limit: 1}); len(got) > 0 {
+		t.Errorf("without listeners: %+v", got)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

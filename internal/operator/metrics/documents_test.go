@@ -50,7 +50,7 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 			text, err := os.ReadFile(path)
 			for _, at := range metric.FindAllIndex(text, -1) {
 				name := string(text[at[0]:at[1]])
-				variable := at[0] > 0 && strings.ContainsRune("$@", rune(text[at[0]-1])) // of nginx
+				variable := at[0] > 0 && strings.ContainsRune("$@.", rune(text[at[0]-1])) // of nginx and its Lua
 				if !variable && !exists(name) {
 					t.Errorf("%s names %s, which no program has", path, name)
 				}
@@ -116,7 +116,7 @@ func TestShippedAlertsAskForMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"HotparamAggregatorSilent", "HotparamAggregatorBlind", "HotparamNoAggregator"} {
+	for _, want := range []string{"HotparamAggregatorStale", "HotparamAggregatorNoInput", "HotparamNoAggregator"} {
 		if !alerts[want] {
 			t.Errorf("no alert %s", want)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 )
 
@@ -45,7 +46,7 @@ func New(namespace, version string, log *slog.Logger, parts ...Collector) *Regis
 	registry := &Registry{registry: r, Handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		// One wrong metric must not hide all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
-		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorLog:            logbound.Std(log, slog.LevelError, "metrics: a scrape failed"),
 		MaxRequestsInFlight: 4,
 	})}
 	registry.Add(Of(func() info { return info{namespace, version, true} }))
@@ -96,16 +97,18 @@ type AccessLogStats struct {
 	Malformed uint64 `metric:"hotparam_accesslog_malformed_total" help:"Lines that cannot be read."`
 	Skipped   uint64 `metric:"hotparam_accesslog_skipped_total" help:"Empty lines and comments."`
 	Errors    uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
+	Refused   uint64 `metric:"hotparam_accesslog_refused_total" help:"Datagrams and connections of syslog that were refused: from addresses that are not in accesslog.syslog_allow, or too many connections."`
 }
 
 type ListenerStats struct {
-	Listeners map[string]listener.Stats `label:"listener"`
+	Listeners   map[string]listener.Stats `label:"listener"`
+	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may take: GOMEMLIMIT, or what the container or machine has; 0: unknown."`
 }
 
 // ReloadStats records how the last reload of the configuration ended. The start counts
 // as one.
 type ReloadStats struct {
-	Success   bool  `metric:"hotparam_config_reload_success" help:"1; 0 while the last change of the configuration is refused and the rules from before it hold."`
+	Success   bool  `metric:"hotparam_config_reload_success" help:"1; 0 while the last change of the configuration is rejected and the rules from before it hold."`
 	Timestamp int64 `metric:"hotparam_config_reload_timestamp_seconds" help:"When a configuration was last taken, in unix seconds."`
 	// Hash is what a fleet must have in common: the first 48 bits of the SHA-256 of
 	// the file in force, 0 without one.
@@ -115,7 +118,7 @@ type ReloadStats struct {
 type RulesStats struct {
 	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store; 0: they are those of a file."`
 	Stored       int64 `metric:"hotparam_rules_stored_version" help:"Version that the central store of rules held last."`
-	Refused      bool  `metric:"hotparam_rules_refused" help:"1 while rules in the central store are refused and those from before them hold."`
+	Rejected     bool  `metric:"hotparam_rules_rejected" help:"1 while rules in the central store are rejected and those from before them hold."`
 	Behind       bool  `metric:"hotparam_rules_behind" help:"1 while the central store has lost the rules that are in force."`
 	StoreFailing bool  `metric:"hotparam_rules_store_failing" help:"1 while the central store of rules does not answer or holds none."`
 	CopyFailing  bool  `metric:"hotparam_rules_copy_failing" help:"1 while no copy of the central rules is kept on disk."`

@@ -24,6 +24,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/notify"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/edge"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
 	"github.com/hotparam/pipeline/internal/serving/mirror"
@@ -66,6 +67,8 @@ func groups() []group {
 		of[reversedns.Stats]("crawlers", "limiter-sidecar, serve"),
 		of[envoy.Stats]("envoy", "limiter-sidecar"),
 		of[spoe.Stats]("spoe", "limiter-sidecar"),
+		of[edge.Stats]("edge", "limiter-sidecar, serve"),
+		of[auth.GuardStats]("edge, callers", "limiter-sidecar, serve", "hotparam_edge"),
 		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
 		of[redislimits.PrefetchStats]("prefetch", "limiter-sidecar"),
 		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),
@@ -199,7 +202,7 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 			visit(path, func() { set(); store() }, func() { reset(); store() })
 		}
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
-		each(path+"[].Why", func() { one.Reason = "errors" }, func() { one.Reason = "" })
+		each(path+"[].Reason", func() { one.Reason = "errors" }, func() { one.Reason = "" })
 		return
 	case *hottype.Admissions:
 		for r := range x.All() {

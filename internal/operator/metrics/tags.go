@@ -24,10 +24,15 @@ import (
 //   - label names the keys of a map; without metric, a string field is a label of its whole struct.
 //   - prefix goes before the names in a struct, and help without metric replaces {} in its helps.
 func Of[S any](stats func() S, prefix ...string) Collector {
-	send := reader{prefix: strings.Join(prefix, "")}.of(reflect.TypeFor[S]())
+	return collect(reader{prefix: strings.Join(prefix, "")}.of(reflect.TypeFor[S]()), func() any { return stats() })
+}
+
+// OfAny is Of for statistics whose type is known when they are first read, which is now.
+func OfAny(stats func() any) Collector { return collect(reader{}.of(reflect.TypeOf(stats())), stats) }
+
+func collect(send sender, stats func() any) Collector {
 	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
-		s := stats()
-		send(scrape{to: to}, reflect.ValueOf(&s).Elem())
+		send(scrape{to: to}, reflect.ValueOf(stats()))
 	})
 }
 

@@ -23,22 +23,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// OverrideStore keeps the live overrides and the audit of their changes. Package filestore
-// has the one of a single machine, package rediscontrol the shared one. It is safe for
-// concurrent use.
-type OverrideStore interface {
-	// List returns every override, expired ones may be among them.
-	List(ctx context.Context) ([]rules.Override, error)
-	// Put stores o under its ID, in place of what was there, and returns it as
-	// stored.
-	Put(ctx context.Context, o rules.Override) (rules.Override, error)
-	// Delete removes an override; rules.ErrNoOverride when there is none.
-	Delete(ctx context.Context, id, author string) error
-	// Audit returns up to limit changes, newest first.
-	Audit(ctx context.Context, limit int) ([]rules.Change, error)
-	// Revision is that of the newest change, 0 where there never was one.
-	Revision(ctx context.Context) (int64, error)
-}
+// OverrideStore keeps the live overrides and the audit of their changes.
+type OverrideStore = rules.OverrideStore
 
 // Config says what can be changed. Rules, Log, Now and Live are needed; what is nil is shown as absent.
 type Config struct {
@@ -63,6 +49,10 @@ type Live interface {
 	Revision() int64
 	// ActiveKeys are the keys with requests now, heaviest first.
 	ActiveKeys(now time.Time) []hottype.HotKey
+	// Requests are all that limiters decide, a second; 0 if it is not known.
+	Requests(now time.Time) float64
+	// Clients are those of a sample of the last minute's requests, heaviest first, of so many requests.
+	Clients(now time.Time) (list []ClientShare, sampled uint64)
 	// AddHits adds to overrides the decisions that they were part of.
 	AddHits(list []View, now time.Time)
 }
@@ -236,6 +226,9 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	}
 	if j := slices.IndexFunc(live, o.Replaces); j >= 0 {
 		o.ID = live[j].ID
+	}
+	if err := s.unconfirmed(r, o); err != nil {
+		return err
 	}
 	stored, err := s.cfg.Overrides.Put(r.Context(), o)
 	if err != nil {

@@ -109,7 +109,7 @@ func TestOverridesAreReadAsMeant(t *testing.T) {
 	}
 }
 
-// FuzzReadOverride: any body is refused with a status of ours and a remedy, or
+// FuzzReadOverride: any body is rejected with a status of ours and a remedy, or
 // gives a key that is canonical.
 func FuzzReadOverride(f *testing.F) {
 	for _, seed := range []string{`{"key": "topic?b=2&a=1", "rate": 5, "for": "10m"}`,
@@ -127,7 +127,7 @@ func FuzzReadOverride(f *testing.F) {
 		if in.override.IsPattern() {
 			return
 		}
-		again, err := web.CanonicalKey(in.override.Key)
+		again, err := rules.CanonicalKey(in.override.Key)
 		if err != nil || again != in.override.Key {
 			t.Fatalf("%q is not canonical: %q, %v", in.override.Key, again, err)
 		}

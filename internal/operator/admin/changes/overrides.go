@@ -77,7 +77,7 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := o.Validate(); err != nil {
 		return web.NewProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for what an override holds")
 	}
-	only, err := web.IsDryRun(r)
+	only, err := web.QueryBool(r, "dry_run")
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,9 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		in.warnings = append(in.warnings, "it was enforced until now; in shadow mode it denies no request")
 	}
 	if !only {
+		if err := s.unconfirmed(r, o); err != nil {
+			return err
+		}
 		if o, err = s.cfg.Overrides.Put(r.Context(), o); err != nil {
 			return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
 		}
@@ -138,6 +141,11 @@ func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 	if i < 0 {
 		return web.NewProblem(http.StatusNotFound, "no change of an override "+web.Quoted(id)+" is on record",
 			"GET /v1/audit lists the changes that are")
+	}
+	if before := audit[i].Before; before != nil {
+		if err := s.unconfirmed(r, *before); err != nil {
+			return err
+		}
 	}
 	restored, err := s.restore(r.Context(), audit[i], who)
 	if err != nil {

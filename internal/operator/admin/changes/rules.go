@@ -16,8 +16,8 @@ import (
 // AnyVersion as the version before a change says that it may be any.
 const AnyVersion = -1
 
-// ErrRefused says that rules cannot be run, and were not stored.
-var ErrRefused = errors.New("the rules are refused")
+// ErrRejected says that rules cannot be run, and were not stored.
+var ErrRejected = errors.New("the rules are rejected")
 
 const (
 	// Bounds of a trial.
@@ -33,10 +33,10 @@ type RuleStore interface {
 	State() RulesState
 	// Read gives what the store holds; nil: nothing.
 	Read(ctx context.Context) (*rules.Stored, error)
-	// Check reads the rules of a change as this program would run them; ErrRefused where it cannot.
+	// Check reads the rules of a change as this program would run them; ErrRejected where it cannot.
 	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
 	// Change makes a change on top of the version before, 0 for none: rules.ErrConflict where the store
-	// holds another one, ErrRefused where the rules cannot be run. It gives what the store holds then.
+	// holds another one, ErrRejected where the rules cannot be run. It gives what the store holds then.
 	Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error)
 	// History gives the last changes, newest first.
 	History(ctx context.Context) ([]rules.Revision, error)
@@ -45,11 +45,11 @@ type RuleStore interface {
 // RulesState is what a program makes of the central store of rules.
 type RulesState struct {
 	Store string `json:"store"` // redis:
-	// Running is the version that the program runs, 0 where its rules are those of its file. Refused is the
+	// Running is the version that the program runs, 0 where its rules are those of its file. Rejected is the
 	// one that it does not take, and Why; 0: none.
-	Running int64  `json:"running"`
-	Refused int64  `json:"refused,omitempty"`
-	Why     string `json:"why,omitempty"`
+	Running  int64  `json:"running"`
+	Rejected int64  `json:"refused,omitempty"`
+	Why      string `json:"why,omitempty"`
 }
 
 type Rules struct {
@@ -65,7 +65,7 @@ type Rules struct {
 type LimiterRules struct {
 	Instance string `json:"instance"`
 	Running  int64  `json:"running"`
-	Refused  int64  `json:"refused,omitempty"`
+	Rejected int64  `json:"refused,omitempty"`
 }
 
 func (s *Service) getRules(w http.ResponseWriter, r *http.Request) error {
@@ -100,12 +100,15 @@ func (s *Service) putRules(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dry, err := web.IsDryRun(r)
+	dry, err := web.QueryBool(r, "dry_run")
 	switch {
 	case err != nil:
 		return err
 	case dry:
 		return s.dryRunRules(w, r, change)
+	}
+	if err := s.checkPush(r, change); err != nil {
+		return err
 	}
 	return s.changeRules(w, r, change)
 }
@@ -155,7 +158,7 @@ func storeError(err error) error {
 	case errors.Is(err, rules.ErrConflict):
 		return web.NewProblem(http.StatusPreconditionFailed, err.Error(),
 			"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrRejected):
 		return web.NewProblem(http.StatusUnprocessableEntity, err.Error(), "fix the rules; nothing was stored")
 	}
 	return fmt.Errorf("admin: the rules were not stored: %w", err)

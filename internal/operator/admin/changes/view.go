@@ -3,7 +3,6 @@ package changes
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -130,7 +129,7 @@ func (in *overrideInput) canonical(o *rules.Override) error {
 	case strings.ContainsRune(t.Value, utf8.RuneError):
 		return errors.New("it holds bytes that JSON cannot carry; put a * in their place")
 	case t.Kind == rules.TargetKey && !o.IsPattern():
-		canonical, err = web.CanonicalKey(o.Key)
+		canonical, err = rules.CanonicalKey(o.Key)
 		o.Key = canonical
 	case t.Kind == rules.TargetClient:
 		o.Client = canonical
@@ -178,69 +177,9 @@ func problemOf(e *rules.Error) error {
 }
 
 const (
-	// BroadShare is the part of all requests above which an override gets a warning.
-	BroadShare  = 0.5
-	maxExamples = 5 // keys that match and are named
-	maxBody     = 64 << 10
-	noRequest   = ": no request will have this key"
+	maxBody   = 64 << 10
+	noRequest = ": no request will have this key"
 )
-
-// Reach is which of the keys with requests now an override matches.
-type Reach struct {
-	// Keys of LookedAt match it: those that the aggregator or the limiters know as the heaviest.
-	Keys     int `json:"keys"`
-	LookedAt int `json:"looked_at"`
-	// PerSecond is how often they are asked for, Share their part of what is looked at, 0 to 1.
-	PerSecond float64 `json:"requests_per_second"`
-	Share     float64 `json:"share"`
-	// Examples are the heaviest of them.
-	Examples []hottype.Key `json:"examples"`
-}
-
-// reach compares an override with the keys that have requests now. It is nil for one of
-// clients, of which only the heaviest are known, and if no key is known.
-func (s *Service) reach(o rules.Override, now time.Time) *Reach {
-	if o.OfClients() {
-		return nil
-	}
-	asked := s.cfg.Live.ActiveKeys(now)
-	if len(asked) == 0 {
-		return nil
-	}
-	o.Until, o.Schedule, o.Mode = time.Time{}, rules.Schedule{}, "" // what it would hold while it does
-	index := rules.NewOverrides(nil, []rules.Override{o})
-	r := &Reach{LookedAt: len(asked), Examples: []hottype.Key{}}
-	all := 0.0
-	for _, h := range asked {
-		all += h.Rate
-		if index.Find([]byte(h.Key), now) == nil {
-			continue
-		}
-		r.Keys++
-		r.PerSecond += h.Rate
-		if len(r.Examples) < maxExamples {
-			r.Examples = append(r.Examples, h.Key)
-		}
-	}
-	if all > 0 {
-		r.Share = r.PerSecond / all
-	}
-	r.PerSecond, r.Share = *web.Rounded(r.PerSecond), *web.Rounded(r.Share)
-	return r
-}
-
-func (r *Reach) warnings() []string {
-	switch {
-	case r == nil:
-		return nil
-	case r.Keys == 0:
-		return []string{fmt.Sprintf("it matches none of the %d keys that are asked for most now", r.LookedAt)}
-	case r.Keys > 1 && r.Share > BroadShare:
-		return []string{fmt.Sprintf("it matches %d keys, %.0f %% of the requests for the %d keys that are asked for "+
-			"most now", r.Keys, 100*r.Share, r.LookedAt)}
-	}
-	return nil
-}
 
 // overrideWarnings says why an override may never meet a request, or may meet others than its author
 // meant.

@@ -52,7 +52,7 @@ type Totals struct {
 	Requests *float64 `json:"requests_per_second"`
 	Allowed  *float64 `json:"allowed_per_second"`
 	Denied   *float64 `json:"denied_per_second"`
-	// DeniedBy splits Denied by what refused.
+	// DeniedBy splits Denied by reason.
 	DeniedBy map[string]float64 `json:"denied_by"`
 	HotKeys  int                `json:"hot_keys"`
 	Loops    int                `json:"loops"`

@@ -110,11 +110,11 @@ type Service struct {
 
 // Stats are counters since the start, and Streams as it is now.
 type Stats struct {
-	Changes        uint64 `metric:"hotparam_admin_changes_total" help:"Changes shown: keys that became hot or cooled, overrides."`
-	SampleErrors   uint64 `metric:"hotparam_admin_sample_errors_total" help:"Reports or overrides that could not be read."`
-	Streams        int64  `metric:"hotparam_admin_streams" help:"Event streams that are open."`
-	StreamsRefused uint64 `metric:"hotparam_admin_streams_refused_total" help:"Event streams refused because too many were open."`
-	StreamsDropped uint64 `metric:"hotparam_admin_streams_dropped_total" help:"Event streams closed because their client did not read fast enough."`
+	Changes         uint64 `metric:"hotparam_admin_changes_total" help:"Changes shown: keys that became hot or cooled, overrides."`
+	SampleErrors    uint64 `metric:"hotparam_admin_sample_errors_total" help:"Reports or overrides that could not be read."`
+	Streams         int64  `metric:"hotparam_admin_streams" help:"Event streams that are open."`
+	StreamsRejected uint64 `metric:"hotparam_admin_streams_rejected_total" help:"Event streams rejected because too many were open."`
+	StreamsDropped  uint64 `metric:"hotparam_admin_streams_dropped_total" help:"Event streams closed because their client did not read fast enough."`
 }
 
 // New builds a Service of a Config with its defaults. It starts nothing.
@@ -133,6 +133,7 @@ func (s *Service) Routes() []web.Route {
 		web.Get("/v1/keys/{key}/seconds", s.getSeconds),
 		web.Get("/v1/keys/{key}/what-if", s.getWhatIf),
 		web.Get("/v1/limiters", s.getLimiters),
+		web.Get("/v1/clients", s.getClients),
 		web.Get("/v1/events", s.getEvents),
 	}
 }

@@ -14,11 +14,11 @@ import (
 type hub struct {
 	max int
 
-	mu      sync.Mutex // guards the fields below
-	running bool
-	streams map[*stream]struct{}
-	refused uint64
-	dropped uint64
+	mu       sync.Mutex // guards the fields below
+	running  bool
+	streams  map[*stream]struct{}
+	rejected uint64
+	dropped  uint64
 }
 
 // stream is one client. The hub alone closes gone.
@@ -68,7 +68,7 @@ func (h *hub) join() *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running || len(h.streams) >= h.max {
-		h.refused++
+		h.rejected++
 		return nil
 	}
 	st := &stream{events: make(chan []byte, streamBuffer), gone: make(chan struct{})}
@@ -101,7 +101,7 @@ func (h *hub) send(event []byte) {
 func (h *hub) stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Stats{Streams: int64(len(h.streams)), StreamsRefused: h.refused, StreamsDropped: h.dropped}
+	return Stats{Streams: int64(len(h.streams)), StreamsRejected: h.rejected, StreamsDropped: h.dropped}
 }
 
 // writeTimeout is how long one write to a stream may take before the client
@@ -118,7 +118,7 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	st := s.hub.join()
 	if st == nil {
 		h := s.hub.stats()
-		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.Streams, "refused", h.StreamsRefused)
+		s.cfg.Log.Warn("admin: an event stream was rejected", "open", h.Streams, "rejected", h.StreamsRejected)
 		w.Header().Set("Retry-After", "5")
 		web.WriteProblem(w, web.NewProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
 			"close another dashboard, or ask /v1/hot instead"))

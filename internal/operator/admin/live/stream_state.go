@@ -22,6 +22,8 @@ type State struct {
 	Status []Status  `json:"status"`
 	Hot    []HotKey  `json:"hot"`
 	Loops  []Loop    `json:"loops"`
+	// Clients are those with most denials, at most 10; GET /v1/clients has more.
+	Clients []DeniedClient `json:"clients"`
 	// Closest are the keys nearest to their thresholds, some seconds old; none while something is hot.
 	Closest []closeKey `json:"closest"`
 	// Lagging are limiters that lack a change of the overrides, at most 100.
@@ -63,8 +65,9 @@ type hotNote struct {
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
 		At: now, Status: []Status{}, Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
-		Closest: []closeKey{}, Trouble: []string{},
+		Closest: []closeKey{}, Trouble: []string{}, Clients: s.deniedClients(now),
 	}
+	st.Clients = st.Clients[:min(len(st.Clients), maxShownClients)]
 	if s.cfg.Status != nil {
 		st.Status = append(st.Status, s.cfg.Status()...)
 	}

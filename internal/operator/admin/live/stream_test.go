@@ -26,7 +26,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 	h.leave(slow)
 	h.leave(quick)
 	h.leave(quick)
-	if got := h.stats(); got != (Stats{StreamsRefused: 2, StreamsDropped: 1}) {
+	if got := h.stats(); got != (Stats{StreamsRejected: 2, StreamsDropped: 1}) {
 		t.Errorf("%+v", got)
 	}
 }

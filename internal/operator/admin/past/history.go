@@ -121,7 +121,7 @@ func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
 		return q, web.BadField("from", "from is not before to", "give an earlier from")
 	}
 	if key := r.URL.Query().Get("key"); key != "" {
-		canonical, err := web.CanonicalKey(key)
+		canonical, err := rules.CanonicalKey(key)
 		if err != nil {
 			return q, err
 		}
@@ -216,7 +216,7 @@ func (s *Service) purgeHistory(w http.ResponseWriter, r *http.Request) error {
 	if text == "" {
 		return web.BadField("key", "there is no key", remedy)
 	}
-	canonical, err := web.CanonicalKey(text)
+	canonical, err := rules.CanonicalKey(text)
 	if err != nil {
 		return web.BadField("key", err.Error(), remedy)
 	}

@@ -2,10 +2,11 @@
 // Problem with the text of the server.
 
 export class Problem extends Error {
-  constructor({ detail, field, remedy }) {
+  constructor({ detail, field, remedy, percent }) {
     super(detail);
     this.field = field;
     this.remedy = remedy;
+    this.percent = percent;
   }
 }
 
@@ -33,15 +34,21 @@ async function call(method, path, body) {
 
 export const getJSON = (path) => call("GET", path);
 
-const query = (author) => (author ? "?author=" + encodeURIComponent(author) : "");
+const query = (parts) => {
+  const text = String(new URLSearchParams(Object.entries(parts).filter(([, value]) => value)));
+  return text && "?" + text;
+};
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
 
-export const putOverride = (override, id) => call("PUT", id ? path(id) : "/v1/overrides", override);
+// What may reach much is refused with the field confirm; secondWord in dialog.js asks then, and calls again with true.
+export const putOverride = (override, id, confirm) =>
+  call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm }), override);
 // tryOverride says what an override would hold; nothing is changed.
 export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
-export const deleteOverride = (id) => call("DELETE", path(id) + query(me.get()));
-export const undoOverride = (id) => call("POST", path(id) + "/undo" + query(me.get()));
-export const enforceOverride = (id) => call("POST", path(id) + "/enforce" + query(me.get()));
+export const deleteOverride = (id) => call("DELETE", path(id) + query({ author: me.get() }));
+export const undoOverride = (id, confirm) => call("POST", path(id) + "/undo" + query({ author: me.get(), confirm }));
+export const enforceOverride = (id, confirm) =>
+  call("POST", path(id) + "/enforce" + query({ author: me.get(), confirm }));
 // testWebhooks sends a test event to one webhook, or to all if name is "".
 export const testWebhooks = (name) =>
   call("POST", "/v1/notifications/test?" + new URLSearchParams({ ...(name && { name }), author: me.get() }));

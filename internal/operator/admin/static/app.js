@@ -1,7 +1,7 @@
 // App: joins the live stream to the views, and what a person does to the API.
 
 import { at, deleteOverride, enforceOverride, follow, getJSON, me, putOverride, undoOverride } from "./api.js";
-import { OverrideDialog } from "./dialog.js";
+import { OverrideDialog, secondWord } from "./dialog.js";
 import { AuditView, lag } from "./audit.js";
 import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
@@ -99,7 +99,7 @@ async function learnCaller(h) {
 }
 
 async function set(override, id) {
-  const saved = await putOverride(override, id);
+  const saved = await secondWord((confirm) => putOverride(override, id, confirm));
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
   toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], saved.id);
 }
@@ -114,6 +114,7 @@ function reach({ totals, lagging }) {
 function actOnHot(kind, h) {
   if (kind === "clear") return remove(h.override);
   if (kind === "enforce") return enforce(h.tried);
+  if (h.client || h.cidr) return dialog.open({ ...h, action: kind });
   const o = h.override?.source === "live" ? h.override : null;
   // To begin with: the limit that holds, or where there is none, half of what
   // comes, which bites.
@@ -136,7 +137,7 @@ function actOnOverride(kind, o) {
 }
 
 const extend = (o) => told(async () => {
-  const saved = await putOverride(extended(o), o.id);
+  const saved = await secondWord((confirm) => putOverride(extended(o), o.id, confirm));
   toast([targetNode(saved), ` now holds until ${clock(saved.until)}.`], saved.id);
 });
 
@@ -147,12 +148,12 @@ const remove = (o) => told(async () => {
 
 // enforce has an override in shadow mode deny from now on.
 const enforce = (o) => told(async () => {
-  const saved = await enforceOverride(o.id);
+  const saved = await secondWord((confirm) => enforceOverride(o.id, confirm));
   toast(["Enforced: ", targetNode(saved), `, ${overrideText(saved)}.`], saved.id);
 });
 
 const undo = (id) => told(async () => {
-  const { override } = await undoOverride(id);
+  const { override } = await secondWord((confirm) => undoOverride(id, confirm));
   if (!override) return toast(["Undone: the override is gone."]);
   return toast(["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`]);
 });

@@ -2,7 +2,7 @@
 // sends it, and what the server finds wrong is shown at the field.
 
 import { me, tryOverride } from "./api.js";
-import { problemText, reachText, setText, targetOf } from "./text.js";
+import { $, plainKey, problemText, reachText, setText, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
@@ -169,4 +169,42 @@ export class OverrideDialog {
     }
     for (const input of this.#dialog.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
   }
+}
+
+// secondWord makes a change by act(confirm). What the server refuses because it reaches much is made once its number
+// was typed.
+export async function secondWord(act) {
+  try {
+    return await act(false);
+  } catch (problem) {
+    if (problem.field !== "confirm" || !(await typed(problem))) throw problem;
+    return act(true);
+  }
+}
+
+function typed({ message, percent }) {
+  const dialog = $("second"), number = $("second-number"), wrong = $("second-error");
+  setText($("second-why"), plainKey(message) + ".");
+  setText($("second-label"), `Type ${percent} to do it all the same`);
+  number.value = "";
+  wrong.hidden = true;
+  dialog.showModal();
+  number.focus();
+  return new Promise((resolve) => {
+    const events = new AbortController(), once = { signal: events.signal };
+    const end = (yes) => {
+      events.abort();
+      dialog.close();
+      resolve(yes);
+    };
+    dialog.addEventListener("cancel", () => end(false), once);
+    $("second-cancel").addEventListener("click", () => end(false), once);
+    dialog.querySelector("form").addEventListener("submit", (e) => {
+      e.preventDefault();
+      if (number.value.trim() === String(percent)) return end(true);
+      wrong.hidden = false;
+      setText(wrong, `That is not ${percent}.`);
+      return number.focus();
+    }, once);
+  });
 }

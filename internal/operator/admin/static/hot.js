@@ -5,9 +5,11 @@
 
 import { getJSON } from "./api.js";
 import {
-  cell, clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times,
+  cell, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate, readableNode, setText,
+  times,
 } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
+import { reasons } from "./reasons.js";
 
 const slots = 60;
 const pageSize = 50;
@@ -157,7 +159,7 @@ function newRow(first, act) {
   };
   const acts = el("div", { class: "acts" }, ...Object.values(buttons));
   const node = el("tr", {},
-    el("th", { scope: "row", class: "keycell" }, keyLink(first), text.rule),
+    el("th", { scope: "row", class: "keycell" }, keyLink(first), readableNode(first.key), text.rule),
     cell("Rate", "num rate", line, text.rate, text.times, text.past, text.bounds),
     cell("Share", "num", text.share),
     cell("Clients", "num who", text.clients, text.client),
@@ -207,17 +209,57 @@ function fillClients(text, h) {
   text.clients.title = clientsText(h) || "the senders do not name clients";
 }
 
-// LoopTable is the table of keys that one or a few clients took over their
-// threshold. Nobody acts on it, so it is made anew each second.
-export class LoopTable {
-  #section; #body;
+// clientActs are the buttons of what can be done with a client, or with a network; none for a name.
+export function clientActs(target, act) {
+  const name = target.client ?? target.cidr;
+  const button = (kind, text) => el("button", {
+    type: "button", class: "small", "data-act": kind, "aria-label": `${text} ${plainKey(name)}`,
+    onclick: () => act(kind, target),
+  }, text);
+  return el("div", { class: "acts" }, button("limit", "Limit"), button("block", "Block"), button("exempt", "Exempt"));
+}
 
-  constructor(section) {
-    this.#section = section;
+// isAddress says whether a client is an address, which an override can name.
+const isAddress = (client) => /^[0-9.]+$|:/.test(client ?? "");
+
+// ClientTable is the table of clients that are denied. It is made anew each second, but not under a person's focus.
+export class ClientTable {
+  #section; #body; #act;
+
+  constructor(section, act) {
+    [this.#section, this.#act] = [section, act];
     this.#body = section.querySelector("tbody");
   }
 
-  show({ at, loops }) {
+  show({ clients }, writable) {
+    this.#section.hidden = clients.length === 0;
+    if (this.#body.contains(document.activeElement)) return;
+    this.#body.replaceChildren(...clients.map((c) => {
+      const about = [c.network, c.class && `class ${plainKey(c.class)}`].filter(Boolean).join(" · ");
+      const why = c.reasons.map((r) => reasons[r.name] ?? r.name).join(", ");
+      const keys = c.keys.slice(0, 3).map((k) => el("li", {}, keyLink(k), " ",
+        el("span", { class: "note" }, percent(k.share))));
+      return el("tr", {},
+        el("th", { scope: "row", class: "keycell" }, keyNode(c.client), el("small", { class: "note" }, about)),
+        cell("Denied/s", "num bad", rate(c.denied_per_second)), cell("Why", "", why),
+        cell("Asks for", "", el("ul", {}, ...keys)),
+        cell("Override", "", c.override ? overrideText(c.override) : "–"),
+        cell("", "actcell", writable && c.address ? clientActs({ client: c.client }, this.#act) : ""));
+    }));
+  }
+}
+
+// LoopTable is the table of keys that one or a few clients took over their
+// threshold. It is made anew each second.
+export class LoopTable {
+  #section; #body; #act;
+
+  constructor(section, act) {
+    [this.#section, this.#act] = [section, act];
+    this.#body = section.querySelector("tbody");
+  }
+
+  show({ at, loops }, writable) {
     this.#section.hidden = loops.length === 0;
     if (this.#body.contains(document.activeElement)) return; // focus stays where it is
     const now = Date.parse(at);
@@ -228,7 +270,8 @@ export class LoopTable {
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
         cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
         cell("For", "num", lasting(now - Date.parse(l.since))),
-        cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client));
+        cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client),
+        cell("", "actcell", writable && isAddress(l.client) ? clientActs({ client: l.client }, this.#act) : ""));
     }));
   }
 }

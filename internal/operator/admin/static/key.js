@@ -3,9 +3,10 @@
 import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
-  $, clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, problemText, rate, setText, times,
+  $, clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, problemText, rate, readableNode, setText,
+  times,
 } from "./text.js";
-import { perSecond } from "./hot.js";
+import { clientActs, perSecond } from "./hot.js";
 import { wouldText } from "./overrides.js";
 import { WhatIf } from "./whatif.js";
 
@@ -13,6 +14,7 @@ const every = 1000; // milliseconds between two questions
 
 export class KeyView {
   #path = ""; #timer = 0; #known = null; #asking = false; #act; #chart; #whatIf; #points = []; #since = 0; #day = false;
+  #writable = false;
 
   // act(kind, hotKey) is called by the buttons, apply(override) by the form.
   constructor(act, apply) {
@@ -44,6 +46,7 @@ export class KeyView {
   hide() { clearInterval(this.#timer); }
 
   writable(yes) {
+    this.#writable = yes;
     $("key-acts").hidden = !yes;
     this.#whatIf.writable(yes);
   }
@@ -70,7 +73,7 @@ export class KeyView {
     const first = this.#known == null;
     this.#known = k;
     setText($("key-trouble"), (k.warnings ?? []).join("; "));
-    $("key-name").replaceChildren(keyNode(k.key));
+    $("key-name").replaceChildren(keyNode(k.key), readableNode(k.key));
     $("key-body").hidden = false;
     const found = k.detected ?? k.loop;
     setText($("key-state"), k.hot ? "hot" : k.loop ? "a loop" : "not hot");
@@ -83,7 +86,7 @@ export class KeyView {
     setText($("key-allowed"), rate(k.allowed_per_second));
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
-    showSenders(k.senders);
+    this.#showSenders(k.senders);
     $("key-limits").replaceChildren(...[overrideLine(k), triedLine(k), ...k.limits.map(limitLine)].filter(Boolean));
     $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
@@ -125,19 +128,24 @@ export class KeyView {
     }
     return undefined;
   }
-}
 
-// showSenders lists who asked lately, and how they wrote the key.
-function showSenders(s) {
-  $("key-senders").hidden = s == null;
-  if (s == null) return;
-  setText($("key-sampled"), `of ${count(s.sampled)} requests that were looked at`);
-  const part = ({ name, share }) => el("li", {}, keyNode(name), el("span", { class: "note" }, percent(share)));
-  const fill = (id, parts, none) =>
-    $(id).replaceChildren(...(parts?.length > 0 ? parts.map(part) : [el("li", { class: "note" }, none)]));
-  fill("key-prefixes", s.prefixes, "not known");
-  fill("key-classes", s.classes, "none");
-  fill("key-spellings", s.spellings, s.spellings ? "not known" : "not kept, because the rules redact values");
+  // showSenders lists who asked lately, and how they wrote the key. Networks can be limited from here.
+  #showSenders(s) {
+    $("key-senders").hidden = s == null;
+    if (s == null) return;
+    setText($("key-sampled"), `of ${count(s.sampled)} requests that were looked at`);
+    const part = ({ name, share }, ...acts) =>
+      el("li", {}, keyNode(name), el("span", { class: "note" }, percent(share)), ...acts);
+    const fill = (id, parts, none) => {
+      if ($(id).contains(document.activeElement)) return;
+      $(id).replaceChildren(...(parts?.length > 0 ? parts : [el("li", { class: "note" }, none)]));
+    };
+    const acts = ({ name }) => (this.#writable && name.includes("/") ? [clientActs({ cidr: name }, this.#act)] : []);
+    fill("key-prefixes", s.prefixes?.map((p) => part(p, ...acts(p))), "not known");
+    fill("key-classes", s.classes?.map((p) => part(p)), "none");
+    fill("key-spellings", s.spellings?.map((p) => part(p)),
+      s.spellings ? "not known" : "not kept, because the rules redact values");
+  }
 }
 
 // hotOf is a key as the buttons of a hot key know it.

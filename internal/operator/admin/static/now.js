@@ -2,19 +2,20 @@
 
 import { Chart } from "./chart.js";
 import { Feed } from "./feed.js";
-import { HotTable, LoopTable, showClosest } from "./hot.js";
+import { ClientTable, HotTable, LoopTable, showClosest } from "./hot.js";
 import { reasons } from "./reasons.js";
 import { $, clock, rate, setText } from "./text.js";
 
 export class NowView {
-  #chart; #feed; #hot; #loops; #paused = false; #latest = null; #writable = false;
+  #chart; #feed; #hot; #loops; #clients; #paused = false; #latest = null; #writable = false;
 
   // act(kind, hotKey) is called by the buttons of a hot key.
   constructor(act) {
     this.#chart = new Chart($("chart"), $("chart-tip"));
     this.#feed = new Feed($("events"), $("events-empty"));
     this.#hot = new HotTable($("hot"), act);
-    this.#loops = new LoopTable($("loops"));
+    this.#loops = new LoopTable($("loops"), act);
+    this.#clients = new ClientTable($("clients"), act);
     $("pause").addEventListener("click", () => this.#pause(!this.#paused));
   }
 
@@ -63,7 +64,8 @@ export class NowView {
     setText($("denied-note"), deniedBy(t));
     setText($("hot-note"), hotNote(t));
     this.#hot.show(s, this.#writable);
-    this.#loops.show(s);
+    this.#loops.show(s, this.#writable);
+    this.#clients.show(s, this.#writable);
     showClosest($("closest"), s.closest);
   }
 }

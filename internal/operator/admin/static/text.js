@@ -49,6 +49,26 @@ export function keyNode(key) {
 // exact where JSON cannot be.
 export const keyLink = ({ key, href }) => el("a", { href: href.replace("/v1/keys/", "/key/") }, keyNode(key));
 
+// readable is a key with its values decoded, "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
+export function readable(key) {
+  try {
+    const text = decodeURIComponent(key);
+    return text === key ? "" : text;
+  } catch {
+    return ""; // bytes that are no text
+  }
+}
+
+// readableNode is the decoded key, to be shown beside the exact one.
+export function readableNode(key) {
+  const text = readable(key);
+  if (!text) return "";
+  const node = keyNode(text);
+  node.classList.add("readable");
+  node.setAttribute("dir", "auto");
+  return node;
+}
+
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
 

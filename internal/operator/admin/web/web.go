@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
@@ -62,7 +61,7 @@ func If(has func() error, h Handler) Handler {
 	}
 }
 
-// Problem is an error as RFC 9457 writes it, with two members of ours: the
+// Problem is an error as RFC 9457 writes it, with members of ours: the
 // field that is wrong and what to do about it.
 type Problem struct {
 	Type   string `json:"type"`
@@ -71,6 +70,8 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
+	// Percent is the part of all requests that a change would reach which needs confirm=true.
+	Percent int `json:"percent,omitempty"`
 }
 
 func (p *Problem) Error() string { return p.Detail }
@@ -173,16 +174,17 @@ func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, er
 		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
 }
 
-func IsDryRun(r *http.Request) (bool, error) {
-	text := r.URL.Query().Get("dry_run")
+// QueryBool reads true or false from the query; absent is false.
+func QueryBool(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
 	if text == "" {
 		return false, nil
 	}
-	dry, err := strconv.ParseBool(text)
+	yes, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, BadField("dry_run", "dry_run is "+Quoted(text), "give true or false")
+		return false, BadField(name, name+" is "+Quoted(text), "give true or false")
 	}
-	return dry, nil
+	return yes, nil
 }
 
 // Body reads the body of a change, at most so many bytes of it. What names it in the error, with its verb.
@@ -202,7 +204,7 @@ func KeyHref(key hottype.Key) string { return "/v1/keys/" + url.PathEscape(strin
 
 // PathKey is the key in the path of a request, canonical and redacted.
 func PathKey(r *http.Request, set *rules.Set) (hottype.Key, error) {
-	canonical, err := CanonicalKey(r.PathValue("key"))
+	canonical, err := rules.CanonicalKey(r.PathValue("key"))
 	if err != nil {
 		return "", BadField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
 	}
@@ -218,26 +220,6 @@ func Redacted(set *rules.Set, key string) (string, error) {
 			"write all of the value, what GET /v1/hot shows, or *")
 	}
 	return redacted, nil
-}
-
-// CanonicalKey writes a key that a person gave as requests are counted: pairs
-// sorted and escaped in one way. The resource stays as it is.
-func CanonicalKey(key string) (string, error) {
-	resource, params, hasParams := strings.Cut(key, "?")
-	if resource == "" {
-		return "", fmt.Errorf("key %s has no resource before its ?", Quoted(key))
-	}
-	if !hasParams || params == canon.Malformed {
-		return key, nil
-	}
-	selector := canon.NewSelector(canon.Selection{All: true})
-	lim := canon.DefaultQueryBounds()
-	out, n := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
-	if n == 0 {
-		return "", fmt.Errorf("key %s is beyond the limits of a query: %d pairs, names of %d and values of %d bytes",
-			Quoted(key), lim.Pairs, lim.NameBytes, lim.ValueBytes)
-	}
-	return string(out), nil
 }
 
 // Rounded drops digits of a rate that mean nothing, and that would be sent to every page every second.

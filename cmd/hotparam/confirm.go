@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+)
+
+// unconfirmed is the error of a change that needs a second word: it would deny much, or take something away.
+type unconfirmed struct{ detail string }
+
+func (u *unconfirmed) Error() string { return u.detail + "; add --yes if that is meant" }
+
+type confirmFlags struct {
+	Yes bool `help:"Make the change although it reaches much or takes something away; without it you are asked."`
+}
+
+var confirmed = url.Values{"confirm": {"true"}}
+
+// confirm makes a change, with the second word if it needs one: --yes, or what is typed at a terminal.
+func (c *confirmFlags) confirm(k *kong.Kong, change func(word url.Values) error) error {
+	if c.Yes {
+		return change(confirmed)
+	}
+	err := change(nil)
+	u, ok := errors.AsType[*unconfirmed](err)
+	if !ok || !isatty.IsTerminal(os.Stdin.Fd()) {
+		return err
+	}
+	fmt.Fprintf(k.Stderr, "%s\ntype yes to make the change all the same: ", u.detail)
+	if line, _ := bufio.NewReader(os.Stdin).ReadString('\n'); strings.TrimSpace(line) != "yes" { // unread is no yes
+		return errors.New("nothing was changed")
+	}
+	return change(confirmed)
+}
+
+// merged is one query of several; later ones win.
+func merged(list ...url.Values) url.Values {
+	all := url.Values{}
+	for _, q := range list {
+		maps.Copy(all, q)
+	}
+	return all
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
+
+	"github.com/hotparam/pipeline/internal/operator/admin"
+)
+
+type clientsAnswer struct {
+	At      time.Time
+	Clients []admin.DeniedClient
+}
+
+func (c *adminFlags) deniedClients(ctx context.Context) (a clientsAnswer, err error) {
+	_, err = c.ask(ctx, question{path: "/v1/clients"}, &a)
+	return a, err
+}
+
+// showClients draws the clients that are denied, as show draws keys.
+func (t *top) showClients(a *clientsAnswer, err error) {
+	if err != nil || !t.who {
+		if err != nil {
+			t.head.SetText("no answer, tried again: " + printable(err.Error()))
+		}
+		return
+	}
+	t.head.SetText(fmt.Sprintf("%s  %s denied, by a sample of the last minute; c shows keys\n",
+		a.At.Local().Format("15:04:05 MST"), counted(len(a.Clients), "client is", "clients are")))
+	row, _ := t.table.GetSelection()
+	selected := t.at(row)
+	t.table.Clear()
+	t.keys = t.keys[:0]
+	t.line(0, tcell.AttrBold, "CLIENT", "DENIED/S", "WHY", "CLASS", "HELD", "ASKS FOR")
+	for i := range a.Clients {
+		c := &a.Clients[i]
+		why, held, asks := "", "", ""
+		if len(c.Reasons) > 0 {
+			why = c.Reasons[0].Name
+		}
+		if c.Override != nil {
+			held = effect(&c.Override.Override)
+		}
+		if len(c.Keys) > 0 {
+			asks = string(c.Keys[0].Key)
+		}
+		t.keys = append(t.keys, c.Client)
+		t.line(len(t.keys), 0, c.Client, number(&c.Denied), why, c.Class, held, asks)
+	}
+	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
+}
+
+func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
+	row, _ := t.table.GetSelection()
+	key := t.at(row)
+	switch e.Rune() {
+	case 'q':
+		t.app.Stop()
+	case 's':
+		t.Sort = topOrders[(slices.Index(topOrders, t.Sort)+1)%len(topOrders)]
+		t.foot.SetText("sorted by " + t.Sort)
+	case 'p':
+		t.paused = !t.paused
+		t.foot.SetText(map[bool]string{true: "paused; p goes on", false: topHelp}[t.paused])
+	case '?':
+		t.root.SwitchToPage("?")
+	case 'c':
+		t.who = !t.who
+		t.table.Clear()
+		t.keys = t.keys[:0]
+	case '/':
+		t.read("find: ", t.Find, func(text string) { t.Find = text })
+	case 'l', 'b', 'e', 'u':
+		if key != "" {
+			t.act(e.Rune(), key)
+		}
+	default:
+		return e
+	}
+	return nil
+}
+
+// kind is the field of an override that names what a row is.
+func (t *top) kind() string {
+	if t.who {
+		return "client"
+	}
+	return "key"
+}
+
+// act changes what holds for a key, or a client. Blocks and exemptions from here end by themselves.
+func (t *top) act(what rune, key string) {
+	switch what {
+	case 'l':
+		t.read("requests a second for 15m: ", "", func(text string) {
+			rate, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.foot.SetText(printable(text) + " is no number")
+				return
+			}
+			t.put(map[string]any{t.kind(): key, "rate": rate, "for": "15m"}, nil)
+		})
+	case 'b':
+		t.put(map[string]any{t.kind(): key, "action": "block", "for": "15m"}, nil)
+	case 'e':
+		t.put(map[string]any{t.kind(): key, "action": "exempt", "for": "15m"}, nil)
+	case 'u':
+		t.say(func(ctx context.Context, out *bytes.Buffer) error {
+			list, _, err := t.overrides(ctx)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(list, func(o listedOverride) bool {
+				return (o.Key == key || o.Client == key) && o.Source != "file"
+			})
+			id := t.last[key]
+			if i >= 0 {
+				id = list[i].ID
+			}
+			if id == "" {
+				return fmt.Errorf("%s has no override", key)
+			}
+			_, err = t.undo(ctx, out, id, url.Values{"author": {authorOf("")}})
+			return err
+		})
+	}
+}
+
+func (t *top) put(body map[string]any, word url.Values) {
+	body["author"], body["reason"] = authorOf(""), "hotparam top"
+	t.say(func(ctx context.Context, out *bytes.Buffer) error {
+		_, err := t.putOverride(ctx, out, out, "", body, word)
+		if u, ok := errors.AsType[*unconfirmed](err); ok {
+			t.read(tview.Escape(printable(u.detail))+" - type yes: ", "", func(text string) {
+				if text == "yes" {
+					t.put(body, confirmed)
+				}
+			})
+			return nil
+		}
+		if id, _, found := strings.Cut(out.String(), ": "); err == nil && found {
+			t.last[fmt.Sprint(body[t.kind()])] = id
+		}
+		return err
+	})
+}
+
+func (t *top) say(do func(context.Context, *bytes.Buffer) error) {
+	var out bytes.Buffer
+	if err := do(context.Background(), &out); err != nil { // ask bounds it
+		t.foot.SetText(printable(err.Error()))
+		return
+	}
+	t.foot.SetText(printable(strings.TrimSpace(strings.ReplaceAll(out.String(), "\n", "  "))))
+}
+
+func (t *top) read(label, text string, then func(string)) {
+	t.entry = then
+	t.input.SetLabel(label).SetText(text)
+	t.pages.SwitchToPage("input")
+	t.app.SetFocus(t.input)
+}
+
+// typed ends reading: Enter takes the text, all else leaves it.
+func (t *top) typed(key tcell.Key) {
+	t.foot.SetText(topHelp)
+	t.pages.SwitchToPage("help")
+	t.app.SetFocus(t.table)
+	if key == tcell.KeyEnter {
+		t.entry(t.input.GetText())
+	}
+}

@@ -1,0 +1,180 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// widely is a world whose topic 1 has 90 % of 1000 requests a second, and one network most of the clients. Of the
+// sampled requests 20 are of 10.7.0.0/16, 10 of one loop and 10 of others.
+func widely(t *testing.T, change func(*Config)) *world {
+	w := newWorld(t, change)
+	w.hot = []hottype.HotKey{hotKey("topic?id=1", "topic", 900, t0), hotKey("topic?id=2", "topic", 50, t0),
+		hotKey("/other", "*", 50, t0)}
+	for n := uint64(1); n <= 2; n++ {
+		r := hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 1000 * n,
+			Clients: []hottype.SampledClient{{Client: "198.51.100.9", N: 10}}}
+		for i := range 20 {
+			r.Clients = append(r.Clients, hottype.SampledClient{Client: fmt.Sprintf("10.7.0.%d", i), Class: "crawler", N: 1})
+		}
+		for i := range 10 {
+			r.Clients = append(r.Clients, hottype.SampledClient{Client: fmt.Sprintf("192.0.%d.1", i), N: 1})
+		}
+		w.second(r)
+	}
+	return w
+}
+
+// What reaches more than a tenth, or all of something, is stored only by a second word, whatever way it comes.
+func TestWideBlocksAndLimitsAreConfirmed(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), widely(t, nil)
+	for body, want := range map[string]string{
+		`{"cidr": "0.0.0.0/0", "action": "block"}`:         "it reaches most or all clients, and it reaches 100 % of the requests of the last minute",
+		`{"cidr": "0.0.0.0/1", "rate": 1}`:                 "most or all clients",
+		`{"cidr": "::/0", "action": "block"}`:              "most or all clients",
+		`{"cidr": "10.0.0.0/8", "rate": 5}`:                "it reaches 65 % of the clients",
+		`{"class": "crawler", "action": "block"}`:          "it reaches 65 % of the clients",
+		`{"client": "198.51.100.9", "action": "block"}`:    "it reaches 25 % of the requests",
+		`{"key": "*", "action": "block"}`:                  "it reaches every key, and it reaches 100 % of the requests",
+		`{"key": "topic?id=*", "rate": 5}`:                 "it reaches every key of topic, and it reaches 95 %",
+		`{"key": "topic*", "rate": 5}`:                     "it reaches every key of topic",
+		`{"resource": "topic", "rate": 5}`:                 "it reaches every key of topic",
+		`{"resource": "/nothing", "action": "block"}`:      "it reaches every key of /nothing",
+		`{"key": "topic?id=1", "action": "block"}`:         "it reaches 90 % of the requests",
+		`{"client": "192.0.1.1", "action": "block"}`:       "",
+		`{"cidr": "203.0.113.0/24", "action": "block"}`:    "",
+		`{"key": "topic?id=1", "rate": 5}`:                 "",
+		`{"key": "topic?id=2", "action": "block"}`:         "",
+		`{"cidr": "0.0.0.0/0", "action": "exempt"}`:        "",
+		`{"key": "*", "action": "block","mode": "shadow"}`: "",
+	} {
+		var dry, refused struct {
+			Detail, Field string
+			Percent       int
+			Reach         *struct{ Confirm string }
+		}
+		rec := w.ask(http.MethodPut, "/v1/overrides?dry_run=true", body)
+		s.answer(t, rec, 200, "Stored")
+		decode(t, rec.Body.Bytes(), &dry)
+		rec = w.ask(http.MethodPut, "/v1/overrides/x", body)
+		if want == "" {
+			s.answer(t, rec, 201, "Stored")
+			if dry.Reach != nil && dry.Reach.Confirm != "" {
+				t.Errorf("%s: %+v", body, dry.Reach)
+			}
+		} else {
+			s.answer(t, rec, 428, "Problem")
+			decode(t, rec.Body.Bytes(), &refused)
+			if !strings.Contains(refused.Detail, want) || refused.Field != "confirm" || refused.Percent == 0 ||
+				!strings.Contains(dry.Reach.Confirm, want) {
+				t.Errorf("%s: %+v, dry run %+v, want %s", body, refused, dry.Reach, want)
+			}
+			if len(w.store.list) > 0 {
+				t.Fatalf("%s: stored without the second word", body)
+			}
+			s.answer(t, w.ask(http.MethodPut, "/v1/overrides/x?confirm=perhaps", body), 400, "Problem")
+			s.answer(t, w.ask(http.MethodPut, "/v1/overrides/x?confirm=true", body), 201, "Stored")
+		}
+		w.store.list = nil
+	}
+}
+
+func TestEnforcingAndUndoingAreConfirmedToo(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), widely(t, nil)
+	const wide = `{"key": "*", "action": "block", "mode": "shadow"}`
+	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/x", wide), 201, "Stored")
+	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/enforce", ""), 428, "Problem")
+	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/enforce?confirm=true", ""), 200, "Stored")
+	if rec := w.ask(http.MethodDelete, "/v1/overrides/x", ""); rec.Code != 204 {
+		t.Fatal(rec.Body)
+	}
+	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo", ""), 428, "Problem")
+	if len(w.store.list) > 0 {
+		t.Errorf("an undo brought it back without the second word")
+	}
+	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo?confirm=true", ""), 200, "Undone")
+}
+
+func TestTrustedProxyIsNotBlockedByOneWord(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("rules.yaml", []byte(rulesFile+"\nclasses: []\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.IP.TrustedProxies = append(set.IP.TrustedProxies, netip.MustParsePrefix("192.0.2.3/32"))
+	w := newWorld(t, func(c *Config) { c.Rules = func() *rules.Set { return set } })
+	for _, target := range []string{`"client": "192.0.2.3"`, `"cidr": "192.0.2.0/24"`} {
+		rec := w.ask(http.MethodPut, "/v1/overrides", "{"+target+`, "action": "block"}`)
+		if rec.Code != 428 || !strings.Contains(rec.Body.String(), "it has the trusted proxy 192.0.2.3") {
+			t.Errorf("%s: %d %s", target, rec.Code, rec.Body)
+		}
+	}
+}
+
+// Rules that take something away need the second word, and one trial is not replaced by another.
+func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
+	t.Parallel()
+	central := &centralRules{}
+	w, s := newWorld(t, func(c *Config) { c.Central = central }), loadSchemas(t)
+	put := func(query, text string, status int, schema string) string {
+		t.Helper()
+		rec := w.ask(http.MethodPut, "/v1/rules"+query, text, "If-Match: *")
+		s.answer(t, rec, status, schema)
+		return rec.Body.String()
+	}
+	put("", rulesFile, 200, "Rules")
+	less := strings.Replace(rulesFile, "ip:\n  fixed: {limit: 50, window: 1s}\n", "", 1)
+	if text := put("", less, 428, "Problem"); !strings.Contains(text, "takes away the fixed window of ip") ||
+		central.stored.Version != 1 {
+		t.Errorf("version %d: %s", central.stored.Version, text)
+	}
+	if text := put("", rulesFile+"  - {cidr: 0.0.0.0/0, action: block}\n", 428, "Problem"); !strings.Contains(text,
+		"it reaches most or all clients") {
+		t.Error(text)
+	}
+	put("?confirm=true", less, 200, "Rules")
+	put("?only=one", rulesFile, 200, "Rules")
+	if text := put("?only=two", less, 409, "Problem"); !strings.Contains(text, "tries version 3 until") {
+		t.Error(text)
+	}
+	put("?only=one&confirm=true", less, 409, "Problem")
+	w.set(func() { w.now = w.now.Add(time.Hour) })
+	put("?only=two", less, 200, "Rules") // the first trial has ended
+}
+
+// Denied clients are listed with their pace, which is shared out by the samples.
+func TestDeniedClientsAreListed(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, nil)
+	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/b", `{"client": "192.0.2.9", "action": "block"}`), 201, "Stored")
+	for n := uint64(1); n <= 2; n++ {
+		w.second(hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second),
+			Denied: hottype.Denials{hottype.ReasonIPFixed: 60 * n, hottype.ReasonBlocked: 20 * n,
+				hottype.ReasonHot: 999 * n},
+			DeniedClients: []hottype.DeniedClient{
+				{Client: "198.51.100.9", Network: "198.51.100.0/24", Class: "crawler", N: 6,
+					Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 6}}, Keys: []hottype.NameCount{{Name: "topic?id=1", N: 3}}},
+				{Client: "192.0.2.9", Network: "192.0.2.0/24", N: 2, Reasons: []hottype.NameCount{{Name: "blocked", N: 2}}},
+			}, DeniedSampled: 8})
+	}
+	rec := w.ask(http.MethodGet, "/v1/clients", "")
+	s.answer(t, rec, 200, "Clients")
+	for _, want := range []string{`"client":"198.51.100.9","network":"198.51.100.0/24","class":"crawler",` +
+		`"denied_per_second":60,"reasons":[{"name":"ip_fixed","share":1}],"keys":[{"key":"topic?id=1",` +
+		`"href":"/v1/keys/topic%3Fid=1","share":0.5}],"address":true,"override":null`,
+		`"client":"192.0.2.9"`, `"denied_per_second":20`, `"override":{"id":"b"`} {
+		if !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("no %s in %s", want, rec.Body)
+		}
+	}
+	s.answer(t, w.ask(http.MethodGet, "/v1/clients?limit=101", ""), 400, "Problem")
+}

@@ -1,0 +1,157 @@
+package live
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	maxClients      = 100 // of a response
+	maxShownClients = 10  // of a state event
+)
+
+// DeniedClient is a client whose requests are denied by its windows, its share of a limit, or an override.
+type DeniedClient struct {
+	Client  string `json:"client"`
+	Network string `json:"network"` // /24 or /48; "" for a client without an address
+	Class   string `json:"class"`   // of its last sampled request; "" for none
+	// Denied is by the samples of the limiters, which keep those of the last minute.
+	Denied   float64       `json:"denied_per_second"`
+	Reasons  []partView    `json:"reasons"`
+	Keys     []clientKey   `json:"keys"`     // what it requests
+	Address  bool          `json:"address"`  // client is an address, which an override can name
+	Override *changes.View `json:"override"` // of the client or its class; null: none
+}
+
+type clientKey struct {
+	Key   hottype.Key `json:"key"`
+	Href  string      `json:"href"`
+	Share float64     `json:"share"`
+}
+
+// getClients lists the clients that are denied: GET /v1/clients?limit.
+func (s *Service) getClients(w http.ResponseWriter, r *http.Request) error {
+	most, err := web.QueryInt(r, "limit", maxClients, maxClients)
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	list := s.deniedClients(now)
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": now, "clients": list[:min(len(list), most)]})
+}
+
+// deniedSum joins what limiters report of one client.
+type deniedSum struct {
+	DeniedClient
+	reasons, keys map[string]uint64
+	sampled       uint64
+}
+
+// deniedClients are those that the limiters that are alive have denied lately, those with most denials first.
+func (s *Service) deniedClients(now time.Time) []DeniedClient {
+	s.mu.Lock()
+	sums, live := map[string]*deniedSum{}, s.overrides.list
+	for _, in := range s.rates.instances {
+		if now.Sub(in.heard) <= quietAfter {
+			in.addDenied(sums)
+		}
+	}
+	s.mu.Unlock()
+	set := s.cfg.Rules()
+	index := rules.NewOverrides(set.Overrides, live)
+	list := make([]DeniedClient, 0, len(sums))
+	for _, sum := range sums {
+		c := sum.DeniedClient
+		c.Denied, c.Reasons = *web.Rounded(c.Denied), parts(sum.reasons, sum.sampled)
+		c.Keys = []clientKey{}
+		for _, k := range parts(sum.keys, sum.sampled) {
+			if k.Name != "" {
+				c.Keys = append(c.Keys, clientKey{hottype.Key(k.Name), web.KeyHref(hottype.Key(k.Name)), k.Share})
+			}
+		}
+		addr := hottype.ParseClient(c.Client).Addr
+		c.Address = addr.IsValid()
+		if o := cmp.Or(index.FindClient(addr, now), index.FindClass(c.Class, now)); o != nil {
+			c.Override = changes.ViewOf(o, live, now)
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b DeniedClient) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), strings.Compare(a.Client, b.Client))
+	})
+	return list[:min(len(list), maxClients)]
+}
+
+func (in *instance) addDenied(sums map[string]*deniedSum) {
+	pace := 0.0
+	for r, n := range in.speed.Denied {
+		if hottype.Reason(r).InDeniedClients() {
+			pace += n
+		}
+	}
+	for _, c := range in.last.DeniedClients {
+		sum := sums[c.Client]
+		if sum == nil {
+			sum = &deniedSum{reasons: map[string]uint64{}, keys: map[string]uint64{}}
+			sums[c.Client] = sum
+		}
+		sum.Client, sum.Network, sum.Class = c.Client, c.Network, c.Class
+		sum.sampled += c.N
+		sum.Denied += pace * float64(c.N) / float64(max(in.last.DeniedSampled, 1))
+		addNames(sum.reasons, c.Reasons)
+		addNames(sum.keys, c.Keys)
+	}
+}
+
+// Requests are all that limiters decide, a second; 0 if it is not known.
+func (s *Service) Requests(now time.Time) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.rates.now(now)
+	all := sum.Allowed
+	for _, n := range sum.Denied {
+		all += n
+	}
+	return all
+}
+
+// Clients are the clients of the last minute's requests, by the samples of the limiters that are alive, of which each
+// counts by its rate; and how many requests were sampled.
+func (s *Service) Clients(now time.Time) (list []changes.ClientShare, sampled uint64) {
+	type name struct{ client, class string }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shares, all := map[name]float64{}, 0.0
+	for _, in := range s.rates.instances {
+		var n uint64
+		for _, c := range in.last.Clients {
+			n += c.N
+		}
+		if n == 0 || now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		pace := max(in.speed.Allowed, 0.01) // a quiet limiter counts a little
+		for _, d := range in.speed.Denied {
+			pace += d
+		}
+		sampled, all = sampled+n, all+pace
+		for _, c := range in.last.Clients {
+			shares[name{c.Client, c.Class}] += pace * float64(c.N) / float64(n)
+		}
+	}
+	for of, pace := range shares {
+		list = append(list, changes.ClientShare{Client: of.client, Class: of.class, Share: min(1, pace/all)})
+	}
+	slices.SortFunc(list, func(a, b changes.ClientShare) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Client, b.Client))
+	})
+	return list, sampled
+}
