@@ -15,7 +15,7 @@ import (
 const maxDepth = 64
 
 // JSON gives the nodes of the one JSON value in data, as Document gives those of YAML, so that Decode reads both. A
-// reader of YAML does not read JSON: it refuses `\/`. Numbers with an exponent are written out, because rates have
+// reader of YAML does not read JSON: it rejects `\/`. Numbers with an exponent are written out, because rates have
 // none. Decode reports fields that are set twice.
 func JSON(file string, data []byte) (*yaml.Node, error) {
 	r := jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}

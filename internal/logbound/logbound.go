@@ -4,22 +4,25 @@
 //   - WARN and above: the first line at once, then one line after 1 s, 10 s, 1 min and every 10 min, with the number of
 //     lines before it that were not written (suppressed). A minute without the line ends the repetition: a last line
 //     says when it ended, and the next one is a first line again.
-//   - INFO: lines are events of their own, such as a key that became hot. The first 20 of a message in 10 s are
+//   - INFO: lines are events of their own, such as a key that became hot. The first 10 of a message in a minute are
 //     written, of the others one, with their number.
 //   - DEBUG is not bounded: it is switched on to see everything.
 //
 // A repetition is a line with the level and the message of one before. Of the attributes only those count that say what
 // the line is about or what is wrong (distinct), because a client chooses the others. Some of these are an error's
-// text, which a client may choose too, so a message has at most 8 repetitions, and what is different after them is
-// one more.
+// text, which a client may choose too or which has a new port each time, so a message has at most 8 repetitions, and
+// what is different after them is one more. All of them together write at most 10 lines in any minute; a line for which
+// there is no room comes as soon as there is. Only the end of the program writes more: what is suppressed then.
 package logbound
 
 import (
 	"context"
 	"hash/maphash"
+	"log"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,21 +51,38 @@ type Handler struct {
 
 // New bounds what reaches next.
 func New(next slog.Handler) *Handler {
-	return &Handler{next: next, all: &bounds{messages: map[message]map[string]*repetition{}}}
+	return &Handler{next: next, all: &bounds{messages: map[kind]*message{}}}
 }
 
 // Logger bounds what a logger writes, if it is not bounded yet.
-func Logger(log *slog.Logger) *slog.Logger {
-	if Of(log) != nil {
-		return log
+func Logger(to *slog.Logger) *slog.Logger {
+	if Of(to) != nil {
+		return to
 	}
-	return slog.New(New(log.Handler()))
+	return slog.New(New(to.Handler()))
 }
 
 // Of is the Handler of a logger, nil if the logger is not bounded. Its Stats are zero then.
-func Of(log *slog.Logger) *Handler {
-	h, _ := log.Handler().(*Handler)
+func Of(of *slog.Logger) *Handler {
+	h, _ := of.Handler().(*Handler)
 	return h
+}
+
+// Std is a logger for packages that do not use slog: each line is a record with this message, and the text as its err.
+// The text names addresses and ports, so as a message each line would be the first one.
+func Std(to *slog.Logger, level slog.Level, message string) *log.Logger {
+	return log.New(std{to, level, message}, "", 0)
+}
+
+type std struct {
+	to      *slog.Logger
+	level   slog.Level
+	message string
+}
+
+func (s std) Write(text []byte) (int, error) {
+	s.to.Log(context.Background(), s.level, s.message, "err", strings.TrimSpace(string(text)))
+	return len(text), nil
 }
 
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -115,8 +135,8 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 
 // Start writes the lines that are due while no further one comes, until stop. It does nothing for a logger that is not
 // bounded. The caller calls stop, which writes how many lines are suppressed then, when all else has ended.
-func Start(log *slog.Logger) (stop func()) {
-	h := Of(log)
+func Start(of *slog.Logger) (stop func()) {
+	h := Of(of)
 	if h == nil {
 		return func() {}
 	}

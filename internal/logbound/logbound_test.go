@@ -151,14 +151,72 @@ func TestEventsAreCompleteUpToARate(t *testing.T) {
 	if n := len(r.lines()); n != events.lines {
 		t.Errorf("%d lines at once", n)
 	}
-	r.write(start.Add(10*time.Second), false)
+	r.write(start.Add(time.Minute), false)
 	lines := r.lines()
-	if last := lines[len(lines)-1]; len(lines) != 21 || last != "level=INFO msg=hot key=20 suppressed=79" {
+	if last := lines[len(lines)-1]; len(lines) != 11 || last != "level=INFO msg=hot key=10 suppressed=89" {
 		t.Errorf("%d lines, the last: %s", len(lines), last)
 	}
 	r.write(start.Add(10*time.Minute), false)
-	if n := len(r.lines()); n != 21 {
+	if n := len(r.lines()); n != 11 {
 		t.Errorf("%d lines at the end", n)
+	}
+}
+
+// TestTenLinesInAnyMinute logs for an hour what is different each time, as an error with the port of a connection is,
+// in bursts and steadily, at all levels, and looks at each minute. What is suppressed comes once there is room.
+func TestTenLinesInAnyMinute(t *testing.T) {
+	t.Parallel()
+	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		for _, pause := range []int{1, 7, 59, 61, 130} { // seconds between two bursts
+			out := &times{}
+			h, sum := New(out), 0
+			for second := range 3600 {
+				now := start.Add(time.Duration(second) * time.Second)
+				for i := range 30 {
+					if second%pause == 0 {
+						sum++
+						logAt(h, now.Sub(start), level, "read failed",
+							slog.Any("err", fmt.Errorf("port %d", 20000+second*31+i)))
+					}
+				}
+				h.write(now, false)
+			}
+			out.judge(t, fmt.Sprint(level, " every ", pause, " s"))
+			h.write(start.Add(2*time.Hour), true)
+			if out.sum < sum { // that a repetition has ended may be a line more
+				t.Errorf("%v every %d s: %d of %d lines are written or counted", level, pause, out.sum, sum)
+			}
+		}
+	}
+}
+
+// times is a slog.Handler that keeps when each line came, and adds up what the lines stand for.
+type times struct {
+	slog.Handler
+	at  []time.Time
+	sum int
+}
+
+func (w *times) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *times) Handle(_ context.Context, r slog.Record) error {
+	w.at = append(w.at, r.Time)
+	w.sum++
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "suppressed" {
+			w.sum += int(a.Value.Int64())
+		}
+		return true
+	})
+	return nil
+}
+
+func (w *times) judge(t *testing.T, what string) {
+	t.Helper()
+	for i := perMinute; i < len(w.at); i++ {
+		if took := w.at[i].Sub(w.at[i-perMinute]); took < time.Minute {
+			t.Fatalf("%s: %d lines in %v", what, perMinute+1, took)
+		}
 	}
 }
 

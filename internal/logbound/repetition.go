@@ -12,6 +12,7 @@ const (
 	endAfter    = time.Minute // without a line: the repetition has ended
 	maxVariants = 8           // repetitions of a message that attributes distinguish
 	maxMessages = 300         // further messages share one bound for each level
+	perMinute   = 10          // lines of a message in any minute, of all its repetitions together
 )
 
 // bound is how many lines are written in a window, and how long the windows are; the last length repeats.
@@ -21,20 +22,36 @@ type bound struct {
 }
 
 var (
-	events   = bound{20, []time.Duration{10 * time.Second}}
+	events   = bound{perMinute, []time.Duration{time.Minute}}
 	problems = bound{1, []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}}
 )
 
 // bounds are what a Handler and those made of it share.
 type bounds struct {
 	mu         sync.Mutex // guards the rest, and all repetitions
-	messages   map[message]map[string]*repetition
+	messages   map[kind]*message
 	suppressed uint64
 }
 
-type message struct {
+type kind struct {
 	level slog.Level
 	text  string
+}
+
+type message struct {
+	repetitions map[string]*repetition // by what distinguishes them
+	recent      [perMinute]time.Time   // when the last lines were written: a ring
+	oldest      int                    // in recent
+}
+
+// mayWrite reports whether a line at now is within the bound of the message, and counts it if so.
+func (m *message) mayWrite(now time.Time) bool {
+	if now.Before(m.recent[m.oldest].Add(time.Minute)) {
+		return false
+	}
+	m.recent[m.oldest] = now
+	m.oldest = (m.oldest + 1) % perMinute
+	return true
 }
 
 // repetition is a line that was written and may come again.
@@ -57,7 +74,7 @@ type line struct {
 func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppressed int, written bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.repetition(r, distinct)
+	m, e := b.repetition(r, distinct)
 	if !r.Time.Before(e.last.Add(endAfter)) {
 		e.window, e.until, e.sample = 0, time.Time{}, nil
 	}
@@ -65,12 +82,12 @@ func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppress
 	if !r.Time.Before(e.until) {
 		e.nextWindow(r.Time)
 	}
-	if e.left > 0 {
+	if e.left > 0 && m.mayWrite(r.Time) {
 		e.left--
 		suppressed, e.suppressed = e.suppressed, 0
 		return suppressed, true
 	}
-	if e.suppressed == 0 {
+	if e.suppressed == 0 || e.sample == nil {
 		e.sample = &line{to, resolved(r)}
 	}
 	e.suppressed++
@@ -79,29 +96,29 @@ func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppress
 }
 
 // repetition finds that of a record, or begins one.
-func (b *bounds) repetition(r slog.Record, distinct string) *repetition {
-	id := message{r.Level, r.Message}
+func (b *bounds) repetition(r slog.Record, distinct string) (*message, *repetition) {
+	id := kind{r.Level, r.Message}
 	if b.messages[id] == nil {
 		if len(b.messages) >= maxMessages {
 			id.text, distinct = "", ""
 		}
 		if b.messages[id] == nil {
-			b.messages[id] = map[string]*repetition{}
+			b.messages[id] = &message{repetitions: map[string]*repetition{}}
 		}
 	}
-	variants := b.messages[id]
-	if variants[distinct] == nil && len(variants) >= maxVariants {
+	m := b.messages[id]
+	if m.repetitions[distinct] == nil && len(m.repetitions) >= maxVariants {
 		distinct = ""
 	}
-	e := variants[distinct]
+	e := m.repetitions[distinct]
 	if e == nil {
 		e = &repetition{bound: events}
 		if r.Level >= slog.LevelWarn {
 			e.bound = problems
 		}
-		variants[distinct] = e
+		m.repetitions[distinct] = e
 	}
-	return e
+	return m, e
 }
 
 func (e *repetition) nextWindow(now time.Time) {
@@ -125,17 +142,21 @@ func resolved(r slog.Record) slog.Record {
 func (b *bounds) due(now time.Time, all bool) (lines []line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, variants := range b.messages {
-		for distinct, e := range variants {
+	for id, m := range b.messages {
+		for distinct, e := range m.repetitions {
 			ended := !now.Before(e.last.Add(endAfter))
 			if e.due(now, all, ended) {
+				if !m.mayWrite(now) && !all {
+					continue // it is due until there is room
+				}
 				lines = append(lines, e.summary(now, ended))
 			}
 			if ended {
-				delete(variants, distinct)
+				delete(m.repetitions, distinct)
 			}
 		}
-		if len(variants) == 0 {
+		if newest := m.recent[(m.oldest+perMinute-1)%perMinute]; len(m.repetitions) == 0 &&
+			!now.Before(newest.Add(time.Minute)) {
 			delete(b.messages, id)
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	MaxSecret = 4 << 10
 )
 
-// Read reads a file. It refuses one that is no regular file, which may have no end or wait for a writer, and
+// Read reads a file. It rejects one that is no regular file, which may have no end or wait for a writer, and
 // one that is larger than MaxSize, before it reads any of it. Errors are of type *fs.PathError.
 func Read(path string) ([]byte, error) { return read(path, MaxSize) }
 

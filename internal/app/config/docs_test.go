@@ -119,7 +119,7 @@ func settings(t *testing.T) []*setting {
 		cli  any
 	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}},
 		{"doctor", &Doctor{}}} {
-		k, err := kong.New(p.cli, kong.Vars{"admin_listen": DefaultAdmin(p.name)}, kong.DefaultEnvars("HOTPARAM"))
+		k, err := kong.New(p.cli, vars(DefaultAdmin(p.name)), kong.DefaultEnvars("HOTPARAM"))
 		if err != nil {
 			t.Fatal(err)
 		}

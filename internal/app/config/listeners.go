@@ -17,8 +17,11 @@ type Port struct {
 	// client. One without it is ended, because a client could write it there; others are taken as they are.
 	ProxyProtocol bool `name:"proxy_protocol" help:"Trusted proxies send a header of the PROXY protocol."`
 	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one if the
-	// listener speaks HTTP and there is one, and is refused otherwise.
+	// listener speaks HTTP and there is one, and is rejected otherwise.
 	MaxConnections int `name:"max_connections" default:"10000" help:"Most open connections; 0: no bound."`
+	// Most open connections of one client, an address or a /64 of IPv6; 0: no bound. ip.trusted_proxies have all. Its
+	// next connection takes the place of its own longest idle one.
+	MaxConnectionsClient int `name:"max_connections_client" default:"1000" help:"Most open connections of one client."`
 }
 
 type Listener struct {
@@ -63,7 +66,7 @@ type SSO struct {
 	GroupsHeader string `name:"groups_header" placeholder:"NAME" help:"Field in which it lists the user's groups."`
 	// Addresses and networks of these proxies, or unix for peers on a unix socket. A request from another peer with
 	// such a field is rejected.
-	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are refused."`
+	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are rejected."`
 	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is every logged-in user. The
 	// greatest role counts; a user without one is rejected.
 	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
@@ -79,10 +82,10 @@ type Answer struct {
 	ExposeHeaders bool `name:"expose_headers" help:"Let scripts of other origins read these fields."`
 	// Maximum random time that a denial adds to Retry-After, so that clients denied together do not retry together.
 	// Retry-After is never shorter than necessary.
-	RetryJitter time.Duration `name:"retry_jitter" default:"0s" help:"Most that a refusal asks to wait longer, at random."`
+	RetryJitter time.Duration `name:"retry_jitter" default:"0s" help:"Most that a denial asks to wait longer, at random."`
 	// Additional header fields of every denial, such as Access-Control-Allow-Origin=*, without which a script of
 	// another origin cannot read it.
-	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every refusal has besides."`
+	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every denial has besides."`
 	// Path, such as /hotparam.js, at which the proxy serves a module for web pages whose requests may be limited; empty
 	// for none. Requests for it are neither counted nor limited and do not reach the upstream.
 	Script string `placeholder:"PATH" help:"Path at which the proxy serves its module for web pages."`
@@ -163,6 +166,15 @@ type SPOE struct {
 	// loopback it needs certificates of callers (tls_client_ca), or a unix socket (unix:/path).
 	Listen string `placeholder:"HOST:PORT" help:"Address of the agent for HAProxy; empty for none."`
 	Port
+}
+
+// Edge is the listener for gateways that decide about cold keys themselves.
+type Edge struct {
+	// Address of GET /v1/edge and POST /v1/edge/counts, for gateways that ask only about what is hot; empty for none.
+	// See gateways.md.
+	Listen    string `placeholder:"HOST:PORT" help:"Address of the feed for gateways that ask only about what is hot."`
+	HTTPToken `set:"of=the feed"`
+	Listener
 }
 
 // Mirror is the listener for copies of requests.

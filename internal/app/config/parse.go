@@ -27,6 +27,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/textfile"
 )
@@ -44,7 +45,7 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100,
 			ValueFormatter: kong.DefaultHelpValueFormatter}),
 		kong.UsageOnError(),
-		kong.Vars{"admin_listen": DefaultAdmin(name)},
+		vars(DefaultAdmin(name)),
 	}, options...)
 	k, err := kong.New(cli, opts...)
 	if err != nil {
@@ -54,6 +55,11 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
 	}
 	return &Parser{Kong: k, file: f, again: again}, nil
+}
+
+// vars are what tags of settings name in ${}.
+func vars(admin string) kong.Vars {
+	return kong.Vars{"admin_listen": admin, "log_formats": strings.Join(accesslog.Names(), ",")}
 }
 
 // shortSettings are settings of programs, and of commands that call them, whose names have no dot.
@@ -156,7 +162,7 @@ func (p *Parser) secret() ([]byte, error) {
 func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 
 // RulesToRun are Rules for a program that runs by them: a file that is empty or
-// has no rules is refused, because a program that counts and limits nothing must
+// has no rules is rejected, because a program that counts and limits nothing must
 // not start quietly, and so is one that hashes values without a secret, because
 // each of its keys would be all of them.
 func (p *Parser) RulesToRun() (*rules.Set, error) {
@@ -213,7 +219,7 @@ func unknownVariables(environment []string) (warnings []string) {
 var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
 	flags := map[string]*kong.Flag{}
 	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Doctor{}} {
-		k, err := kong.New(cli, kong.Vars{"admin_listen": ""})
+		k, err := kong.New(cli, vars(""))
 		if err != nil {
 			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test
 		}
@@ -241,7 +247,7 @@ func isSection(name string) bool { return slices.Contains(sections(), name) }
 // that contain it.
 func ServeDefaults() Serve {
 	var s Serve
-	k, err := kong.New(&s, kong.Vars{"admin_listen": DefaultAdmin("")})
+	k, err := kong.New(&s, vars(DefaultAdmin("")))
 	if err == nil {
 		_, err = k.Parse(nil)
 	}

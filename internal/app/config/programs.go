@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
 // Common settings are in every program.
@@ -91,6 +92,7 @@ type Gateways struct {
 	Check  StatusCheck `embed:"" prefix:"check."`
 	Envoy  Envoy       `embed:"" prefix:"envoy."`
 	SPOE   SPOE        `embed:"" prefix:"spoe."`
+	Edge   Edge        `embed:"" prefix:"edge."`
 }
 
 type Serve struct {
@@ -139,4 +141,19 @@ type Names struct {
 func (n Names) Metric() (canon.Names, error) {
 	names := canon.Names{Prefix: n.Prefix, Style: canon.Style(n.Style)}
 	return names, names.Validate()
+}
+
+// LogFormat is the format that two options choose; "" detects it.
+func LogFormat(name, custom string) (accesslog.Format, error) {
+	if custom != "" {
+		f, err := accesslog.Custom(custom)
+		if err != nil {
+			return "", Usage("%w", err)
+		}
+		return f, nil
+	}
+	if name == "auto" {
+		return "", nil
+	}
+	return accesslog.Format(name), nil
 }

@@ -212,7 +212,7 @@ func (s *storedRules) parse(file, secret []byte) (*rules.Set, error) {
 	return set, nil
 }
 
-// onlyRules refuses settings of programs: they would take effect nowhere, and may be secret.
+// onlyRules rejects settings of programs: they would take effect nowhere, and may be secret.
 func (s *storedRules) onlyRules(top *yaml.Node) error {
 	if top == nil {
 		return nil // rules.Parse says what is wrong

@@ -137,7 +137,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 }
 
 // A program that would protect nothing does not start.
-func TestFilesWithoutRulesAreRefused(t *testing.T) {
+func TestFilesWithoutRulesAreRejected(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "is empty", " \n": "is empty", "---\n": "has no rules", "namespace: n\n": "has no rules",

@@ -54,7 +54,7 @@ type Redis struct {
 	Timeout time.Duration `default:"500ms" help:"Longest call outside of decisions."`
 	// How long hot keys stay hot when their aggregator is silent or gets no counts; at most 24h. 0: not at all.
 	// Limiters and aggregators both need it.
-	HotTTLBlind time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long keys stay hot without news of them."`
+	HotTTLNoInput time.Duration `name:"hot_ttl_no_input" default:"10m" help:"How long keys stay hot without news of them."`
 }
 
 // TLSFiles are the certificates of connections to a server.
@@ -186,14 +186,14 @@ type Tally struct {
 type Detect struct {
 	// How often keys are judged; one that crosses its threshold is published at once.
 	Tick time.Duration `default:"100ms" help:"How often keys are judged."`
-	// How long a publication keeps its keys hot. Keys that are not renewed by then stay for redis.hot_ttl_blind.
+	// How long a publication keeps its keys hot. Keys that are not renewed by then stay for redis.hot_ttl_no_input.
 	HotTTL   time.Duration `name:"hot_ttl" default:"5s" help:"How long a publication keeps its keys hot."`
 	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
 	// Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is
 	// seen. Beyond it the lightest keys are given up, and counts have a known error.
 	Counters int `default:"131072" help:"Most counters for each rule, of about 200 bytes."`
 	// Most requests per second that one rule is expected to get, unless the rule has a max_rate of its own; 0: not
-	// stated. With it, counters that could not find every hot key are refused.
+	// stated. With it, counters that could not find every hot key are rejected.
 	MaxRate float64 `name:"max_rate" default:"0" help:"Most requests per second that one rule is expected to get."`
 }
 
@@ -226,8 +226,16 @@ type History struct {
 
 // Access is access logs as a source.
 type Access struct {
-	File   []string `placeholder:"FILE" help:"Access log to follow; - is standard input."`
-	Format string   `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}."`
+	File []string `placeholder:"FILE" help:"Access log to follow; - is standard input."`
+	// Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them. Senders
+	// choose what is counted: listen where only they reach it, or set syslog_allow.
+	Syslog string `placeholder:"HOST:PORT" help:"Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them."`
+	// Networks whose messages are read; default: all.
+	SyslogAllow []string `name:"syslog_allow" placeholder:"NETWORK" help:"Networks whose messages of syslog are read; default: all."`
+
+	Format string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}."`
+	// Form of the lines in place of format, as log_format of nginx has it, or json: and the names of fields.
+	LogFormat string `name:"log_format" placeholder:"FORM" help:"Form of the lines in place of format, as log_format of nginx has it, or json:time=ts,client=ip,target=url."`
 }
 
 // StatsDAdmin is where a StatsD server tells how it is set up.

@@ -265,6 +265,7 @@ func settings(opts Options, site, state string) config.Serve {
 	cfg := config.ServeDefaults()
 	cfg.Proxy.Listen, cfg.Proxy.Upstream = opts.Listen, "http://"+site
 	cfg.Admin.Listen = opts.Admin
+	cfg.Proxy.MaxConnections, cfg.Admin.MaxConnections = 4*connections, connections // no machine has too few files
 	cfg.State.Dir = state
 	return cfg
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -61,6 +62,23 @@ type Seen struct {
 
 // Sub is what was added since an earlier Seen.
 func (s Seen) Sub(o Seen) Seen { return Seen{s.OK - o.OK, s.Denied - o.Denied, s.Failed - o.Failed} }
+
+// text is what is not 0, with two spaces at its end.
+func (s Seen) text(name string) []byte {
+	var b []byte
+	for _, n := range []struct {
+		n  uint64
+		of string
+	}{{s.OK, "ok"}, {s.Denied, "denied"}, {s.Failed, "failed"}} {
+		if n.n > 0 {
+			b = fmt.Appendf(b, " %d %s", n.n, n.of)
+		}
+	}
+	if b == nil {
+		return nil
+	}
+	return append(append([]byte(name), b...), "  "...)
+}
 
 func (s Seen) Total() uint64 { return s.OK + s.Denied + s.Failed }
 
@@ -208,6 +226,7 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.Run(ctx) })
 	var last [kinds]Seen
+	var line []byte
 	group.Go(func() error {
 		wait.Every(ctx, time.Second, func() {
 			rate := int64(0)
@@ -219,9 +238,10 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 				seen := c.Seen(Kind(k))
 				d := seen.Sub(last[k])
 				last[k] = seen
-				fmt.Fprintf(out, "%s %d ok %d denied %d failed   ", name, d.OK, d.Denied, d.Failed)
+				line = append(line, d.text(name)...)
 			}
-			fmt.Fprintln(out)
+			_, _ = fmt.Fprintf(out, "%s\n", bytes.TrimRight(line, " "))
+			line = line[:0]
 		})
 		return nil
 	})

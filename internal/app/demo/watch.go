@@ -19,7 +19,7 @@ type Wave struct {
 	// Cooled is when the key was released; zero when it still was hot at the
 	// end.
 	Cooled time.Time `json:"cooled,omitzero"`
-	// Asked and LetThrough count its requests from the first refusal until it
+	// Asked and LetThrough count its requests from the first denial until it
 	// cooled. Bound is the most that the limit may let through in that time:
 	// burst + rate x time.
 	Asked      uint64 `json:"asked"`

@@ -11,13 +11,14 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
-	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/pipeline/distributed"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
@@ -53,7 +54,7 @@ type aggregator struct {
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{NoInputTTL: noInputTTL(cfg.Redis)}}
 	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, publisherName(cfg)}, file,
 		checkCounters(cfg.Detect), a.log)
 	if err != nil {
@@ -129,11 +130,12 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}
 	a.feed, a.limits = rediscontrol.New(a.redis), redislimits.New(a.redis)
 	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules,
-		func() time.Time { return a.agg.CountsSince() }); err != nil {
+		func() time.Time { return a.agg.CountsSince() }, a.received()); err != nil {
 		return err
 	}
 	found := detectConfig(cfg.Detect, a.log)
-	found.Rules, found.Publish, found.Sources, found.TTLBlind = set, a.publisher, a.sources(cfg), ttlBlind(cfg.Redis)
+	found.Rules, found.Publish = set, a.publisher
+	found.Sources, found.NoInputTTL = a.sources(cfg), noInputTTL(cfg.Redis)
 	found.Shards = runtime.GOMAXPROCS(0)
 	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
 	a.agg = aggregate.New(found)
@@ -201,12 +203,12 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 				list = append(list, graphiteStatus(a.poller))
 			}
 			for _, st := range a.agg.Sources() {
-				list = append(list, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.Blind})
+				list = append(list, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.NoInput})
 			}
 			return list
 		}},
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
-			return 0, pipeline.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
+			return 0, distributed.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
 		},
 		Upstreams: a.upstreams,
 		Ready: map[string]func(context.Context) error{
@@ -235,29 +237,42 @@ func (a *aggregator) setRules(set *rules.Set) {
 // Of two processes with the same name one publishes and the other stands by.
 func publisherName(cfg config.Aggregator) string { return cmp.Or(cfg.ID, lifecycle.HostName()) }
 
+// received gives what arrived of each sender by StatsD; nil: it is not received. Senders that reach this aggregator by
+// Kafka or Graphite are not in it.
+func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
+	if len(a.cfg.In.Listen) == 0 {
+		return nil
+	}
+	only := len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == ""
+	return func() (map[string]arrival.Flow, bool) {
+		flows, complete := a.listener.Received()
+		return flows, complete && only
+	}
+}
+
 // sources says what is heard of each source of counts that is configured. They
 // are asked when all parts have been built.
 func (a *aggregator) sources(cfg config.Aggregator) map[string]func() aggregate.SourceStatus {
 	list := map[string]func() aggregate.SourceStatus{}
 	if len(cfg.In.Listen) > 0 {
 		list["statsd"] = func() (h aggregate.SourceStatus) {
-			h.At, h.Heartbeats = a.listener.LastHeard()
+			h.At, h.Heartbeats = a.listener.LastReceived()
 			return h
 		}
 	}
 	if len(cfg.Kafka.Brokers) > 0 {
 		list["kafka"] = func() (h aggregate.SourceStatus) {
 			var err error
-			if h.At, h.Heartbeats, err = a.consumer.LastHeard(); err != nil {
+			if h.At, h.Heartbeats, err = a.consumer.LastReceived(); err != nil {
 				h.Err = err.Error()
 			}
 			return h
 		}
 	}
 	if cfg.Graphite.URL != "" {
-		list["graphite"] = func() aggregate.SourceStatus {
-			st := a.poller.Stats()
-			return aggregate.SourceStatus{At: st.LastSuccess, Err: st.Err}
+		list["graphite"] = func() (h aggregate.SourceStatus) {
+			h.At, h.Heartbeats, h.Err = a.poller.LastHeard()
+			return h
 		}
 	}
 	return list

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/tail"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/lifecycle"
@@ -90,19 +92,20 @@ func (c *collector) build(ctx context.Context) error {
 	if kind == "none" {
 		return config.Usage("counts have nowhere to go: set --kafka.brokers or --statsd.addr")
 	}
-	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
-		return config.Usage("nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file")
+	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 && cfg.Access.Syslog == "" {
+		return config.Usage("nothing to collect: set --statsd.listen, --mirror.listen, --accesslog.file or " +
+			"--accesslog.syslog")
 	}
 	judge := kind
 	if kind == "both" {
 		judge = "kafka"
 	}
-	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.received, c.log); err != nil {
 		return err
 	}
 	out := tally.Sink(c.out)
 	if kind == "both" {
-		if c.history, err = newSink("statsd", cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+		if c.history, err = newSink("statsd", cfg.Counts, c.rules.Load().Namespace, nil, c.log); err != nil {
 			return err
 		}
 		out = tee{c.out, c.history}
@@ -124,14 +127,7 @@ func (c *collector) build(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, path := range cfg.Access.File {
-		l, err := newAccessLog(path, c)
-		if err != nil {
-			return err
-		}
-		c.logs = append(c.logs, l)
-	}
-	return nil
+	return c.openLogs(ctx)
 }
 
 func (c *collector) setRules(set *rules.Set) {
@@ -145,6 +141,15 @@ func (c *collector) add(counts []hottype.Count) {
 	}
 }
 
+// received is what arrived of each sender here, which the aggregators publish.
+func (c *collector) received() map[string]arrival.Flow {
+	if c.listener == nil {
+		return nil
+	}
+	flows, _ := c.listener.Received()
+	return flows
+}
+
 func (c *collector) addSources(s *lifecycle.Stages) {
 	if c.listener != nil {
 		s.Add(lifecycle.Sources, "statsd", c.listener.Run)
@@ -153,7 +158,7 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sources, "mirror", c.front.Run)
 	}
 	for _, l := range c.logs {
-		s.Add(lifecycle.Sources, "access log "+l.path, l.Run)
+		s.Add(lifecycle.Sources, "access log "+l.name, l.Run)
 	}
 }
 
@@ -170,43 +175,70 @@ func (c *collector) metrics() []metrics.Collector {
 }
 
 type accessLog struct {
-	path   string
+	name   string // of the file, or the address of syslog
 	c      *collector
-	tail   *tail.Tail
-	format accesslog.Format // "": not known yet
+	source interface {
+		Run(ctx context.Context, f func(line []byte)) error
+		Stats() tail.Stats
+	}
+	parser *accesslog.Parser // nil: not known yet
+	fields string            // the #Fields of a log whose format is not known yet
 
 	malformed, skipped atomic.Uint64
 }
 
-func newAccessLog(path string, c *collector) (*accessLog, error) {
-	t, err := tail.New(tail.Config{Path: path, Log: c.log})
+func (c *collector) openLogs(ctx context.Context) error {
+	access := c.cfg.Access
+	format, err := config.LogFormat(access.Format, access.LogFormat)
 	if err != nil {
-		return nil, fmt.Errorf("%w (--accesslog.file)", err)
+		return err
 	}
-	l := &accessLog{path: path, c: c, tail: t}
-	if f := c.cfg.Access.Format; f != "auto" {
-		l.format = accesslog.Format(f)
+	for _, path := range access.File {
+		t, err := tail.New(tail.Config{Path: path, Log: c.log})
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.file)", err)
+		}
+		c.logs = append(c.logs, &accessLog{name: path, c: c, source: t})
 	}
-	return l, nil
+	if access.Syslog != "" {
+		allow, err := statsd.ParseAllow(access.SyslogAllow)
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.syslog_allow)", err)
+		}
+		s, err := tail.ListenSyslog(ctx, tail.SyslogConfig{Addr: access.Syslog, Allow: allow, Log: c.log})
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.syslog)", err)
+		}
+		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), c: c, source: s})
+	}
+	for _, l := range c.logs {
+		if format != "" {
+			if l.parser, err = format.Parser(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *collector) accessStats() (out metrics.AccessLogStats) {
 	for _, l := range c.logs {
-		t := l.tail.Stats()
+		t := l.source.Stats()
 		out.Lines += t.Lines
 		out.TooLong += t.TooLong
 		out.Errors += t.Errors
+		out.Refused += t.Refused
 		out.Malformed += l.malformed.Load()
 		out.Skipped += l.skipped.Load()
 	}
 	return out
 }
 
-// Run follows the log until ctx ends, or to the end of standard input.
+// Run reads the log until ctx ends, or to the end of standard input.
 func (l *accessLog) Run(ctx context.Context) error {
 	var scratch rules.Scratch
 	var e accesslog.Entry
-	return l.tail.Run(ctx, func(line []byte) {
+	return l.source.Run(ctx, func(line []byte) {
 		err := l.parse(string(line), &e)
 		switch {
 		case errors.Is(err, accesslog.ErrSkip):
@@ -228,14 +260,28 @@ func (l *accessLog) Run(ctx context.Context) error {
 // parse reads a line in the configured format; auto takes the format of the
 // first line that has one.
 func (l *accessLog) parse(line string, e *accesslog.Entry) error {
-	if l.format == "" {
-		format, ok := accesslog.Detect([]string{line})
-		if !ok {
-			return errors.New("neither combined nor events nor jsonl")
+	if l.parser == nil {
+		if strings.HasPrefix(line, "#") {
+			if strings.HasPrefix(line, "#Fields:") {
+				l.fields = line
+			}
+			return accesslog.ErrSkip
 		}
-		l.format = format
+		format, ok := accesslog.Detect([]string{l.fields, line})
+		if !ok {
+			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format",
+				strings.Join(accesslog.Names(), ", "))
+		}
+		l.c.log.Info("access log: the format is detected", "file", l.name, "format", format)
+		var err error
+		if l.parser, err = format.Parser(); err != nil {
+			return err
+		}
+		if l.fields != "" {
+			_ = l.parser.Parse(l.fields, e) // has no request
+		}
 	}
-	return l.format.Parse(line, e)
+	return l.parser.Parse(line, e)
 }
 
 func (l *accessLog) show(line []byte, err error) {
@@ -246,5 +292,5 @@ func (l *accessLog) show(line []byte, err error) {
 		line = []byte("not shown, because the rules redact values")
 	}
 	l.c.log.Warn("access log: a line that is not understood; it is not counted",
-		"file", l.path, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
+		"file", l.name, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
 }

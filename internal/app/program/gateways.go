@@ -2,10 +2,8 @@ package program
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/clientjs"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/edge"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -52,6 +51,7 @@ func (g *gateways) configured() (list []front) {
 	for _, f := range []front{
 		{"decide", g.cfg.Decide.Listen, g.listenDecide}, {"check", g.cfg.Check.Listen, g.listenCheck},
 		{"envoy", g.cfg.Envoy.Listen, g.listenEnvoy}, {"spoe", g.cfg.SPOE.Listen, g.listenSPOE},
+		{"edge", g.cfg.Edge.Listen, g.listenEdge},
 	} {
 		if f.addr != "" {
 			list = append(list, f)
@@ -104,7 +104,7 @@ func (g *gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) e
 	cfg := g.cfg.Decide
 	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return refused(err)
+		return rejected(err)
 	}
 	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Secret: token, Answers: g.answers, Log: g.log})
 	guard := auth.NewGuard("decide", token, g.log)
@@ -129,7 +129,7 @@ func (g *gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 	cfg := g.cfg.Check
 	token, err := auth.ReadToken("check.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return refused(err)
+		return rejected(err)
 	}
 	check, err := forwardauth.New(forwardauth.Config{
 		Gate: parts.Gate, Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
@@ -137,7 +137,7 @@ func (g *gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 		HideAuthorization: token != "", Log: g.log,
 	})
 	if err != nil {
-		return refused(err)
+		return rejected(err)
 	}
 	guard := auth.NewGuard("check", token, g.log)
 	port, err := g.listeners.openGuarded(ctx, "check", cfg.Listen, token, cfg.Listener, guard.Protect(check))
@@ -153,7 +153,7 @@ func (g *gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) er
 	cfg := g.cfg.Envoy
 	token, err := auth.ReadToken("envoy.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
-		return refused(err)
+		return rejected(err)
 	}
 	if err := guarded("envoy", cfg.Listen, token != "", cfg.Port); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (g *gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) er
 	answers := g.answers
 	answers.Status = cfg.DenyStatus
 	g.envoy = envoy.New(envoy.Config{
-		Gate: parts.Gate, Clients: g.clients, Answers: answers, TLS: ln.TLSConfig(), Log: g.log,
+		Gate: parts.Gate, Clients: g.clients, Answers: answers, Log: g.log,
 		Authorize: func(r *http.Request) int { return guard.Check(r, time.Now()).Status },
 	})
 	g.applyLimits()
@@ -178,20 +178,34 @@ func (g *gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) er
 func (g *gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.SPOE
 	if err := auth.CheckListen(cfg.Listen, cfg.TLSClientCA != ""); err != nil {
-		return refused(fmt.Errorf(
+		return rejected(fmt.Errorf(
 			"%w; HAProxy's protocol has no token: ask for its certificate (--spoe.tls_client_ca)", err))
 	}
-	port, err := g.listeners.openPort(ctx, "spoe", cfg.Listen, cfg.Port)
+	ln, err := g.listeners.openPort(ctx, "spoe", cfg.Listen, cfg.Port)
 	if err != nil {
 		return err
-	}
-	ln := net.Listener(port)
-	if t := port.TLSConfig(); t != nil {
-		ln = tls.NewListener(port, t)
 	}
 	agent := spoe.New(spoe.Config{Gate: parts.Gate, RetryJitter: g.answers.RetryJitter, Log: g.log})
 	g.metrics = append(g.metrics, metrics.Of(agent.Stats))
 	parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return agent.Serve(ctx, ln) })
+	return nil
+}
+
+func (g *gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) error {
+	cfg := g.cfg.Edge
+	token, err := auth.ReadToken("edge.token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return rejected(err)
+	}
+	feed := edge.NewFeed(edge.Config{Gate: parts.Gate, Hot: parts.Hot, Log: g.log})
+	guard := auth.NewGuard("edge", token, g.log)
+	port, err := g.listeners.openGuarded(ctx, "edge", cfg.Listen, token, cfg.Listener, guard.Protect(feed.Handler()))
+	if err != nil {
+		return err
+	}
+	parts.Add(lifecycle.Sources, "edge", port.Run)
+	parts.Add(lifecycle.Sources, "edge feed", feed.Run)
+	g.metrics = append(g.metrics, metrics.Of(feed.Stats), metrics.Of(guard.Stats, "hotparam_edge"))
 	return nil
 }
 
@@ -201,13 +215,13 @@ func (g *gateways) readLimits(*rules.Set) error {
 	for i, name := range g.cfg.Envoy.Limits {
 		data, err := textfile.Read(name)
 		if err != nil {
-			return refused(fmt.Errorf("envoy.limits: %w", err))
+			return rejected(fmt.Errorf("envoy.limits: %w", err))
 		}
 		files[i] = envoy.File{Name: name, Data: data}
 	}
 	var err error
 	g.limits, err = envoy.ParseLimits(files)
-	return refused(err)
+	return rejected(err)
 }
 
 // applyLimits puts the files that were read last in force.

@@ -51,7 +51,8 @@ func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
 	}
 	r := <-asked
 	user, password, _ := r.BasicAuth()
-	if fmt.Sprint(r.URL.Query()["target"]) != "[a b]" || user != "u" || password != "p" || r.Header.Get("X-A") != "b" {
+	if fmt.Sprint(r.URL.Query()["target"]) != "[a b stats.sets.news.alive.count stats.gauges.news.alive]" ||
+		user != "u" || password != "p" || r.Header.Get("X-A") != "b" {
 		t.Errorf("asked %s with %v", r.URL, r.Header)
 	}
 	cancel()

@@ -117,7 +117,7 @@ func TestWhichOf37LimitersLags(t *testing.T) {
 
 	front.Set(func(context.Context, io.Writer, func() ([]byte, error)) error { return io.EOF })
 	began := time.Now()
-	ask(http.MethodPut, "/v1/overrides", `{"resource": "topic", "action": "block"}`)
+	ask(http.MethodPut, "/v1/overrides?confirm=true", `{"resource": "topic", "action": "block"}`)
 	redistest.Eventually(t, "36 to have the second one", func() bool { return len(look().lacking()) == 1 })
 	t.Logf("36 limiters have an override, and the API knows, %v after it was asked for",
 		time.Since(began).Round(time.Millisecond))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -29,6 +30,7 @@ type listeners struct {
 	clients *httplimit.Clients // whose header of the PROXY protocol is believed
 	log     *slog.Logger
 	byName  map[string]interface{ Stats() listener.Stats }
+	files   int // that their connections may take
 }
 
 func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger) *listeners {
@@ -45,7 +47,7 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 	if err == nil {
 		l.byName[name] = s
 	}
-	return s, refused(err)
+	return s, rejected(err)
 }
 
 // openGuarded takes a port whose callers show a token, a certificate, or that only
@@ -63,14 +65,19 @@ func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.
 	if err == nil {
 		l.byName[name] = p
 	}
-	return p, refused(err)
+	return p, rejected(err)
 }
 
 func (l *listeners) config(name, addr string, cfg config.Port) listener.Config {
+	l.files += cfg.MaxConnections
+	if name == "proxy" {
+		l.files += cfg.MaxConnections // each may have one to an upstream
+	}
 	return listener.Config{
 		Name: name, Addr: addr, TLS: listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
-		ProxyProtocol: l.proxyProtocol(name, cfg), MaxConnections: cfg.MaxConnections, Grace: l.stop.Timeout / 2,
-		Log: l.log,
+		ProxyProtocol: l.proxyProtocol(name, cfg), Trusted: l.clients.Trusts,
+		MaxConnections: cfg.MaxConnections, MaxConnectionsClient: cfg.MaxConnectionsClient,
+		Grace: l.stop.Timeout / 2, Log: l.log,
 	}
 }
 
@@ -85,21 +92,37 @@ func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 	return l.clients.Trusts
 }
 
-// refused marks the error of a part that refuses its settings as one of usage. A port that is taken is none: it may be
+// rejected marks the error of a part that rejects its settings as one of usage. A port that is taken is none: it may be
 // free when the program starts again.
-func refused(err error) error {
+func rejected(err error) error {
 	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) {
 		return err
 	}
 	return config.Usage("%w", err)
 }
 
-// guarded refuses an address that others reach without showing who they are.
+// guarded rejects an address that others reach without showing who they are.
 func guarded(name, addr string, asked bool, cfg config.Port) error {
 	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
 		return config.Usage("%w (--%s.token, --%[2]s.token_file or --%[2]s.tls_client_ca)", err, name)
 	}
 	return nil
+}
+
+// otherFiles are for logs, certificates, and connections to Redis, Kafka and StatsD.
+const otherFiles = 256
+
+// warnOfFewFiles compares what the listeners may need with how many files the process may open (ulimit -n). Without
+// one left a connection waits in the kernel, and health checks wait with it.
+func (l *listeners) warnOfFewFiles() {
+	var open syscall.Rlimit
+	need := uint64(l.files + otherFiles)
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &open); err != nil || open.Cur >= need {
+		return
+	}
+	l.log.Warn("this process may open fewer files than its listeners need when all connections are taken; "+
+		"raise the limit (ulimit -n, LimitNOFILE= of systemd), or lower max_connections",
+		"limit", open.Cur, "needed", need)
 }
 
 // answersOf are the settings of answers. Mistakes are found before anything listens.
@@ -140,12 +163,16 @@ type adminPage struct {
 // no longer ready. The page tells how reloads end, and they replace its tokens.
 func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config,
 	parts []metrics.Collector) (*adminPage, error) {
+	defer l.warnOfFewFiles() // this listener is the last
 	adm = reload.shownBy(adm)
 	var err error
 	if adm.Access, err = credentials(cfg); err != nil {
 		return nil, err
 	}
-	listeners := func() metrics.ListenerStats { return metrics.ListenerStats{Listeners: l.stats()} }
+	limit := memoryLimit()
+	listeners := func() metrics.ListenerStats {
+		return metrics.ListenerStats{Listeners: l.stats(), MemoryLimit: limit}
+	}
 	parts = append(parts, metrics.Of(listeners), metrics.Of(logbound.Of(l.log).Stats))
 	registry := metrics.New(adm.Namespace, adm.Version, l.log, parts...)
 	adm.Metrics = registry
@@ -182,15 +209,15 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 
 func credentials(cfg config.Admin) (c auth.Credentials, err error) {
 	if c.Token, err = auth.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
-		return c, refused(err)
+		return c, rejected(err)
 	}
 	if c.Tokens, err = auth.ParseTokens("admin.tokens", cfg.Tokens); err != nil {
-		return c, refused(err)
+		return c, rejected(err)
 	}
 	c.SSO, err = auth.ParseSSO("admin.sso", auth.SSOSettings{
 		User: cfg.SSO.UserHeader, Groups: cfg.SSO.GroupsHeader, Proxies: cfg.SSO.Proxies, Roles: cfg.SSO.Roles,
 	})
-	return c, refused(err)
+	return c, rejected(err)
 }
 
 func rotation(s *admin.Server) func(*config.Parser) (func(), error) {

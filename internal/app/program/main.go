@@ -12,6 +12,7 @@ package program
 
 import (
 	"context"
+	stdlog "log"
 	"log/slog"
 	"math"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/logbound"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
 // Main is the whole main function of a program with one command: it reads the
@@ -56,10 +58,15 @@ func Logger(c config.Log) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // kong checked it against the enum
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutPasswords}
+	var to slog.Handler = slog.NewTextHandler(os.Stderr, opts)
 	if c.Format == "json" {
-		return slog.New(logbound.New(slog.NewJSONHandler(os.Stderr, opts)))
+		to = slog.NewJSONHandler(os.Stderr, opts)
 	}
-	return slog.New(logbound.New(slog.NewTextHandler(os.Stderr, opts)))
+	log := slog.New(logbound.New(to))
+	redisclient.LogTo(log)
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(logbound.Std(log, slog.LevelInfo, "a library reports").Writer()) // net/http does by itself
+	return log
 }
 
 // withoutPasswords takes user and password out of the URLs in an attribute, such as
@@ -107,16 +114,16 @@ func addNotify(s *lifecycle.Stages, log *slog.Logger) {
 		return
 	}
 	s.Add(lifecycle.Sources, "service manager", func(ctx context.Context) error {
-		tellManager(ctx, socket, "READY=1", log)
+		notifyManager(ctx, socket, "READY=1", log)
 		<-ctx.Done()
-		tellManager(context.WithoutCancel(ctx), socket, "STOPPING=1", log)
+		notifyManager(context.WithoutCancel(ctx), socket, "STOPPING=1", log)
 		return nil
 	})
 }
 
-// tellManager sends one state, see sd_notify(3). A failure is only logged: what the manager
+// notifyManager sends one state, see sd_notify(3). A failure is only logged: what the manager
 // makes of the silence is its own matter.
-func tellManager(ctx context.Context, socket, state string, log *slog.Logger) {
+func notifyManager(ctx context.Context, socket, state string, log *slog.Logger) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 	if err == nil {
 		_, err = conn.Write([]byte(state))

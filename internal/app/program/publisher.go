@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/pipeline"
@@ -21,13 +22,14 @@ import (
 // before it published for as long as this process has not counted for long enough
 // to know better.
 func newPublisher(cfg config.Aggregator, feed *rediscontrol.Feed, current *atomic.Pointer[rules.Set],
-	since func() time.Time) (*rediscontrol.Publisher, error) {
+	since func() time.Time, received func() (map[string]arrival.Flow, bool)) (*rediscontrol.Publisher, error) {
 	if cfg.Lease >= cfg.Detect.HotTTL {
 		return nil, config.Usage("--aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over "+
 			"before a standby renews them", cfg.Lease, cfg.Detect.HotTTL)
 	}
 	return feed.NewPublisher(rediscontrol.PublisherConfig{
-		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,
+		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: noInputTTL(cfg.Redis), Since: since,
+		Received: received,
 		Window: func(rule string) time.Duration {
 			for _, r := range current.Load().Rules {
 				if r.Name == rule {
@@ -54,16 +56,16 @@ func withRelease(judge func(context.Context) error, p *rediscontrol.Publisher, t
 	}
 }
 
-// ttlBlind is the setting as the packages take it, which have a default for 0.
-func ttlBlind(cfg config.Redis) time.Duration {
-	if cfg.HotTTLBlind == 0 {
+// noInputTTL is the setting as the packages take it, which have a default for 0.
+func noInputTTL(cfg config.Redis) time.Duration {
+	if cfg.HotTTLNoInput == 0 {
 		return -1
 	}
-	return cfg.HotTTLBlind
+	return cfg.HotTTLNoInput
 }
 
 // hotStatus is the line of the dashboard and of /readyz?verbose about the hot set:
-// how old it is, and who is silent or blind.
+// how old it is, and which aggregators are stale or have no input.
 func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	age, known := m.Age(now)
 	st := m.Stats(now)
@@ -73,14 +75,14 @@ func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	switch {
 	case !known:
 		return bad("no aggregator heard of yet: no key becomes hot")
-	case st.Publishers+st.SilentPublishers == 0:
+	case st.Publishers+st.StalePublishers == 0:
 		return bad("judged %.0f s ago: no aggregator is heard, no key becomes hot", age.Seconds())
-	case st.SilentPublishers > 0:
-		return bad("judged %.1f s ago; %d of %d aggregators silent: %d hot keys kept", age.Seconds(),
-			st.SilentPublishers, st.Publishers+st.SilentPublishers, st.KeysKept)
-	case st.BlindPublishers > 0:
-		return bad("judged %.1f s ago; %d of %d aggregators blind: hot keys kept", age.Seconds(), st.BlindPublishers,
-			st.Publishers)
+	case st.StalePublishers > 0:
+		return bad("judged %.1f s ago; %d of %d aggregators stale: %d hot keys kept", age.Seconds(),
+			st.StalePublishers, st.Publishers+st.StalePublishers, st.KeysKept)
+	case st.NoInputPublishers > 0:
+		return bad("judged %.1f s ago; %d of %d aggregators have no input: hot keys kept", age.Seconds(),
+			st.NoInputPublishers, st.Publishers)
 	}
 	return admin.Status{Name: "hot set", Value: fmt.Sprintf("judged %.1f s ago", age.Seconds()), OK: true}
 }

@@ -70,11 +70,11 @@ func (r *reloader) Run(ctx context.Context) error {
 	defer signal.Stop(r.hup)
 	var looks <-chan time.Time // never, without a file
 	if r.hasFile() {
-		tick := time.NewTicker(fileLook)
+		tick := time.NewTicker(textfile.Look)
 		defer tick.Stop()
 		looks = tick.C
 	}
-	var w watch
+	var w textfile.Watch
 	asked := false // a caller wants it read although it may be the same
 	for {
 		select {
@@ -86,7 +86,7 @@ func (r *reloader) Run(ctx context.Context) error {
 			call()
 		case <-r.hup:
 			asked = true
-			w.ask(time.Now())
+			w.Ask(time.Now())
 		case <-looks:
 			if r.checkFile(&w, time.Now(), asked) {
 				asked = false
@@ -103,7 +103,7 @@ func (r *reloader) applyUpdate(t ruleUpdate) {
 	}
 	r.rules.recordApplied(t, err)
 	if err != nil {
-		r.log.Error("rules not changed, those from before hold: the new ones are refused", "store", r.rules.name,
+		r.log.Error("rules not changed, those from before hold: the new ones are rejected", "store", r.rules.name,
 			"version", t.revision.Version, "err", err)
 	}
 }
@@ -125,21 +125,21 @@ func (r *reloader) validate(ctx context.Context, revision rules.Revision) (set *
 
 // checkFile reads the file if it is to be read, and reports whether it did. One whose
 // bytes are in force is passed over unless it was asked for.
-func (r *reloader) checkFile(w *watch, now time.Time, asked bool) bool {
+func (r *reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool {
 	path := r.file.Path()
 	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
-	if !w.settled(now, info) {
-		if w.stillChanging(now) {
+	if !w.Settled(now, info) {
+		if w.StillChanging(now) {
 			r.failed(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
-				fileSettleTimeout, fileSettle))
+				textfile.SettleTimeout, textfile.Settle))
 		}
 		return false
 	}
 	data, err := textfile.Read(path)
-	if after, _ := os.Stat(path); !sameFile(info, after) {
+	if after, _ := os.Stat(path); !textfile.Same(info, after) {
 		return false // written meanwhile; the next look sees that it changed
 	}
-	w.due = false
+	w.Done()
 	if err != nil {
 		r.failed(fmt.Errorf("cannot be read: %w; put it back", err))
 		return true
@@ -219,7 +219,7 @@ func (r *reloader) warn(warnings []string) {
 }
 
 func (r *reloader) failed(err error) {
-	r.log.Error("configuration not changed, the rules from before hold: the new one is refused", "file", r.file.Path(),
+	r.log.Error("configuration not changed, the rules from before hold: the new one is rejected", "file", r.file.Path(),
 		"err", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +241,7 @@ func (r *reloader) Stats() metrics.ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.stats
-	st.Success = st.Success && !r.rules.isRefused()
+	st.Success = st.Success && !r.rules.isRejected()
 	return st
 }
 

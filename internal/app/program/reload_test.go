@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 const goodRules = `namespace: news
@@ -27,7 +28,7 @@ type reloading struct {
 	*reloader
 	t       *testing.T
 	path    string
-	watch   watch
+	watch   textfile.Watch
 	now     time.Time
 	said    bytes.Buffer
 	applied []*rules.Set
@@ -62,7 +63,7 @@ func (r *reloading) write(text string) {
 func (r *reloading) after(d time.Duration) string {
 	r.said.Reset()
 	for end := r.now.Add(d); r.now.Before(end); {
-		r.now = r.now.Add(fileLook)
+		r.now = r.now.Add(textfile.Look)
 		r.checkFile(&r.watch, r.now, false)
 	}
 	return r.said.String()
@@ -75,7 +76,7 @@ func (r *reloading) wantApplied(when string, n int) {
 	}
 }
 
-// What is refused changes nothing, says the file and what to do, and shows in
+// What is rejected changes nothing, says the file and what to do, and shows in
 // the metrics until a good file comes.
 func TestBadReloadsChangeNothing(t *testing.T) {
 	t.Parallel()
@@ -101,10 +102,10 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := startReloading(t, goodRules)
-			r.after(2 * fileSettle)
+			r.after(2 * textfile.Settle)
 			before := r.Stats()
 			r.write(tt.text)
-			said := r.after(2 * fileSettle)
+			said := r.after(2 * textfile.Settle)
 			r.wantApplied("refused", 0)
 			for _, want := range append(tt.want, "level=ERROR", r.path, "the rules from before hold") {
 				if !strings.Contains(said, want) {
@@ -118,7 +119,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 				t.Errorf("said again: %s", said)
 			}
 			r.write(goodRules)
-			r.after(2 * fileSettle)
+			r.after(2 * textfile.Settle)
 			if st := r.Stats(); !st.Success || st.Hash != before.Hash || st.Timestamp <= before.Timestamp {
 				t.Errorf("metrics %+v after the old file came back", st)
 			}
@@ -129,7 +130,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 		r := startReloading(t, goodRules)
 		r.bad = errors.New("too few counters")
 		r.write(strings.Replace(goodRules, "200", "300", 1))
-		if said := r.after(2 * fileSettle); !strings.Contains(said, "too few counters") || len(r.applied) > 0 {
+		if said := r.after(2 * textfile.Settle); !strings.Contains(said, "too few counters") || len(r.applied) > 0 {
 			t.Errorf("applied %d times: %s", len(r.applied), said)
 		}
 	})
@@ -141,7 +142,7 @@ func TestSettingsThatDoNotCountAtAReload(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules, "--redis.addr", "10.9.9.9:6379")
 	r.write(strings.Replace(goodRules, "10.0.0.1", "10.0.0.2", 1) + "proxy: {listen: '127.0.0.1:1'}\n")
-	if said := r.after(2 * fileSettle); strings.Contains(said, "ERROR") {
+	if said := r.after(2 * textfile.Settle); strings.Contains(said, "ERROR") {
 		t.Error(said)
 	}
 	r.wantApplied("settings of others", 1)
@@ -151,13 +152,13 @@ func TestReloadListsWhatItRemoved(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules+"overrides:\n  - {key: 'topic?id=1', action: block}\n")
 	r.write(goodRules)
-	said := r.after(2 * fileSettle)
+	said := r.after(2 * textfile.Settle)
 	if !strings.Contains(said, "level=WARN") || !strings.Contains(said, `removed="overrides[topic?id=1]"`) {
 		t.Errorf("does not list the override:\n%s", said)
 	}
 	r.wantApplied("a good file", 1)
 	r.write(strings.Replace(goodRules, "200", "300", 1))
-	if said := r.after(2 * fileSettle); strings.Contains(said, "WARN") ||
+	if said := r.after(2 * textfile.Settle); strings.Contains(said, "WARN") ||
 		!strings.Contains(said, "configuration read again") {
 		t.Errorf("nothing was removed: %s", said)
 	}
@@ -170,26 +171,26 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	second := "  - {name: page, match: {path: /page}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"
 	r := startReloading(t, goodRules)
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	long := strings.Replace(goodRules, "redis:", second+"redis:", 1)
 	for n := 0; n < len(long); n += 40 {
 		r.write(long[:n])
-		if said := r.after(fileSettle - fileLook); said != "" {
+		if said := r.after(textfile.Settle - textfile.Look); said != "" {
 			t.Fatalf("after %d bytes: %s", n, said)
 		}
 	}
 	r.write(long)
-	r.after(fileSettle - fileLook)
+	r.after(textfile.Settle - textfile.Look)
 	r.wantApplied("a moment after the last write", 0)
-	r.after(2 * fileLook)
+	r.after(2 * textfile.Look)
 	r.wantApplied("still", 1)
 	if n := len(r.applied[0].Rules); n != 2 {
 		t.Errorf("%d rules", n)
 	}
 	r.said.Reset()
-	for range fileSettleTimeout/fileLook + 2 {
+	for range textfile.SettleTimeout/textfile.Look + 2 {
 		r.write(long + strings.Repeat("#", int(r.now.Unix()%7)+1))
-		r.now = r.now.Add(fileLook)
+		r.now = r.now.Add(textfile.Look)
 		if err := os.Chtimes(r.path, r.now, r.now); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 	if said := r.said.String(); strings.Count(said, "keeps changing") != 1 || r.Stats().Success {
 		t.Errorf("a file that never rests: %s", said)
 	}
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	r.wantApplied("at rest in the end", 2)
 }
 
@@ -214,7 +215,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	if err := os.Rename(r.path+".new", r.path); err != nil {
 		t.Fatal(err)
 	}
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	r.wantApplied("renamed", 1)
 
 	dir := filepath.Dir(r.path)
@@ -238,29 +239,29 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	}
 	link("v1", "..data")
 	link("..data/hotparam.yaml", "hotparam.yaml")
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	r.wantApplied("a link to the same bytes", 1)
 	link("v2", "..data")
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	r.wantApplied("the link exchanged", 2)
 
 	if err := os.Remove(r.path); err != nil {
 		t.Fatal(err)
 	}
-	r.after(fileSettle - fileLook)
+	r.after(textfile.Settle - textfile.Look)
 	r.write(goodRules)
-	if said := r.after(2 * fileSettle); said != "" {
+	if said := r.after(2 * textfile.Settle); said != "" {
 		t.Errorf("gone for a moment: %s", said)
 	}
 	if err := os.Remove(r.path); err != nil {
 		t.Fatal(err)
 	}
-	if said := r.after(2 * fileSettle); !strings.Contains(said, "cannot be read") ||
+	if said := r.after(2 * textfile.Settle); !strings.Contains(said, "cannot be read") ||
 		!strings.Contains(said, "put it back") {
 		t.Errorf("gone: %s", said)
 	}
 	r.write(goodRules)
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	if !r.Stats().Success {
 		t.Error("put back, and still failing")
 	}

@@ -54,7 +54,7 @@ type ruleFollower struct {
 	running       rules.Revision // version 0: those of the file
 	applied       bool           // since the start, this process has run what the store held
 	rejected      rules.Revision // version 0: none
-	rejectErr     error          // it is refused
+	rejectErr     error          // it is rejected
 	readErr       error          // of the last look
 	storeLostData bool           // the store has lost what was seen
 	copyErr       error
@@ -158,7 +158,7 @@ func (c *ruleFollower) save(s *rules.Stored) error {
 	return err
 }
 
-func (c *ruleFollower) isRefused() bool {
+func (c *ruleFollower) isRejected() bool {
 	if c == nil {
 		return false
 	}
@@ -167,7 +167,7 @@ func (c *ruleFollower) isRefused() bool {
 	return c.rejected.Version != 0
 }
 
-// check is that of /readyz. It fails where a start has not got the rules that the others run: the store's are refused,
+// check is that of /readyz. It fails where a start has not got the rules that the others run: the store's are rejected,
 // or no copy has them. A program that has run rules of the store stays ready when it rejects the next ones, or one bad
 // push would take every limiter out of service at once; and the file's rules are meant until the first push.
 func (c *ruleFollower) check(context.Context) error {
@@ -177,7 +177,7 @@ func (c *ruleFollower) check(context.Context) error {
 	case c.applied:
 		return nil
 	case c.rejected.Version != 0:
-		return fmt.Errorf("version %d of %s is refused: %w", c.rejected.Version, c.name, c.rejectErr)
+		return fmt.Errorf("version %d of %s is rejected: %w", c.rejected.Version, c.name, c.rejectErr)
 	case c.running.Version == 0 && c.readErr != nil && !errors.Is(c.readErr, errNoRules):
 		return fmt.Errorf("the rules of %s are not known, and there is no copy: %w", c.name, c.readErr)
 	}
@@ -202,7 +202,7 @@ func (c *ruleFollower) status() admin.Status {
 	}
 	switch {
 	case c.rejected.Version != 0:
-		st.Value += fmt.Sprintf("; version %d is refused: %v", c.rejected.Version, c.rejectErr)
+		st.Value += fmt.Sprintf("; version %d is rejected: %v", c.rejected.Version, c.rejectErr)
 	case c.storeLostData:
 		st.Value += "; the store has lost it"
 	case c.readErr != nil:
@@ -219,7 +219,7 @@ func (c *ruleFollower) stats() metrics.RulesStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := metrics.RulesStats{
-		Version: c.running.Version, Refused: c.rejected.Version != 0, Behind: c.storeLostData,
+		Version: c.running.Version, Rejected: c.rejected.Version != 0, Behind: c.storeLostData,
 		StoreFailing: c.readErr != nil, CopyFailing: c.copyErr != nil,
 	}
 	if c.seen != nil {

@@ -165,7 +165,7 @@ var _ admin.RuleStore = ruleAdmin{}
 func (a ruleAdmin) State() admin.RulesState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	st := admin.RulesState{Store: a.name, Running: a.running.Version, Refused: a.rejected.Version}
+	st := admin.RulesState{Store: a.name, Running: a.running.Version, Rejected: a.rejected.Version}
 	if a.rejectErr != nil {
 		st.Why = a.rejectErr.Error()
 	}
@@ -182,7 +182,7 @@ func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
 func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, error) {
 	set, err := a.reload.validate(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", changes.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", changes.ErrRejected, err)
 	}
 	return set, nil
 }
@@ -202,7 +202,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 		_, err = a.reload.validate(ctx, r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", changes.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", changes.ErrRejected, err)
 	}
 	return next, a.store.Write(ctx, versionOf(stored), next, &r)
 }
@@ -237,7 +237,7 @@ func (r *reloader) shownBy(c admin.Config) admin.Config {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.why != "" {
-			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was refused: " + r.why})
+			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was rejected: " + r.why})
 		}
 		return list
 	})

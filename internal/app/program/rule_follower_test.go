@@ -67,7 +67,7 @@ type following struct {
 	now     time.Time
 	said    bytes.Buffer
 	applied []string // the name of the first rule, each time
-	bad     string   // a rule that check refuses
+	bad     string   // a rule that check rejects
 }
 
 func newFollowing(t *testing.T, file string) *following {
@@ -154,7 +154,7 @@ func (f *following) want(when, name string, version int64, ok bool) {
 	if last := f.applied[max(len(f.applied)-1, 0):]; name != "" && (len(last) == 0 || last[0] != name) {
 		f.t.Errorf("%s: applied %v, want %q", when, f.applied, name)
 	}
-	if st := f.rules.stats(); st.Version != version || f.rules.status().OK != ok || f.Stats().Success == st.Refused {
+	if st := f.rules.stats(); st.Version != version || f.rules.status().OK != ok || f.Stats().Success == st.Rejected {
 		f.t.Errorf("%s: %+v, %+v; want version %d, ok %v", when, st, f.rules.status(), version, ok)
 	}
 }
@@ -292,7 +292,7 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 	f.bad = "greedy"
 	f.mustStart("file")
 	for _, text := range []string{"rules: [", storeRules("greedy"), "namespace: olds\n" + storeRules("x")} {
-		if _, err := f.pushHere(0, text); !errors.Is(err, changes.ErrRefused) {
+		if _, err := f.pushHere(0, text); !errors.Is(err, changes.ErrRejected) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -308,7 +308,7 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 		}
 	}
 	f.store.err = errors.New("away")
-	if _, err := f.pushHere(changes.AnyVersion, storeRules("x")); err == nil || errors.Is(err, changes.ErrRefused) {
+	if _, err := f.pushHere(changes.AnyVersion, storeRules("x")); err == nil || errors.Is(err, changes.ErrRejected) {
 		t.Errorf("while the store is away: %v", err)
 	}
 }
@@ -365,19 +365,19 @@ func TestReadyOnceTheRulesOfTheStoreHold(t *testing.T) {
 	f.bad = "greedy"
 	f.push(storeRules("greedy"))
 	f.mustStart("file")
-	ready("refused from the start", "version 1 of redis: is refused: not enough counters")
+	ready("rejected from the start", "version 1 of redis: is rejected: not enough counters")
 	f.look()
-	ready("still refused", "version 1 of redis: is refused")
+	ready("still rejected", "version 1 of redis: is rejected")
 	f.push(storeRules("good"))
 	f.look()
 	ready("mended", "")
 	f.push(storeRules("greedy"))
 	f.look()
-	ready("refused while it runs", "")
+	ready("rejected while it runs", "")
 	f.store.err = errors.New("away")
 	f.mustStart("good") // by the copy
 	ready("the store is away", "")
 	f.store.err = nil
 	f.mustStart("good") // by the copy
-	ready("refused with a copy", "version 3 of redis: is refused")
+	ready("rejected with a copy", "version 3 of redis: is rejected")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -107,7 +108,7 @@ func (t *scheduleJob) Run() {
 // with seconds. Recover must be the inner wrapper: outside, a panic would leave
 // the job marked as running for ever.
 func newCron(log *slog.Logger) *cron.Cron {
-	failures := cron.PrintfLogger(slog.NewLogLogger(log.Handler(), slog.LevelError))
+	failures := cron.PrintfLogger(logbound.Std(log, slog.LevelError, "a scheduled job panicked"))
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
 		cron.Descriptor)
 	return cron.New(cron.WithParser(parser), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger),

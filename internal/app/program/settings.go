@@ -1,18 +1,13 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"math"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +17,6 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
-	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
@@ -70,13 +64,11 @@ func checkCounters(cfg config.Detect) func(*rules.Set) error {
 	return func(set *rules.Set) error { return pipeline.CheckRules(set, detectConfig(cfg, nil)) }
 }
 
-func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
-	return slices.Concat([]metrics.Collector{
-		metrics.Of(p.Gate.Stats), metrics.Of(func() hotset.Stats { return p.Hot.Stats(time.Now()) }),
-		metrics.Of(p.Crawlers.Stats), metrics.Of(p.Bounds),
-	}, metricsIf(p.Tally, p.Tally.Stats), metricsIf(p.Aggregate, p.Aggregate.Stats), metricsIf(p.Feed, p.Feed.Stats),
-		metricsIf(p.Limits, p.Limits.Stats), metricsIf(p.Windows, p.Windows.Stats),
-		metricsIf(p.Refunds, p.Refunds.Stats), metricsIf(p.Prefetch, p.Prefetch.Stats))
+func metricsOf(p *pipeline.Pipeline) (list []metrics.Collector) {
+	for _, stats := range p.Stats() {
+		list = append(list, metrics.OfAny(stats))
+	}
+	return list
 }
 
 // metricsIf are the metrics of a part; none if it is nil.
@@ -87,52 +79,11 @@ func metricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
 	return []metrics.Collector{metrics.Of(stats)}
 }
 
-// machineMemory is how many bytes the machine has, or the container if that may have less. It is
-// math.MaxInt64 if it is unknown. root is the root directory, which has the figures on Linux.
-func machineMemory(root fs.FS) int64 {
-	all := int64(math.MaxInt64)
-	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
-		_, rest, _ := bytes.Cut(text, []byte("MemTotal:"))
-		if fields := bytes.Fields(rest); len(fields) > 0 {
-			all = atMost(all, fields[0], 1<<10)
-		}
-	}
-	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} { // cgroup 2 and 1; "max" is no number
-		if text, err := fs.ReadFile(root, "sys/fs/cgroup/"+name); err == nil {
-			all = atMost(all, bytes.TrimSpace(text), 1)
-		}
-	}
-	return all
-}
-
-// atMost is the smaller of n and a number of units, or n where that is no number.
-func atMost(n int64, number []byte, unit int64) int64 {
-	m, err := strconv.ParseInt(string(number), 10, 64)
-	if err != nil || m <= 0 || m > math.MaxInt64/unit {
-		return n
-	}
-	return min(n, m*unit)
-}
-
-// checkCacheMemory refuses a cache that the machine cannot hold, and warns of one that takes
-// more than half of it: answers on their way to clients and the collector need room besides.
-func checkCacheMemory(bytes, machine int64, log *slog.Logger) error {
-	switch {
-	case bytes > machine:
-		return config.Usage("--proxy.cache_memory %d is more than the %d bytes of memory that this machine or "+
-			"container has", bytes, machine)
-	case bytes > machine/2:
-		log.Warn("proxy.cache_memory is more than half of the memory of this machine or container; the process needs "+
-			"about twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
-	}
-	return nil
-}
-
 // OpenRedis makes a client; budget is that of decisions, 0 where there are none.
 func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
 	log *slog.Logger) (*redisclient.Client, error) {
-	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
-		return nil, config.Usage("--redis.hot_ttl_blind %v: want 0 to 24h", cfg.HotTTLBlind)
+	if cfg.HotTTLNoInput < 0 || cfg.HotTTLNoInput > 24*time.Hour {
+		return nil, config.Usage("--redis.hot_ttl_no_input %v: want 0 to 24h", cfg.HotTTLNoInput)
 	}
 	return redisclient.Open(redisclient.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
@@ -157,7 +108,7 @@ func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
 	line, st := admin.Status{Name: "redis"}, all.Hot
 	switch {
 	case c.Stats().ReadOnly:
-		line.Value = "refuses writes: a read-only replica"
+		line.Value = "rejects writes: a read-only replica"
 	case st.Err != "":
 		line.Value = st.Err
 	case all.OverridesBehind:

@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/pipeline/distributed"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -31,7 +32,7 @@ type sidecar struct {
 	log       *slog.Logger
 	redis     *redisclient.Client
 	copy      *filestore.OverridesCopy // of the overrides; nil: none
-	parts     *pipeline.Pipeline
+	parts     *distributed.Pipeline
 	out       *sink // nil: counting is left to others
 	clients   *httplimit.Clients
 	gateways  *gateways
@@ -72,7 +73,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	if cfg.Proxy.Listen == "" && len(s.gateways.configured()) == 0 {
 		return config.Usage("no listener is configured: set --decide.listen, --check.listen, --proxy.listen, " +
-			"--envoy.listen or --spoe.listen")
+			"--envoy.listen, --spoe.listen or --edge.listen")
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
 		return config.Usage("--proxy.listen needs --proxy.upstream, the URL that allowed requests go to")
@@ -102,27 +103,27 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err != nil {
 		return err
 	}
-	shared := pipeline.Shared{Store: s.redis, TTLBlind: ttlBlind(cfg.Redis), Prefetch: cfg.Prefetch}
+	shared := distributed.Shared{Store: s.redis, NoInputTTL: noInputTTL(cfg.Redis), Prefetch: cfg.Prefetch}
 	s.openCopy(set.Namespace)
 	if s.copy != nil {
 		shared.Copy = s.copy
 	}
 	if kind != "none" {
-		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
+		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, nil, s.log); err != nil {
 			return err
 		}
-		shared.Sink = s.out
+		shared.Sink, shared.Arrivals = s.out, s.out.arrivals
 	}
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
-	s.parts = pipeline.Distributed(parts, shared)
+	s.parts = distributed.New(parts, shared)
 	if cfg.Proxy.Listen != "" {
 		plain := func(h http.Handler) http.Handler { return h }
-		if err := s.gateways.listenProxy(ctx, cfg.Proxy, cfg.Answer.Script, s.parts, plain); err != nil {
+		if err := s.gateways.listenProxy(ctx, cfg.Proxy, cfg.Answer.Script, s.parts.Pipeline, plain); err != nil {
 			return err
 		}
 	}
-	if err := s.gateways.listen(ctx, s.parts); err != nil {
+	if err := s.gateways.listen(ctx, s.parts.Pipeline); err != nil {
 		return err
 	}
 	if s.admin, err = s.gateways.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version),
@@ -165,7 +166,7 @@ func (s *sidecar) setRules(set *rules.Set) {
 }
 
 func (s *sidecar) metrics() []metrics.Collector {
-	parts := slices.Concat(metricsOf(s.parts), s.reload.metrics(), s.gateways.metrics,
+	parts := slices.Concat(metricsOf(s.parts.Pipeline), s.reload.metrics(), s.gateways.metrics,
 		metricsIf(s.redis, s.redis.Stats))
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)

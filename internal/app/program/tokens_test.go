@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
+	"github.com/hotparam/pipeline/internal/textfile"
 )
 
 // withTokens is a file of rules in which ann holds a token.
@@ -44,7 +45,7 @@ func TestReloadReplacesTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.follow = rotation(s)
-	r.after(2 * fileSettle)
+	r.after(2 * textfile.Settle)
 	status := func(token string) int {
 		req, rec := httptest.NewRequest(http.MethodGet, "/v1/hot", nil), httptest.NewRecorder()
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -64,7 +65,7 @@ func TestReloadReplacesTokens(t *testing.T) {
 		{strings.Replace(withTokens(before), "operator", "root", 1), "ann: the role is none of", 401, 200},
 	} {
 		r.write(step.text)
-		if said := r.after(2 * fileSettle); !strings.Contains(said, step.says) || strings.Contains(said, before) ||
+		if said := r.after(2 * textfile.Settle); !strings.Contains(said, step.says) || strings.Contains(said, before) ||
 			strings.Contains(said, after) {
 			t.Errorf("want %q, said %s", step.says, said)
 		}

@@ -13,11 +13,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -28,8 +30,10 @@ type sink struct {
 	name    string // "kafka" or "statsd"
 	run     func(context.Context) error
 	metrics metrics.Collector
-	// outage is why counts cannot leave; nil for one that cannot know (StatsD over UDP).
-	outage func() error
+	// outage is why counts cannot leave; nil for StatsD, whose losses are no reason to take a limiter out of service.
+	outage   func() error
+	statsd   func() (text string, ok bool) // whether counts arrive, for people; nil: Kafka
+	arrivals *rediscontrol.Arrivals        // nil: Kafka
 }
 
 // ready is the check of /readyz where counts leave by s.
@@ -42,8 +46,12 @@ func (s *sink) ready() map[string]func(context.Context) error {
 
 // status is the line of the dashboard about s, or none.
 func (s *sink) status() []admin.Status {
-	if s == nil || s.outage == nil {
+	switch {
+	case s == nil:
 		return nil
+	case s.statsd != nil:
+		text, ok := s.statsd()
+		return []admin.Status{{Name: s.name, Value: text, OK: ok}}
 	}
 	if err := s.outage(); err != nil {
 		return []admin.Status{{Name: s.name, Value: err.Error() + ": nothing that is counted here becomes hot"}}
@@ -86,7 +94,9 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	return "none", nil
 }
 
-func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
+// newSink makes a sink of a kind. Relay, which may be nil, is what this program receives by StatsD itself.
+func newSink(kind string, c config.Counts, namespace string, relay func() map[string]arrival.Flow,
+	log *slog.Logger) (*sink, error) {
 	if kind == "kafka" {
 		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: KafkaConfig(c.Kafka, namespace, log)})
 		if err != nil {
@@ -101,13 +111,14 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	open := func(servers []string) (*statsd.Sender, error) {
 		return statsd.NewSender(statsd.SenderConfig{
 			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
-			Log: log})
+			Relay: relay, Log: log})
 	}
 	out, err := open(c.StatsD.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.addr)", err)
 	}
-	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.Of(out.Stats)}
+	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.Of(out.Stats), statsd: out.Status}
+	s.arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs, Observe: func(r arrival.Report) { out.Observe(r) }}
 	if len(c.StatsD.Standby) == 0 {
 		return s, nil
 	}
@@ -115,7 +126,21 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.standby)", err)
 	}
-	return s.with(second, second.Run), nil
+	s = s.with(second, second.Run)
+	s.arrivals = &rediscontrol.Arrivals{
+		FlowIDs: func() []string { return append(out.FlowIDs(), second.FlowIDs()...) },
+		Observe: func(r arrival.Report) { observeBoth(out, second, r) },
+	}
+	return s, nil
+}
+
+// observeBoth lets two senders take a report. Of an aggregator and its standby one publishes: what it has not received
+// went to the other one.
+func observeBoth(first, second *statsd.Sender, r arrival.Report) {
+	complete := r.Complete
+	r.Complete = false
+	r.Complete = complete && !second.Observe(r)
+	first.Observe(r)
 }
 
 // with gives a copy of all counts to a second sink, on which nothing depends.

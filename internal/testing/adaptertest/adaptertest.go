@@ -47,7 +47,7 @@ ip: {sliding: {limit: %d, window: 1h}, trusted_proxies: [127.0.0.1]}
 func Run[C any](t *testing.T, s Site[C]) {
 	t.Helper()
 	t.Run("Spellings", s.spellings)
-	t.Run("Refusal", s.refusal)
+	t.Run("Denial", s.denial)
 	t.Run("Client", s.client)
 	t.Run("Options", s.options)
 }
@@ -79,26 +79,26 @@ func (s *Site[C]) spellings(t *testing.T) {
 		t.Fatalf("another topic: %d %q", status, body)
 	}
 	targets := readTargets(t)
-	refused := 0
+	denied := 0
 	for _, target := range targets {
 		if target.Param != "" || target.Means != "star" && target.Means != "42" || target.Group == "body" {
 			continue
 		}
 		status, body := send(t, addr, "GET", target.bytes(), target.Headers)
 		if status == http.StatusTooManyRequests {
-			refused++
+			denied++
 		}
 		if status == 200 && body == "id="+target.Means {
 			t.Errorf("%s: %q reached the handler as %s", target.Group, target.bytes(), body)
 		}
 	}
-	if refused < 10 {
-		t.Errorf("%d spellings were refused: does anything reach the adapter?", refused)
+	if denied < 10 {
+		t.Errorf("%d spellings were denied: does anything reach the adapter?", denied)
 	}
 }
 
-// refusal: status, fields and body are those of every other way in.
-func (s *Site[C]) refusal(t *testing.T) {
+// denial: status, fields and body are those of every other way in.
+func (s *Site[C]) denial(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 2), hotparam.Options[C]{Headers: "both"})
 	allowed := get(t, addr, "/topic?id=7", map[string]string{"X-Forwarded-For": "198.51.100.1"})
 	if !strings.HasPrefix(allowed.header.Get("RateLimit"), `"ip_sliding";r=1;t=`) || allowed.status != 200 ||

@@ -100,7 +100,7 @@ func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testi
 				t.Errorf("an answer 503 cost something: %d", status)
 			}
 		}
-		o.until("the limit refuses", func() bool { return o.ask(topic, "200") == http.StatusTooManyRequests })
+		o.until("the limit denies", func() bool { return o.ask(topic, "200") == http.StatusTooManyRequests })
 	})
 	t.Run("Latency", func(t *testing.T) {
 		o.t = t

@@ -11,9 +11,9 @@ import (
 
 // law is what the suite knows of an algorithm.
 type law struct {
-	// fits: may cost be admitted at a time, of a limit above 0 and a cost up to its capacity?
+	// fits: may cost be allowed at a time, of a limit above 0 and a cost up to its capacity?
 	fits func(o *oracle, at, cost int64) bool
-	// within: may sum be admitted within any d microseconds, ends included?
+	// within: may sum be allowed within any d microseconds, ends included?
 	within func(spec limit.Spec, d, sum int64) bool
 	// draw draws the fields that only this algorithm has; nil: none.
 	draw func(rt *rapid.T, s *limit.Spec)
@@ -52,7 +52,7 @@ var algorithms = map[limit.Algorithm]law{
 	}},
 }
 
-// windowLaw admits Limit of what has been used, and so at most times as much within a window.
+// windowLaw allows Limit of what has been used, and so at most times as much within a window.
 func windowLaw(times int64, used func(*oracle, int64) int64, draw func(*rapid.T, *limit.Spec)) law {
 	return law{
 		fits:   func(o *oracle, at, cost int64) bool { return used(o, at)+cost <= o.spec.Limit },
@@ -106,13 +106,13 @@ func (o *oracle) slidingFits(at, cost int64) bool {
 	return !product(o.spec.Limit, window).less(weight)
 }
 
-// used is what was admitted in the aligned window so many before that of at.
+// used is what was allowed in the aligned window so many before that of at.
 func (o *oracle) used(at, before int64) int64 {
 	window := micros(o.spec.Window)
 	return o.since(func(e event) bool { return e.at/window == at/window-before })
 }
 
-// anchored is what was admitted in the window of at, where a window begins with
+// anchored is what was allowed in the window of at, where a window begins with
 // the first event after the one before is over.
 func (o *oracle) anchored(at int64) int64 {
 	var start, sum int64
@@ -125,12 +125,12 @@ func (o *oracle) anchored(at int64) int64 {
 	return sum
 }
 
-// logged is what was admitted in the last window, (at - W, at] (G1).
+// logged is what was allowed in the last window, (at - W, at] (G1).
 func (o *oracle) logged(at int64) int64 {
 	return o.since(func(e event) bool { return e.at > at-micros(o.spec.Window) })
 }
 
-// bucketed is what was admitted in the current bucket and in as many before it as there
+// bucketed is what was allowed in the current bucket and in as many before it as there
 // are in a window (B2).
 func (o *oracle) bucketed(at int64) int64 {
 	b := o.spec.Buckets
@@ -138,7 +138,7 @@ func (o *oracle) bucketed(at int64) int64 {
 	return o.since(func(e event) bool { return e.at/width >= at/width-b })
 }
 
-// since is what was admitted by the events that count.
+// since is what was allowed by the events that count.
 func (o *oracle) since(counts func(event) bool) (sum int64) {
 	for _, e := range o.log {
 		if counts(e) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// request is one that was admitted at a time.
+// request is one that was allowed at a time.
 type request struct {
 	at      int64
 	charges []limit.Charge

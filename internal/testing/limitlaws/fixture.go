@@ -2,7 +2,7 @@
 // implementation of limit.Store passes: [Run] for one store, [RunEquivalence] for two
 // that have to agree in every number.
 //
-// The oracle is a plain log of what was admitted, in exact integers: for each
+// The oracle is a plain log of what was allowed, in exact integers: for each
 // algorithm one function says whether a cost fits at a time. All that a Result
 // claims (remaining, retry, reset) is checked against that function alone, at
 // the moment itself and one microsecond before it.
@@ -47,7 +47,7 @@ type Fixture struct {
 	// denies, which docs/limits.md describes: exactly only while time runs forward and a
 	// subject keeps its spec. So random traces neither turn the clock back nor change specs.
 	OverNodes bool
-	// Refund takes back, now, what a request that was admitted at a time has
+	// Refund takes back, now, what a request that was allowed at a time has
 	// charged; nil: RunEquivalence tries none.
 	Refund func(now, at time.Time, charges []limit.Charge)
 }

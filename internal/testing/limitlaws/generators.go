@@ -45,7 +45,7 @@ func drawSpec(rt *rapid.T) limit.Spec {
 }
 
 // additive reports whether at one instant all costs together are at most the capacity.
-// A warm-up admits each cost by what is owed for those before it, whatever the cost.
+// A warm-up allows each cost by what is owed for those before it, whatever the cost.
 func additive(s limit.Spec) bool { return s.Algorithm != limit.WarmingUp }
 
 func drawAdditive(rt *rapid.T) limit.Spec {

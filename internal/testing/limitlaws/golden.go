@@ -144,7 +144,7 @@ func (tp tape) play(t *testing.T, f Fixture) {
 }
 
 // example is the widely published one of a weighted window: 42 in the minute
-// before, 18 in this one, a limit of 50. Rounding down would admit where the
+// before, 18 in this one, a limit of 50. Rounding down would allow where the
 // estimate is 49.5.
 type example struct {
 	ms      int64

@@ -47,7 +47,7 @@ func (s store) delay(now int64, spec limit.Spec, cost int64) int64 {
 }
 
 // testQueue: calls leave first in, first out, as soon as they may, 1/rate apart
-// for every cost, and no earlier (Q1, Q2); a call is admitted if and only if what
+// for every cost, and no earlier (Q1, Q2); a call is allowed if and only if what
 // is in front of it and its own cost fit (Q3), and a denied one moves nothing.
 func testQueue(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// event is one admitted cost.
+// event is one allowed cost.
 type event struct{ at, cost int64 }
 
 // oracle is the log of one subject under one spec. Its law is fits; all other numbers
@@ -26,7 +26,7 @@ func (o *oracle) clock(now int64) int64 {
 	return now
 }
 
-// fits is the law: may cost be admitted at a time not before the last event?
+// fits is the law: may cost be allowed at a time not before the last event?
 func (o *oracle) fits(at, cost int64) bool {
 	if o.spec.Limit == 0 || cost > o.spec.Capacity() {
 		return cost == 0
@@ -56,7 +56,7 @@ func (o *oracle) checkRateBound(t tester) {
 	}
 }
 
-// verify compares what a store says about cost at now, after it has admitted
+// verify compares what a store says about cost at now, after it has allowed
 // the whole request or not, with the law. The log is as it was before.
 func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result) {
 	t.Helper()

@@ -13,7 +13,7 @@ var names = []string{"a", "b", "c"}
 
 // testOracle drives several subjects, some requests with several charges, over
 // a clock that also jumps, and compares every number with the oracle: the
-// bounds of each algorithm, U3 to U7, U11, U12. What was admitted in the end is
+// bounds of each algorithm, U3 to U7, U11, U12. What was allowed in the end is
 // compared with what is promised of any interval.
 func testOracle(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
@@ -46,7 +46,7 @@ func testOracle(t *testing.T, f Fixture) {
 	})
 }
 
-// judge compares one request with the oracles, and logs it if it was admitted.
+// judge compares one request with the oracles, and logs it if it was allowed.
 func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limit.Charge, admitted bool,
 	results []limit.Result) {
 	t.Helper()

@@ -107,17 +107,17 @@ func testBadInput(t *testing.T, f Fixture) {
 	f.Reset()
 	s, good := store{f, t}, bucket(10, 10, 1000)
 	s.ask(0, "a", good, 4)
-	refused := func(name string, want error, results int, charges ...limit.Charge) {
+	rejected := func(name string, want error, results int, charges ...limit.Charge) {
 		t.Helper()
 		_, err := f.Store.Take(context.Background(), time.UnixMicro(0), charges, make([]limit.Result, results))
 		if err == nil || (want != nil && !errors.Is(err, want)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	refused("negative cost mints tokens", limit.ErrNegativeCost, 1, charge("a", good, -5))
-	refused("negative cost behind a good one", limit.ErrNegativeCost, 2, charge("a", good, 1), charge("b", good, -1))
-	refused("no result", limit.ErrChargeCount, 0, charge("a", good, 1))
-	refused("too many", limit.ErrChargeCount, 65, make([]limit.Charge, 65)...)
+	rejected("negative cost mints tokens", limit.ErrNegativeCost, 1, charge("a", good, -5))
+	rejected("negative cost behind a good one", limit.ErrNegativeCost, 2, charge("a", good, 1), charge("b", good, -1))
+	rejected("no result", limit.ErrChargeCount, 0, charge("a", good, 1))
+	rejected("too many", limit.ErrChargeCount, 65, make([]limit.Charge, 65)...)
 	for _, bad := range []limit.Spec{
 		{}, {Algorithm: "leaking", Limit: 1, Window: time.Second},
 		bucket(1, 1, 0), bucket(1, 1, -5), bucket(1, -1, 1000), bucket(-1, 1, 1000),
@@ -126,10 +126,10 @@ func testBadInput(t *testing.T, f Fixture) {
 		{Algorithm: limit.FixedWindow, Limit: 1, Window: 1500 * time.Nanosecond},
 		sliding(1<<40, 60_000), bucket(1<<40, 7, 60_000), fixed(1<<53, 1000),
 	} {
-		refused("bad spec", nil, 2, charge("a", good, 1), charge("b", bad, 1))
+		rejected("bad spec", nil, 2, charge("a", good, 1), charge("b", bad, 1))
 	}
 	if left := s.ask(0, "a", good, 0).Remaining; left != 6 {
-		t.Errorf("after refused calls %d remain, want 6", left)
+		t.Errorf("after rejected calls %d remain, want 6", left)
 	}
 	if admitted, _ := s.take(0); !admitted {
 		t.Error("no charges: not admitted")

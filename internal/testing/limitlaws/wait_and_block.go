@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// testWait: with a bounded wait a call is admitted if and only if the wait fits,
-// and calls leave first in, first out, as early as a bucket without a wait would admit
+// testWait: with a bounded wait a call is allowed if and only if the wait fits,
+// and calls leave first in, first out, as early as a bucket without a wait would allow
 // them, and not more of them in any interval.
 func testWait(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {

@@ -39,7 +39,7 @@ type outcome struct {
 	light    float64   // the same of all clients that are not heavy together
 	use      float64   // of what the limit let pass to what it could
 	admitted int64
-	refused  int64
+	denied   int64
 }
 
 func (o *outcome) min() float64 { return o.ratios[0] }
@@ -244,7 +244,7 @@ func (w *world) done(now float64, id int, ok bool) {
 		return
 	}
 	if !ok {
-		w.out.refused++
+		w.out.denied++
 		return
 	}
 	w.got[id] += float64(w.cost)

@@ -175,7 +175,7 @@ func TestClientOfFourLimitersWeighsFour(t *testing.T) {
 }
 
 // No client is denied while the bucket has enough for all, however bursty they are.
-func TestNobodyIsRefusedWithoutContention(t *testing.T) {
+func TestNobodyIsDeniedWithoutContention(t *testing.T) {
 	t.Parallel()
 	for name, groups := range map[string][]group{
 		"half of the rate": {readers(25, 2, poisson)},
@@ -183,8 +183,8 @@ func TestNobodyIsRefusedWithoutContention(t *testing.T) {
 		"all at once":      {readers(30, 2, together)},
 	} {
 		for seed := range uint64(seeds) {
-			if o := bucket(100, 100, 30, groups...).play(seed, 0); o.refused != 0 {
-				t.Errorf("%s, seed %d: %d refused", name, seed, o.refused)
+			if o := bucket(100, 100, 30, groups...).play(seed, 0); o.denied != 0 {
+				t.Errorf("%s, seed %d: %d denied", name, seed, o.denied)
 			}
 		}
 	}

@@ -52,3 +52,15 @@ func TestCacheLargerThanTheMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestTooFewOpenFiles(t *testing.T) {
+	t.Parallel()
+	for files, warned := range map[int]bool{0: false, 1 << 40: true} {
+		var said strings.Builder
+		l := listeners{files: files, log: slog.New(slog.NewTextHandler(&said, nil))}
+		l.warnOfFewFiles()
+		if strings.Contains(said.String(), "needed=1099511628032") != warned {
+			t.Errorf("%d files: %s", files, said.String())
+		}
+	}
+}
