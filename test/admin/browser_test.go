@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/history"
@@ -98,8 +99,9 @@ func watch(t *testing.T, ctx context.Context, origins ...string) *witness {
 		case *runtime.EventConsoleAPICalled:
 			w.note("console: %s %v", e.Type, e.Args)
 		case *log.EventEntryAdded:
-			// Violations of the policy and failed loads come here.
-			if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			// Violations of the policy and failed loads come here; 428 asks for the second word.
+			if (e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning) &&
+				!strings.Contains(e.Entry.Text, "status of 428") {
 				w.note("log: %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
@@ -394,6 +396,21 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 			err = fmt.Errorf("waiting for %s: %w", condition, err)
 		}
 		return chromedp.Void{}, err
+	}
+}
+
+// secondWord types the number that the page asks for, if what was just done reaches much; done is where it does not.
+func secondWord(t *testing.T, ctx context.Context, done string) {
+	t.Helper()
+	run(t, ctx, until("document.querySelector('#second').open || "+done))
+	number, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector('#second').open
+		? document.querySelector('#second-label').textContent.match(/\d+/)[0] : ''`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if number != "" {
+		run(t, ctx, until("document.activeElement.id == 'second-number'"), chromedp.KeyEvent("7777"+kb.Enter),
+			says("#second-error", "That is not "+number), fill("#second-number", number), chromedp.KeyEvent(kb.Enter))
 	}
 }
 

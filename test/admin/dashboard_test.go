@@ -155,11 +155,14 @@ func undoAndRemove(t *testing.T, ctx context.Context) {
 		until("document.querySelector('#overrides .until').textContent.startsWith('59m')"),
 		clickOn(`#overrides [data-act="remove"]`), none,
 		says("#events .override_deleted", "topic?id=42"), see("/"))
-	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"),
-		says("#overrides .do-block", "topic?id=1337"))
+	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"))
+	secondWord(t, ctx, "!document.querySelector('#dialog').open")
+	run(t, ctx, says("#overrides .do-block", "topic?id=1337"))
 	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
 	// The way back that the message offers.
-	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), see("/overrides"),
+	run(t, ctx, clickOn("#toast-undo"))
+	secondWord(t, ctx, "document.querySelector('#overrides .do-block')")
+	run(t, ctx, says("#overrides .do-block", "topic?id=1337"), see("/overrides"),
 		clickOn(`#overrides [data-act="remove"]`), none)
 }
 

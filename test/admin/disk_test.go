@@ -89,7 +89,9 @@ func TestFullDiskIsTold(t *testing.T) {
 	troubleIsTold(t, ctx, s.admin, "not written: ", dir)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), clickOn("#views a[href='/']"),
 		says("#hot-table tbody tr", "topic?id=viral"), clickOn(`[aria-label="Block topic?id=viral"]`),
-		clickOn("#dialog-save"), says("#e-form", "no space left"))
+		clickOn("#dialog-save"))
+	secondWord(t, ctx, `document.querySelector("#e-form").textContent.includes("no space left")`)
+	run(t, ctx, says("#e-form", "no space left"))
 }
 
 // TestReadOnlyDiskIsTold by an aggregator, which keeps its overrides in Redis.

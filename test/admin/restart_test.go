@@ -139,7 +139,9 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	}
 	press(`[aria-label="Block topic?id=viral"]`)
 	run(t, ctx, until("document.querySelector('#dialog').open && document.activeElement.id == 'f-reason'"),
-		chromedp.KeyEvent("a scraper"+kb.Enter), says("#toast", "Set topic?id=viral to block"))
+		chromedp.KeyEvent("a scraper"+kb.Enter))
+	secondWord(t, ctx, "!document.querySelector('#dialog').open")
+	run(t, ctx, says("#toast", "Set topic?id=viral to block"))
 	f.blocked("after the toast,")
 	press("#views a[href='/overrides']")
 	shown := chromedp.Steps(says("#status .good", "live"), until("document.querySelector('#banner').hidden"),

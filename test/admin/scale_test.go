@@ -80,7 +80,7 @@ const scroll = `(async () => {
 // as with a hundred; a machine that is busy with other tests delays both.
 func TestTenThousandHotKeysScrollAsAHundredDo(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 3*time.Minute)
+	ctx := browserFor(t, 6*time.Minute) // beside other tests
 	open := func(keys int, more string) {
 		t.Helper()
 		cfg := config(t)

@@ -87,7 +87,9 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 		tabTo(t, ctx, `[aria-label="Block topic?id=viral"]`)
 		run(t, ctx, chromedp.KeyEvent(kb.Enter),
 			until("document.querySelector('#dialog').open && document.activeElement.id == 'f-reason'"),
-			chromedp.KeyEvent("a scraper"+kb.Enter), says("#toast", "Set topic?id=viral to block"))
+			chromedp.KeyEvent("a scraper"+kb.Enter))
+		secondWord(t, ctx, "!document.querySelector('#dialog').open")
+		run(t, ctx, says("#toast", "Set topic?id=viral to block"))
 		if got := s.status(t, "/topic?id=viral"); got < 400 {
 			t.Errorf("the next request is answered %d", got)
 		}

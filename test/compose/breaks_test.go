@@ -44,7 +44,7 @@ var (
 	}
 	noKafka = []sign{
 		readiness("collector-1"), metric("collector-1", "hotparam_kafka_connected", "0"),
-		status("collector-1", "kafka"), metric("aggregator-1", "hotparam_aggregate_blind", "1"),
+		status("collector-1", "kafka"), metric("aggregator-1", "hotparam_aggregate_no_input", "1"),
 		readiness("aggregator-1"),
 	}
 	breaks = []broken{
@@ -54,11 +54,11 @@ var (
 		{"kafka-1", "kill", append(noKafka, line("collector-1", "level=ERROR"))},
 		{"aggregator-1", "kill", []sign{
 			line("limiter-sidecar-1", "level=WARN"),
-			metric("limiter-sidecar-1", "hotparam_hotset_silent_publishers", "1"),
+			metric("limiter-sidecar-1", "hotparam_hotset_stale_publishers", "1"),
 			status("limiter-sidecar-1", "hot set"),
 		}},
 		{"collector-1", "kill", []sign{
-			line("aggregator-1", "level=WARN"), metric("aggregator-1", "hotparam_aggregate_blind", "1"),
+			line("aggregator-1", "level=WARN"), metric("aggregator-1", "hotparam_aggregate_no_input", "1"),
 			readiness("aggregator-1"),
 			status("aggregator-1", "source kafka"),
 		}},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,18 +112,42 @@ func whatIsHot(t *testing.T) (h hot) {
 // second is a line of the load: a second of its visitors.
 type second struct{ quietOK, quietDenied, viralOK, viralDenied, failed int }
 
-var numbers = regexp.MustCompile(`\d+`)
+// secondOf reads a line such as "quiet 540 ok 1 failed  viral 58 ok 842 denied". What is 0 is not in it.
+func secondOf(line string) (s second, ok bool) {
+	counts := map[string]int{}
+	fields, kind := strings.Fields(line), ""
+	for i, text := range fields {
+		n, err := strconv.Atoi(text)
+		switch {
+		case err == nil && kind != "" && i+1 < len(fields):
+			counts[kind+" "+fields[i+1]] = n
+		case err != nil && slices.Contains([]string{"quiet", "viral", "crawlers"}, text):
+			kind = text
+		}
+	}
+	failed := counts["quiet failed"] + counts["viral failed"] + counts["crawlers failed"]
+	return second{counts["quiet ok"], counts["quiet denied"], counts["viral ok"], counts["viral denied"], failed},
+		len(counts) > 0
+}
+
+func TestLinesOfTheLoad(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]second{
+		"quiet 540 ok  crawlers 15 ok 45 denied\n":                                             {quietOK: 540},
+		"quiet 540 ok 2 denied 1 failed  viral 58 ok 842 denied 3 failed  crawlers 4 failed\n": {540, 2, 58, 842, 8},
+		"viral 7 denied\n": {viralDenied: 7}, "time=12 level=WARN msg=\"quiet 1\"\n": {}, "\n": {},
+	} {
+		if got, ok := secondOf(line); got != want || ok != (want != second{}) {
+			t.Errorf("%q: %+v, %v", line, got, ok)
+		}
+	}
+}
 
 func load(t *testing.T, since time.Time) (list []second) {
 	t.Helper()
 	for line := range strings.Lines(docker(t, "logs", "--since", since.Format(time.RFC3339Nano), container("load-1"))) {
-		var n []int
-		for _, text := range numbers.FindAllString(line, -1) {
-			v, _ := strconv.Atoi(text)
-			n = append(n, v)
-		}
-		if strings.HasPrefix(line, "quiet") && len(n) == 9 {
-			list = append(list, second{n[0], n[1], n[3], n[4], n[2] + n[5] + n[8]})
+		if s, ok := secondOf(line); ok {
+			list = append(list, s)
 		}
 	}
 	return list

@@ -65,7 +65,7 @@ func TestCommandLine(t *testing.T) {
 	run(other, "+ topic?id=42: exempt", false, "override", "diff", "-")
 	run(other, "exempt", false, "override", "apply", "-", "--wait", "10s")
 	status(http.StatusOK, "the exemption is not felt")
-	run("", "block", false, "override", "undo", id, "--wait", "10s")
+	run("", "block", false, "override", "undo", id, "--yes", "--wait", "10s")
 	status(http.StatusTooManyRequests, "the undo is not felt")
 	run("overrides: []", "- topic?id=42: block", false, "override", "diff", "-", "--prune")
 	run("overrides: []", id+": removed", false, "override", "apply", "-", "--prune", "--wait", "10s")

@@ -51,7 +51,7 @@ rules:
 	}
 
 	body := `{"key":"topic?id=star","action":"block"}`
-	if status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides/star", body,
+	if status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides/star?confirm=true", body,
 		http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
 		t.Fatalf("PUT: %d %s", status, text)
 	}

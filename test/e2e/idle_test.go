@@ -32,10 +32,27 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
-	p := launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", pipelineRules), "--upstream",
+	p := launch(
+		t,
+		"hotparam",
+		"serve",
+		"--config",
+		write(t, "hotparam.yaml", pipelineRules),
+		"--upstream",
 		upstream.URL,
-		"--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir(),
-		"--proxy.max_connections", fmt.Sprint(clients), "--proxy.idle_timeout", "10m")
+		"--listen",
+		addr,
+		"--admin.listen",
+		admin,
+		"--state.dir",
+		t.TempDir(),
+		"--proxy.max_connections",
+		fmt.Sprint(clients),
+		"--proxy.max_connections_client",
+		"0",
+		"--proxy.idle_timeout",
+		"10m",
+	)
 	ready(t, admin)
 	visit := func() net.Conn {
 		t.Helper()
@@ -74,7 +91,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	t.Logf("100 further clients were answered in %v", time.Since(began))
 	metrics := func() string { _, text := get(t, "http://"+admin+"/metrics"); return text }
 	if text := metrics(); !strings.Contains(text, `hotparam_listener_evicted_total{listener="proxy"} 100`) ||
-		!strings.Contains(text, `hotparam_listener_refused_total{listener="proxy"} 0`) {
+		!strings.Contains(text, `hotparam_listener_rejected_total{listener="proxy"} 0`) {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "hotparam_listener_") && strings.Contains(line, "proxy") {
 				t.Error(line)

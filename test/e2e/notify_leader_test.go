@@ -18,7 +18,7 @@ import (
 
 // Of two aggregators one notifies. When it is killed the other one does: nothing is sent twice, and nothing that
 // happens once the other one has taken over is lost. It also tells that Redis is away, and back. What was hot by the
-// one that was killed stays hot for redis.hot_ttl_blind.
+// one that was killed stays hot for redis.hot_ttl_no_input.
 func TestAnotherAggregatorTells(t *testing.T) {
 	t.Parallel()
 	redis, hook := redistest.Start(t), newTold(t)
@@ -57,7 +57,7 @@ func TestAnotherAggregatorTells(t *testing.T) {
 		do(
 			t,
 			http.MethodPut,
-			"http://"+admins[1]+"/v1/overrides",
+			"http://"+admins[1]+"/v1/overrides?confirm=true",
 			fmt.Sprintf(`{"key":"topic?id=9%d","action":"block"}`, n),
 			http.Header{"Content-Type": {"application/json"}},
 		)

@@ -127,7 +127,7 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 		return hook.has("hot topic?id=42")
 	})
 	block := `{"key":"topic?id=7","action":"block","author":"ann"}`
-	status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides", block,
+	status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides?confirm=true", block,
 		http.Header{"Content-Type": {"application/json"}})
 	if status/100 != 2 {
 		t.Fatalf("PUT: %d %s", status, text)

@@ -83,7 +83,7 @@ func (b *blocks) agree(when string, want ...string) {
 
 func (b *blocks) put(id string) {
 	b.t.Helper()
-	if status, body := do(b.t, http.MethodPut, "http://"+b.admin[0]+"/v1/overrides/"+id,
+	if status, body := do(b.t, http.MethodPut, "http://"+b.admin[0]+"/v1/overrides/"+id+"?confirm=true",
 		`{"key":"topic?id=`+id+`","action":"block","author":"ann"}`, nil); status/100 != 2 {
 		b.t.Fatalf("PUT %s: %d %s", id, status, body)
 	}

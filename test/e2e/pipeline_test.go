@@ -282,7 +282,7 @@ func viralTopic(t *testing.T, s *site) {
 // overrideIsFelt blocks a topic on the dashboard's API and takes it back.
 func overrideIsFelt(t *testing.T, s *site) {
 	t.Helper()
-	status, body := do(t, http.MethodPut, "http://"+s.dashboard+"/v1/overrides/no-77",
+	status, body := do(t, http.MethodPut, "http://"+s.dashboard+"/v1/overrides/no-77?confirm=true",
 		`{"key":"topic?id=77","action":"block","reason":"e2e"}`, http.Header{"Content-Type": {"application/json"}})
 	if status/100 != 2 {
 		t.Fatalf("PUT override: %d %s", status, body)

@@ -204,13 +204,13 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	}
 	seen := ""
 	for _, admin := range []string{admins[1], admins[3]} {
-		status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides",
+		status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides?confirm=true",
 			`{"key": "login?token=`+unseen+`", "action": "block"}`, nil)
 		if status != http.StatusCreated || !strings.Contains(body, hash) {
 			t.Errorf("override: %d %s", status, body)
 		}
 		seen += body
-		status, body = do(t, http.MethodPut, "http://"+admin+"/v1/overrides",
+		status, body = do(t, http.MethodPut, "http://"+admin+"/v1/overrides?confirm=true",
 			`{"key": "login?token=`+unseen[:5]+`*", "action": "block"}`, nil)
 		if status != http.StatusBadRequest || !strings.Contains(body, "tells part") {
 			t.Errorf("a pattern for part of the value: %d %s", status, body)

@@ -63,6 +63,9 @@ func (f *fleet) start(i int) {
 // rules runs hotparam rules and gives its exit code and what it said.
 func (f *fleet) rules(args ...string) (int, string) {
 	f.t.Helper()
+	if slices.Contains([]string{"push", "rollback", "promote"}, args[0]) {
+		args = append(args, "--yes") // what the rules take away is meant
+	}
 	cmd := exec.Command(filepath.Join(program.Ours(f.t), "hotparam"), append([]string{"rules"}, args...)...)
 	cmd.Env = append(cmd.Environ(), "HOTPARAM_ADMIN=http://"+f.admin[0])
 	out, _ := cmd.CombinedOutput()
@@ -115,7 +118,7 @@ func (f *fleet) felt(when, one, two string) {
 	}
 }
 
-// Rules pushed to a store are felt by all limiters within a second; what cannot be run is refused.
+// Rules pushed to a store are felt by all limiters within a second; what cannot be run is rejected.
 func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 	f.felt("at first", "", "")
 	f.mustRun("push", f.blocking("a"), "--reason", "first")
@@ -234,8 +237,8 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 		"--detect.counters", "1000")
 	ready(t, other)
 	if status, body := get(t, "http://"+other+"/readyz"); status != http.StatusServiceUnavailable ||
-		!strings.Contains(body, "version 1 of redis: is refused: detect: rule") {
-		t.Errorf("a start that refuses the rules of the store: %d %s", status, body)
+		!strings.Contains(body, "version 1 of redis: is rejected: detect: rule") {
+		t.Errorf("a start that rejects the rules of the store: %d %s", status, body)
 	}
 	f.mustRun("push", f.blocking("b"))
 	program.Await(t, 10*time.Second, "rules that both run", func() bool {

@@ -34,7 +34,7 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	}
 	put := func(body string) {
 		t.Helper()
-		if status, text := do(t, http.MethodPut, overrides, body,
+		if status, text := do(t, http.MethodPut, overrides+"?confirm=true", body,
 			http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
 			t.Fatalf("PUT %s: %d %s", body, status, text)
 		}

@@ -205,11 +205,11 @@ func TestStandbyTakesOver(t *testing.T) {
 		l.ids[id].Store(true)
 		program.Await(t, 15*time.Second, what, func() bool { return w.hot(topic(id)) })
 		// 100 counts make it hot: half a second of its rate.
-		blind := time.Since(at) - 500*time.Millisecond
+		unwatched := time.Since(at) - 500*time.Millisecond
 		t.Logf("%s: a new topic was found %v late; the old one was not known for %v", what,
-			blind.Round(time.Millisecond), w.gap(topic(0)).Round(time.Millisecond))
-		if blind > lease+ticks+slack || w.gap(topic(0)) > lease+ticks+slack {
-			t.Errorf("%s: blind for more than the lease and two ticks", what)
+			unwatched.Round(time.Millisecond), w.gap(topic(0)).Round(time.Millisecond))
+		if unwatched > lease+ticks+slack || w.gap(topic(0)) > lease+ticks+slack {
+			t.Errorf("%s: unwatched for more than the lease and two ticks", what)
 		}
 	}
 	within("killed", 1, func() { pair[0].Signal(os.Kill) })

@@ -219,6 +219,7 @@ func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
 	got := map[hottype.Key]int64{}
 	p, err := graphite.New(graphite.Config{
 		URL: c.web, Names: chainNames, Rules: set, Flush: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Timeout: 30 * time.Second, // the tests of other packages take the processor too
 		Handle: func(list []hottype.Count) {
 			for _, c := range list {
 				got[c.Key] += c.N
@@ -229,7 +230,7 @@ func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	program.Await(t, 40*time.Second, "all names in Graphite", func() bool {
+	program.Await(t, 3*time.Minute, "all names in Graphite", func() bool {
 		if err := p.Poll(t.Context()); err != nil {
 			t.Log(err) // as in the aggregator, the next poll asks again
 		}

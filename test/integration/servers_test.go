@@ -29,7 +29,7 @@ var otherServers = []struct {
 
 // timed are the tests of the packages of Redis whose subject is our own patience and not
 // what the server knows.
-const timed = "Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded"
+const timed = "LoseAnswers|Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded"
 
 var introduced = regexp.MustCompile(`redistest: (.+) on 127\.0\.0\.1:`)
 
@@ -71,7 +71,7 @@ type suite struct {
 // suiteOn runs the tests of the packages of Redis on a server, without the race detector.
 func suiteOn(t *testing.T, server string) suite {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4",
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=15m", "-parallel=4",
 		"-skip="+timed, "./internal/storage/redisclient", "./internal/storage/rediscontrol",
 		"./internal/storage/redislimits")
 	cmd.Dir = "../.."

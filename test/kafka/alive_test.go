@@ -18,12 +18,12 @@ func TestIdleProducerIsHeard(t *testing.T) {
 	var in inbox
 	consumer, _ := consumer(t, &in, kafka.ConsumerConfig{Config: config(c.ListenAddrs())})
 	await(t, "the partitions", func() bool { return consumer.Stats().Partitions == 4 })
-	if last, promised, err := consumer.LastHeard(); !last.IsZero() || promised || err != nil {
+	if last, promised, err := consumer.LastReceived(); !last.IsZero() || promised || err != nil {
 		t.Errorf("heard at %v before anybody spoke, promised %v, %v", last, promised, err)
 	}
 	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs())})
 	await(t, "two signs in each partition", func() bool { return consumer.Stats().Records >= 8 })
-	last, promised, err := consumer.LastHeard()
+	last, promised, err := consumer.LastReceived()
 	if time.Since(last) > 3*time.Second || !promised || err != nil {
 		t.Errorf("heard %v ago, promised %v, %v", time.Since(last), promised, err)
 	}
@@ -35,8 +35,8 @@ func TestIdleProducerIsHeard(t *testing.T) {
 	}
 	stop()
 	c.Close()
-	await(t, "the outage", func() bool { _, _, err := consumer.LastHeard(); return err != nil })
-	if again, promised, _ := consumer.LastHeard(); time.Since(again) < time.Millisecond || !promised {
+	await(t, "the outage", func() bool { _, _, err := consumer.LastReceived(); return err != nil })
+	if again, promised, _ := consumer.LastReceived(); time.Since(again) < time.Millisecond || !promised {
 		t.Errorf("heard %v ago, promised %v", time.Since(again), promised)
 	}
 }
@@ -52,7 +52,7 @@ func TestMemberWithoutAPartition(t *testing.T) {
 	await(t, "one that has nothing to read", func() bool {
 		idle := 0
 		for _, m := range members {
-			last, _, err := m.LastHeard()
+			last, _, err := m.LastReceived()
 			if m.Stats().Partitions == 0 && err == nil && time.Since(last) < time.Second {
 				idle++
 			}

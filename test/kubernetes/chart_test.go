@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -28,6 +29,9 @@ var everything = []string{
 // viaCheck opens the port of /check.
 var viaCheck = []string{`limiter.ports.check=8185`, `limiter.checkDialect="forwarded"`}
 
+// viaTLS has gateways show certificates, and Redis one.
+const viaTLS = `tls={"secretName":"certificates","limiter":true,"clientCA":true,"redisCA":true}`
+
 var viaKafka = []string{`kafka.brokers=["kafka-0:9092","kafka-1:9092"]`, `aggregator.replicas=3`}
 
 // renderings are the forms of the chart that all rules hold for.
@@ -42,6 +46,7 @@ func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 		"central, Kafka":      {central, slices.Concat(everything, viaKafka)},
 		"central, no aggregator": {central, []string{`aggregator.enabled=false`,
 			`limiter.ports={"decide":0,"envoy":8183}`}},
+		"central, TLS":        {central, append([]string{viaTLS}, viaCheck...)},
 		"sidecar":             {sidecar, nil},
 		"sidecar, everything": {sidecar, everything},
 	} {
@@ -140,6 +145,9 @@ func TestReferences(t *testing.T) {
 		}
 		for _, d := range m.disruptions {
 			selected(t, m, d.Spec.Selector.MatchLabels)
+			if p := d.Spec.UnhealthyPodEvictionPolicy; p == nil || *p != policyv1.AlwaysAllow {
+				t.Errorf("a pod of %s that is not ready keeps its node from being drained", d.Name)
+			}
 		}
 		for _, s := range m.scalers {
 			if !slices.ContainsFunc(m.workloads, func(w workload) bool {
@@ -175,14 +183,16 @@ func TestReferences(t *testing.T) {
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		`redis.addr=[]`:            "redis.addr",
-		`redis.addr=["redis"]`:     "redis",
-		`redis.adr=["redis:6379"]`: "adr",
-		`form="both"`:              "form",
-		`aggregator.replicas=3`:    "kafka.brokers",
-		`stop.delaySeconds="5s"`:   "stop",
-		`limiter.ports.check=8185`: "limiter.checkDialect",
-		`limiter.args=["verbose"]`: "args",
+		`redis.addr=[]`:                                     "redis.addr",
+		`redis.addr=["redis"]`:                              "redis",
+		`redis.adr=["redis:6379"]`:                          "adr",
+		`form="both"`:                                       "form",
+		`aggregator.replicas=3`:                             "kafka.brokers",
+		`stop.delaySeconds="5s"`:                            "stop",
+		`limiter.ports.check=8185`:                          "limiter.checkDialect",
+		`limiter.args=["verbose"]`:                          "args",
+		`tls={"redisCA":true}`:                              "tls.secretName",
+		`tls={"secretName":"certificates","clientCA":true}`: "tls.limiter",
 	} {
 		said, err := template(t, "--values", central, "--set-json", value)
 		if err == nil || !strings.Contains(said, want) {

@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,11 +32,46 @@ type instance struct {
 	*program.Process
 	container corev1.Container
 	addrs     map[string]string // where it listens, by the name of the container's port
+	gateway   *tls.Config       // how gateways ask; nil: without TLS, and with a token
+}
+
+// site is a Redis, by TLS if authority is not nil.
+type site struct {
+	*redistest.Server
+	addr      string
+	authority *redistest.Authority
+}
+
+func newSite(t *testing.T, withTLS bool) *site {
+	t.Helper()
+	if !withTLS {
+		s := redistest.Start(t)
+		return &site{s, s.Addr(), nil}
+	}
+	a := redistest.NewAuthority(t)
+	s, addr := redistest.StartTLS(t, a, a.Issue(time.Now().Add(time.Hour), "127.0.0.1"), "--tls-auth-clients", "no")
+	return &site{s, addr, a}
+}
+
+// certificates writes the files of the Secret for certificates.
+func (s *site) certificates(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	s.authority.IssueTo(redistest.Certificate{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")},
+		time.Now().Add(time.Hour), "127.0.0.1")
+	ca, err := os.ReadFile(s.authority.CA)
+	for _, name := range []string{"client-ca.crt", "redis-ca.crt"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), ca, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // start starts the program of a container with its arguments, rules and environment; only files and addresses are
 // those of this machine.
-func start(t *testing.T, m manifests, c corev1.Container, redis string) *instance {
+func start(t *testing.T, m manifests, c corev1.Container, redis *site) *instance {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range m.configs[0].Data {
@@ -43,7 +80,11 @@ func start(t *testing.T, m manifests, c corev1.Container, redis string) *instanc
 		}
 	}
 	i := &instance{container: c, addrs: map[string]string{}}
-	replace := []string{"/etc/hotparam", dir, "redis:6379", redis}
+	replace := []string{"/etc/hotparam/", dir + "/", "redis:6379", redis.addr}
+	if redis.authority != nil {
+		replace = append(replace, "/etc/hotparam-tls", redis.certificates(t))
+		i.gateway = redis.authority.Client()
+	}
 	for _, p := range c.Ports {
 		i.addrs[p.Name] = freeport.Addr(t)
 		replace = append(replace, fmt.Sprintf(".listen=:%d", p.ContainerPort), ".listen="+i.addrs[p.Name])
@@ -88,13 +129,20 @@ func (i *instance) probe(p *corev1.Probe) bool {
 
 // decides asks a limiter with the token of gateways.
 func (i *instance) decides() (status int) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+i.addrs["decide"]+"/v1/decide",
+	scheme := "http"
+	if i.gateway != nil {
+		scheme = "https"
+	}
+	req, err := http.NewRequest(http.MethodPost, scheme+"://"+i.addrs["decide"]+"/v1/decide",
 		strings.NewReader(`{"uri":"/topic?id=1"}`))
 	if err != nil {
 		return 0
 	}
-	req.Header.Set("Authorization", "Bearer "+gatewayToken)
-	res, err := http.DefaultClient.Do(req)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: i.gateway, DisableKeepAlives: true}}
+	if i.gateway == nil {
+		req.Header.Set("Authorization", "Bearer "+gatewayToken)
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		return 0
 	}
@@ -109,21 +157,21 @@ func TestPodsStart(t *testing.T) {
 	soon := `stop={"delaySeconds":1,"timeoutSeconds":10}`
 	for name, m := range map[string]manifests{
 		"central": render(t, central, soon), "sidecar": render(t, sidecar, soon, `aggregator.enabled=false`),
+		"TLS":   render(t, central, soon, viaTLS),
 		"Kafka": render(t, central, append([]string{soon, `kafka.brokers=["127.0.0.1:1"]`}, viaCheck...)...),
 	} {
 		for _, w := range m.workloads {
 			i := slices.IndexFunc(containers(w), ours)
 			t.Run(name+" "+w.name, func(t *testing.T) {
 				t.Parallel()
-				lives(t, m, w, containers(w)[i])
+				lives(t, m, w, containers(w)[i], newSite(t, name == "TLS"))
 			})
 		}
 	}
 }
 
-func lives(t *testing.T, m manifests, w workload, c corev1.Container) {
-	redis := redistest.Start(t)
-	i := start(t, m, c, redis.Addr())
+func lives(t *testing.T, m manifests, w workload, c corev1.Container, redis *site) {
+	i := start(t, m, c, redis)
 	program.Await(t, 20*time.Second, "the start", func() bool { return i.probe(c.StartupProbe) })
 	limiter := c.Name == "limiter"
 	if limiter {

@@ -103,3 +103,21 @@ func TestFaultOutsideTheCode(t *testing.T) {
 		}
 	}
 }
+
+func TestFaultsOfAChange(t *testing.T) {
+	t.Parallel()
+	all := []fault{{name: "one", file: "a/a.go", pkg: "./a"}, {name: "two", file: "b/b.go", pkg: "./b"},
+		{name: "three", file: "a/other.go", pkg: "./a"}, {name: "four", file: "lua/x.lua", pkg: "./b"}}
+	for _, c := range []struct{ changed, want string }{
+		{"", ""}, {"README.md b/c.go", ""}, {"b/b.go", "two"}, {"a/a_test.go", "one three"}, {"lua/x.lua", "four"},
+		{"a/a_test.go b/b.go", "two one three"}, {"a/x/a_test.go", ""},
+	} {
+		var got []string
+		for _, f := range touched(all, strings.Fields(c.changed)) {
+			got = append(got, f.name)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.changed, got, c.want)
+		}
+	}
+}

@@ -37,6 +37,8 @@ func measure(ctx context.Context) (survived int, err error) {
 	at := flag.Int("parallel", 2, "how many faults or mutants are tried at a time")
 	list := flag.Bool("list", false, "print the names of the faults and where they are")
 	verbose := flag.Bool("v", false, "print what the tests of each fault wrote")
+	since := flag.String("since", "", "try only faults in files, or noticed by tests, that differ from this commit")
+	within := flag.Duration("within", 0, "with -since: begin no fault after this time; 0: try all")
 	var byRule rules
 	flag.StringVar(&byRule.files, "mutants", "", "plant no faults of the tables; change by rule what matches this "+
 		"regular expression, such as limitcore, or . for the whole core")
@@ -51,6 +53,11 @@ func measure(ctx context.Context) (survived int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if *since != "" {
+		if faults, err = changedSince(ctx, *since, faults); err != nil {
+			return 0, err
+		}
+	}
 	if *list {
 		for _, f := range faults {
 			fmt.Printf("%-44s %s\n", f.name, f.file)
@@ -63,6 +70,9 @@ func measure(ctx context.Context) (survived int, err error) {
 	}
 	defer done()
 	began := time.Now()
+	if *since != "" {
+		return b.tryWithin(ctx, faults, max(1, *at), *within)
+	}
 	if err := b.verify(ctx, faults); err != nil {
 		return 0, err
 	}
@@ -149,6 +159,29 @@ func (b *bench) tryAll(ctx context.Context, faults []fault, parallel int) ([]res
 		errs = append(errs, results[i].err)
 	}
 	return results, errors.Join(errs...)
+}
+
+// tryWithin tries faults package by package, as long as there is time.
+func (b *bench) tryWithin(ctx context.Context, faults []fault, parallel int, within time.Duration) (int, error) {
+	began, planted, survived := time.Now(), 0, 0
+	for left := faults; len(left) > 0 && (within == 0 || time.Since(began) < within); {
+		n := 1
+		for n < min(len(left), 4*parallel) && left[n].pkg == left[0].pkg {
+			n++
+		}
+		if err := b.verify(ctx, left[:n]); err != nil {
+			return 0, err
+		}
+		results, err := b.tryAll(ctx, left[:n], parallel)
+		if err != nil {
+			return 0, err
+		}
+		planted, survived = planted+n, survived+report(left[:n], results, false)
+		left = left[n:]
+	}
+	fmt.Printf("%d planted of %d that the change may concern, %d survived (%v)\n", planted, len(faults), survived,
+		time.Since(began).Round(time.Second))
+	return survived, nil
 }
 
 // report prints the table and returns how many survived.

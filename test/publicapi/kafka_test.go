@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/kafkasink"
+	"github.com/hotparam/pipeline/hotparam/shared"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -37,7 +38,7 @@ func TestKafkaSink(t *testing.T) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing listens there
 	defer rdb.Close()
-	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, Sink: sink, Log: quiet})
+	p, err := hotparam.New(hotparam.Config{Rules: rules, Shared: shared.Config{Redis: rdb, Sink: sink}, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

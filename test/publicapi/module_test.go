@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 `
 
@@ -40,7 +41,7 @@ func main() {
 	"with Redis": `
 func main() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	p, err := hotparam.New(hotparam.Config{Redis: rdb, StatsD: "127.0.0.1:8127"})
+	p, err := hotparam.New(hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:8127"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,6 +59,11 @@ var unwanted = []string{
 	"github.com/google/go-cmp", "testing",
 }
 
+// unwantedAlone is what a service without others must not compile.
+var unwantedAlone = []string{
+	"github.com/redis/", "github.com/cactus/", "github.com/klauspost/", "github.com/hotparam/pipeline/internal/operator",
+}
+
 // A new module in an empty folder protects a service in at most ten lines of main.
 func TestANewModuleProtectsAService(t *testing.T) {
 	t.Parallel()
@@ -68,15 +74,18 @@ func TestANewModuleProtectsAService(t *testing.T) {
 				t.Errorf("main has %d lines, want at most 10", lines)
 			}
 			source := imports
+			no := unwanted
 			if !strings.Contains(main, "redis.") {
 				source = strings.Replace(source, "\t\"github.com/redis/go-redis/v9\"\n\n", "", 1)
+				source = strings.Replace(source, "\t\"github.com/hotparam/pipeline/hotparam/shared\"\n", "", 1)
+				no = append(unwantedAlone, no...)
 			}
 			dir := newModule(t, source+main)
 			run(t, dir, "build", "-o", filepath.Join(dir, "service"), ".")
 			run(t, dir, "vet", ".")
 			for dep := range strings.Lines(run(t, dir, "list", "-deps", ".")) {
 				dep = strings.TrimSpace(dep)
-				for _, no := range unwanted {
+				for _, no := range no {
 					if dep == no || strings.HasPrefix(dep, strings.TrimSuffix(no, "/")+"/") && no != "testing" {
 						t.Errorf("it compiles %s", dep)
 					}

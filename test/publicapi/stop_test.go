@@ -21,6 +21,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/shared"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -69,11 +70,11 @@ func service(text string) error {
 	if err != nil {
 		return err
 	}
-	lib := hotparam.Config{Rules: rules, StatsD: cfg.StatsD}
+	lib := hotparam.Config{Rules: rules}
 	if cfg.Redis != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: cfg.Redis})
 		defer rdb.Close()
-		lib.Redis = rdb
+		lib.Shared = shared.Config{Redis: rdb, StatsD: cfg.StatsD}
 	}
 	p, err := hotparam.New(lib)
 	if err != nil {

@@ -36,7 +36,8 @@ test("how long an answer asks to wait", () => {
   assert.equal(wait(200, { RateLimit: '"a";r=0;t=2, "b";r=1;t=9' }), 2000);
   assert.equal(wait(200, { RateLimit: '"a";r=1;t=9' }), 0);
   assert.equal(wait(429, { "RateLimit-Policy": '"a";q=2;w=10' }), 5000);
-  assert.equal(wait(429, {}), 1000);
+  assert.equal(wait(429, { "RateLimit-Policy": '"a";q=200;w=1' }), 1000);
+  assert.equal(wait(429, {}), 0);
   assert.equal(wait(500, {}), 0);
 });
 
@@ -68,6 +69,9 @@ test("bounds: retries, the longest wait, jitter, what has effects", async () => 
   ({ get, asked } = bench([refused()], { jitter: 500, random: () => 0.5 }));
   await get("http://a.test/");
   assert.deepEqual(asked, [0, 1250]);
+  ({ get, asked } = bench([[429, {}], [429, {}]])); // a block
+  assert.equal((await get("http://a.test/")).status, 429);
+  assert.deepEqual(asked, [0]);
   ({ get, asked } = bench([[503, { "Retry-After": "1" }]]));
   assert.equal((await get("http://a.test/", { method: "POST", body: "x" })).status, 503);
   ({ get, asked } = bench([refused()]));

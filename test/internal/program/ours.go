@@ -47,10 +47,18 @@ func Ours(t testing.TB) string {
 	return dir
 }
 
-// Launch starts one of our programs and stops it at the end of the test.
+// Launch starts one of our programs and stops it at the end of the test. Whatever the test does to the program, more
+// than ten lines of a message in a minute fail it.
 func Launch(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(Ours(t), name), args...) //nolint:noctx // Start stops it, with a grace
 	cmd.Dir = t.TempDir()                                      // whatever it writes goes with the test
-	return Start(t, cmd)
+	var p *Process
+	t.Cleanup(func() { // after that of Start, which stops it
+		if p != nil {
+			judgeLog(t, name, p.Said())
+		}
+	})
+	p = Start(t, cmd)
+	return p
 }

@@ -76,6 +76,9 @@ func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
 // Said is what it wrote so far, errors included.
 func (p *Process) Said() string { return p.said.String() }
 
+// Pid is its process ID.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Signal sends it a signal; after its end that does nothing.
 func (p *Process) Signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
 

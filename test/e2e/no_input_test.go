@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// blindRules hold a hot topic to 20 a second.
-var blindRules = strings.Replace(pipelineRules, "rate: 40, burst: 40", "rate: 20, burst: 20", 1)
+// noInputRules hold a hot topic to 20 a second.
+var noInputRules = strings.Replace(pipelineRules, "rate: 40, burst: 40", "rate: 20, burst: 20", 1)
 
 // asking asks a sidecar about one topic, about 150 times a second.
 type asking struct {
@@ -67,7 +67,7 @@ func allowed(t *testing.T, decide string, id int) bool {
 func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	config := write(t, "hotparam.yaml", blindRules)
+	config := write(t, "hotparam.yaml", noInputRules)
 	statsd, admin := freeport.Addr(t), freeport.Addr(t)
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
 		"--statsd.listen", statsd, "--admin.listen", admin)
@@ -101,12 +101,12 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 		!strings.Contains(said, "publisher=alone") {
 		t.Error("the limiter does not say once that the aggregator is silent")
 	}
-	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"),
+	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers"),
 		metric(t, sidecarAdmin, "hotparam_hotset_keys_kept"); s != "1" || k != "1" {
 		t.Errorf("%s silent publishers, %s keys kept", s, k)
 	}
 	if status, body := get(t, "http://"+sidecarAdmin+"/readyz?verbose"); status != http.StatusOK ||
-		!strings.Contains(body, "1 of 1 aggregators silent: 1 hot keys kept") {
+		!strings.Contains(body, "1 of 1 aggregators stale: 1 hot keys kept") {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
 	}
 	_, late, _ := limiter()
@@ -116,7 +116,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	aggregator.Signal(syscall.SIGCONT)
 	program.Await(t, 20*time.Second, "the limiter to see again", func() bool {
 		return strings.Contains(sidecar.Said(), "sees again") &&
-			metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers") == "0"
+			metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers") == "0"
 	})
 	held("awake", 5*time.Second)
 	load.end()
@@ -132,7 +132,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	program.Await(t, 10*time.Second, "the aggregator to say that it stops",
 		func() bool { return strings.Contains(sidecar.Said(), "has stopped") })
 	<-time.After(6 * time.Second) // a silent one is found after 5 s
-	if silent := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"); silent != "0" ||
+	if silent := metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers"); silent != "0" ||
 		metric(t, sidecarAdmin, "hotparam_hotset_publishers") != "0" {
 		t.Errorf("%s silent publishers after a clean stop", silent)
 	}
@@ -143,7 +143,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 func TestSilentSendersKeepLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	config := write(t, "hotparam.yaml", blindRules)
+	config := write(t, "hotparam.yaml", noInputRules)
 	statsd, in := freeport.Addr(t), freeport.Addr(t)
 	admin, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
@@ -164,8 +164,8 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 		return metric(t, admin, "hotparam_statsd_in_alive_total") > "0"
 	})
 	collector.Signal(syscall.SIGSTOP)
-	program.Await(t, 6*time.Second, "the aggregator to be blind",
-		func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+	program.Await(t, 6*time.Second, "the aggregator to have no input",
+		func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "1" })
 	if status, body := get(t, "http://"+admin+"/readyz?verbose"); status != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "no sender heard") {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
@@ -176,21 +176,21 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 			t.Fatal("a key has cooled in the dark")
 		}
 	}
-	if st := w.mirror.Stats(time.Now()); st.BlindPublishers != 1 || st.Publishers != 1 || st.SilentPublishers != 0 {
+	if st := w.mirror.Stats(time.Now()); st.NoInputPublishers != 1 || st.Publishers != 1 || st.StalePublishers != 0 {
 		t.Errorf("%+v", st)
 	}
 	l.ids[0].Store(false)
 	l.ids[1].Store(true)
 	collector.Signal(syscall.SIGCONT)
 	program.Await(t, 20*time.Second, "the aggregator to see",
-		func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
+		func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "0" })
 	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
 	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
 	l.ids[1].Store(false) // no requests, and the collector lives
 	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
 	if said := aggregator.Said(); strings.Count(said, "aggregate: no counts received") != 1 ||
-		strings.Count(said, "not blind any more") != 1 {
-		t.Error("the aggregator does not say once that it is blind, and once that it sees")
+		strings.Count(said, "input again") != 1 {
+		t.Error("the aggregator does not say once that it has no input, and once that it has")
 	}
 }
 
@@ -199,7 +199,7 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	config := write(t, "hotparam.yaml", blindRules)
+	config := write(t, "hotparam.yaml", noInputRules)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
@@ -231,15 +231,15 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 			return status == http.StatusServiceUnavailable && strings.Contains(body, "brokers") &&
 				metric(t, collectorAdmin, "hotparam_kafka_connected") == "0"
 		})
-		program.Await(t, 10*time.Second, "the aggregator to be blind",
-			func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+		program.Await(t, 10*time.Second, "the aggregator to have no input",
+			func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "1" })
 		for range 100 {
 			<-time.After(100 * time.Millisecond)
 			if !w.hot(topic(0)) {
 				t.Fatal("a key has cooled in the dark")
 			}
 		}
-		if st := w.mirror.Stats(time.Now()); st.BlindPublishers != 1 || st.SilentPublishers != 0 || st.AgeSeconds > 3 {
+		if st := w.mirror.Stats(time.Now()); st.NoInputPublishers != 1 || st.StalePublishers != 0 || st.AgeSeconds > 3 {
 			t.Errorf("%+v", st)
 		}
 		if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusServiceUnavailable ||
