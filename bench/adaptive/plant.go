@@ -190,7 +190,7 @@ func (w *world) arrive(t float64, hot bool, o *second) {
 		o.hot++
 		if !w.admit(t, limiter) {
 			o.refused++
-			w.seen.Refused++
+			w.seen.Denied++
 			return
 		}
 		w.seen.Hot++
