@@ -61,10 +61,43 @@ securityContext:
 {{- with .Values.redis.username }}
 - --redis.username={{ . }}
 {{- end }}
+{{- if .Values.tls.redisCA }}
+- --redis.tls_ca=/etc/hotparam-tls/redis-ca.crt
+{{- end }}
 {{- with .Values.kafka.brokers }}
 - --kafka.brokers={{ join "," . }}
 {{- end }}
 - --stop.timeout={{ .Values.stop.timeoutSeconds }}s
+{{- end }}
+
+{{- /* hotparam.volumes and hotparam.mounts are the files that all programs have. */ -}}
+{{- define "hotparam.volumes" -}}
+- {name: config, configMap: {name: {{ .Release.Name }}}}
+{{- if or .Values.tls.limiter .Values.tls.clientCA .Values.tls.redisCA }}
+- name: tls
+  secret: {secretName: {{ required "tls.secretName: which Secret has the certificates?" .Values.tls.secretName }}}
+{{- end }}
+{{- end }}
+
+{{- define "hotparam.mounts" -}}
+- {name: config, mountPath: /etc/hotparam, readOnly: true}
+{{- if or .Values.tls.limiter .Values.tls.clientCA .Values.tls.redisCA }}
+- {name: tls, mountPath: /etc/hotparam-tls, readOnly: true}
+{{- end }}
+- {name: state, mountPath: /state}
+{{- end }}
+
+{{- /* hotparam.listenerTLS are the settings of a listener that gateways ask: the argument's listener. */ -}}
+{{- define "hotparam.listenerTLS" -}}
+{{- if .Values.tls.limiter }}
+- --{{ .listener }}.tls_cert=/etc/hotparam-tls/tls.crt
+- --{{ .listener }}.tls_key=/etc/hotparam-tls/tls.key
+{{- if .Values.tls.clientCA }}
+- --{{ .listener }}.tls_client_ca=/etc/hotparam-tls/client-ca.crt
+{{- end }}
+{{- else if .Values.tls.clientCA }}
+{{- fail "tls.clientCA: certificates of gateways need tls.limiter" }}
+{{- end }}
 {{- end }}
 
 {{- /* hotparam.env are the secrets that all programs have. */ -}}
@@ -120,6 +153,11 @@ args:
   - --check.listen=:{{ . }}
   - --check.dialect={{ required "limiter.checkDialect is missing (values.yaml)" $.Values.limiter.checkDialect }}
   {{- end }}
+  {{- range $name, $port := .Values.limiter.ports }}
+  {{- if $port }}
+  {{- include "hotparam.listenerTLS" (merge (dict "listener" $name) $) | nindent 2 }}
+  {{- end }}
+  {{- end }}
   {{- end }}
   {{- if and .Values.aggregator.enabled (not .Values.kafka.brokers) }}
   - --statsd.addr={{ $aggregator }}-0.{{ $aggregator }}:8127
@@ -130,7 +168,7 @@ args:
   {{- with .Values.limiter.args }}{{ toYaml . | nindent 2 }}{{ end }}
 env:
   {{- include "hotparam.env" . | nindent 2 }}
-  {{- if eq .Values.form "central" }}
+  {{- if and (eq .Values.form "central") (not .Values.tls.clientCA) }}
   - name: HOTPARAM_DECIDE_TOKEN
     valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: gateway-token}}
   - name: HOTPARAM_ENVOY_TOKEN
@@ -153,7 +191,5 @@ ports:
   {{- end }}
 {{ include "hotparam.probes" . }}
 resources: {{- toYaml .Values.limiter.resources | nindent 2 }}
-volumeMounts:
-  - {name: config, mountPath: /etc/hotparam, readOnly: true}
-  - {name: state, mountPath: /state}
+volumeMounts: {{- include "hotparam.mounts" . | nindent 2 }}
 {{- end }}
