@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz upstreams evasion snapshot clean
+.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz soak upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,15 +24,15 @@ STEPS ?= 1000000
 test-long: ## STEPS (default 1000000) random steps for each law of the limits; needs redis-server and hours
 	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
 	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h \
-	    -run 'LimiterLaws|LimiterMatchesMemoryStore|ClusterLaws' ./internal/storage/redislimits
+	    -run 'Laws|Limiter.*Store|Cluster.*Store' ./internal/storage/redislimits
 	cd test && HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 24h -run Laws ./miniredis
 
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
 integration: ## everything, also what starts clusters of Redis, a browser and Apache Kafka; nothing may skip
-	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
-	@set -ex; for module in test $(ADAPTERS); do (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...); done
+	@set -ex; for module in . test $(ADAPTERS); do \
+	  (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -json -count=1 ./...) | (cd test; $(GO) run ./skips); done
 
 RUN ?= .
 mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 15 minutes
@@ -63,6 +63,10 @@ fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
 	    echo "== $$f $$name"; \
 	    (cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .); done; done
+
+SOAK ?= 10m
+soak: ## for SOAK (default 10m) five million keys and addresses through serve and a sidecar; memory has to be flat
+	cd test && SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 2h -run 'TestSoak$$' ./e2e
 
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them

@@ -17,7 +17,7 @@
 --
 -- Returns {limited, limit, remaining, retry_after, reset_after}: limited 0 or 1,
 -- limit max_burst + 1, times in seconds rounded up, retry_after -1 when the call
--- was allowed or quantity is above limit. A refused call writes nothing.
+-- was allowed or quantity is above limit. A denied call writes nothing.
 --
 -- Where it differs from redis-cell: nothing is rounded but the reply (30 per 7 s
 -- stays 30 per 7 s), and rates that could not be kept exactly are an error:

@@ -1,5 +1,5 @@
--- limit_anchored_window: kind 'a'. A window begins with the first cost it admits, at
--- aux, and admits the capacity. See internal/limitcore/fixed_window.go.
+-- limit_anchored_window: kind 'a'. A window begins with the first cost it allows, at
+-- aux, and allows the capacity. See internal/limitcore/fixed_window.go.
 --
 -- Cost: O(1), no redis.call.
 

@@ -18,16 +18,16 @@
 --          block     us that a denial blocks the subject, 0 for no block
 --          longest   us that a block may grow to, at least block
 --
--- Returns {admitted, four for each charge: allowed, remaining, retry, reset, and
--- now, which a refund has to name}, whole numbers; admitted and allowed 1 or 0,
--- retry and reset in us, retry -1 for never; of an admitted cost of 'w' retry is
--- how long it has to wait. A request that is not admitted has written nothing (law U1), and
+-- Returns {request allowed, four for each charge: allowed, remaining, retry, reset, and
+-- now, which a refund has to name}, whole numbers; allowed is 1 or 0,
+-- retry and reset in us, retry -1 for never; of an allowed cost of 'w' retry is
+-- how long it has to wait. A request that is not allowed has written nothing (law U1), and
 -- remaining and reset of all its charges are those before it. The two exceptions
 -- are configured: a bucket that does not start full is remembered from its first
 -- call on (internal/limitcore/token_bucket.go), and a denial that waiting helps begins
 -- a block (hotparam/limit/take.go).
 --
--- One round trip: TIME, one GET a charge and one a block, and if admitted one
+-- One round trip: TIME, one GET a charge and one a block, and if allowed one
 -- SET a charge.
 -- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
 -- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.

@@ -1,4 +1,4 @@
--- limit_exchange: writes what one process has admitted in windows that many
+-- limit_exchange: writes what one process has allowed in windows that many
 -- processes share by sums, and returns what the others have.
 --
 -- KEYS[i]  window i of one subject, a hash; all in one hash slot:
@@ -12,10 +12,10 @@
 -- KEYS[1] only says where):
 -- ARGV[..] start   when the window begins, unix us
 --          over    when it no longer counts, unix us
---          sum     all that the process has admitted in it, refunds taken off
+--          sum     all that the process has allowed in it, refunds taken off
 --
 -- Returns whole numbers: now, unix us; and for each window what the others have
--- admitted in it, or -1 where that cannot be kept: the key is not such a hash, has
+-- allowed in it, or -1 where that cannot be kept: the key is not such a hash, has
 -- too many processes, or the window is yet to come.
 --
 -- A sum is absolute, so a call may be repeated, or arrive after a later one: nothing

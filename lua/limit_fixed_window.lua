@@ -1,5 +1,5 @@
 -- limit_fixed_window: kind 'f'. Windows lie at the multiples of their length since
--- the epoch; each admits the capacity. See internal/limitcore/fixed_window.go.
+-- the epoch; each allows the capacity. See internal/limitcore/fixed_window.go.
 --
 -- Cost: O(1), no redis.call.
 

@@ -19,11 +19,11 @@
 --          request before asked for
 --
 -- Returns whole numbers, for each request, and once for a run of one charge for
--- one key: how many are admitted, which are the first of it, and for each charge:
+-- one key: how many are allowed, which are the first of it, and for each charge:
 --   left   cost that fitted before
 --   reset  us until all is left again, after it
---   used   (2 or more admitted) of the state after the run, see limit_prelude
---   retry  (not all admitted) us until one more fits, 0 if one does, -1 never
+--   used   (2 or more allowed) of the state after the run, see limit_prelude
+--   retry  (not all allowed) us until one more fits, 0 if one does, -1 never
 -- and after all now, which a refund has to name.
 --
 -- One round trip: TIME, one MGET, and a write for each key that changed. Inside
@@ -257,21 +257,21 @@ while a < last do
     n = 0
   end
   for _ = 1, n do
-    local admitted = 1
+    local allowed = 1
     for l = first, final do
       local key, cost = keys[l], costs[l]
       local left = looks[l](key, cost)
       lefts[l], keys[l] = left, key + steps[l]
       if cost > left then
-        admitted = 0
+        allowed = 0
       end
     end
     r = r + 1
-    reply[r] = admitted
+    reply[r] = allowed
     for l = first, final do
       local cost = costs[l]
       reply[r + 1] = lefts[l]
-      if admitted == 0 then
+      if allowed == 0 then
         reply[r + 2], reply[r + 3] = rests[l](cost)
         r = r + 3
       elseif cost > 0 then

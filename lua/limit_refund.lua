@@ -1,11 +1,11 @@
--- limit_refund: refunds what charges of one request took that were admitted
+-- limit_refund: refunds what charges of one request took that were allowed
 -- here, because another store or another node denied the request. Last part of
 -- the script "refund"; see limit_prelude.
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
--- and six for each charge, as it was admitted:
+-- and six for each charge, as it was allowed:
 -- ARGV[..] kind, cost, capacity, unit, fill; see limit_decide
---          when it was admitted, unix us: what "decide" said was now; below 0: so
+--          when it was allowed, unix us: what "decide" said was now; below 0: so
 --          many us before now; with "!" before it the request is undone at once
 --
 -- Returns whole numbers, three for each charge: remaining and reset, as after a

@@ -1,4 +1,4 @@
--- limit_sliding_log: kind 'l'. What was admitted is remembered by its tick, the time
+-- limit_sliding_log: kind 'l'. What was allowed is remembered by its tick, the time
 -- itself (fill 0) or the end of its bucket of fill us; ticks of the last unit us
 -- count. See internal/limitcore/sliding_log.go.
 --

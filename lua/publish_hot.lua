@@ -5,6 +5,7 @@
 -- KEYS[3]  hot:set:<id>     hash: epoch, seq, version, base, at, encoding, body
 -- KEYS[4]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
 -- KEYS[5]  hot:log:<id>     sorted set: version -> "version from epoch " .. change
+-- KEYS[6]  hot:received:<id> hash: flow -> "sent-first-received", "complete" -> 1 or 0
 -- ARGV[1]  publisher id
 -- ARGV[2]  token of the calling process
 -- ARGV[3]  seq: number of this call, growing within the process
@@ -23,6 +24,8 @@
 -- ARGV[15] channel of the notice
 -- ARGV[16] flag: 'blind' if the publisher gets no counts and renews what was hot,
 --          'stopped' if it publishes for the last time, else ''
+-- ARGV[17] life of what was received, ms
+-- ARGV[18…] fields and values of what was received, in place of what stands; none: it stays
 --
 -- Returns {code, version, epoch}:
 --   1  published under version; epoch is the caller's
@@ -35,9 +38,10 @@
 -- why calls carry a number: neither an old process nor an old call can undo a
 -- newer one.
 --
--- One round trip; O(bytes of change and body + number of publishers).
+-- One round trip; O(bytes of change and body + number of publishers + number of flows).
 
 local version_key, index_key, set_key, epoch_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local received_key = KEYS[6]
 local publisher, token = ARGV[1], ARGV[2]
 local seq = tonumber(ARGV[3])
 local floor = tonumber(ARGV[4])
@@ -86,6 +90,12 @@ if from > 0 then
   redis.call('ZADD', log_key, int(version), int(version) .. ' ' .. int(from) .. ' ' .. int(epoch) .. ' ' .. change)
 end
 redis.call('PEXPIRE', log_key, int(life_ms))
+
+if #ARGV > 17 then
+  redis.call('DEL', received_key)
+  redis.call('HSET', received_key, unpack(ARGV, 18))
+  redis.call('PEXPIRE', received_key, ARGV[17])
+end
 
 -- The index drops publishers whose set has expired, and lives as long as its last set.
 local longest_ms = life_ms

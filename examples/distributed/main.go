@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
 //go:embed rules.yaml
@@ -40,8 +41,9 @@ func main() {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: *redisAddr})
 	defer rdb.Close()
-	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, StatsD: *counts, Budget: *budget,
-		Instance: *listen})
+	p, err := hotparam.New(hotparam.Config{
+		Rules: rules, Shared: shared.Config{Redis: rdb, StatsD: *counts}, Budget: *budget, Instance: *listen,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
