@@ -185,6 +185,15 @@ func (c *adminFlags) tried(ctx context.Context) (a admin.Rules, etag string, err
 	return a, etag, err
 }
 
+// maxReportWait is how long a limiter that was just given rules may take to report that it runs them.
+const maxReportWait = 5 * time.Second
+
+func runsTrial(a *admin.Rules) bool {
+	return slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool {
+		return l.Instance == a.Trial.Only && l.Running == a.Trial.Version
+	})
+}
+
 type rulesPromoteCmd struct {
 	adminFlags
 	reasoned
@@ -193,12 +202,19 @@ type rulesPromoteCmd struct {
 
 func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 	a, etag, err := c.tried(ctx)
+	// A limiter reports what it runs once a second or so.
+	for begin := time.Now(); err == nil && !runsTrial(&a) && time.Since(begin) < maxReportWait; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+			a, etag, err = c.tried(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool {
-		return l.Instance == a.Trial.Only && l.Running == a.Trial.Version
-	}) {
+	if !runsTrial(&a) {
 		return fmt.Errorf("%s does not run version %d, so it was not tried; see hotparam rules status, and push it if it "+
 			"is meant for all", printable(a.Trial.Only), a.Trial.Version)
 	}

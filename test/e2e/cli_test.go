@@ -87,7 +87,7 @@ func TestCommandLine(t *testing.T) {
 	run(plain, "+ topic?id=42: block", false, "override", "diff", "-")
 	wrong := strings.Replace(export, "mode: shadow", "mode: shade", 1)
 	run(wrong, "is not one of enforce, shadow", true, "override", "apply", "-")
-	run("", id+": enforced; topic?id=42, block", false, "override", "enforce", id, "--wait", "10s")
+	run("", id+": enforced; topic?id=42, block", false, "override", "enforce", id, "--yes", "--wait", "10s")
 	status(http.StatusTooManyRequests, "what is enforced is not felt")
 	run("", "enforced already", true, "override", "enforce", id)
 	run("", "in shadow: block", false, "override", "undo", id, "--wait", "10s")

@@ -28,7 +28,7 @@ import (
 
 const soakRules = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 50}, limit: {rate: 50}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 50, min_clients: 5}, limit: {rate: 50}}
 ip:
   fixed:   {limit: 20, window: 1s}
   sliding: {limit: 300, window: 60s}

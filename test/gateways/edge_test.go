@@ -23,13 +23,13 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// edgeRules make a topic hot at 100 requests a second, and then limit it to 20.
+// edgeRules make a topic hot at 50 requests a second, which a busy machine sends too, and then limit it to 20.
 const edgeRules = `
 rules:
   - name: topic
     match: {path: /topic}
     params: [id]
-    hot:   {rate: 100, window: 1s}
+    hot:   {rate: 50, window: 1s}
     limit: {rate: 20, burst: 20}
 ip: {fixed: {limit: 1000000, window: 1h}}
 overrides:
