@@ -23,6 +23,9 @@ type Request struct {
 	Header Header
 	// Cost is what the request takes from its limits; 0 means 1.
 	Cost int64
+	// ClientCharged says that the limits of the client were charged already, by a request that is part of the
+	// same one: only those of the keys are charged. Blocks and exemptions of the client hold, and it is counted.
+	ClientCharged bool
 	// WillRelease says that the caller will release Verdict.Lease when the response has ended.
 	// Only then do limits of requests in flight apply.
 	WillRelease bool

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -243,6 +244,9 @@ func (p *adminPage) addTo(s *lifecycle.Stages) {
 func (p *adminPage) url() string {
 	if p.port == nil {
 		return ""
+	}
+	if addr := p.port.Addr(); strings.HasPrefix(addr, "/") {
+		return "unix:" + addr
 	}
 	return "http://" + p.port.Addr() + "/"
 }

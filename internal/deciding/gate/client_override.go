@@ -64,7 +64,7 @@ func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c
 // chargeClient adds what limits the client: an override's limit, or the windows and slots
 // of its class.
 func (d *decision) chargeClient() {
-	if d.client.IsZero() || d.override.is(rules.ActionExempt) {
+	if d.client.IsZero() || d.req.ClientCharged || d.override.is(rules.ActionExempt) {
 		return
 	}
 	shadow := d.override.is(rules.ActionShadow)

@@ -173,6 +173,36 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 	}
 }
 
+// A request that is part of one whose client was charged takes nothing of the client's windows; blocks of the client
+// hold for it, and it is counted as the client's.
+func TestClientChargedAlready(t *testing.T) {
+	t.Parallel()
+	b := build(t, clientRules, gate.Config{})
+	ask := func(client string, charged bool) hottype.Verdict {
+		req := request("/topic?id=1", client)
+		req.ClientCharged = charged
+		return b.Decide(t.Context(), b.now, req)
+	}
+	denied := 0
+	for range 100 {
+		if !ask("192.0.9.9", true).Allowed {
+			denied++
+		}
+	}
+	if v := ask("192.0.9.9", false); denied > 0 || !v.Allowed {
+		t.Errorf("%d denied, then %+v", denied, v)
+	}
+	for range 100 {
+		if !ask("192.0.9.9", false).Allowed {
+			denied++
+		}
+	}
+	b.SetOverrides([]rules.Override{{ID: "no", Client: "192.0.9.9", Action: rules.ActionBlock}})
+	if v := ask("192.0.9.9", true); denied == 0 || v.Allowed || v.Rule != "no" {
+		t.Errorf("windows: %d denied; blocked: %+v", denied, v)
+	}
+}
+
 // A live override holds with the next request, and its bucket is kept where the windows are.
 func TestLiveOverrideOfAClient(t *testing.T) {
 	t.Parallel()

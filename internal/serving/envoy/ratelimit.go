@@ -66,23 +66,22 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 }
 
 // requestsOf are the requests that those descriptors stand for which the rules decide, at their
-// places. They are all about one HTTP request, whose client is charged once: a descriptor that
-// holds only the client's address says whose request the next one is, and is a request itself
-// only where there is no other.
+// places. They are all about one HTTP request, whose client is charged once and counted under each
+// key: a descriptor that holds only the client's address says whose request the others are, and is
+// a request itself only where there is no other.
 func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 	out := make([]*described, len(in.descriptors))
 	first, lone := -1, -1
-	var address *described // of descriptor lone
-	var client hottype.Client
+	var address *described     // of descriptor lone
+	var client hottype.Request // its Client and Address
 	for i := range in.descriptors {
 		if limits[i].descriptorLimit != nil || len(in.descriptors[i].entries) == 0 {
 			continue
 		}
 		one := describe(in.domain, &in.descriptors[i])
-		if client.IsZero() {
-			client = one.request.Client
+		if client.Client.IsZero() {
+			client = one.request
 		}
-		one.request.Client = hottype.Client{}
 		switch {
 		case one.named:
 			if out[i] = one; first < 0 {
@@ -95,8 +94,13 @@ func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 	if first < 0 && address != nil {
 		first, out[lone] = lone, address
 	}
-	if first >= 0 {
-		out[first].request.Client = client
+	for i, r := range out {
+		if r != nil {
+			r.request.ClientCharged = i != first
+			if r.request.Client.IsZero() {
+				r.request.Client, r.request.Address = client.Client, client.Address
+			}
+		}
 	}
 	return out
 }

@@ -236,15 +236,15 @@ func TestClientOfCheck(t *testing.T) {
 	}
 }
 
-// The client of a call is charged once, with the first descriptor that says more.
+// The client of a call is charged once, with the first descriptor that says more, and counted with each.
 func TestClientIsChargedOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in   [][]string
 		want string
 	}{
-		"beside": {[][]string{{"remote_address", "192.0.2.7"}, {"id", "1"}, {"id", "2"}}, "1:192.0.2.7 2:-"},
-		"inside": {[][]string{{"id", "1"}, {"id", "2", "remote_address", "192.0.2.7"}}, "0:192.0.2.7 1:-"},
+		"beside": {[][]string{{"remote_address", "192.0.2.7"}, {"id", "1"}, {"id", "2"}}, "1:192.0.2.7 2:192.0.2.7 charged"},
+		"inside": {[][]string{{"id", "1"}, {"id", "2", "remote_address", "192.0.2.7"}}, "0:192.0.2.7 1:192.0.2.7 charged"},
 		"alone":  {[][]string{{"remote_address", "192.0.2.7"}, {"remote_address", "192.0.2.8"}}, "0:192.0.2.7"},
 		"none":   {[][]string{{}, {}}, ""},
 	} {
@@ -257,7 +257,11 @@ func TestClientIsChargedOnce(t *testing.T) {
 			var got []string
 			for i, r := range requestsOf(in, (*Limits)(nil).resolve(in)) {
 				if r != nil {
-					got = append(got, fmt.Sprintf("%d:%s", i, r.request.Client))
+					text := fmt.Sprintf("%d:%s", i, r.request.Client)
+					if r.request.ClientCharged {
+						text += " charged"
+					}
+					got = append(got, text)
 				}
 			}
 			if strings.Join(got, " ") != tc.want {
