@@ -49,12 +49,13 @@ func (f *Feed) counts(w http.ResponseWriter, r *http.Request) {
 // Count counts the lines of a post, and charges the windows of their clients.
 func (f *Feed) Count(ctx context.Context, lines []byte) {
 	now, set := f.cfg.Now(), f.cfg.Gate.Rules()
-	valid, clients := map[string]bool{}, map[hottype.Client]int64{}
+	clients := map[hottype.Client]int64{}
 	for len(lines) > 0 {
 		var line []byte
 		line, lines, _ = bytes.Cut(lines, []byte("\n"))
 		text, key, ok := bytes.Cut(line, []byte(" "))
-		if !ok || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) || !known(valid, key) {
+		if !ok || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) ||
+			len(key) > 0 && canon.Check(hottype.Key(key)) != nil {
 			f.invalid.Add(1)
 			continue
 		}
@@ -75,18 +76,6 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 		}
 	}
 	f.charge(ctx, now, clients)
-}
-
-// known reports whether a key is canonical. It remembers those that are.
-func known(valid map[string]bool, key []byte) bool {
-	if len(key) == 0 || valid[string(key)] {
-		return true
-	}
-	if canon.Check(hottype.Key(key)) != nil {
-		return false
-	}
-	valid[string(key)] = true
-	return true
 }
 
 // trusts reports whether some address of a client is a proxy that names its clients.
