@@ -227,7 +227,7 @@ func (c *collector) accessStats() (out metrics.AccessLogStats) {
 		out.Lines += t.Lines
 		out.TooLong += t.TooLong
 		out.Errors += t.Errors
-		out.Refused += t.Refused
+		out.Rejected += t.Rejected
 		out.Malformed += l.malformed.Load()
 		out.Skipped += l.skipped.Load()
 	}

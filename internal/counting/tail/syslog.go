@@ -33,11 +33,11 @@ type SyslogConfig struct {
 //	1 socket of UDP ──────────────────────────┐
 //	1 socket of TCP ─> 1 goroutine a client ──┴─> f, one call at a time
 type Syslog struct {
-	cfg     SyslogConfig
-	packets net.PacketConn
-	streams net.Listener
-	stats   counters
-	refused atomic.Uint64
+	cfg      SyslogConfig
+	packets  net.PacketConn
+	streams  net.Listener
+	stats    counters
+	rejected atomic.Uint64
 
 	mu   sync.Mutex // held while emit runs
 	emit func(line []byte)
@@ -98,7 +98,7 @@ func (s *Syslog) datagrams() error {
 		case err != nil:
 			return err
 		case !s.allowed(from):
-			s.refused.Add(1)
+			s.rejected.Add(1)
 		case n > s.cfg.MaxLine:
 			s.stats.tooLong.Add(1)
 		default:
@@ -120,7 +120,7 @@ func (s *Syslog) accept(ctx context.Context, parts *sync.WaitGroup) error {
 			continue
 		}
 		if !s.allowed(conn.RemoteAddr()) || s.connections.Load() >= int64(s.cfg.MaxConnections) {
-			s.refused.Add(1)
+			s.rejected.Add(1)
 			_ = conn.Close()
 			continue
 		}
@@ -222,5 +222,5 @@ func (s *Syslog) message(line []byte) {
 // Stats is what a Syslog received.
 func (s *Syslog) Stats() Stats {
 	return Stats{Lines: s.stats.lines.Load(), Bytes: s.stats.bytes.Load(), TooLong: s.stats.tooLong.Load(),
-		Errors: s.stats.errors.Load(), Refused: s.refused.Load()}
+		Errors: s.stats.errors.Load(), Rejected: s.rejected.Load()}
 }

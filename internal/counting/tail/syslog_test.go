@@ -99,7 +99,7 @@ func TestSyslogRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-	if stats.Refused != 2 {
+	if stats.Rejected != 2 {
 		t.Errorf("%+v", stats)
 	}
 }

@@ -91,7 +91,7 @@ type Stats struct {
 	Rotations    uint64 // changes to a new file
 	Truncations  uint64 // files that became shorter
 	Errors       uint64 // failures to open or read, a missing file included
-	Refused      uint64 // datagrams and connections that a Syslog refused
+	Rejected     uint64 // datagrams and connections that a Syslog rejected
 }
 
 func (t *Tail) Stats() Stats {

@@ -93,7 +93,7 @@ func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
 }
 
-// keyDeniedBefore is deniedBefore for most refusals: one key with one limit, and nothing else to charge. It spares them
+// keyDeniedBefore is deniedBefore for most denials: one key with one limit, and nothing else to charge. It spares them
 // the charge.
 func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
 	if d.charged || d.cost != 1 || len(d.keys) != 1 {

@@ -97,7 +97,7 @@ type AccessLogStats struct {
 	Malformed uint64 `metric:"hotparam_accesslog_malformed_total" help:"Lines that cannot be read."`
 	Skipped   uint64 `metric:"hotparam_accesslog_skipped_total" help:"Empty lines and comments."`
 	Errors    uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
-	Refused   uint64 `metric:"hotparam_accesslog_refused_total" help:"Datagrams and connections of syslog that were refused: from addresses that are not in accesslog.syslog_allow, or too many connections."`
+	Rejected  uint64 `metric:"hotparam_accesslog_rejected_total" help:"Datagrams and connections of syslog that were rejected: from addresses that are not in accesslog.syslog_allow, or too many connections."`
 }
 
 type ListenerStats struct {

@@ -35,7 +35,7 @@ const (
 	reloadJitter = 4 * time.Second
 )
 
-// page is the refusal for a person.
+// page is the denial for a person.
 func page(status int, method string, v *hottype.Verdict, random float64) []byte {
 	refresh, advice := "", advise(v)
 	if seconds := reloadAfter(method, v, random); seconds > 0 {
@@ -86,7 +86,7 @@ func inWords(seconds int64) string {
 	return strconv.FormatInt(n, 10) + " " + unit
 }
 
-// typeQuota is the problem type of a refusal by a limit, as the draft of the
+// typeQuota is the problem type of a denial by a limit, as the draft of the
 // RateLimit fields registers it; other problems have no type of their own.
 const (
 	typeQuota = "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -96,7 +96,7 @@ const (
 // typeProblem is the media type of a problem document.
 const typeProblem = "application/problem+json"
 
-// problem is the refusal for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not
+// problem is the denial for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not
 // help).
 func problem(b []byte, status int, v *hottype.Verdict) []byte {
 	typ := typeNone
@@ -169,7 +169,7 @@ func AppendJSONString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// bodyKind is a form that the body of a refusal can have.
+// bodyKind is a form that the body of a denial can have.
 type bodyKind int
 
 // The forms, preferred first: where a client likes several equally, the first of them is sent.
@@ -180,7 +180,7 @@ const (
 )
 
 // bodyFor chooses the form that an Accept field likes best (RFC 9110, section 12.5.1): for each form the most specific
-// range that covers it says its quality. A client that accepts none of them gets the problem document: a refusal is
+// range that covers it says its quality. A client that accepts none of them gets the problem document: a denial is
 // better read in a wrong form than not at all. Parameters other than q are ignored.
 func bodyFor(accept string) bodyKind {
 	if accept == "" || accept == "*/*" {

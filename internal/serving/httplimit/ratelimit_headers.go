@@ -177,7 +177,7 @@ type fieldValues struct {
 // fieldBytes is what the fields of a limit usually take.
 const fieldBytes = 96
 
-// newFieldValues is room for the values of a refusal in one allocation, as net/textproto has it. Its strings and slices
+// newFieldValues is room for the values of a denial in one allocation, as net/textproto has it. Its strings and slices
 // belong to one header: what others do to them changes no other response.
 func newFieldValues() *fieldValues {
 	var m struct {

@@ -159,7 +159,7 @@ func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Durati
 	l.lastAnswer.Store(int64(ended.Sub(l.born)))
 	l.adjustClock(began, ended, answer[0])
 	for i, others := range answer[1:] {
-		if l.setOthers(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
+		if l.setOthers(&batch[i], others); others < 0 && l.counts.rejected.Add(1) == 1 {
 			l.store.log.Warn("redislimits: a window is not shared: its key is something else, or full", "key", names[i])
 		}
 	}

@@ -78,8 +78,8 @@ type Windows struct {
 	// of one call of an exchange; tests on a busy machine wait longer
 	callTimeout, probeTimeout time.Duration
 	counts                    struct {
-		exchanges, errors, sums, refused, untracked atomic.Uint64
-		stale, last                                 atomic.Int64
+		exchanges, errors, sums, rejected, untracked atomic.Uint64
+		stale, last                                  atomic.Int64
 	}
 }
 
@@ -94,7 +94,7 @@ type WindowsStats struct {
 	Exchanges uint64 `metric:"hotparam_windows_exchanges_total" help:"Exchanges of sums with Redis, for each shard."`
 	Errors    uint64 `metric:"hotparam_windows_errors_total" help:"Exchanges of sums that failed; clients are held to local counts."`
 	Sums      uint64 `metric:"hotparam_windows_sums_total" help:"Sums sent, each of one client and window."`
-	Refused   uint64 `metric:"hotparam_windows_refused_total" help:"Sums that Redis did not take: their key holds something else or is full."`
+	Rejected  uint64 `metric:"hotparam_windows_rejected_total" help:"Sums that Redis did not take: their key holds something else or is full."`
 	Untracked uint64 `metric:"hotparam_windows_untracked_total" help:"Requests allowed whose client had no place in memory; other limiters do not count them."`
 	Subjects  int64  `metric:"hotparam_windows_subjects" help:"Clients whose sums are kept."`
 	// Stale is how many shards were not exchanged the last time; one server has one
@@ -203,7 +203,7 @@ func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 func (w *Windows) Stats() WindowsStats {
 	n := &w.counts
 	st := WindowsStats{
-		Exchanges: n.exchanges.Load(), Errors: n.errors.Load(), Sums: n.sums.Load(), Refused: n.refused.Load(),
+		Exchanges: n.exchanges.Load(), Errors: n.errors.Load(), Sums: n.sums.Load(), Rejected: n.rejected.Load(),
 		Untracked: n.untracked.Load(), Stale: n.stale.Load(), Last: time.Duration(n.last.Load()),
 	}
 	for i := range w.shards {

@@ -107,7 +107,7 @@ func TestWindowsForeignKeys(t *testing.T) {
 		}
 	}
 	st := all[0].Stats()
-	if total > 11 || st.Errors > 0 || st.Refused != 6 || !all[0].Fresh(began, &good.Subject) {
+	if total > 11 || st.Errors > 0 || st.Rejected != 6 || !all[0].Fresh(began, &good.Subject) {
 		t.Errorf("%d of 10 beside foreign keys; %+v", total, st)
 	}
 	if n := strings.Count(log.String(), "not shared"); n != 1 {

@@ -204,7 +204,7 @@ func (wd *sumsWorld) exchange(p *peer, fate string) {
 			}
 		}
 	}
-	if got := p.w.Stats(); ok && (got.Stale != 0 || got.Refused != 0) {
+	if got := p.w.Stats(); ok && (got.Stale != 0 || got.Rejected != 0) {
 		wd.t.Fatalf("%+v", got)
 	}
 }
