@@ -38,7 +38,7 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, h, err := p.enforced(t.Context(), l, 1)
+	_, h, err := p.enforced(t.Context(), l, l.replayConfig(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

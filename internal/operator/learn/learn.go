@@ -241,8 +241,8 @@ type Config struct {
 	Progress func(pass int, bytes int64)
 }
 
-// Passes is how often Learn reads the logs.
-const Passes = 5
+// Passes is how often Learn reads the logs, without what it reads beside that.
+const Passes = 4
 
 // Logs opens the logs anew for each pass.
 type Logs func() (sources []replay.Source, err error)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -187,10 +189,10 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 			o.Usual += c.requests
 		}
 	}
-	whole, hurt, err := p.enforced(ctx, l, 1)
+	whole, half, hurt, err := p.wholeAndHalf(ctx, l)
 	for err == nil && p.perIP.none == "" && usualDenied*hurt.usual > o.Usual {
 		p.perIP.widen(p.visitors)
-		whole, hurt, err = p.enforced(ctx, l, 1)
+		whole, half, hurt, err = p.wholeAndHalf(ctx, l)
 	}
 	if err != nil {
 		return o, err
@@ -198,14 +200,9 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	o.UsualByIP = hurt.usual
 	o.Replay, o.Hurt, o.HurtByIP, o.Stopped = whole, hurt.ordinary, hurt.byIP, hurt.stopped
 	o.Hot, o.Loops = differentKeys(whole.Hot), differentKeys(whole.Loops)
-	if len(p.rules) == 0 {
-		return o, nil
+	if half != nil {
+		o.DeniedHarder = int64(half.Denied.Total())
 	}
-	half, _, err := p.enforced(ctx, l, 2)
-	if err != nil {
-		return o, err
-	}
-	o.DeniedHarder = int64(half.Denied.Total())
 	return o, nil
 }
 
@@ -217,7 +214,30 @@ const usualDenied = 1000
 // clients that are no loops or scanners.
 type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
 
-func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*replay.Report, deniedClients, error) {
+// wholeAndHalf replays the log with the limits as proposed and, beside it, with half of those of hot keys, if there
+// are any: half is nil then.
+func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *replay.Report, hurt deniedClients,
+	err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	cfg := l.replayConfig()
+	group.Go(func() (err error) {
+		whole, hurt, err = p.enforced(ctx, l, cfg, 1)
+		return err
+	})
+	if len(p.rules) > 0 {
+		beside := cfg
+		beside.Progress = nil
+		group.Go(func() (err error) {
+			half, _, err = p.enforced(ctx, l, beside, 2)
+			return err
+		})
+	}
+	err = group.Wait()
+	return whole, half, hurt, err
+}
+
+func (p *Proposal) enforced(ctx context.Context, l *learner, cfg replay.Config, divide int64) (*replay.Report,
+	deniedClients, error) {
 	var h deniedClients
 	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))
 	if err != nil {
@@ -233,7 +253,6 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*rep
 		byIP int64 // requests
 	}
 	clients := map[hottype.Client]denied{}
-	cfg := l.replayConfig()
 	cfg.Rules = set
 	cfg.Verdict = func(s *replay.Seen, v *hottype.Verdict) {
 		if v.Allowed {
