@@ -366,6 +366,9 @@ func TestPruneOfEquals(t *testing.T) {
 		if len(kept) != 34 || kept[0] != "133" || kept[33] != "166" {
 			t.Errorf("kept are %v", kept)
 		}
+		if limit := d.shards[0].states[0].counts.Limit(); limit != 21 { // equals of those that were dropped are not looked at
+			t.Errorf("keys are looked at from %d on", limit)
+		}
 		if add(0, 300, 20) || !add(0, 301, 21) {
 			t.Error("not the heavier ones are listed")
 		}
@@ -389,6 +392,11 @@ func TestOptionsThatAreNotSet(t *testing.T) {
 	} {
 		if got := o.withDefaults(); got != want {
 			t.Errorf("%+v: %+v, want %+v", o, got, want)
+		}
+		for _, l := range New(set(), o).shards {
+			if want := max(want.MaxSketches/want.Shards, 1); l.budget.free != want {
+				t.Errorf("%+v: a shard has %d client sketches, want %d", o, l.budget.free, want)
+			}
 		}
 	}
 }
