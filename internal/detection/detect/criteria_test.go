@@ -378,6 +378,32 @@ func TestPruneOfEquals(t *testing.T) {
 	}
 }
 
+// A key that is listed but not hot becomes hot with the count that reaches the rate of new rules, not with the next Tick.
+func TestListedKeyReachesTheRateOfNewRules(t *testing.T) {
+	t.Parallel()
+	rule := func(rate float64) *rules.Rule {
+		r := topic(0)
+		r.Hot.Rate, r.Hot.Share, r.Hot.MinRate = rate, 0.9, 2
+		return r
+	}
+	for _, rate := range []float64{10, 30} {
+		d := New(set(rule(20)), Options{})
+		add := func(id int, n int64) bool {
+			return d.Add(start, count(hottype.Key(fmt.Sprint("topic?id=", id)), 0, n))
+		}
+		for i := range 200 { // traffic, of which the key has little
+			add(1000+i, 5)
+		}
+		if add(1, 15) || d.Stats().Candidates != 1 {
+			t.Fatalf("%+v", d.Stats())
+		}
+		d.SetRules(set(rule(rate)))
+		if rest := int64(rate)*5 - 15; add(1, rest-1) || !add(1, 1) {
+			t.Errorf("at a rate of %v: not hot at once", rate)
+		}
+	}
+}
+
 func TestOptionsThatAreNotSet(t *testing.T) {
 	t.Parallel()
 	want := Options{Counters: 131_072, Shards: 1, Lateness: 10 * time.Second, Future: 2 * time.Second,
