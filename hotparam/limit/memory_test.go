@@ -302,3 +302,23 @@ func TestEvictedAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// raced is a store from which others take one, before every call.
+type raced struct{ left, calls int64 }
+
+func (s *raced) Take(_ context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	s.calls++
+	s.left--
+	results[0] = limit.Result{Allowed: charges[0].Cost <= s.left, Remaining: s.left}
+	return results[0].Allowed, nil
+}
+
+// TakeUpTo tries 16 times, and takes nothing where others are faster each time.
+func TestTakeUpToEnds(t *testing.T) {
+	t.Parallel()
+	s := &raced{left: 1000}
+	n, r, err := limit.TakeUpTo(t.Context(), s, time.Time{}, limit.Charge{Cost: 1000})
+	if n != 0 || r.Allowed || err != nil || s.calls != 16 {
+		t.Errorf("%d, %+v, %v after %d calls", n, r, err, s.calls)
+	}
+}
