@@ -129,3 +129,43 @@ func TestManyChargesLeaveNothing(t *testing.T) {
 		t.Error("blocked by the request of others")
 	}
 }
+
+// A request locks the shards of its subjects, and no others.
+func TestShardsOfARequestAreLocked(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryConfig{})
+	for n := range 40 {
+		charges, want := make([]Charge, n%5+1), uint64(0)
+		for i := range charges {
+			charges[i] = Charge{Subject: Subject{Space: "a", Name: fmt.Sprint(n, i)}, Spec: PerSecond(1), Cost: 1}
+			_, shard, _ := m.locate(&charges[i].Subject)
+			want |= uint64(1) << shard
+		}
+		if locks, err := m.prepare(charges, make([]pending, len(charges))); err != nil || locks != want {
+			t.Errorf("%d charges lock %b, want %b: %v", len(charges), locks, want, err)
+		}
+	}
+}
+
+// A block that is evicted at its end denied nothing any more.
+func TestBlockEvictedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for after, active := range map[time.Duration]uint64{999_999 * time.Microsecond: 1, time.Second: 0} {
+		m, now := NewMemory(MemoryConfig{MaxSubjects: 1}), time.Unix(1_700_000_000, 0)
+		c := Charge{Subject: Subject{Space: "a", Name: "a"}, Cost: 1,
+			Spec: Spec{Algorithm: FixedWindow, Limit: 1, Window: time.Second, Block: time.Second}}
+		for range 2 { // the second one begins a block
+			if _, err := m.Take(t.Context(), now, []Charge{c}, make([]Result, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := m.Stats().EvictedActive
+		now = now.Add(after)
+		tab := &m.shards[0].tables[m.space("a")]
+		id, _, _ := m.locate(&Subject{Space: "a", Name: "b"})
+		tab.blockUntil(id, block{until: now.UnixMicro() + 1, length: 1}, m.capacity, now.UnixMicro())
+		if got := m.Stats().EvictedActive - before; got != active {
+			t.Errorf("after %v: %d active blocks were evicted, want %d", after, got, active)
+		}
+	}
+}
