@@ -49,12 +49,13 @@ func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []R
 	sh := &w.m.shards[id.hi%uint64(len(w.m.shards))]
 	var entries [MaxClientWindows]*entry
 	var before [MaxClientWindows]limitcore.State
-	allowed, slot := 0, int32(-1)
+	var slot int32
+	allowed := 0
 	sh.mu.Lock()
 	for i := range w.of {
 		c := &w.of[i]
 		t := &sh.tables[c.space]
-		if slot < 0 || int(slot) >= len(t.entries) || t.entries[slot].id != id { // most are in one place of both tables
+		if int(slot) >= len(t.entries) || t.entries[slot].id != id { // most are in one place of both tables
 			slot = t.find(id)
 		}
 		if slot < 0 || t.entries[slot].log != 0 {

@@ -23,8 +23,8 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 		us := int64(1_700_000_000_000_000)
 		spec := rapid.Custom(func(t *rapid.T) limit.Spec {
 			return limit.Spec{
-				Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.FixedWindow,
-					limit.SlidingWindow, limit.SlidingLog}).Draw(t, "algorithm"),
+				Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow,
+					limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog}).Draw(t, "algorithm"),
 				Limit: rapid.Int64Range(0, 6).Draw(t, "limit"), Window: time.Duration(rapid.Int64Range(1, 3).
 					Draw(t, "window")) * time.Millisecond,
 			}
@@ -37,11 +37,10 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 			us += rapid.SampledFrom([]int64{0, 0, 1, 500, 1000, 4000, -700}).Draw(rt, "us")
 			now, client := time.UnixMicro(us), hottype.ParseClient(fmt.Sprint("192.0.2.", rapid.IntRange(1, 3).
 				Draw(rt, "client")))
-			charges := make([]limit.Charge, len(specs))
+			charges, cost := make([]limit.Charge, len(specs)), rapid.Int64Range(1, 3).Draw(rt, "cost")
 			for i, s := range specs {
-				charges[i] = limit.Charge{Subject: limit.Subject{Space: fmt.Sprint("windows", i), Client: client}, Spec: s,
-					Cost: rapid.Int64Range(1, 3).Draw(rt, "cost")}
-				charges[i].Cost = charges[0].Cost
+				charges[i] = limit.Charge{Spec: s, Cost: cost,
+					Subject: limit.Subject{Space: fmt.Sprint("windows", i), Client: client}}
 			}
 			if size > 2 && rapid.IntRange(0, 9).Draw(rt, "forget") == 0 {
 				short.Reset(&charges[0].Subject)
@@ -54,7 +53,7 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 			}
 			allowed := false
 			if w := short.ClientWindows(charges); w != nil {
-				allowed = w.Take(now, &limit.Subject{Client: client}, charges[0].Cost, got)
+				allowed = w.Take(now, &limit.Subject{Client: client}, cost, got)
 			}
 			if allowed {
 				taken++

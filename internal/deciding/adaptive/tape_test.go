@@ -130,7 +130,8 @@ func randomCourse(seed uint64) course {
 	var parts [10][5]float64
 	for i := range parts {
 		parts[i] = [5]float64{c.most * among(0.05, 0.2, 0.5, 0.5, 1.2), among(0.02, 0.05, 0.05, 0.1, 0.3),
-			c.most * among(0, 0.1, 0.4, 0.9, 3), c.most * among(0, 0.02, 0.02, 0.1, 0.6), among(0, 0, 0, 0.003, 0.03, 0.12, 0.5)}
+			c.most * among(0, 0.1, 0.4, 0.9, 3), c.most * among(0, 0.02, 0.02, 0.1, 0.6),
+			among(0, 0, 0, 0.003, 0.03, 0.12, 0.5)}
 	}
 	c.at = func(i int) (float64, float64, float64, float64, float64) {
 		p := parts[i*len(parts)/90]
@@ -140,7 +141,8 @@ func randomCourse(seed uint64) course {
 }
 
 // The controller is a law with many constants, which were found by simulation. The tape holds what it
-// does second by second, and of random courses a digest, so that no change of it is by mistake; -update records it anew.
+// does second by second, and of random courses a digest, so that no change of it is by mistake; -update records it
+// anew.
 func TestTape(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer

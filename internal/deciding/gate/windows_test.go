@@ -48,10 +48,10 @@ func TestLocalWindowsAreCharges(t *testing.T) {
 		for range 60 {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 200, 1000, 6000}).Draw(rt, "ms")) *
 				time.Millisecond)
-			req := request(rapid.SampledFrom([]string{"/t?id=1", "/t?id=2", "/t?id=3", "/t?id=5", "/find?q=1", "/other"}).
-				Draw(rt, "target"), rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.9",
-				"2001:db8::1", ""}).Draw(rt, "client"))
-			req.Header = http.Header{"User-Agent": {rapid.SampledFrom([]string{"", "", "bot", "app", "slow"}).Draw(rt, "agent")}}
+			among := func(what string, list ...string) string { return rapid.SampledFrom(list).Draw(rt, what) }
+			req := request(among("target", "/t?id=1", "/t?id=2", "/t?id=3", "/t?id=5", "/find?q=1", "/other"),
+				among("client", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.9", "2001:db8::1", ""))
+			req.Header = http.Header{"User-Agent": {among("agent", "", "", "bot", "app", "slow")}}
 			req.Cost = rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(rt, "cost")
 			req.WillRelease = rapid.Bool().Draw(rt, "releases")
 			if rapid.IntRange(0, 19).Draw(rt, "reset") == 0 {

@@ -366,7 +366,8 @@ func TestPruneOfEquals(t *testing.T) {
 		if len(kept) != 34 || kept[0] != "133" || kept[33] != "166" {
 			t.Errorf("kept are %v", kept)
 		}
-		if limit := d.shards[0].states[0].counts.Limit(); limit != 21 { // equals of those that were dropped are not looked at
+		// Equals of those that were dropped are not looked at.
+		if limit := d.shards[0].states[0].counts.Limit(); limit != 21 {
 			t.Errorf("keys are looked at from %d on", limit)
 		}
 		if add(0, 300, 20) || !add(0, 301, 21) {
@@ -378,7 +379,8 @@ func TestPruneOfEquals(t *testing.T) {
 	}
 }
 
-// A key that is listed but not hot becomes hot with the count that reaches the rate of new rules, not with the next Tick.
+// A key that is listed but not hot becomes hot with the count that reaches the rate of new rules, not with the next
+// Tick.
 func TestListedKeyReachesTheRateOfNewRules(t *testing.T) {
 	t.Parallel()
 	rule := func(rate float64) *rules.Rule {
