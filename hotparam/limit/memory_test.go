@@ -158,13 +158,19 @@ func TestManySpaces(t *testing.T) {
 }
 
 func TestTakeAllocatesNothing(t *testing.T) {
-	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
-	now := time.Unix(1_700_000_000, 0)
-	if n := testing.AllocsPerRun(1000, func() {
-		now = now.Add(5 * time.Millisecond)
-		m.Take(context.Background(), now, request, results)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	many := make([]limit.Charge, limit.MaxCharges)
+	for i := range many {
+		many[i] = limit.Charge{Subject: limit.Subject{Space: "hot", Name: fmt.Sprint(i)}, Spec: limit.PerSecond(100), Cost: 1}
+	}
+	for _, charges := range [][]limit.Charge{request, many} {
+		m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(charges))
+		now := time.Unix(1_700_000_000, 0)
+		if n := testing.AllocsPerRun(1000, func() {
+			now = now.Add(5 * time.Millisecond)
+			m.Take(context.Background(), now, charges, results)
+		}); n != 0 {
+			t.Errorf("%v allocations for %d charges", n, len(charges))
+		}
 	}
 }
 
