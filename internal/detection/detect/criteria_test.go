@@ -406,6 +406,21 @@ func TestListedKeyReachesTheRateOfNewRules(t *testing.T) {
 	}
 }
 
+// A key without traffic is below every release threshold, so it cools.
+func TestThresholdsAreOneAtLeast(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		product, ratio float64
+		want           thresholds
+	}{{10, 0.7, thresholds{10, 7}}, {10, 0, thresholds{10, 1}}, {0, 0.7, thresholds{1, 1}}, {1, 1, thresholds{1, 1}}} {
+		r := topic(0)
+		r.Hot.ReleaseRatio = c.ratio
+		if got := compileRule(r).thresholds(c.product); got != c.want {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
 func TestOptionsThatAreNotSet(t *testing.T) {
 	t.Parallel()
 	want := Options{Counters: 131_072, Shards: 1, Lateness: 10 * time.Second, Future: 2 * time.Second,
