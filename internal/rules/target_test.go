@@ -146,7 +146,8 @@ func TestLongestNetworks(t *testing.T) {
 		"203.0.113.9/31": "203.0.113.8/31", "203.0.113.9/32": "203.0.113.9/32", "0.0.0.0/0": "0.0.0.0/0", "::/0": "::/0",
 		"::ffff:203.0.113.9/128": "", "203.0.113.9": "",
 	} {
-		if got, err := (Target{Kind: TargetCIDR, Value: value}).Canonical(); got != want || (err == nil) != (want != "") {
+		got, err := Target{Kind: TargetCIDR, Value: value}.Canonical()
+		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v, want %q", value, got, err, want)
 		}
 	}
