@@ -35,7 +35,7 @@
 //
 //	seed 809  detect 92 % (of 13 on 26 Nov, as those of 707; equivalents that a sample found are left out)
 //	seed 808  hotparam/limit 79 % (of 24)
-//	seed 707  limitcore, hotset, fairness, respcache 100 %, canon 96 %, adaptive 93 %, detect and gate 84 %,
+//	seed 707  limitcore, hotset, fairness, respcache 100 %, canon 96 %, adaptive 93 %, detect 84 %, gate 83 %,
 //	          rules 78 %, hotparam/limit 69 % (of 13 to 30)
 //	seed 606  limitcore 92 %, hotparam/limit 84 %, adaptive 76 % (each of 25, on 25 Nov)
 //	seed 404  adaptive 88 %, detect 85 %, limitcore 85 %, hotparam/limit 83 %, redislimits 80 % (of 20)
