@@ -158,13 +158,19 @@ func TestManySpaces(t *testing.T) {
 }
 
 func TestTakeAllocatesNothing(t *testing.T) {
-	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
-	now := time.Unix(1_700_000_000, 0)
-	if n := testing.AllocsPerRun(1000, func() {
-		now = now.Add(5 * time.Millisecond)
-		m.Take(context.Background(), now, request, results)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	many := make([]limit.Charge, limit.MaxCharges)
+	for i := range many {
+		many[i] = limit.Charge{Subject: limit.Subject{Space: "hot", Name: fmt.Sprint(i)}, Spec: limit.PerSecond(100), Cost: 1}
+	}
+	for _, charges := range [][]limit.Charge{request, many} {
+		m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(charges))
+		now := time.Unix(1_700_000_000, 0)
+		if n := testing.AllocsPerRun(1000, func() {
+			now = now.Add(5 * time.Millisecond)
+			m.Take(context.Background(), now, charges, results)
+		}); n != 0 {
+			t.Errorf("%v allocations for %d charges", n, len(charges))
+		}
 	}
 }
 
@@ -300,5 +306,25 @@ func TestEvictedAreCounted(t *testing.T) {
 		if st := m.Stats(); st.Evictions != 1 || st.EvictedActive != want {
 			t.Errorf("after %v: %+v, want %d live", at, st, want)
 		}
+	}
+}
+
+// raced is a store from which others take one, before every call.
+type raced struct{ left, calls int64 }
+
+func (s *raced) Take(_ context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	s.calls++
+	s.left--
+	results[0] = limit.Result{Allowed: charges[0].Cost <= s.left, Remaining: s.left}
+	return results[0].Allowed, nil
+}
+
+// TakeUpTo tries 16 times, and takes nothing where others are faster each time.
+func TestTakeUpToEnds(t *testing.T) {
+	t.Parallel()
+	s := &raced{left: 1000}
+	n, r, err := limit.TakeUpTo(t.Context(), s, time.Time{}, limit.Charge{Cost: 1000})
+	if n != 0 || r.Allowed || err != nil || s.calls != 16 {
+		t.Errorf("%d, %+v, %v after %d calls", n, r, err, s.calls)
 	}
 }

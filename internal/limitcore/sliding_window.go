@@ -82,6 +82,29 @@ func slidingAdd(s *State, t *Compiled, now, cost int64) State {
 	return State{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
 }
 
+// chargeWindow is Charge for a cost that fits into a fixed or sliding window whose state was written under these terms:
+// what is left and when all of it returns. If it does not fit the state stays as it is.
+func (t *Compiled) chargeWindow(s *State, now, cost int64) (left, reset int64, ok bool) {
+	e := now % t.Unit
+	cur, prev := s.used, s.aux
+	if start := now - e; s.at < start {
+		if cur, prev = 0, cur; s.at < start-t.Unit {
+			prev = 0
+		}
+	}
+	left, reset = t.Capacity-cur-cost, t.Unit-e
+	if t.Kind == KindFixed {
+		prev = 0
+	} else {
+		left, reset = left-CeilDiv(prev*reset, t.Unit), reset+t.Unit
+	}
+	if left < 0 {
+		return 0, 0, false
+	}
+	s.at, s.used, s.aux = now, cur+cost, prev
+	return left, reset, true
+}
+
 // slidingEnd is when neither window weighs any more.
 func slidingEnd(s *State) int64 {
 	end := windowStart(s.at, s.unit) + s.unit

@@ -68,6 +68,12 @@ type Outcome struct {
 // is, to the bit. The tick log has the ticks of a sliding log, which stay as they
 // are; nil: all is in the tick aux.
 func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
+	if (t.Kind == KindFixed || t.Kind == KindSliding) && s.kind == t.Kind && s.unit == t.Unit && now >= s.at &&
+		cost > 0 { // what follows would say the same, with four divisions
+		if left, reset, ok := t.chargeWindow(s, now, cost); ok {
+			return Outcome{Allowed: true, Remaining: left, Reset: reset}
+		}
+	}
 	now = max(now, s.at)
 	from, end := s, s.End()
 	if !t.compatible(s) {

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
@@ -287,5 +290,22 @@ func TestErrorsTogether(t *testing.T) {
 	}
 	if _, err := Parse("f.yaml", make([]byte, conf.MaxFile+1)); err == nil {
 		t.Error("an oversized file passes")
+	}
+}
+
+// Statuses of rules in Go are ranges, from 200 to 599.
+func TestStatusRangesInGo(t *testing.T) {
+	t.Parallel()
+	for r, valid := range map[hottype.StatusRange]bool{
+		{From: 200, To: 599}: true, {From: 304, To: 304}: true, {From: 199, To: 300}: false,
+		{From: 500, To: 600}: false, {From: 305, To: 304}: false,
+	} {
+		l := rule.LimitOf(limit.PerSecond(1))
+		l.RefundStatus = hottype.Statuses{r}
+		set := &rule.Set{Rules: []rule.Rule{{Name: "topic", Params: []rule.Param{{Name: "id"}},
+			Hot: rule.Hot{Rate: 1}, Limit: l}}}
+		if _, err := FromGo("rules", set, Options{}); (err == nil) != valid {
+			t.Errorf("%+v: %v", r, err)
+		}
 	}
 }

@@ -66,6 +66,8 @@ func TestMatchSpelled(t *testing.T) {
 	for target, want := range map[string]string{
 		"/A/#": "a a?!malformed, x x?!malformed", "/;a/b#": "x x?!malformed", `\a`: "a a?!malformed, x x?!malformed",
 		"/A": "x x", "//h/a\x00": "x x?!malformed", `//h\a`: "a a?!malformed, x x?!malformed",
+		`h:\a`: "a a?!malformed, x x?!malformed", "h:/a": "a a?!malformed, x x?!malformed", "a\x00": "", "a:b\x00": "",
+		"/h:/a\x00": "", "x/h:/a\x00": "", "h://a\x00": "x x?!malformed", // a scheme has no slash, and one behind it
 	} {
 		if got := keys(wide, hottype.Request{Target: target}); got != want {
 			t.Errorf("%q without an upstream: %s, want %s", target, got, want)

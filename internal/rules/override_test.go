@@ -217,3 +217,14 @@ func TestChangeAsJSON(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// The readable part of an ID ends with one dash, whatever its length, and is left out where there is none.
+func TestReadablePartOfAnID(t *testing.T) {
+	t.Parallel()
+	hash := overrideID("", "x")
+	for key, want := range map[string]string{"a": "a-", "ab": "ab-", "a?": "a-", "??": "", "?A": "a-", "a??b": "a-b-"} {
+		if got := overrideID(key, "x"); got != want+hash || len(hash) != 8 {
+			t.Errorf("%q: %s, want %s", key, got, want+hash)
+		}
+	}
+}

@@ -137,3 +137,18 @@ func TestFindClientAgreesWithASearch(t *testing.T) {
 		}
 	})
 }
+
+// A network of IPv6 is at most one client, a /64, long; one of IPv4 a /32.
+func TestLongestNetworks(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"2001:db8:1:2:3::/63": "2001:db8:1:2::/63", "2001:db8:1:2:3::/64": "2001:db8:1:2::/64", "2001:db8::/65": "",
+		"203.0.113.9/31": "203.0.113.8/31", "203.0.113.9/32": "203.0.113.9/32", "0.0.0.0/0": "0.0.0.0/0", "::/0": "::/0",
+		"::ffff:203.0.113.9/128": "", "203.0.113.9": "",
+	} {
+		got, err := Target{Kind: TargetCIDR, Value: value}.Canonical()
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", value, got, err, want)
+		}
+	}
+}

@@ -157,3 +157,40 @@ func TestSampleAtItsBounds(t *testing.T) {
 		}
 	}
 }
+
+// Before the upstream is saturated the bound is the most of the range, which grows and shrinks; afterwards it stays
+// within the range.
+func TestBoundFollowsItsRange(t *testing.T) {
+	t.Parallel()
+	for _, saturated := range []bool{false, true} {
+		c := New(rules.UpstreamTarget{}, 10, 1000)
+		c.bound.Saturated = saturated
+		if saturated {
+			c.bound.Rate = 500
+		}
+		for _, r := range []struct{ least, most, want float64 }{
+			{10, 2000, 500}, {10, 300, 300}, {400, 800, 400}, {400, 1500, 400},
+		} {
+			c.SetRange(r.least, r.most)
+			want := r.most
+			if saturated {
+				want = r.want
+			}
+			if c.Bound().Rate != want {
+				t.Errorf("%+v, saturated %v: %v, want %v", r, saturated, c.Bound().Rate, want)
+			}
+		}
+	}
+}
+
+// Above maxOwnFailures there is no part of the capacity that failures do not take; at it there is.
+func TestFailuresThatMayBeTheUpstreamsOwn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ failed, want float64 }{{maxOwnFailures, 90}, {maxOwnFailures + 1e-9, 0.95 * 90}} {
+		control := &Controller{capacity: 90, uncut: 100, growthHold: 1, failed: ewma{c.failed, true}}
+		control.lowerByErrors(&sample{errors: 0.5, ok: 1000, width: 1, lag: 1})
+		if !near(control.capacity, c.want) {
+			t.Errorf("%v fail: %v, want %v", c.failed, control.capacity, c.want)
+		}
+	}
+}

@@ -2,9 +2,11 @@ package adaptive
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -114,13 +116,44 @@ func (c course) run(out *bytes.Buffer) {
 	}
 }
 
+// randomCourse is an upstream that changes every few seconds, and requests that do.
+func randomCourse(seed uint64) course {
+	r := rand.New(rand.NewPCG(seed, 0))
+	among := func(list ...float64) float64 { return list[r.IntN(len(list))] }
+	least := among(1, 2, 10, 50)
+	c := course{
+		name: fmt.Sprint("random course ", seed), least: least, most: least * among(3, 20, 200),
+		every: int(among(0, 0, 0, 2, 6)), late: int(among(0, 0, 1, 2, 4, 5)),
+		target: rules.UpstreamTarget{Latency: time.Duration(among(0, 50, 200, 200, 500)) * time.Millisecond,
+			Quantile: among(0, 0.5, 0.99), Errors: among(0, 0, 0.05, 0.2)},
+	}
+	var parts [10][5]float64
+	for i := range parts {
+		parts[i] = [5]float64{c.most * among(0.05, 0.2, 0.5, 0.5, 1.2), among(0.02, 0.05, 0.05, 0.1, 0.3),
+			c.most * among(0, 0.1, 0.4, 0.9, 3), c.most * among(0, 0.02, 0.02, 0.1, 0.6),
+			among(0, 0, 0, 0.003, 0.03, 0.12, 0.5)}
+	}
+	c.at = func(i int) (float64, float64, float64, float64, float64) {
+		p := parts[i*len(parts)/90]
+		return p[0], p[1], p[2] * (1 + 0.1*float64(i%3)), p[3], p[4]
+	}
+	return c
+}
+
 // The controller is a law with many constants, which were found by simulation. The tape holds what it
-// does second by second, so that no change of it is by mistake; -update records it anew.
+// does second by second, and of random courses a digest, so that no change of it is by mistake; -update records it
+// anew.
 func TestTape(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
 	for _, c := range courses {
 		c.run(&got)
+	}
+	for seed := range uint64(100) {
+		var one bytes.Buffer
+		c := randomCourse(seed)
+		c.run(&one)
+		fmt.Fprintf(&got, "%s: %.4x\n", c.name, sha256.Sum256(one.Bytes()))
 	}
 	const file = "testdata/tape.txt"
 	if *update {

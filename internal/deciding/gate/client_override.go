@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -80,6 +81,32 @@ func (d *decision) chargeClient() {
 	if d.class.inFlight != nil && d.req.WillRelease && !shadow {
 		d.needSlot(d.class.inFlight, -1)
 	}
+}
+
+// takeWindows takes a request from the windows of its client, which this process keeps, if nothing else limits it and
+// they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
+func (d *decision) takeWindows(v *hottype.Verdict) bool {
+	c := d.class
+	if d.override.Override != nil || d.client.IsZero() || c.inFlight != nil && d.req.WillRelease {
+		return false
+	}
+	for i := range d.keys {
+		if d.keys[i].h != nil {
+			return false
+		}
+	}
+	var results [limit.MaxClientWindows]limit.Result
+	if !c.local.Take(d.now, &limit.Subject{Client: d.client}, d.cost, results[:]) {
+		return false
+	}
+	n := 0
+	for _, w := range c.windows {
+		if w != nil {
+			d.reportLimit(v, w, &results[n])
+			n++
+		}
+	}
+	return true
 }
 
 // explain gives the override of the client as the reason of an allowed request whose keys have no

@@ -106,7 +106,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	// Blocks and exemptions need no limit. Else each limit adds its charges, and take takes all of
 	// them or none. Requests that a response cache may answer are not charged to their keys.
 	if !d.overridden(v) {
-		if !d.exempt && !d.keysOnly {
+		if !d.exempt && !d.keysOnly && (d.class.local == nil || !d.takeWindows(v)) {
 			d.chargeClient() // client_override.go
 		}
 		if d.mayCache && !d.exempt {

@@ -279,3 +279,25 @@ ip:
 		t.Errorf("%+v %+v", v, s)
 	}
 }
+
+// While the shared store works, this process's share is charged for limits of keys whose policy is local, and for no
+// others: there are as many windows as clients.
+func TestWhatIsChargedToTheShare(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]int64{"local": 1, "open": 0, "closed": 0} {
+		b := build(t, `
+rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 9, burst: 9, on_store_failure: `+
+			policy+`}}]
+ip: {fixed: {limit: 9, window: 1h}, sliding: {limit: 9, window: 1h}}
+`, gate.Config{})
+		b.hot("topic?id=1")
+		for range 3 {
+			if v := b.get("/topic?id=1", "192.0.2.1"); !v.Allowed {
+				t.Fatalf("%+v", v)
+			}
+		}
+		if local, shared := b.local.Stats().Subjects, b.shared.Stats().Subjects; local != want || shared != 3 {
+			t.Errorf("%s: %d subjects here and %d shared, want %d and 3", policy, local, shared, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,24 @@ func TestFairDenial(t *testing.T) {
 	b.now = b.now.Add(15 * time.Millisecond)
 	if v := b.get("/topic?id=42", "192.0.2.1"); !v.Allowed {
 		t.Errorf("somebody else: %+v", v)
+	}
+}
+
+// The limit of malformed requests is divided as that of a hot key, without a key that is hot.
+func TestMalformedRequestsAreDivided(t *testing.T) {
+	t.Parallel()
+	for _, want := range []bool{true, false} {
+		yaml := strings.Replace(fmt.Sprintf(fairRules, ", scope: instance"), "fair: true", fmt.Sprint("fair: ", want), 1)
+		b, fair := build(t, yaml, gate.Config{}), false
+		for range 300 {
+			b.now = b.now.Add(time.Millisecond)
+			v := b.get("/topic"+malformed()[0], "203.0.113.9")
+			fair = fair || v.Reason == hottype.ReasonFair && v.Rule == "topic"
+		}
+		b.now = b.now.Add(15 * time.Millisecond)
+		if v := b.get("/topic"+malformed()[0], "192.0.2.1"); fair != want || want && !v.Allowed {
+			t.Errorf("fair: %v: one client was denied for its share: %v; another one: %+v", want, fair, v)
+		}
 	}
 }
 

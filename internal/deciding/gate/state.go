@@ -34,15 +34,17 @@ type state struct {
 	exempt          *bart.Lite                // nil: none
 	defaultClass    class
 	classes         map[string]*class // by name
-	exact, async    bool              // which stores exist beside the local one
+	local           *limit.Memory     // the local store; nil: it is another one
+	exact, async    bool              // which stores exist beside it
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // the default one; nil: no limit follows it
 	adapts          bool               // some limit is adaptive
 }
 
 type class struct {
-	windows  [2]*boundLimit // fixed and sliding; nil: none
-	inFlight *inFlight      // nil: unbounded
+	windows  [2]*boundLimit       // fixed and sliding; nil: none
+	local    *limit.ClientWindows // the same, if all are kept in this process; nil: they are charged one by one
+	inFlight *inFlight            // nil: unbounded
 	upstream string
 	adapts   *adaptive.Upstream // of that name; nil: no limit follows it
 }
@@ -94,6 +96,7 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 		set: set, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
+	st.local, _ = g.cfg.Local.(*limit.Memory)
 	old = cmp.Or(old, new(state))
 	st.gen = old.gen + 1
 	if st.memo = old.memo; old.set != set {
@@ -139,7 +142,25 @@ func (st *state) class(c *rules.Class) *class {
 			cl.inFlight.space += c.Name + ":"
 		}
 	}
+	if st.local != nil {
+		cl.local = st.localWindows(cl)
+	}
 	return cl
+}
+
+// localWindows are the windows of a class if this process keeps and enforces them all; else nil.
+func (st *state) localWindows(c *class) *limit.ClientWindows {
+	var charges []limit.Charge
+	for _, w := range c.windows {
+		switch {
+		case w == nil:
+		case w.shared || w.async || w.shadow:
+			return nil
+		default:
+			charges = append(charges, limit.Charge{Subject: limit.Subject{Space: w.space}, Spec: w.spec})
+		}
+	}
+	return st.local.ClientWindows(charges)
 }
 
 func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *boundLimit {

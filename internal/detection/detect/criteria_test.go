@@ -366,11 +366,57 @@ func TestPruneOfEquals(t *testing.T) {
 		if len(kept) != 34 || kept[0] != "133" || kept[33] != "166" {
 			t.Errorf("kept are %v", kept)
 		}
+		// Equals of those that were dropped are not looked at.
+		if limit := d.shards[0].states[0].counts.Limit(); limit != 21 {
+			t.Errorf("keys are looked at from %d on", limit)
+		}
 		if add(0, 300, 20) || !add(0, 301, 21) {
 			t.Error("not the heavier ones are listed")
 		}
 		if add(next, 300, 9) || !add(next, 300, 1) {
 			t.Errorf("at %v: not hot at its threshold", next)
+		}
+	}
+}
+
+// A key that is listed but not hot becomes hot with the count that reaches the rate of new rules, not with the next
+// Tick.
+func TestListedKeyReachesTheRateOfNewRules(t *testing.T) {
+	t.Parallel()
+	rule := func(rate float64) *rules.Rule {
+		r := topic(0)
+		r.Hot.Rate, r.Hot.Share, r.Hot.MinRate = rate, 0.9, 2
+		return r
+	}
+	for _, rate := range []float64{10, 30} {
+		d := New(set(rule(20)), Options{})
+		add := func(id int, n int64) bool {
+			return d.Add(start, count(hottype.Key(fmt.Sprint("topic?id=", id)), 0, n))
+		}
+		for i := range 200 { // traffic, of which the key has little
+			add(1000+i, 5)
+		}
+		if add(1, 15) || d.Stats().Candidates != 1 {
+			t.Fatalf("%+v", d.Stats())
+		}
+		d.SetRules(set(rule(rate)))
+		if rest := int64(rate)*5 - 15; add(1, rest-1) || !add(1, 1) {
+			t.Errorf("at a rate of %v: not hot at once", rate)
+		}
+	}
+}
+
+// A key without traffic is below every release threshold, so it cools.
+func TestThresholdsAreOneAtLeast(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		product, ratio float64
+		want           thresholds
+	}{{10, 0.7, thresholds{10, 7}}, {10, 0, thresholds{10, 1}}, {0, 0.7, thresholds{1, 1}}, {1, 1, thresholds{1, 1}}} {
+		r := topic(0)
+		r.Hot.ReleaseRatio = c.ratio
+		if got := compileRule(r).thresholds(c.product); got != c.want {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
@@ -389,6 +435,11 @@ func TestOptionsThatAreNotSet(t *testing.T) {
 	} {
 		if got := o.withDefaults(); got != want {
 			t.Errorf("%+v: %+v, want %+v", o, got, want)
+		}
+		for _, l := range New(set(), o).shards {
+			if want := max(want.MaxSketches/want.Shards, 1); l.budget.free != want {
+				t.Errorf("%+v: a shard has %d client sketches, want %d", o, l.budget.free, want)
+			}
 		}
 	}
 }

@@ -39,6 +39,30 @@ func TestLimitState(t *testing.T) {
 	}
 }
 
+// Keys are those of the comments: programs of other versions read them, and every shard has a tag of its own.
+func TestNamesOfKeys(t *testing.T) {
+	t.Parallel()
+	k := newKeys("news")
+	who := limit.Subject{Space: "ip_fixed", Client: hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))}
+	for got, want := range map[string]string{
+		k.sums(60_000_000, 1_795_233_720_000_000, &who): "hp:{news}:limit:sums1:60000000:1795233720000000:" +
+			"ip_fixed:a:192.0.2.7",
+		k.block("hp:{news}:limit:hot:k:topic?id=42"): "hp:{news}:block:hot:k:topic?id=42",
+		k.throttle("user123"):                        "hp:{news}:limit:cl_throttle:k:user123",
+		k.inFlight("export"):                         "hp:{news}:limit:in_flight:k:export",
+		shardKeys("news", 15).limitState(&who):       "hp:{news/15}:limit:ip_fixed:a:192.0.2.7",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	// The shard is a part of the protocol: programs that disagree would count apart.
+	if n := [...]int{shardOf([]byte("a:192.0.2.7")), shardOf([]byte("k:topic?id=42")), shardOf(nil)}; n !=
+		[...]int{7, 10, 5} {
+		t.Errorf("shards %v", n)
+	}
+}
+
 // Different subjects have different keys, whatever strangers put into names.
 func TestLimitStateIsInjective(t *testing.T) {
 	t.Parallel()

@@ -51,19 +51,51 @@ func TestClusterLaws(t *testing.T) {
 	})
 }
 
-// Requests over several shards are decided as in memory, in every number; docs/limits.md names the one exception,
-// which a single limit for each subject leaves out.
+// Requests over several shards are decided as in memory, in every number, and refunded later too; docs/limits.md names
+// the exceptions. A single limit for each subject leaves out one, and the others are those of inShards.
 func TestClusterMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t, redistest.StartCluster(t))
 	for i, l := range s.shards {
 		l.keys = shardKeys("test-equal", i)
 	}
-	m := &struct{ *limit.Memory }{limit.NewMemory(limit.MemoryConfig{})}
-	memory := limittest.Fixture{Store: m, Reset: func() { m.Memory = limit.NewMemory(limit.MemoryConfig{}) }}
+	clock := setClock(s.shards[0].rdb, time.Time{})
+	m := &inShards{limit.NewMemory(limit.MemoryConfig{}), s.Shard}
+	memory := limittest.Fixture{
+		Store: m, Reset: func() { m.Memory = limit.NewMemory(limit.MemoryConfig{}) },
+		Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
+	}
 	limittest.RunEquivalence(t, memory, limittest.Fixture{
-		Store: s, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
-		OverNodes: true, Reset: func() { forget(t, s, "equal") }})
+		Store: s, SetClock: clock.Set, OverNodes: true, Reset: func() { forget(t, s, "equal") },
+		Refund: func(now, at time.Time, charges []limit.Charge) {
+			clock.Set(now)
+			if err := s.RefundAt(t.Context(), slices.Repeat([]time.Time{at}, len(charges)), charges,
+				make([]limit.Result, len(charges))); err != nil {
+				t.Fatal(err)
+			}
+		}})
+}
+
+// inShards is a Memory in which a denied request leaves what it leaves on a cluster: shards before the one that denied
+// have charged it and refunded that.
+type inShards struct {
+	*limit.Memory
+	shard func(*limit.Subject) int
+}
+
+func (m *inShards) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool,
+	error) {
+	ok, err := m.Memory.Take(ctx, now, charges, results)
+	if err != nil || ok {
+		return ok, err
+	}
+	for _, p := range split(charges, m.shard) {
+		if ok, err := m.Memory.Take(ctx, now, p.charges, p.results); err != nil || !ok {
+			return false, err
+		}
+		m.RefundAt(now, p.charges)
+	}
+	return false, nil
 }
 
 // forget deletes the keys of one namespace on all nodes.

@@ -1,0 +1,82 @@
+package limit
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+// ClientWindows are fixed and sliding windows of clients, compiled once. They are the same limits as charges of their
+// Spaces and Specs: what one takes, the other counts. For a client that has been charged before and is within its
+// windows, which most are, Take costs a third of Memory.Take. Any number of goroutines may use it.
+type ClientWindows struct {
+	m  *Memory
+	of []clientWindow
+}
+
+type clientWindow struct {
+	compiled limitcore.Compiled
+	space    int
+}
+
+// MaxClientWindows is how many windows ClientWindows may have.
+const MaxClientWindows = 2
+
+// ClientWindows compiles the windows of charges, whose Client and Cost do not count. It returns nil where Memory.Take
+// has to be used: other algorithms, blocks, invalid specs, no window or too many, and a Space twice or one of too many.
+func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
+	if len(charges) == 0 || len(charges) > MaxClientWindows {
+		return nil
+	}
+	w := &ClientWindows{m: m}
+	for i := range charges {
+		compiled, err := (*limitcore.Spec)(&charges[i].Spec).Compile()
+		space := m.space(charges[i].Subject.Space)
+		if err != nil || compiled.Block > 0 || space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
+			compiled.Kind != limitcore.KindFixed && compiled.Kind != limitcore.KindSliding {
+			return nil
+		}
+		w.of = append(w.of, clientWindow{compiled, space})
+	}
+	return w
+}
+
+// Take charges the client of a subject to all windows, as Memory.Take does, and writes a result for each, if they know
+// the client and all allow the cost. Otherwise it charges nothing, the results mean nothing, and the caller calls
+// Memory.Take.
+func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []Result) bool {
+	us, id := limitcore.Micros(now), w.m.hashSubject(of)
+	sh := &w.m.shards[id.hi%uint64(len(w.m.shards))]
+	var entries [MaxClientWindows]*entry
+	var before [MaxClientWindows]limitcore.State
+	var slot int32
+	allowed := 0
+	sh.mu.Lock()
+	for i := range w.of {
+		c := &w.of[i]
+		t := &sh.tables[c.space]
+		if int(slot) >= len(t.entries) || t.entries[slot].id != id { // most are in one place of both tables
+			slot = t.find(id)
+		}
+		if slot < 0 || t.entries[slot].log != 0 {
+			break
+		}
+		e := &t.entries[slot]
+		entries[i], before[i] = e, e.state
+		o := c.compiled.Charge(&e.state, nil, us, cost)
+		if !o.Allowed {
+			break
+		}
+		setResult(o, c.compiled.Capacity, &results[i])
+		allowed++
+	}
+	for i, e := range entries[:allowed] {
+		if allowed == len(w.of) {
+			e.called()
+		} else {
+			e.state = before[i]
+		}
+	}
+	sh.mu.Unlock()
+	return allowed == len(w.of)
+}
