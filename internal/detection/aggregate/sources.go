@@ -209,12 +209,12 @@ func (a *Aggregator) CheckPublication() error {
 	switch {
 	case p.err != "":
 		return fmt.Errorf("the hot set cannot be published: %s", p.err)
-	case p.standby:
+	case p.Standby:
 		return nil
-	case p.at.IsZero():
+	case p.LastPublished.IsZero():
 		return fmt.Errorf("the hot set has not been published yet")
-	case now.Sub(p.at) > old:
-		return fmt.Errorf("the hot set was last published %v ago", now.Sub(p.at).Round(time.Second))
+	case now.Sub(p.LastPublished) > old:
+		return fmt.Errorf("the hot set was last published %v ago", now.Sub(p.LastPublished).Round(time.Second))
 	}
 	return nil
 }
