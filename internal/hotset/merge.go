@@ -173,14 +173,9 @@ func (m *Replica) forget(publisher string) {
 // settles a tie. It needs mu.
 func (m *Replica) oldestPublisher(keep string) string {
 	var first string
-	var over time.Time
-	for publisher, p := range m.sets {
-		if publisher == keep {
-			continue
-		}
-		o := p.goneAt(m.keep())
-		if first == "" || o.Before(over) || o.Equal(over) && publisher < first {
-			first, over = publisher, o
+	for _, p := range slices.Sorted(maps.Keys(m.sets)) {
+		if p != keep && (first == "" || m.sets[p].goneAt(m.keep()).Before(m.sets[first].goneAt(m.keep()))) {
+			first = p
 		}
 	}
 	return first

@@ -2,6 +2,7 @@ package hotset
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -95,13 +96,12 @@ func (p *published) stateAt(now time.Time) State {
 func (m *Replica) FirstPublisher(now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	first := ""
-	for publisher, p := range m.sets {
-		if (first == "" || publisher < first) && p.stateAt(now) < Stale {
-			first = publisher
+	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
+		if m.sets[publisher].stateAt(now) < Stale {
+			return publisher
 		}
 	}
-	return first
+	return ""
 }
 
 // CheckPublishers gives the publishers whose state has changed since the call before, by
