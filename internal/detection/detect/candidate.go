@@ -209,38 +209,6 @@ func (h *ruleState) recheckClients(c *candidate, sum int64) {
 	}
 }
 
-// publishLoops puts the heaviest loops of a rule into the set.
-func (t *tick) publishLoops(loops []view) {
-	share(loops, maxLoops)
-	for i := range loops {
-		v := &loops[i]
-		switch {
-		case i >= maxLoops:
-			t.endLoop(v.c, v.hot, v)
-			continue
-		case !v.shown:
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: LoopBegan, At: t.changeTime(v)})
-			t.toggled = append(t.toggled, *v)
-		}
-		v.hot.Until = t.now.Add(t.hotTTL)
-		t.loops = append(t.loops, v.hot)
-	}
-}
-
-// endLoop takes a candidate from the loops, if it is there. Without a view its
-// shard is held, and it is done at once.
-func (t *tick) endLoop(c *candidate, hot hottype.HotKey, v *view) {
-	switch {
-	case v != nil && v.shown:
-		t.toggled = append(t.toggled, *v)
-	case v == nil && c.loop.shown:
-		c.loop.shown = false
-	default:
-		return
-	}
-	t.changes = append(t.changes, Change{Hot: hot, Kind: LoopEnded})
-}
-
 // changeTime is when a key reached its state: now, if it had to wait for a place in the
 // hot set.
 func (t *tick) changeTime(v *view) time.Time {

@@ -98,7 +98,9 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	now = d.advanceClock(now)
 	for part := range slices.Chunk(counts, batchSize) {
 		d.route(part, b)
-		d.countTraffic(now.Unix(), part, b)
+		for _, rule := range b.present {
+			d.traffic[rule].add(now.Unix(), b.runs(rule, d.traffic[rule], part))
+		}
 		for i, l := range d.shards {
 			if mine := b.of(i); len(mine) > 0 {
 				crossed = l.addAll(now, part, b, mine) || crossed
@@ -138,13 +140,6 @@ func (d *Detector) route(counts []hottype.Count, b *batch) {
 		hash := maphash.String(d.seed, string(key))
 		b.hash[i] = hash
 		b.put(rule, d.shardOf(hash), i)
-	}
-}
-
-func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) {
-	for _, rule := range b.present {
-		tr := d.traffic[rule]
-		tr.add(second, b.runs(rule, tr, counts))
 	}
 }
 
