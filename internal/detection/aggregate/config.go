@@ -98,8 +98,6 @@ type Publications struct {
 	PublishLast   time.Duration `metric:"hotparam_aggregate_publish_last_seconds" help:"Duration of the last publication."`
 	PublishTotal  time.Duration `metric:"hotparam_aggregate_publish_seconds_total" help:"Duration of all publications together."`
 	LastPublished time.Time     `metric:"hotparam_aggregate_last_published_timestamp_seconds" help:"When a hot set was last published, in unix seconds."`
-
-	err string // of the last attempt, if it failed; standing by is no failure
 }
 
 func (a *Aggregator) Stats() Stats {
@@ -109,12 +107,12 @@ func (a *Aggregator) Stats() Stats {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
 	st.NoInput = a.hot.Load().NoInput
-	st.Publications = a.out.published()
+	st.Publications, _ = a.out.published()
 	return st
 }
 
-func (o *outbox) published() Publications {
+func (o *outbox) published() (stats Publications, failure string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.stats
+	return o.stats, o.failure
 }

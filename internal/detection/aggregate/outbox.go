@@ -20,9 +20,10 @@ type outbox struct {
 	down    bool // whether the last attempt of run failed
 	standby bool // whether it found that another process publishes
 
-	mu    sync.Mutex // guards all below
-	set   *hottype.HotSet
-	stats Publications
+	mu      sync.Mutex // guards all below
+	set     *hottype.HotSet
+	stats   Publications
+	failure string // of the last attempt, if it failed; standing by is no failure
 }
 
 func newOutbox(cfg Config) *outbox {
@@ -159,11 +160,11 @@ func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
 	if err != nil && !stands {
 		if ctx.Err() == nil {
 			o.stats.PublishErrors++
-			o.stats.err = err.Error()
+			o.failure = err.Error()
 		}
 		return
 	}
-	o.stats.Standby, o.stats.err = stands, ""
+	o.stats.Standby, o.failure = stands, ""
 	o.pause.Reset()
 	if stands {
 		return

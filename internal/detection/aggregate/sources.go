@@ -205,10 +205,11 @@ func (a *Aggregator) CheckSources() error {
 // publishes in this one's place is no failure.
 func (a *Aggregator) CheckPublication() error {
 	const old = 5 * time.Second // several publications
-	p, now := a.out.published(), a.cfg.Now()
+	p, failure := a.out.published()
+	now := a.cfg.Now()
 	switch {
-	case p.err != "":
-		return fmt.Errorf("the hot set cannot be published: %s", p.err)
+	case failure != "":
+		return fmt.Errorf("the hot set cannot be published: %s", failure)
 	case p.Standby:
 		return nil
 	case p.LastPublished.IsZero():
