@@ -21,7 +21,7 @@ func (m *Replica) rebuild(at time.Time) {
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher].set
-		next.at = newest(next.at, set.At)
+		next.at = Later(next.at, set.At)
 		mergeInto(merged, set.Keys, at)
 		mergeInto(loops, set.Loops, at)
 	}
@@ -60,7 +60,8 @@ func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
 	return list
 }
 
-func newest(a, b time.Time) time.Time {
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

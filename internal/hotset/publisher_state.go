@@ -63,7 +63,7 @@ func (p *published) validUntil() time.Time {
 	last := p.set.At
 	for _, list := range [][]hottype.HotKey{p.set.Keys, p.set.Loops} {
 		for i := range list {
-			last = newest(last, list[i].Until)
+			last = Later(last, list[i].Until)
 		}
 	}
 	return last
@@ -71,14 +71,14 @@ func (p *published) validUntil() time.Time {
 
 // goneAt is when nothing is left of the set, and of the publisher.
 func (p *published) goneAt(keep time.Duration) time.Time {
-	return newest(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
+	return Later(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
 }
 
 // stateAt is the state at now. Who never calls CheckPublishers goes by the publisher's clock.
 func (p *published) stateAt(now time.Time) State {
 	last := p.lastSeen
 	if p.fresh {
-		last = newest(last, p.set.At)
+		last = Later(last, p.set.At)
 	}
 	switch {
 	case p.set.Last:

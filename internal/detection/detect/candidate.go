@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/origins"
+	"github.com/hotparam/pipeline/internal/hotset"
 )
 
 // candidate is a key that could be hot: its count has reached the least that any
@@ -195,7 +196,7 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 	case s.loopSince.IsZero():
 		s.loopSince = now
 	}
-	return now.Sub(later(s.loopSince, whole)) < cool
+	return now.Sub(hotset.Later(s.loopSince, whole)) < cool
 }
 
 // recheckClients takes note of the clients at the end of a second, before the window moves
