@@ -167,9 +167,8 @@ func (s *sender) note(err error, at time.Time) {
 		s.count.Err = err.Error()
 	}
 	s.mu.Unlock()
-	var permanent *backoff.PermanentError
 	switch log := s.owner.cfg.Log; {
-	case err != nil && !before && errors.As(err, &permanent):
+	case err != nil && !before && errors.As(err, new(*backoff.PermanentError)):
 		log.Error("notify: a webhook rejects events", "webhook", s.hook.Name, "err", err)
 	case err != nil && !before:
 		log.Warn("notify: a webhook fails; retrying", "webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)

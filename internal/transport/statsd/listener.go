@@ -250,8 +250,7 @@ func (l *Listener) Stats() ListenerStats {
 		}
 	}
 	if l.forward != nil {
-		f := l.forward.stats()
-		out.Forward = &f
+		out.Forward = new(l.forward.stats())
 	}
 	return out
 }
