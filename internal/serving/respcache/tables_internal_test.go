@@ -166,7 +166,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What is ready and what is made for one response are the same text.
+// An answer says how old it is, and for how long it is fresh.
 func TestFieldsOfHits(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
