@@ -2,6 +2,7 @@ package tally
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -119,7 +120,7 @@ func (r *keyScores) keep(n int) {
 func (r *keyScores) rank(n int, least float64) {
 	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
 	for h, v := range r.scores {
-		if v.n < least {
+		if v.n < least || h == 0 {
 			continue
 		}
 		r.claims = append(r.claims, origins.Claim{Weight: v.n, Index: len(r.hashes),
@@ -137,11 +138,11 @@ func (r *keyScores) choose() *trackedKeys {
 	r.keep(r.max * memoryPerKey)
 	r.rank(r.max, minScore)
 	chosen := r.claims[:min(len(r.claims), r.max)]
-	if len(chosen) != len(*r.now) ||
+	if len(chosen) != r.now.n ||
 		slices.ContainsFunc(chosen, func(c origins.Claim) bool { return !r.now.has(r.hashes[c.Index]) }) {
-		r.now = &trackedKeys{}
+		r.now = &trackedKeys{make([]uint64, 1<<bits.Len(uint(2*len(chosen)|7))), len(chosen)}
 		for _, c := range chosen {
-			(*r.now)[r.hashes[c.Index]] = struct{}{}
+			*r.now.cell(r.hashes[c.Index]) = r.hashes[c.Index]
 		}
 	}
 	for h, v := range r.scores {
@@ -155,10 +156,21 @@ func (r *keyScores) choose() *trackedKeys {
 	return r.now
 }
 
-// trackedKeys is a set of hashes. It is never changed once built.
-type trackedKeys map[uint64]struct{}
+// trackedKeys is a set of hashes, of open addressing and at most half full. It is
+// never changed once built. 0 is not in it.
+type trackedKeys struct {
+	cells []uint64 // a power of two
+	n     int
+}
 
-func (f *trackedKeys) has(h uint64) bool {
-	_, ok := (*f)[h]
-	return ok
+func (f *trackedKeys) has(h uint64) bool { return f.n > 0 && *f.cell(h) == h && h != 0 }
+
+// cell is that of a hash, or the empty one where it would go. It is looked for by bits that
+// chose neither its shard nor its slot.
+func (f *trackedKeys) cell(h uint64) *uint64 {
+	for i := h >> 40; ; i++ {
+		if c := &f.cells[i&uint64(len(f.cells)-1)]; *c == h || *c == 0 {
+			return c
+		}
+	}
 }

@@ -242,7 +242,8 @@ func qualityOf(params string) int {
 // thousandths reads a qvalue: "0" or "1" with up to three decimals, 0 where it is none or above 1.
 func thousandths(s string) int {
 	q, err := strconv.ParseFloat(s, 64)
-	if err != nil || q > 1 || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") || strings.Trim(s, "0123456789.") != "" {
+	if err != nil || q > 1 || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") ||
+		strings.Trim(s, "0123456789.") != "" {
 		return 0
 	}
 	return int(math.Round(q * 1000))

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// directives are those of the Cache-Control of an answer by their names, with their lifetimes: 0 where there is none, or
-// none that can be read: RFC 9111 section 4.2.1 wants such an answer to be stale.
+// directives are those of the Cache-Control of an answer by their names, with their lifetimes: 0 where there is none,
+// or none that can be read: RFC 9111 section 4.2.1 wants such an answer to be stale.
 type directives map[string]time.Duration
 
 const absent = time.Duration(-1)
