@@ -122,8 +122,8 @@ func (w *writer) query(s *Selector, raw string) bool {
 		}
 		end := skipPlain(raw, i)
 		spelled := end < len(raw) && raw[end] != '=' && raw[end] != '&'
-		for spelled && end < len(raw) && raw[end] != '=' && raw[end] != '&' {
-			end++
+		if spelled {
+			end = skipName(raw, end)
 		}
 		name := raw[i:end]
 		t := w.lookup(s, name, spelled)
@@ -176,9 +176,7 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 		if !spelled {
 			w.sc.buf = append(w.sc.buf[:0], name...)
 		}
-		var how Redact
-		how, w.sc.fold = redactionOf(s.redact, w.sc.buf, w.sc.fold)
-		switch how {
+		switch s.redacted(w.sc.buf, w.sc) {
 		case RedactDrop:
 			return nil
 		case RedactHash:
@@ -272,6 +270,14 @@ func (w *writer) compare(last, p *pair) {
 // skipPlain gives the first place from i on that holds a special byte.
 func skipPlain(s string, i int) int {
 	for i < len(s) && plain[s[i]] {
+		i++
+	}
+	return i
+}
+
+// skipName gives the first place from i on that ends a name.
+func skipName(s string, i int) int {
+	for i < len(s) && s[i] != '=' && s[i] != '&' {
 		i++
 	}
 	return i

@@ -65,6 +65,12 @@ func redactionOf(list []redaction, name, buf []byte) (Redact, []byte) {
 	return RedactNone, buf
 }
 
+// redacted is how the selection treats the value of a decoded name.
+func (s *Selector) redacted(name []byte, sc *Scratch) (how Redact) {
+	how, sc.fold = redactionOf(s.redact, name, sc.fold)
+	return how
+}
+
 // Value gives what replaces a decoded value in a key, in its memory where it fits.
 // Without a secret a hash would confirm a guess of the value, so the
 // value is masked then.

@@ -106,10 +106,7 @@ func (sc *Scratch) dropDuplicates(buf []byte) int {
 		case DuplicatesLast:
 			kept = append(kept, slices.Max(order[i:run]))
 		case DuplicatesEach:
-			distinct := slices.CompactFunc(order[i:run], func(a, b int32) bool {
-				return compareValues(buf, &sc.pairs[a], &sc.pairs[b]) == 0
-			})
-			kept = append(kept, distinct...)
+			kept = append(kept, sc.distinct(buf, order[i:run])...)
 			if n := len(kept) - at; n > 1 {
 				sc.choices = append(sc.choices, choice{at, n})
 				keys *= n
@@ -121,4 +118,12 @@ func (sc *Scratch) dropDuplicates(buf []byte) int {
 	}
 	sc.order = kept
 	return keys
+}
+
+// distinct drops all but one pair of each value, in place, from sorted pairs of
+// one name.
+func (sc *Scratch) distinct(buf []byte, order []int32) []int32 {
+	return slices.CompactFunc(order, func(a, b int32) bool {
+		return compareValues(buf, &sc.pairs[a], &sc.pairs[b]) == 0
+	})
 }

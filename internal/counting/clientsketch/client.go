@@ -71,6 +71,8 @@ func ParseClient(form []byte) (hottype.Client, bool) {
 // the pipeline's readers of requests made are that already.
 func canonicalClient(c hottype.Client) hottype.Client {
 	switch {
+	case c.Addr.Is4():
+		return hottype.Client{Addr: c.Addr}
 	case c.Addr.IsValid():
 		return hottype.ClientFromAddr(c.Addr)
 	case len(c.Name) > maxName:

@@ -162,7 +162,7 @@ func (t *Tally) Stats() Stats {
 		SinkErrors:  t.sinkErrors.Load(),
 		Keys:        t.budget.keys.Load(),
 		Pending:     t.pending.Load(),
-		TrackedKeys: int64(t.tracked.Load().n),
+		TrackedKeys: int64(len(*t.tracked.Load())),
 	}
 	for i := range t.coreShards {
 		for j := range t.coreShards[i].shards {

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -120,7 +119,7 @@ func (r *keyScores) keep(n int) {
 func (r *keyScores) rank(n int, least float64) {
 	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
 	for h, v := range r.scores {
-		if v.n < least || h == 0 {
+		if v.n < least {
 			continue
 		}
 		r.claims = append(r.claims, origins.Claim{Weight: v.n, Index: len(r.hashes),
@@ -138,11 +137,11 @@ func (r *keyScores) choose() *trackedKeys {
 	r.keep(r.max * memoryPerKey)
 	r.rank(r.max, minScore)
 	chosen := r.claims[:min(len(r.claims), r.max)]
-	if len(chosen) != r.now.n ||
+	if len(chosen) != len(*r.now) ||
 		slices.ContainsFunc(chosen, func(c origins.Claim) bool { return !r.now.has(r.hashes[c.Index]) }) {
-		r.now = &trackedKeys{make([]uint64, 1<<bits.Len(uint(2*len(chosen)|7))), len(chosen)}
+		r.now = &trackedKeys{}
 		for _, c := range chosen {
-			*r.now.cell(r.hashes[c.Index]) = r.hashes[c.Index]
+			(*r.now)[r.hashes[c.Index]] = struct{}{}
 		}
 	}
 	for h, v := range r.scores {
@@ -156,21 +155,10 @@ func (r *keyScores) choose() *trackedKeys {
 	return r.now
 }
 
-// trackedKeys is a set of hashes, of open addressing and at most half full. It is
-// never changed once built. 0 is not in it.
-type trackedKeys struct {
-	cells []uint64 // a power of two
-	n     int
-}
+// trackedKeys is a set of hashes. It is never changed once built.
+type trackedKeys map[uint64]struct{}
 
-func (f *trackedKeys) has(h uint64) bool { return f.n > 0 && *f.cell(h) == h && h != 0 }
-
-// cell is that of a hash, or the empty one where it would go. It is looked for by bits that
-// chose neither its shard nor its slot.
-func (f *trackedKeys) cell(h uint64) *uint64 {
-	for i := h >> 40; ; i++ {
-		if c := &f.cells[i&uint64(len(f.cells)-1)]; *c == h || *c == 0 {
-			return c
-		}
-	}
+func (f *trackedKeys) has(h uint64) bool {
+	_, ok := (*f)[h]
+	return ok
 }
