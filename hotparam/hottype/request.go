@@ -80,6 +80,9 @@ func (c Client) String() string {
 // IPv6) by /32, IPv6 by /64, because one subscriber owns a /64 and can send
 // from all of it. The zone is dropped.
 func ClientFromAddr(a netip.Addr) Client {
+	if a.Is4() { // as it is, and most are: every request comes through here
+		return Client{Addr: a}
+	}
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {

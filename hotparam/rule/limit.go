@@ -134,8 +134,7 @@ func LimitOf(s limit.Spec) *Limit {
 	default:
 		l.Amounts = Amounts{Rate: Rate{s.Limit, s.Window}, Burst: &s.Burst}
 		if s.InitialDeficit != 0 {
-			initial := s.Burst - s.InitialDeficit
-			l.InitialTokens = &initial
+			l.InitialTokens = new(s.Burst - s.InitialDeficit)
 		}
 	}
 	return l

@@ -50,7 +50,8 @@ func isCanonical(params []byte) bool {
 	}
 	var last pair
 	for at, n := 0, 0; ; n++ {
-		p := pair{at: at, end: at + pieceEnd(params[at:]), escaped: true}
+		piece, _, _ := bytes.Cut(params[at:], []byte("&"))
+		p := pair{at: at, end: at + len(piece), escaped: true}
 		eq := bytes.IndexByte(params[p.at:p.end], '=')
 		if eq < 0 {
 			return false
@@ -79,13 +80,6 @@ func isSpelled(text []byte) bool {
 		i += n
 	}
 	return true
-}
-
-func pieceEnd(text []byte) int {
-	if i := bytes.IndexByte(text, '&'); i >= 0 {
-		return i
-	}
-	return len(text)
 }
 
 // Malformed is the reserved parameter under which a request beyond the limits

@@ -45,6 +45,13 @@ func FNV1a[T ~string | ~[]byte](text T) uint64 {
 	return h
 }
 
+// Mix is the finaliser of MurmurHash3 (fmix64): FNV's high bits move too little for short input.
+func Mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
 // isPlain reports whether text is its own canonical form.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {

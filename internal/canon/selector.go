@@ -98,8 +98,7 @@ func NewSelector(sel Selection) Selector {
 		s.ignore = append(s.ignore, NewGlob(g))
 	}
 	if sel.Spelling != (QuerySyntax{}) {
-		t := sel.Spelling.specialBytes()
-		s.spelling, s.touched = sel.Spelling, &t
+		s.spelling, s.touched = sel.Spelling, new(sel.Spelling.specialBytes())
 	}
 	return s
 }

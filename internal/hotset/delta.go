@@ -82,14 +82,7 @@ func Sort(keys []hottype.HotKey) {
 	})
 }
 
-// normalize is a set as readers get it: times in whole microseconds, no entry
-// twice.
-func normalize(set hottype.HotSet) hottype.HotSet {
-	set.At = micro(set.At)
-	set.Keys, set.Loops = normalizeList(set.Keys), normalizeList(set.Loops)
-	return set
-}
-
+// normalizeList is a list as readers get it: times in whole microseconds, no entry twice.
 func normalizeList(keys []hottype.HotKey) []hottype.HotKey {
 	out := make([]hottype.HotKey, 0, len(keys))
 	seen := make(map[ID]bool, len(keys))
@@ -136,7 +129,8 @@ type DeltaEncoder struct {
 
 // Full notes that readers get all of set, and gives it as they will hold it.
 func (t *DeltaEncoder) Full(set hottype.HotSet) hottype.HotSet {
-	*t = DeltaEncoder{set: normalize(set), valued: set.At}
+	*t = DeltaEncoder{set: set, valued: set.At}
+	t.set.At, t.set.Keys, t.set.Loops = micro(set.At), normalizeList(set.Keys), normalizeList(set.Loops)
 	return t.set
 }
 

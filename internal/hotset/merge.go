@@ -21,7 +21,7 @@ func (m *Replica) rebuild(at time.Time) {
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher].set
-		next.at = newest(next.at, set.At)
+		next.at = Later(next.at, set.At)
 		mergeInto(merged, set.Keys, at)
 		mergeInto(loops, set.Loops, at)
 	}
@@ -60,7 +60,8 @@ func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
 	return list
 }
 
-func newest(a, b time.Time) time.Time {
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -173,14 +174,9 @@ func (m *Replica) forget(publisher string) {
 // settles a tie. It needs mu.
 func (m *Replica) oldestPublisher(keep string) string {
 	var first string
-	var over time.Time
-	for publisher, p := range m.sets {
-		if publisher == keep {
-			continue
-		}
-		o := p.goneAt(m.keep())
-		if first == "" || o.Before(over) || o.Equal(over) && publisher < first {
-			first, over = publisher, o
+	for _, p := range slices.Sorted(maps.Keys(m.sets)) {
+		if p != keep && (first == "" || m.sets[p].goneAt(m.keep()).Before(m.sets[first].goneAt(m.keep()))) {
+			first = p
 		}
 	}
 	return first

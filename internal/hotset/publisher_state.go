@@ -2,6 +2,7 @@ package hotset
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,7 +63,7 @@ func (p *published) validUntil() time.Time {
 	last := p.set.At
 	for _, list := range [][]hottype.HotKey{p.set.Keys, p.set.Loops} {
 		for i := range list {
-			last = newest(last, list[i].Until)
+			last = Later(last, list[i].Until)
 		}
 	}
 	return last
@@ -70,14 +71,14 @@ func (p *published) validUntil() time.Time {
 
 // goneAt is when nothing is left of the set, and of the publisher.
 func (p *published) goneAt(keep time.Duration) time.Time {
-	return newest(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
+	return Later(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
 }
 
 // stateAt is the state at now. Who never calls CheckPublishers goes by the publisher's clock.
 func (p *published) stateAt(now time.Time) State {
 	last := p.lastSeen
 	if p.fresh {
-		last = newest(last, p.set.At)
+		last = Later(last, p.set.At)
 	}
 	switch {
 	case p.set.Last:
@@ -95,13 +96,12 @@ func (p *published) stateAt(now time.Time) State {
 func (m *Replica) FirstPublisher(now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	first := ""
-	for publisher, p := range m.sets {
-		if (first == "" || publisher < first) && p.stateAt(now) < Stale {
-			first = publisher
+	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
+		if m.sets[publisher].stateAt(now) < Stale {
+			return publisher
 		}
 	}
-	return first
+	return ""
 }
 
 // CheckPublishers gives the publishers whose state has changed since the call before, by

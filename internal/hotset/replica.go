@@ -182,13 +182,7 @@ func (m *Replica) Loops(now time.Time) []hottype.HotKey {
 	if s == nil {
 		return nil
 	}
-	var live []hottype.HotKey
-	for i := range s.loops {
-		if s.loops[i].Until.After(now) {
-			live = append(live, s.loops[i])
-		}
-	}
-	return live
+	return slices.DeleteFunc(slices.Clone(s.loops), func(h hottype.HotKey) bool { return !h.Until.After(now) })
 }
 
 // sortEntries orders by rate, heaviest first, then by key. Each entry's rate is read

@@ -205,7 +205,9 @@ func (p *Path) end(dst []byte, base int) []byte {
 		if p.Suffix {
 			dst = dst[:start+len(cutSuffix(dst[start:]))]
 		}
-		dst = p.settleLast(dst, base, start)
+		if len(dst) > start+1 { // its end was dropped, and may have hidden something
+			dst = p.settle(dst, base, start, true)
+		}
 	}
 	if p.Authority || p.MergeSlashes != MergeNone {
 		lead := base
@@ -215,14 +217,6 @@ func (p *Path) end(dst []byte, base int) []byte {
 		dst = slices.Delete(dst, base, lead)
 	}
 	return dst
-}
-
-// settleLast settles the last segment once more, where its end has been dropped.
-func (p *Path) settleLast(dst []byte, base, start int) []byte {
-	if len(dst) == start+1 {
-		return dst
-	}
-	return p.settle(dst, base, start, true)
 }
 
 func (p *Path) trimSlashes(dst []byte, base int) []byte {

@@ -82,10 +82,6 @@ func LeastCount(product float64) int64 {
 // a Rate.
 func (h HotCriteria) Threshold() int64 { return LeastCount(h.RateCount()) }
 
-// ReleaseBelow is the count within Window under which a key that is hot by Rate may
-// cool.
-func (h HotCriteria) ReleaseBelow() int64 { return LeastCount(h.RateCount() * h.ReleaseRatio) }
-
 // RateCount and MinRateCount are how many requests Rate and MinRate are within
 // Window, not rounded.
 func (h HotCriteria) RateCount() float64    { return h.Rate * h.Window.Seconds() }

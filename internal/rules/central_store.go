@@ -227,8 +227,7 @@ func (c Change) Loaded() Change { return c.each(Override.Loaded) }
 func (c Change) each(f func(Override) Override) Change {
 	for _, o := range []**Override{&c.Before, &c.After} {
 		if *o != nil {
-			converted := f(**o)
-			*o = &converted
+			*o = new(f(**o))
 		}
 	}
 	return c

@@ -241,8 +241,7 @@ func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	setTrait(&t.Query.Semicolon, c.Semicolon, "text")
 	setTrait(&t.Query.BadEscape, c.BadEscape, "keep")
 	if c.Duplicates != "" {
-		d := canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))
-		t.Duplicates = &d
+		t.Duplicates = new(canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates))))
 	}
 	return t
 }

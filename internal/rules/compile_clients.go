@@ -101,10 +101,6 @@ type classAnswer struct {
 	in    bool
 }
 
-func newClassIndex(c *Class) *classIndex {
-	return &classIndex{class: c, seed: maphash.MakeSeed()}
-}
-
 // matches reports whether a header value is in the class. An oversized one is
 // not: cutting it would let an anchored pattern see an end where there is none.
 func (c *classIndex) matches(value string) bool {

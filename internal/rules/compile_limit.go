@@ -67,8 +67,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 		l.RefundStatus = &c.RefundStatus
 	}
 	if at := v.At("candidate"); c.Candidate != nil && !at.Broken() && !at.At("algorithm").Failed() {
-		s := spec(at, &c.Candidate.Amounts, c.Candidate.Algorithm, c.Candidate.Denial)
-		l.Candidate = &s
+		l.Candidate = new(spec(at, &c.Candidate.Amounts, c.Candidate.Algorithm, c.Candidate.Denial))
 	}
 	l.Set = true
 	a := c.Amounts

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -60,7 +61,7 @@ func (s *Set) compile() error {
 	m.noteSimple()
 	m.indexPaths()
 	for _, c := range s.Classes {
-		m.classes = append(m.classes, newClassIndex(c))
+		m.classes = append(m.classes, &classIndex{class: c, seed: maphash.MakeSeed()})
 	}
 	s.index = m
 	return nil

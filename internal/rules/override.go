@@ -283,10 +283,5 @@ func overrideID(key, differs string) string {
 }
 
 func isID(id string) bool {
-	for i := range len(id) {
-		if c := id[i]; c != '-' && ('a' > c || c > 'z') && ('0' > c || c > '9') {
-			return false
-		}
-	}
-	return len(id) > 0 && len(id) <= 64
+	return len(id) > 0 && len(id) <= 64 && strings.Trim(id, "-0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }

@@ -67,14 +67,9 @@ func index(static, live []Override, tried bool) *Overrides {
 		classes: map[string][]*entry{},
 	}
 	networks := map[netip.Prefix][]*entry{}
-	for _, s := range static {
-		if tried || !s.InShadow() {
-			o.add(s, false, networks)
-		}
-	}
-	for _, l := range live {
-		if tried || !l.InShadow() {
-			o.add(l, true, networks)
+	for i, v := range slices.Concat(static, live) {
+		if tried || !v.InShadow() {
+			o.add(v, i >= len(static), networks)
 		}
 	}
 	for _, lists := range []map[string][]*entry{o.exact, o.resources, o.classes} {
@@ -132,13 +127,6 @@ func (o *Overrides) OfClients() bool { return o.networks != nil || len(o.classes
 func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	if o == nil || o.networks == nil || !a.IsValid() {
 		return nil
-	}
-	list, found := o.networks.Lookup(a)
-	if !found {
-		return nil
-	}
-	if best := first(list, now); best != nil {
-		return best
 	}
 	for bits := a.BitLen(); bits >= 0; { // an override that does not hold now hides no shorter prefix
 		network, list, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))

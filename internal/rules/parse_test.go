@@ -156,7 +156,7 @@ func TestHotCriteriaAreCountedInWholeRequests(t *testing.T) {
 		{HotCriteria{Rate: 0.5, Window: 5 * time.Second, ReleaseRatio: 0.5}, 3, 2},
 		{HotCriteria{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
 	} {
-		if hot, cool := c.h.Threshold(), c.h.ReleaseBelow(); hot != c.hot || cool != c.cool {
+		if hot, cool := c.h.Threshold(), LeastCount(c.h.RateCount()*c.h.ReleaseRatio); hot != c.hot || cool != c.cool {
 			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)
 		}
 	}

@@ -170,7 +170,7 @@ func checkNegative(flag *kong.Flag, value reflect.Value) error {
 }
 
 func textOf(flag *kong.Flag, n *yaml.Node) (string, error) {
-	if _, ok := flag.Target.Addr().Interface().(yamlSetting); ok {
+	if _, ok := flag.Target.Addr().Interface().(*Webhooks); ok {
 		text, err := yaml.Marshal(n)
 		return string(text), err
 	}

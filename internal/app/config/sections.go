@@ -220,8 +220,7 @@ type History struct {
 	Keep time.Duration `default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
 	// Most bytes of the file history.sqlite. When it is full, its oldest part is deleted.
 	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Most bytes of the file."`
-	// How many keys of a minute are kept, the heaviest.
-	Keys int `default:"100" help:"How many keys of a minute are kept, the heaviest."`
+	Keys     int   `default:"100" help:"How many keys of a minute are kept, the heaviest."`
 }
 
 // Access is access logs as a source.
@@ -286,11 +285,6 @@ type Notifications struct {
 
 // Webhooks are those of the settings. As text they are a list in YAML.
 type Webhooks []notify.Webhook
-
-// yamlSetting marks settings whose text is YAML, whatever they hold.
-type yamlSetting interface{ isYAML() }
-
-func (*Webhooks) isYAML() {}
 
 // UnmarshalText reads the list. No error repeats a value that may be secret.
 func (w *Webhooks) UnmarshalText(text []byte) (err error) {

@@ -154,8 +154,7 @@ func (w *watcher) last() *Wave {
 	if len(w.waves) == 0 {
 		return nil
 	}
-	out := w.waves[len(w.waves)-1]
-	return &out
+	return new(w.waves[len(w.waves)-1])
 }
 
 // Waves are all waves so far; the one under way is closed.

@@ -82,15 +82,11 @@ func canonicalClient(c hottype.Client) hottype.Client {
 }
 
 // Hash is the hash of a client that all processes agree on: FNV-1a with 64
-// bits over the client's form (AppendClient), mixed by the finaliser of
-// MurmurHash3 (fmix64), because FNV's high bits move too little for short
-// input; of that the upper 32 bits.
+// bits over the client's form (AppendClient), mixed by canon.Mix; of that the
+// upper 32 bits.
 func Hash(c hottype.Client) uint32 {
 	var buf [1 + maxName]byte
-	h := canon.FNV1a(AppendClient(buf[:0], c))
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return uint32((h ^ h>>33) >> 32)
+	return uint32(canon.Mix(canon.FNV1a(AppendClient(buf[:0], c))) >> 32)
 }
 
 var errSketch = errors.New("clientsketch: out of bounds or out of order")

@@ -252,16 +252,12 @@ func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 		}
 		all[i].N = sum(all[i].N, o.N)
 	}
-	slices.SortFunc(all, heavier)
+	slices.SortFunc(all, func(a, b hottype.ClientCount) int { // ties by client: always in the same order
+		return cmp.Or(cmp.Compare(b.N, a.N), a.Client.Addr.Compare(b.Client.Addr),
+			cmp.Compare(a.Client.Name, b.Client.Name))
+	})
 	if len(all) > MaxHeavy {
 		all = decrement(all, all[MaxHeavy].N)
 	}
 	c.Heavy = append(c.Heavy[:0], all...)
-}
-
-// heavier orders counters, heaviest first; ties by client, so that the same
-// counters are always in the same order.
-func heavier(a, b hottype.ClientCount) int {
-	return cmp.Or(cmp.Compare(b.N, a.N), a.Client.Addr.Compare(b.Client.Addr),
-		cmp.Compare(a.Client.Name, b.Client.Name))
 }

@@ -33,11 +33,10 @@ type SyslogConfig struct {
 //	1 socket of UDP ──────────────────────────┐
 //	1 socket of TCP ─> 1 goroutine a client ──┴─> f, one call at a time
 type Syslog struct {
-	cfg      SyslogConfig
-	packets  net.PacketConn
-	streams  net.Listener
-	stats    counters
-	rejected atomic.Uint64
+	cfg     SyslogConfig
+	packets net.PacketConn
+	streams net.Listener
+	counters
 
 	mu   sync.Mutex // held while emit runs
 	emit func(line []byte)
@@ -100,7 +99,7 @@ func (s *Syslog) datagrams() error {
 		case !s.allowed(from):
 			s.rejected.Add(1)
 		case n > s.cfg.MaxLine:
-			s.stats.tooLong.Add(1)
+			s.tooLong.Add(1)
 		default:
 			s.message(buf[:n])
 		}
@@ -114,7 +113,7 @@ func (s *Syslog) accept(ctx context.Context, parts *sync.WaitGroup) error {
 			return err
 		}
 		if err != nil { // no descriptor is left
-			s.stats.errors.Add(1)
+			s.errors.Add(1)
 			s.cfg.Log.Warn("syslog: cannot accept a connection; trying again", "err", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
@@ -163,7 +162,7 @@ func (s *Syslog) stream(conn net.Conn) {
 func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
 	n, head := frameLength(r)
 	if n > s.cfg.MaxLine {
-		s.stats.tooLong.Add(1)
+		s.tooLong.Add(1)
 		_, err := r.Discard(head + n)
 		return nil, err
 	}
@@ -177,7 +176,7 @@ func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
-	s.stats.tooLong.Add(1)
+	s.tooLong.Add(1)
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = r.ReadSlice('\n')
 	}
@@ -214,13 +213,7 @@ func (s *Syslog) message(line []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.bytes.Add(uint64(len(line)))
-	s.stats.lines.Add(1)
+	s.bytes.Add(uint64(len(line)))
+	s.lines.Add(1)
 	s.emit(line)
-}
-
-// Stats is what a Syslog received.
-func (s *Syslog) Stats() Stats {
-	return Stats{Lines: s.stats.lines.Load(), Bytes: s.stats.bytes.Load(), TooLong: s.stats.tooLong.Load(),
-		Errors: s.stats.errors.Load(), Rejected: s.rejected.Load()}
 }

@@ -44,11 +44,11 @@ type Config struct {
 
 // Tail follows one file. Stats may be called by any goroutine; Run once.
 type Tail struct {
-	cfg   Config
-	stats counters
+	cfg Config
+	counters
 }
 
-type counters struct{ lines, bytes, tooLong, rotations, truncations, errors atomic.Uint64 }
+type counters struct{ lines, bytes, tooLong, rotations, truncations, errors, rejected atomic.Uint64 }
 
 // New builds a Tail. It opens nothing.
 func New(cfg Config) (*Tail, error) {
@@ -68,13 +68,13 @@ func New(cfg Config) (*Tail, error) {
 // does, and returns nil. The line is f's until f returns; f is called by this
 // goroutine only. An error means that standard input cannot be read.
 func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
-	lines := &splitter{max: t.cfg.MaxLine, emit: f, stats: &t.stats}
+	lines := &splitter{max: t.cfg.MaxLine, emit: f, stats: &t.counters}
 	if t.cfg.Path == Stdin {
 		return t.readInput(ctx, lines)
 	}
 	w := newWatch(t.cfg.Path)
 	defer w.close()
-	fo := follower{cfg: t.cfg, lines: lines, stats: &t.stats, buf: make([]byte, 64<<10)}
+	fo := follower{cfg: t.cfg, lines: lines, stats: &t.counters, buf: make([]byte, 64<<10)}
 	defer fo.close()
 	for fo.step(); w.wait(ctx, t.cfg.Poll); {
 		for fo.step() && ctx.Err() == nil {
@@ -94,11 +94,11 @@ type Stats struct {
 	Rejected     uint64 // datagrams and connections that a Syslog rejected
 }
 
-func (t *Tail) Stats() Stats {
-	s := &t.stats
+// Stats is what a Tail or a Syslog read.
+func (s *counters) Stats() Stats {
 	return Stats{
-		Lines: s.lines.Load(), Bytes: s.bytes.Load(), TooLong: s.tooLong.Load(),
-		Rotations: s.rotations.Load(), Truncations: s.truncations.Load(), Errors: s.errors.Load(),
+		Lines: s.lines.Load(), Bytes: s.bytes.Load(), TooLong: s.tooLong.Load(), Rotations: s.rotations.Load(),
+		Truncations: s.truncations.Load(), Errors: s.errors.Load(), Rejected: s.rejected.Load(),
 	}
 }
 

@@ -49,7 +49,9 @@ func (t *Tally) Flush(ctx context.Context) error {
 	counts := t.collect()
 	if again := t.out.pending; again != nil {
 		if err := t.send(ctx, again); err != nil {
-			t.drop(again)
+			n := batchqueue.Requests(again)
+			t.out.lost += n
+			t.droppedSink.Add(n)
 			t.keep(counts)
 			return err
 		}
@@ -94,12 +96,6 @@ func (t *Tally) keep(counts []hottype.Count) {
 	}
 	t.out.pending = counts
 	t.pending.Store(int64(len(counts)))
-}
-
-func (t *Tally) drop(counts []hottype.Count) {
-	n := batchqueue.Requests(counts)
-	t.out.lost += n
-	t.droppedSink.Add(n)
 }
 
 // collect empties every shard into one batch, with one count for each pair.
@@ -166,7 +162,7 @@ func (t *Tally) Stats() Stats {
 		SinkErrors:  t.sinkErrors.Load(),
 		Keys:        t.budget.keys.Load(),
 		Pending:     t.pending.Load(),
-		TrackedKeys: t.tracked.Load().size(),
+		TrackedKeys: int64(len(*t.tracked.Load())),
 	}
 	for i := range t.coreShards {
 		for j := range t.coreShards[i].shards {

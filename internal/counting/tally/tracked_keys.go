@@ -119,7 +119,7 @@ func (r *keyScores) keep(n int) {
 func (r *keyScores) rank(n int, least float64) {
 	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
 	for h, v := range r.scores {
-		if v.n < least || h == 0 {
+		if v.n < least {
 			continue
 		}
 		r.claims = append(r.claims, origins.Claim{Weight: v.n, Index: len(r.hashes),
@@ -136,9 +136,13 @@ func (r *keyScores) choose() *trackedKeys {
 	}
 	r.keep(r.max * memoryPerKey)
 	r.rank(r.max, minScore)
-	hashes := make([]uint64, 0, min(len(r.claims), r.max))
-	for _, c := range r.claims[:min(len(r.claims), r.max)] {
-		hashes = append(hashes, r.hashes[c.Index])
+	chosen := r.claims[:min(len(r.claims), r.max)]
+	if len(chosen) != len(*r.now) ||
+		slices.ContainsFunc(chosen, func(c origins.Claim) bool { return !r.now.has(r.hashes[c.Index]) }) {
+		r.now = &trackedKeys{}
+		for _, c := range chosen {
+			(*r.now)[r.hashes[c.Index]] = struct{}{}
+		}
 	}
 	for h, v := range r.scores {
 		if v.n *= r.decay; v.n < minKeptScore {
@@ -148,56 +152,13 @@ func (r *keyScores) choose() *trackedKeys {
 		v.votes *= r.decay
 		r.scores[h] = v
 	}
-	if !r.now.same(hashes) {
-		r.now = newTrackedKeys(hashes)
-	}
 	return r.now
 }
 
-// trackedKeys is a set of hashes, of open addressing and at most half full. It is
-// never changed once built. 0 is not in it.
-type trackedKeys struct {
-	cells []uint64 // a power of two
-	n     int
-}
-
-func newTrackedKeys(hashes []uint64) *trackedKeys {
-	size := 8
-	for size < 2*len(hashes) {
-		size *= 2
-	}
-	f := &trackedKeys{cells: make([]uint64, size), n: len(hashes)}
-	for _, h := range hashes {
-		i := f.cell(h)
-		for f.cells[i] != 0 {
-			i = (i + 1) & uint64(size-1)
-		}
-		f.cells[i] = h
-	}
-	return f
-}
-
-// cell is where a hash begins to look: by bits that chose neither its shard
-// nor its slot.
-func (f *trackedKeys) cell(h uint64) uint64 { return h >> 40 & uint64(len(f.cells)-1) }
+// trackedKeys is a set of hashes. It is never changed once built.
+type trackedKeys map[uint64]struct{}
 
 func (f *trackedKeys) has(h uint64) bool {
-	if f.n == 0 {
-		return false
-	}
-	for i := f.cell(h); ; i = (i + 1) & uint64(len(f.cells)-1) {
-		switch f.cells[i] {
-		case h:
-			return h != 0
-		case 0:
-			return false
-		}
-	}
+	_, ok := (*f)[h]
+	return ok
 }
-
-// same reports whether the set is these hashes, each given once.
-func (f *trackedKeys) same(hashes []uint64) bool {
-	return f.n == len(hashes) && !slices.ContainsFunc(hashes, func(h uint64) bool { return !f.has(h) })
-}
-
-func (f *trackedKeys) size() int64 { return int64(f.n) }

@@ -86,6 +86,11 @@ type Stats struct {
 
 	NoInput bool `metric:"hotparam_aggregate_no_input" help:"1 while this aggregator receives no counts: hot keys stay hot and no key becomes hot."`
 
+	Publications
+}
+
+// Publications count those of hot sets, and say how the last one went.
+type Publications struct {
 	Published     uint64        `metric:"hotparam_aggregate_published_total" help:"Hot sets published."`
 	Standby       bool          `metric:"hotparam_aggregate_standby" help:"1 while another aggregator with the same id publishes."`
 	PublishErrors uint64        `metric:"hotparam_aggregate_publish_errors_total" help:"Publications of a hot set that failed."`
@@ -102,15 +107,12 @@ func (a *Aggregator) Stats() Stats {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
 	st.NoInput = a.hot.Load().NoInput
-	p := a.out.published()
-	st.Standby = p.standby
-	st.Published, st.PublishErrors, st.Coalesced = p.ok, p.failed, p.coalesced
-	st.PublishLast, st.PublishTotal, st.LastPublished = p.took, p.tookTotal, p.at
+	st.Publications, _ = a.out.published()
 	return st
 }
 
-func (o *outbox) published() published {
+func (o *outbox) published() (stats Publications, failure string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.stats
+	return o.stats, o.failure
 }

@@ -180,23 +180,22 @@ func TestTapeOfPublications(t *testing.T) {
 		ctx       context.Context
 		err       error
 		message   string
-		published published
+		published Publications // how many, standing by, failed, coalesced, the last one's time, all times, when
+		failure   string
 	}{
-		{t.Context(), nil, "", published{ok: 1, took: 1, tookTotal: 1, at: at(0)}},
+		{t.Context(), nil, "", Publications{1, false, 0, 0, 1, 1, at(0)}, ""},
 		{t.Context(), errDown, "the hot set cannot be published",
-			published{ok: 1, failed: 1, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
-		{t.Context(), errDown, "", published{ok: 1, failed: 2, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
-		{ended, errDown, "", published{ok: 1, failed: 2, took: 1, tookTotal: 1, at: at(0), err: "store is down"}},
-		{t.Context(), nil, "the hot set is published again", published{ok: 2, failed: 2, took: 5, tookTotal: 6,
-			at: at(4)}},
-		{t.Context(), other, "standing by", published{ok: 2, failed: 2, took: 5, tookTotal: 6, at: at(4),
-			standby: true}},
-		{t.Context(), other, "", published{ok: 2, failed: 2, took: 5, tookTotal: 6, at: at(4), standby: true}},
+			Publications{1, false, 1, 0, 1, 1, at(0)}, "store is down"},
+		{t.Context(), errDown, "", Publications{1, false, 2, 0, 1, 1, at(0)}, "store is down"},
+		{ended, errDown, "", Publications{1, false, 2, 0, 1, 1, at(0)}, "store is down"},
+		{t.Context(), nil, "the hot set is published again", Publications{2, false, 2, 0, 5, 6, at(4)}, ""},
+		{t.Context(), other, "standing by", Publications{2, true, 2, 0, 5, 6, at(4)}, ""},
+		{t.Context(), other, "", Publications{2, true, 2, 0, 5, 6, at(4)}, ""},
 		{t.Context(), errDown, "the hot set cannot be published",
-			published{ok: 2, failed: 3, took: 5, tookTotal: 6, at: at(4), standby: true, err: "store is down"}},
-		{t.Context(), other, "", published{ok: 2, failed: 3, took: 5, tookTotal: 6, at: at(4), standby: true}},
-		{t.Context(), nil, "taken over", published{ok: 3, failed: 3, took: 10, tookTotal: 16, at: at(9)}},
-		{t.Context(), nil, "", published{ok: 4, failed: 3, took: 11, tookTotal: 27, at: at(10)}},
+			Publications{2, true, 3, 0, 5, 6, at(4)}, "store is down"},
+		{t.Context(), other, "", Publications{2, true, 3, 0, 5, 6, at(4)}, ""},
+		{t.Context(), nil, "taken over", Publications{3, false, 3, 0, 10, 16, at(9)}, ""},
+		{t.Context(), nil, "", Publications{4, false, 3, 0, 11, 27, at(10)}, ""},
 	} {
 		log.Reset()
 		clock = at(time.Duration(i))
@@ -208,8 +207,8 @@ func TestTapeOfPublications(t *testing.T) {
 		if !strings.HasPrefix(got, step.message) || (got == "") != (step.message == "") || strings.Contains(got, "|") {
 			t.Errorf("%d: %q, want %q", i, got, step.message)
 		}
-		if got := o.published(); got != step.published {
-			t.Errorf("%d: %+v, want %+v", i, got, step.published)
+		if got, failure := o.published(); got != step.published || failure != step.failure {
+			t.Errorf("%d: %+v, %q, want %+v, %q", i, got, failure, step.published, step.failure)
 		}
 	}
 	for err, want := range map[error]time.Duration{

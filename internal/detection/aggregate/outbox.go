@@ -20,17 +20,10 @@ type outbox struct {
 	down    bool // whether the last attempt of run failed
 	standby bool // whether it found that another process publishes
 
-	mu    sync.Mutex // guards all below
-	set   *hottype.HotSet
-	stats published
-}
-
-type published struct {
-	ok, failed, coalesced uint64
-	standby               bool
-	took, tookTotal       time.Duration
-	at                    time.Time
-	err                   string // of the last attempt, if it failed; standing by is no failure
+	mu      sync.Mutex // guards all below
+	set     *hottype.HotSet
+	stats   Publications
+	failure string // of the last attempt, if it failed; standing by is no failure
 }
 
 func newOutbox(cfg Config) *outbox {
@@ -43,7 +36,7 @@ func newOutbox(cfg Config) *outbox {
 func (o *outbox) put(set hottype.HotSet) {
 	o.mu.Lock()
 	if o.set != nil {
-		o.stats.coalesced++
+		o.stats.Coalesced++
 	}
 	o.set = &set
 	o.mu.Unlock()
@@ -166,18 +159,18 @@ func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
 	_, stands := standsBy(err)
 	if err != nil && !stands {
 		if ctx.Err() == nil {
-			o.stats.failed++
-			o.stats.err = err.Error()
+			o.stats.PublishErrors++
+			o.failure = err.Error()
 		}
 		return
 	}
-	o.stats.standby, o.stats.err = stands, ""
+	o.stats.Standby, o.failure = stands, ""
 	o.pause.Reset()
 	if stands {
 		return
 	}
-	o.stats.ok++
-	o.stats.took = took
-	o.stats.tookTotal += took
-	o.stats.at = o.cfg.Now()
+	o.stats.Published++
+	o.stats.PublishLast = took
+	o.stats.PublishTotal += took
+	o.stats.LastPublished = o.cfg.Now()
 }

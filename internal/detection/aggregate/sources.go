@@ -205,16 +205,17 @@ func (a *Aggregator) CheckSources() error {
 // publishes in this one's place is no failure.
 func (a *Aggregator) CheckPublication() error {
 	const old = 5 * time.Second // several publications
-	p, now := a.out.published(), a.cfg.Now()
+	p, failure := a.out.published()
+	now := a.cfg.Now()
 	switch {
-	case p.err != "":
-		return fmt.Errorf("the hot set cannot be published: %s", p.err)
-	case p.standby:
+	case failure != "":
+		return fmt.Errorf("the hot set cannot be published: %s", failure)
+	case p.Standby:
 		return nil
-	case p.at.IsZero():
+	case p.LastPublished.IsZero():
 		return fmt.Errorf("the hot set has not been published yet")
-	case now.Sub(p.at) > old:
-		return fmt.Errorf("the hot set was last published %v ago", now.Sub(p.at).Round(time.Second))
+	case now.Sub(p.LastPublished) > old:
+		return fmt.Errorf("the hot set was last published %v ago", now.Sub(p.LastPublished).Round(time.Second))
 	}
 	return nil
 }

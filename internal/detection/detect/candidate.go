@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/origins"
+	"github.com/hotparam/pipeline/internal/hotset"
 )
 
 // candidate is a key that could be hot: its count has reached the least that any
@@ -195,7 +196,7 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 	case s.loopSince.IsZero():
 		s.loopSince = now
 	}
-	return now.Sub(later(s.loopSince, whole)) < cool
+	return now.Sub(hotset.Later(s.loopSince, whole)) < cool
 }
 
 // recheckClients takes note of the clients at the end of a second, before the window moves
@@ -207,38 +208,6 @@ func (h *ruleState) recheckClients(c *candidate, sum int64) {
 			s.loopSince = time.Time{}
 		}
 	}
-}
-
-// publishLoops puts the heaviest loops of a rule into the set.
-func (t *tick) publishLoops(loops []view) {
-	share(loops, maxLoops)
-	for i := range loops {
-		v := &loops[i]
-		switch {
-		case i >= maxLoops:
-			t.endLoop(v.c, v.hot, v)
-			continue
-		case !v.shown:
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: LoopBegan, At: t.changeTime(v)})
-			t.toggled = append(t.toggled, *v)
-		}
-		v.hot.Until = t.now.Add(t.hotTTL)
-		t.loops = append(t.loops, v.hot)
-	}
-}
-
-// endLoop takes a candidate from the loops, if it is there. Without a view its
-// shard is held, and it is done at once.
-func (t *tick) endLoop(c *candidate, hot hottype.HotKey, v *view) {
-	switch {
-	case v != nil && v.shown:
-		t.toggled = append(t.toggled, *v)
-	case v == nil && c.loop.shown:
-		c.loop.shown = false
-	default:
-		return
-	}
-	t.changes = append(t.changes, Change{Hot: hot, Kind: LoopEnded})
 }
 
 // changeTime is when a key reached its state: now, if it had to wait for a place in the

@@ -53,8 +53,6 @@ type sketchSlot struct {
 	network, sender hottype.Origin
 }
 
-func (p *sketchSlot) empty() bool { return p.sketch.Attributed == 0 && p.requests == 0 }
-
 func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 	window = max(window, 1)
 	return &clientSketches{
@@ -86,7 +84,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	number := floor(c.Second, cs.grain)
 	at := &p.ring[number-floor(number, int64(len(p.ring)))*int64(len(p.ring))]
 	switch {
-	case at.number > number && !at.empty():
+	case at.number > number && (at.sketch.Attributed != 0 || at.requests != 0):
 		return // a count ahead of time has taken its place
 	case at.number != number:
 		clientsketch.Reset(&at.sketch)
@@ -115,6 +113,12 @@ type asked struct {
 	network, sender hottype.Origin
 }
 
+func (a *asked) add(at *sketchSlot) {
+	a.requests += at.requests
+	a.network.Add(at.network.Tag, at.network.N)
+	a.sender.Add(at.sender.Tag, at.sender.N)
+}
+
 // of returns what is known of a key in the window that ends with second now; false if nothing is.
 func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 	clientsketch.Reset(&cs.whole)
@@ -122,9 +126,7 @@ func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 	cs.each(key, now, func(at *sketchSlot) {
 		clientsketch.Merge(&cs.whole, &at.sketch)
 		a.unnamed += at.anonymous
-		a.requests += at.requests
-		a.network.Add(at.network.Tag, at.network.N)
-		a.sender.Add(at.sender.Tag, at.sender.N)
+		a.add(at)
 	})
 	a.unnamed = max(a.unnamed, 0)
 	return a, a.requests > 0
@@ -133,11 +135,7 @@ func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 // origin is where the requests of a key with a sum come from. It costs less than judge.
 func (cs *clientSketches) origin(key hottype.Key, now, sum int64) clientEstimate {
 	var a asked
-	cs.each(key, now, func(at *sketchSlot) {
-		a.requests += at.requests
-		a.network.Add(at.network.Tag, at.network.N)
-		a.sender.Add(at.sender.Tag, at.sender.N)
-	})
+	cs.each(key, now, a.add)
 	if a.requests == 0 || a.requests < sum/knownFrom {
 		return clientEstimate{network: hottype.Origin{Tag: unknownNetwork, N: sum}}
 	}
@@ -245,11 +243,4 @@ func (p *clientEstimate) claim(weight float64, sum int64, index int) origins.Cla
 		return o
 	}
 	return origins.Claim{Weight: weight, Network: part(p.network), Sender: part(p.sender), Index: index}
-}
-
-func (p *clientEstimate) describe(h *hottype.HotKey) {
-	h.Clients = p.clients
-	if !p.client.IsZero() {
-		h.Client, h.ClientShare = p.client.String(), p.share
-	}
 }

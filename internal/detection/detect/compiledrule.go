@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -124,19 +125,12 @@ func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time
 // left. No cooling begins before counts were whole.
 func (h *hysteresis) expire(now, whole time.Time, cool time.Duration) bool {
 	for i, below := range h.below {
-		if h.on[i] && !below.IsZero() && now.Sub(later(below, whole)) >= cool {
+		if h.on[i] && !below.IsZero() && now.Sub(hotset.Later(below, whole)) >= cool {
 			h.on[i], h.below[i] = false, time.Time{}
 		}
 	}
 	h.name()
 	return h.any()
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func (h *hysteresis) name() {

@@ -453,7 +453,7 @@ func TestKeyThatLeavesWithinATick(t *testing.T) {
 		l := d.shards[0]
 		tick := d.last.next(d.opts.HotTTL, 1)
 		tick.now = l.judge(at(0), tick)
-		tick.publish(tick.hotViews[0], 1)
+		tick.publish(tick.hotViews[0], 1, &tick.keys, BecameHot, Cooled)
 		if leaves {
 			l.states[0].unlist(l.states[0].candidates[0])
 		}

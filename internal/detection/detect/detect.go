@@ -69,21 +69,7 @@ func (d *Detector) hold() (release func()) {
 
 // Add places one count; see AddAll, which is the faster way for many.
 func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
-	d.rules.RLock()
-	defer d.rules.RUnlock()
-	now = d.advanceClock(now)
-	rule := d.routes.of(c.Key)
-	if rule < 0 {
-		d.noRule.Add(1)
-		return false
-	}
-	tr := d.traffic[rule]
-	tr.add(now.Unix(), []requestRun{{tr.resource(c.Key), c.Second, min(c.N, maxRun)}})
-	hash := maphash.String(d.seed, string(c.Key))
-	l := d.shards[d.shardOf(hash)]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.add(l.advance(now), &c, l.states[rule], hash)
+	return d.AddAll(now, []hottype.Count{c})
 }
 
 func (d *Detector) shardOf(hash uint64) int { return int(hash >> 32 & uint64(len(d.shards)-1)) }
@@ -98,7 +84,9 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	now = d.advanceClock(now)
 	for part := range slices.Chunk(counts, batchSize) {
 		d.route(part, b)
-		d.countTraffic(now.Unix(), part, b)
+		for _, rule := range b.present {
+			d.traffic[rule].add(now.Unix(), b.runs(rule, d.traffic[rule], part))
+		}
 		for i, l := range d.shards {
 			if mine := b.of(i); len(mine) > 0 {
 				crossed = l.addAll(now, part, b, mine) || crossed
@@ -138,13 +126,6 @@ func (d *Detector) route(counts []hottype.Count, b *batch) {
 		hash := maphash.String(d.seed, string(key))
 		b.hash[i] = hash
 		b.put(rule, d.shardOf(hash), i)
-	}
-}
-
-func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) {
-	for _, rule := range b.present {
-		tr := d.traffic[rule]
-		tr.add(second, b.runs(rule, tr, counts))
 	}
 }
 

@@ -66,7 +66,7 @@ func (m *model) look(now time.Time) {
 		r := m.rule(key)
 		c.sum = m.sum(key)
 		c.peak = max(c.peak, float64(c.sum)/r.Hot.Window.Seconds())
-		if c.sum >= r.Hot.ReleaseBelow() {
+		if c.sum >= rules.LeastCount(r.Hot.RateCount()*r.Hot.ReleaseRatio) {
 			c.below = time.Time{}
 		} else if c.below.IsZero() {
 			c.below = time.Unix(m.second, 0)

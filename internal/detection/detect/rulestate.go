@@ -33,13 +33,6 @@ type ruleState struct {
 // unasked is the total of traffic until it is read.
 const unasked = -1
 
-func newRuleState(t *compiledRule, second int64, o Options, b *sketchBudget) *ruleState {
-	h := &ruleState{opts: o, clients: newClientSketches(t.window, b)}
-	h.setRule(t)
-	h.restart(second)
-	return h
-}
-
 // setRule takes the terms of a rule whose window h has already.
 func (h *ruleState) setRule(t *compiledRule) {
 	before := h.compiled

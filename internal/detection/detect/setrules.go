@@ -66,8 +66,9 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 				}
 			}
 		} else {
-			h = newRuleState(t, l.second, l.d.opts, l.budget)
-			h.traffic = l.d.traffic[i]
+			h = &ruleState{opts: l.d.opts, clients: newClientSketches(t.window, l.budget), traffic: l.d.traffic[i]}
+			h.setRule(t)
+			h.restart(l.second)
 		}
 		l.states = append(l.states, h)
 	}

@@ -26,14 +26,13 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 	}
 	t.now = now
 	for i, h := range d.shards[0].states { // all shards have the same rules
-		t.publish(t.hotViews[i], h.compiled.maxHot)
-		t.publishLoops(t.loopViews[i])
+		d.displaced += t.publish(t.hotViews[i], h.compiled.maxHot, &t.keys, BecameHot, Cooled)
+		t.publish(t.loopViews[i], maxLoops, &t.loops, LoopBegan, LoopEnded)
 	}
 	for _, l := range d.shards {
 		l.show(t)
 	}
 	d.hot, d.loops = int64(len(t.keys)), int64(len(t.loops))
-	d.displaced += t.displaced
 	return t.result()
 }
 
@@ -47,7 +46,6 @@ type tick struct {
 	loops     []hottype.HotKey
 	changes   []Change // those that left have no At yet
 	toggled   []view   // those whose shown changes
-	displaced uint64
 }
 
 // next is a tick that uses the memory of t again, but for what it gave away.
@@ -101,8 +99,8 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	whole := l.d.completeFrom(h.compiled)
 	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
-		t.drop(c, hot)
-		t.endLoop(c, hot, nil)
+		t.leave(&c.shown, hot, Cooled)
+		t.leave(&c.loop.shown, hot, LoopEnded)
 		c.loop = loopState{} // when it is hot again, its clients decide anew
 		if w.Sum < h.compiled.least {
 			h.unlist(c)
@@ -115,10 +113,10 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
 	c.seen = true
 	if v.loop {
-		t.drop(c, v.hot)
+		t.leave(&c.shown, v.hot, Cooled)
 		v.shown = c.loop.shown
 	} else {
-		t.endLoop(c, v.hot, nil)
+		t.leave(&c.loop.shown, v.hot, LoopEnded)
 	}
 	if v.shown { // who is in stays in, unless another is heavier by a tenth
 		v.rank += w.Sum
@@ -133,38 +131,36 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	}
 }
 
-// drop takes a candidate from the hot set, if it is there. Its shard is held.
-func (t *tick) drop(c *candidate, hot hottype.HotKey) {
-	if !c.shown {
-		return
+// leave takes a candidate from the hot set or the loops, if it is there. Its shard is held.
+func (t *tick) leave(shown *bool, hot hottype.HotKey, kind Kind) {
+	if *shown {
+		*shown = false
+		t.changes = append(t.changes, Change{Hot: hot, Kind: kind})
 	}
-	c.shown = false
-	t.changes = append(t.changes, Change{Hot: hot, Kind: Cooled})
 }
 
-// publish puts the heaviest keys of a rule into the hot set. A key that was not
-// in it, because it had no place or never met a Tick, leaves no trace.
-func (t *tick) publish(views []view, maxHot int) {
-	share(views, maxHot)
+// publish puts the heaviest views of a rule into a list, and gives how many lost their place in it. One that was
+// not in it, because it had no place or never met a Tick, leaves no trace.
+func (t *tick) publish(views []view, places int, list *[]hottype.HotKey, began, ended Kind) (displaced uint64) {
+	share(views, places)
 	for i := range views {
 		v := &views[i]
-		if i < maxHot {
-			t.enter(v)
-		} else if v.shown {
-			t.displaced++
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Cooled, Displaced: true})
-			t.toggled = append(t.toggled, *v)
+		if i < places {
+			v.hot.Until = t.now.Add(t.hotTTL)
+			*list = append(*list, v.hot)
 		}
-	}
-}
-
-func (t *tick) enter(v *view) {
-	v.hot.Until = t.now.Add(t.hotTTL)
-	t.keys = append(t.keys, v.hot)
-	if !v.shown {
-		t.changes = append(t.changes, Change{Hot: v.hot, Kind: BecameHot, At: t.changeTime(v)})
+		switch {
+		case i < places && !v.shown:
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: began, At: t.changeTime(v)})
+		case i >= places && v.shown:
+			displaced++
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: ended, Displaced: ended == Cooled})
+		default:
+			continue
+		}
 		t.toggled = append(t.toggled, *v)
 	}
+	return displaced
 }
 
 // show tells a shard which of its candidates are in the set now.
@@ -212,13 +208,15 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 	c.peak = max(c.peak, rate)
 	hot := hottype.HotKey{
 		Key: c.key, Rule: h.compiled.rule.Name, Criteria: c.why, Since: c.since, Peak: c.peak,
-		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
+		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum), Clients: c.loop.clients.clients,
 	}
 	hot.Baseline = max(0, h.baseline.of(c.hash, string(c.key), 1))
 	if total := h.totalOf(c); total > 0 {
 		hot.Share = min(1, float64(w.Sum)/float64(total))
 	}
-	c.loop.clients.describe(&hot)
+	if p := &c.loop.clients; !p.client.IsZero() {
+		hot.Client, hot.ClientShare = p.client.String(), p.share
+	}
 	return hot
 }
 

@@ -206,15 +206,9 @@ func (r *Recorder) fold(minute time.Time, s *KeySecond) {
 	if k.Rule == "" {
 		k.Rule = s.Rule
 	}
-	if hotter(s.State, k.State) {
+	if order := []string{Cold, Loop, Hot}; slices.Index(order, s.State) > slices.Index(order, k.State) {
 		k.State = s.State
 	}
-}
-
-// hotter reports whether a state is to be told rather than another one.
-func hotter(a, b string) bool {
-	order := []string{Cold, Loop, Hot}
-	return slices.Index(order, a) > slices.Index(order, b)
 }
 
 // End gives the minute under way and begins anew; nil where nothing was seen.

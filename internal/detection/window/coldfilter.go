@@ -82,11 +82,6 @@ func (s *coldFilter) open(counters int, seconds int64) {
 	}
 }
 
-func (s *coldFilter) note(n int64) {
-	s.weight += float64(n)
-	s.counts++
-}
-
 // endSecond ends the second, in which so many pairs were made. The filter stays while
 // seconds like this one would take all counters.
 func (c *Counter) endSecond() {

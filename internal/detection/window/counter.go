@@ -135,7 +135,8 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	}
 	i := c.table.Find(hash, key)
 	if c.overCapacity && ahead == 0 {
-		c.filter.note(n)
+		c.filter.weight += float64(n)
+		c.filter.counts++
 		if i < 0 && c.filterCold(hash, n) {
 			return Added{Place: -1}
 		}

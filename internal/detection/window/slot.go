@@ -91,8 +91,9 @@ func (c *Counter) marks() []int32 {
 // empty.
 func (c *Counter) purge(i int64) {
 	c.evictThird(i)
-	if i != c.clock.pos {
-		c.slots[i].fit()
+	s := &c.slots[i]
+	if i != c.clock.pos && 3*len(s.pairs)+3072 < 2*cap(s.pairs) { // a second that has ended needs no more
+		s.pairs = slices.Clone(s.pairs)
 	}
 }
 
@@ -119,13 +120,6 @@ func (c *Counter) evictThird(i int64) {
 		}
 	}
 	s.pairs = kept
-}
-
-// fit gives memory back that a second which has ended will not need again.
-func (s *slot) fit() {
-	if 3*len(s.pairs)+3072 < 2*cap(s.pairs) {
-		s.pairs = slices.Clone(s.pairs)
-	}
 }
 
 func (c *Counter) n(p *pair, current bool) int64 {

@@ -155,8 +155,8 @@ func (c *visitor) agent(name string) {
 		}
 		if c.agents[i] == 0 {
 			c.agents[i] = h
-			c.bot = c.bot || isBot(name)
-			c.monitor = c.monitor || isMonitor(name)
+			c.bot = c.bot || hasAny(name, botWords)
+			c.monitor = c.monitor || hasAny(name, monitorWords)
 			return
 		}
 	}
@@ -263,9 +263,9 @@ var botWords = []string{
 	"scan", "http://", "https://", "okhttp", "axios", "headless",
 }
 
-func isBot(agent string) bool {
+func hasAny(agent string, words []string) bool {
 	agent = strings.ToLower(agent)
-	return slices.ContainsFunc(botWords, func(w string) bool { return strings.Contains(agent, w) })
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(agent, w) })
 }
 
 func one(is bool) int64 {
@@ -275,15 +275,7 @@ func one(is bool) int64 {
 	return 0
 }
 
-// hash is FNV-1a, finished by MurmurHash3's fmix64. It is the same in every run,
+// hash is FNV-1a, finished by canon.Mix. It is the same in every run,
 // so that a log gives the same proposal. A client that chooses values with equal
 // hashes only makes a number in a comment smaller.
-func hash(s string) uint64 {
-	return mix(canon.FNV1a(s))
-}
-
-func mix(h uint64) uint64 {
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
+func hash(s string) uint64 { return canon.Mix(canon.FNV1a(s)) }

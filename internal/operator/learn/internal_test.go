@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -56,7 +57,7 @@ func TestDistinctIsExactAndThenClose(t *testing.T) {
 		var d distinct[int]
 		for i := range n {
 			for range 1 + i%2 {
-				d.at(mix(uint64(i) * 77))
+				d.at(canon.Mix(uint64(i) * 77))
 			}
 		}
 		off := math.Abs(d.count() - float64(n))

@@ -18,11 +18,6 @@ var monitorWords = []string{
 	"gatus", "checkly", "hetrix", "icinga", "sensu", "probe", "internal dummy connection",
 }
 
-func isMonitor(agent string) bool {
-	agent = strings.ToLower(agent)
-	return slices.ContainsFunc(monitorWords, func(w string) bool { return strings.Contains(agent, w) })
-}
-
 // What a probe does: one page, during most of the log, always at the same rate.
 const (
 	probeRequests = 30

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
@@ -116,7 +117,7 @@ func (pl *place) pair(i, j int, hashes []uint64) {
 		d = &distinct[struct{}]{}
 		pl.pairs[[2]int{i, j}] = d
 	}
-	d.at(mix(hashes[i]*31 + hashes[j]))
+	d.at(canon.Mix(hashes[i]*31 + hashes[j]))
 }
 
 func (s *survey) judgeAll() {

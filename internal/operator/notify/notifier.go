@@ -91,7 +91,7 @@ func (n *Notifier) Notify(e Event) {
 	}
 	for _, s := range n.senders {
 		if s.wants(&e) {
-			s.queue.put(e)
+			s.put(e)
 		}
 	}
 }

@@ -30,12 +30,13 @@ type sender struct {
 	secret []byte
 	client *http.Client
 	encode func(*Notifier, []Event, time.Time) ([]byte, error)
-	queue  *queue
+	ready  chan struct{} // holds one signal: events wait
 
 	told uint64 // lost events that were logged; for run alone
 
-	mu    sync.Mutex // guards count
-	count WebhookStats
+	mu     sync.Mutex // guards what follows
+	events []Event    // that wait; when there is no room, the oldest is dropped: the newest describe the state best
+	count  WebhookStats
 }
 
 func newSender(w Webhook, n *Notifier) (*sender, error) {
@@ -48,7 +49,7 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 		return nil, err
 	}
 	s := &sender{
-		hook: w, owner: n, target: target, secret: secret, encode: encoders[w.Format], queue: newQueue(),
+		hook: w, owner: n, target: target, secret: secret, encode: encoders[w.Format], ready: make(chan struct{}, 1),
 		count: WebhookStats{Format: w.Format, Events: w.Events},
 		client: &http.Client{
 			Timeout: w.Timeout,
@@ -91,12 +92,8 @@ func (s *sender) run(ctx context.Context) {
 		case <-ctx.Done():
 			s.last(ctx)
 			return
-		case <-s.queue.ready:
-			batch, more := s.queue.take()
-			if more {
-				wait.Signal(s.queue.ready)
-			}
-			s.deliver(ctx, batch)
+		case <-s.ready:
+			s.deliver(ctx, s.take())
 		case <-again:
 			s.refresh(ctx)
 		}
@@ -141,11 +138,13 @@ func (s *sender) refresh(ctx context.Context) {
 
 // last makes one more attempt for queued events when the program stops.
 func (s *sender) last(ctx context.Context) {
-	batch, _ := s.queue.take()
-	if len(batch) > 0 {
+	if batch := s.take(); len(batch) > 0 {
 		s.attempt(ctx, batch)
 	}
-	s.queue.drop()
+	s.counted(func(c *WebhookStats) {
+		c.Dropped += uint64(len(s.events))
+		s.events = nil
+	})
 	s.logLost()
 }
 
@@ -168,9 +167,8 @@ func (s *sender) note(err error, at time.Time) {
 		s.count.Err = err.Error()
 	}
 	s.mu.Unlock()
-	var permanent *backoff.PermanentError
 	switch log := s.owner.cfg.Log; {
-	case err != nil && !before && errors.As(err, &permanent):
+	case err != nil && !before && errors.As(err, new(*backoff.PermanentError)):
 		log.Error("notify: a webhook rejects events", "webhook", s.hook.Name, "err", err)
 	case err != nil && !before:
 		log.Warn("notify: a webhook fails; retrying", "webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)
@@ -196,10 +194,9 @@ func (s *sender) counted(add func(*WebhookStats)) {
 
 func (s *sender) stats() WebhookStats {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	st := s.count
-	s.mu.Unlock()
-	waiting, dropped := s.queue.stats()
-	st.Queued, st.Dropped = waiting, st.Dropped+dropped
+	st.Queued = len(s.events)
 	return st
 }
 
@@ -208,47 +205,25 @@ const (
 	maxBatch = 100  // events of one message
 )
 
-// queue holds events until they are sent. When it is full the oldest event is dropped: the newest ones describe the
-// current state best.
-type queue struct {
-	ready chan struct{} // holds one signal: there is something
-
-	mu      sync.Mutex // guards all below
-	events  []Event
-	dropped uint64
+func (s *sender) put(e Event) {
+	s.counted(func(c *WebhookStats) {
+		if len(s.events) >= maxQueue {
+			s.events = s.events[1:]
+			c.Dropped++
+		}
+		s.events = append(s.events, e)
+	})
+	wait.Signal(s.ready)
 }
 
-func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
-
-func (q *queue) put(e Event) {
-	q.mu.Lock()
-	if len(q.events) >= maxQueue {
-		q.events = q.events[1:]
-		q.dropped++
+// take removes the oldest events, at most a batch, and signals that others wait.
+func (s *sender) take() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.events), maxBatch)
+	batch := s.events[:n:n]
+	if s.events = s.events[n:]; len(s.events) > 0 {
+		wait.Signal(s.ready)
 	}
-	q.events = append(q.events, e)
-	q.mu.Unlock()
-	wait.Signal(q.ready)
-}
-
-// take removes the oldest events, at most a batch; more says that others wait.
-func (q *queue) take() (batch []Event, more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := min(len(q.events), maxBatch)
-	batch, q.events = q.events[:n:n], q.events[n:]
-	return batch, len(q.events) > 0
-}
-
-func (q *queue) drop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.dropped += uint64(len(q.events))
-	q.events = nil
-}
-
-func (q *queue) stats() (waiting int, dropped uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.events), q.dropped
+	return batch
 }

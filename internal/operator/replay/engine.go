@@ -64,7 +64,7 @@ func newEngine(cfg Config) *engine {
 		clients:  newTotals[hottype.Client](cfg.MaxKeys, 60),
 		spans:    newSpans(detect.BecameHot, detect.Cooled),
 		loops:    newSpans(detect.LoopBegan, detect.LoopEnded),
-		seconds:  hotSeconds{numbers: make(map[hottype.Key]uint32)},
+		seconds:  hotSeconds{bySecond: map[int64][]hottype.Key{}},
 		last:     math.MinInt64,
 		verdict:  cfg.Verdict,
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
@@ -93,7 +94,7 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 		fine = fine || nanos != 0
 		status := int(binary.LittleEndian.Uint16([]byte(records[at+8 : at+10])))
 		m := recordTime{nanos: nanos, status: status, from: at + recordHead, to: at + size}
-		m.hash = mix(records[m.from:m.to])
+		m.hash = hash(records[m.from:m.to])
 		moments = append(moments, m)
 		at += size
 	}
@@ -128,7 +129,7 @@ func rehashDuplicates(records string, moments []recordTime) bool {
 		}
 		any = true
 		nth++
-		m.hash = remix(m.hash + nth)
+		m.hash = canon.Mix(m.hash + nth)
 	}
 	return any
 }

@@ -17,7 +17,7 @@ const (
 func (e *engine) report() Report {
 	rep := e.totals
 	rep.Hot, rep.Loops = e.finish()
-	rep.HotSeconds = e.seconds.byTime()
+	rep.HotSeconds = e.seconds.bySecond
 	rep.Keys = e.topKeys()
 	rep.HotAt = e.hotAt()
 	rep.Clients = e.topClients()

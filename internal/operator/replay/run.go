@@ -236,7 +236,6 @@ func (r *replayer) judgeBefore(ctx context.Context, before int64) error {
 			return err
 		}
 		r.judge.second(ctx, b)
-		r.order.release(b)
 		if r.cfg.Speed > 0 {
 			r.progress()
 		}

@@ -204,49 +204,19 @@ func (s *spans) all(end int64) []Span {
 	return s.closed
 }
 
-// hotSeconds keeps the keys over their threshold, second by second, as indexes
-// of names, which take a quarter of the memory of strings.
+// hotSeconds keeps the keys over their threshold, second by second.
 type hotSeconds struct {
-	numbers map[hottype.Key]uint32
-	names   []hottype.Key
-	seconds []int64
-	ends    []int    // of seconds[i] in keys
-	keys    []uint32 // numbers
-	dropped int64
+	bySecond map[int64][]hottype.Key
+	entries  int
+	dropped  int64
 }
 
 // add records the keys of one second, which are sorted.
 func (h *hotSeconds) add(second int64, over []hottype.Key) {
-	fit := min(len(over), maxEntries-len(h.keys))
+	fit := min(len(over), maxEntries-h.entries)
 	h.dropped += int64(len(over) - fit)
-	if fit == 0 {
-		return
+	if fit > 0 {
+		h.entries += fit
+		h.bySecond[second] = over[:fit]
 	}
-	for _, k := range over[:fit] {
-		h.keys = append(h.keys, h.number(k))
-	}
-	h.seconds, h.ends = append(h.seconds, second), append(h.ends, len(h.keys))
-}
-
-func (h *hotSeconds) number(k hottype.Key) uint32 {
-	n, ok := h.numbers[k]
-	if !ok {
-		n = uint32(len(h.names))
-		h.names = append(h.names, k)
-		h.numbers[k] = n
-	}
-	return n
-}
-
-func (h *hotSeconds) byTime() map[int64][]hottype.Key {
-	m := make(map[int64][]hottype.Key, len(h.seconds))
-	from := 0
-	for i, s := range h.seconds {
-		keys := make([]hottype.Key, 0, h.ends[i]-from)
-		for _, n := range h.keys[from:h.ends[i]] {
-			keys = append(keys, h.names[n])
-		}
-		m[s], from = keys, h.ends[i]
-	}
-	return m
 }

@@ -183,10 +183,8 @@ func known(is bool, format string, value any) string {
 
 // untilFormat is the time alone where every span ends on the day it began.
 func untilFormat(spans []Span) string {
-	for _, s := range spans {
-		if s.From/86400 != s.Until/86400 {
-			return time.DateTime
-		}
+	if slices.ContainsFunc(spans, func(s Span) bool { return s.From/86400 != s.Until/86400 }) {
+		return time.DateTime
 	}
 	return time.TimeOnly
 }

@@ -157,11 +157,10 @@ func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffe
 	}
 	body.Reset()
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
-	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case err == nil:
 		return true
-	case errors.As(err, &tooLarge):
+	case errors.As(err, new(*http.MaxBytesError)):
 		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", most))
 	case errors.Is(err, httplimit.ErrSlowBody):
 		d.reject(w, http.StatusRequestTimeout, "The body came too slowly.")

@@ -1,11 +1,11 @@
 package envoy
 
 import (
-	"strings"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
@@ -29,6 +29,7 @@ type node struct {
 // pattern is a value with stars, each of which stands for any text.
 type pattern struct {
 	key, value string
+	glob       canon.Glob // of value
 	// shared says that all values that match have one limit together.
 	shared bool
 	to     *node
@@ -68,7 +69,7 @@ func (n *node) next(e entry) (to *node, value string) {
 		return to, e.value
 	}
 	for _, p := range n.patterns {
-		if p.key != e.key || !p.matches(e.value) {
+		if p.key != e.key || !p.glob.Match([]byte(e.value)) {
 			continue
 		}
 		if p.shared {
@@ -77,22 +78,6 @@ func (n *node) next(e entry) (to *node, value string) {
 		return p.to, e.value
 	}
 	return n.any[e.key], e.value
-}
-
-// matches reports whether a value is the pattern's text with something in the place of each star.
-// The leftmost place for each part is the best one, so nothing is tried twice.
-func (p *pattern) matches(value string) bool {
-	first, rest, _ := strings.Cut(p.value, "*")
-	value, ok := strings.CutPrefix(value, first)
-	for ok {
-		part, more, star := strings.Cut(rest, "*")
-		if !star {
-			return strings.HasSuffix(value, part)
-		}
-		_, value, ok = strings.Cut(value, part)
-		rest = more
-	}
-	return false
 }
 
 // limitMatch is a limit and what it is kept for.

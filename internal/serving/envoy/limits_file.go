@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
@@ -140,7 +141,7 @@ func (n *node) add(path string, d *descriptorYAML) error {
 		n.any[d.Key] = to
 	case isPattern:
 		twice = slices.ContainsFunc(n.patterns, func(p *pattern) bool { return p.key == d.Key && p.value == d.Value })
-		n.patterns = append(n.patterns, &pattern{d.Key, d.Value, d.Shared, to})
+		n.patterns = append(n.patterns, &pattern{d.Key, d.Value, canon.NewGlob(d.Value), d.Shared, to})
 	default:
 		twice = n.exact[e] != nil
 		n.exact[e] = to

@@ -144,16 +144,9 @@ func IdentifyText(req *hottype.Request, s string) {
 // port, else an opaque name. "" is an unknown client.
 func ParseClient(s string) hottype.Client {
 	if a, ok := ParseAddress(s); ok {
-		return client(a)
+		return hottype.ClientFromAddr(a)
 	}
 	return hottype.Client{Name: s}
-}
-
-func client(a netip.Addr) hottype.Client {
-	if !a.Is6() { // IPv4, which is its own client, or the zero Addr, which is unknown
-		return hottype.Client{Addr: a}
-	}
-	return hottype.ClientFromAddr(a)
 }
 
 // peerOf is who is connected, invalid where that is not an IP address.

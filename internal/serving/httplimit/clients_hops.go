@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -31,7 +32,7 @@ func (h hop) client() hottype.Client {
 	if h.name != "" {
 		return hottype.Client{Name: h.name}
 	}
-	return client(h.addr)
+	return hottype.ClientFromAddr(h.addr)
 }
 
 // maxHops is how many elements are looked at. Only a chain of that many trusted
@@ -139,13 +140,13 @@ func readForwarded(element string) (at hop, ok bool) {
 // forwardedPair reads name=value up to a semicolon or the end.
 func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 	name, s, ok = strings.Cut(s, "=")
-	if name = strings.Trim(name, " \t"); !ok || !isToken(name) {
+	if name = strings.Trim(name, " \t"); !ok || !httpguts.ValidHeaderFieldName(name) {
 		return "", "", "", false, false
 	}
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, more = strings.Cut(s, ";")
 		value = strings.TrimRight(value, " \t")
-		return name, value, rest, more, isToken(value) || isNode(value)
+		return name, value, rest, more, httpguts.ValidHeaderFieldName(value) || isNode(value)
 	}
 	var b []byte
 	for i := 1; i < len(s); i++ {
@@ -183,21 +184,12 @@ func readNode(s string) (hop, bool) {
 	return hop{addr: a}, ok
 }
 
-// isToken reports whether s is a token of RFC 9110.
-func isToken(s string) bool {
-	return isAll(s, "!#$%&'*+-.^_`|~")
-}
-
 // isNode reports whether s is made of what nodes are made of. Some proxies do not quote
 // colons and brackets.
 func isNode(s string) bool {
-	return isAll(s, "._-:[]")
-}
-
-func isAll(s, others string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._-:[]", c) < 0 {
 			return false
 		}
 	}

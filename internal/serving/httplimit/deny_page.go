@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -240,25 +241,12 @@ func qualityOf(params string) int {
 
 // thousandths reads a qvalue: "0" or "1" with up to three decimals, 0 where it is none or above 1.
 func thousandths(s string) int {
-	whole, decimals, _ := strings.Cut(s, ".")
-	if whole != "0" && whole != "1" || len(decimals) > 3 {
+	q, err := strconv.ParseFloat(s, 64)
+	if err != nil || q > 1 || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") ||
+		strings.Trim(s, "0123456789.") != "" {
 		return 0
 	}
-	n := int(whole[0] - '0')
-	for i := range 3 {
-		digit := byte('0')
-		if i < len(decimals) {
-			digit = decimals[i]
-		}
-		if digit < '0' || digit > '9' {
-			return 0
-		}
-		n = n*10 + int(digit-'0')
-	}
-	if n > 1000 {
-		return 0
-	}
-	return n
+	return int(math.Round(q * 1000))
 }
 
 // CutOutsideQuotes is strings.Cut at a byte outside quoted strings.

@@ -40,9 +40,8 @@ type Config struct {
 	// 30 s) after its client has left.
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long unused connections to upstreams are kept; 0 means
-	// 90 s. At most MaxIdle (0: 256) are kept for each upstream.
+	// 90 s. At most 256 are kept for each upstream.
 	IdleTimeout time.Duration
-	MaxIdle     int
 	// TLS is how https upstreams are known and the proxy shows itself to them; nil:
 	// by the authorities that the system trusts. It must not be changed afterwards.
 	TLS *tls.Config
@@ -97,7 +96,7 @@ func (c *Config) transport(h2c bool) http.RoundTripper {
 		TLSHandshakeTimeout:   cmp.Or(c.DialTimeout, 3*time.Second),
 		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
 		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),
-		MaxIdleConnsPerHost:   cmp.Or(c.MaxIdle, 256),
+		MaxIdleConnsPerHost:   256,
 		TLSClientConfig:       c.TLS,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},

@@ -145,11 +145,10 @@ func isEventStream(res *http.Response) bool {
 // long, 502 otherwise, and faults of the client as such. The client learns the kind of failure,
 // and not where the upstream is; the log has that and the error itself.
 func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
-	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r):
 		u.reject(w, http.StatusRequestTimeout, "The request body came too slowly.")
-	case errors.As(err, &tooLarge):
+	case errors.As(err, new(*http.MaxBytesError)):
 		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
 	case bodyOf(r).failed(r.Context()):
 		bodyOf(r).awaitEnd()
@@ -175,12 +174,7 @@ func (u *upstream) reject(w http.ResponseWriter, status int, why string) {
 
 // kind describes a failure without the names and addresses of what is behind the proxy.
 func kind(err error) (status int, why string) {
-	var (
-		timeout net.Error
-		dns     *net.DNSError
-		cert    *tls.CertificateVerificationError
-		record  tls.RecordHeaderError
-	)
+	var timeout net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return http.StatusGatewayTimeout, "no answer in time"
@@ -188,9 +182,9 @@ func kind(err error) (status int, why string) {
 		return http.StatusBadGateway, "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return http.StatusBadGateway, "connection closed before the answer"
-	case errors.As(err, &dns):
+	case errors.As(err, new(*net.DNSError)):
 		return http.StatusBadGateway, "host not found"
-	case errors.As(err, &cert), errors.As(err, &record):
+	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.RecordHeaderError)):
 		return http.StatusBadGateway, "TLS handshake failed"
 	}
 	return http.StatusBadGateway, "request failed"

@@ -77,13 +77,13 @@ var heuristic = []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501
 // newAnswer makes an answer without its body of what a handler has sent, or says why it is
 // not to be kept.
 func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
-	d := directivesOf(h)
-	understood := d.mustUnderstand && http.StatusText(status) != ""
+	d, targeted := directivesOf(h)
+	understood := d.has("must-understand") && http.StatusText(status) != ""
 	vary, listed := varyOf(h, s)
 	switch {
 	case status < 200 || status > 599 || status == http.StatusNotModified:
 		return nil, whyStatus
-	case d.private, d.noStore && !understood, d.mustUnderstand && !understood:
+	case d.has("private"), d.has("no-store") && !understood, d.has("must-understand") && !understood:
 		return nil, whyDirective
 	case len(h["Set-Cookie"]) > 0:
 		return nil, whySetCookie
@@ -98,9 +98,9 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	}
 	a := &answer{status: status, vary: vary, received: now, etag: h.Get("Etag")}
 	a.age = max(ageOf(h), now.Sub(date), 0)
-	lifetime := d.lifetime(h, date)
+	lifetime := d.lifetime(h, date, targeted)
 	if lifetime == absent {
-		if !d.public && !slices.Contains(heuristic, status) {
+		if !d.has("public") && !slices.Contains(heuristic, status) {
 			return nil, whyStatus
 		}
 		lifetime = a.age + s.TTL // the time for which it is kept here, whenever it was made
@@ -108,7 +108,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	a.modified, _ = http.ParseTime(h.Get("Last-Modified"))
 	a.silent = len(h["Cache-Control"])+len(h[targetedField])+len(h["Vary"]) == 0
 	a.fields = fieldsOf(h, now)
-	if a.fresh = lifetime - a.age; a.fresh <= 0 || d.noCache {
+	if a.fresh = lifetime - a.age; a.fresh <= 0 || d.has("no-cache") {
 		a.fresh = 0
 		if !a.validates() {
 			return nil, whyExpired
@@ -116,9 +116,9 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 		return a, ""
 	}
 	a.stale, a.error = a.fresh, a.fresh
-	if !d.mustRevalidate && d.sMaxAge == absent { // s-maxage has proxy-revalidate in it
-		a.stale += orElse(d.staleWhileRevalidate, s.Stale)
-		a.error = max(a.stale, a.fresh+orElse(d.staleIfError, s.StaleIfError))
+	if !d.has("must-revalidate") && !d.has("proxy-revalidate") && !d.has("s-maxage") { // which implies the second
+		a.stale += orElse(d.of("stale-while-revalidate"), s.Stale)
+		a.error = max(a.stale, a.fresh+orElse(d.of("stale-if-error"), s.StaleIfError))
 	}
 	return a, ""
 }

@@ -13,15 +13,9 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// directives are those of the Cache-Control of an answer that a shared cache has to know.
-// A lifetime is -1 where the directive is absent, and 0 where it cannot be read: RFC 9111
-// section 4.2.1 wants such an answer to be stale.
-type directives struct {
-	noStore, noCache, private, public, mustRevalidate, mustUnderstand bool
-	targeted                                                          bool // from a field for caches like this one
-	maxAge, sMaxAge                                                   time.Duration
-	staleWhileRevalidate, staleIfError                                time.Duration // RFC 5861
-}
+// directives are those of the Cache-Control of an answer by their names, with their lifetimes: 0 where there is none,
+// or none that can be read: RFC 9111 section 4.2.1 wants such an answer to be stale.
+type directives map[string]time.Duration
 
 const absent = time.Duration(-1)
 
@@ -34,17 +28,16 @@ const targetedField = "Cdn-Cache-Control"
 
 // directivesOf reads the directives of an answer: those of the targeted field, if it is a
 // dictionary of RFC 9651 with a member, or else those of Cache-Control.
-func directivesOf(h http.Header) directives {
+func directivesOf(h http.Header) (d directives, targeted bool) {
 	lines := h[targetedField]
 	if len(lines) == 0 {
-		return parseDirectives(h["Cache-Control"])
+		return parseDirectives(h["Cache-Control"]), false
 	}
 	dict, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil || len(dict.Names()) == 0 {
-		return parseDirectives(h["Cache-Control"])
+		return parseDirectives(h["Cache-Control"]), false
 	}
-	d := noDirectives()
-	d.targeted = true
+	d = directives{}
 	for _, name := range dict.Names() {
 		member, _ := dict.Get(name)
 		item, _ := member.(httpsfv.Item)
@@ -59,15 +52,11 @@ func directivesOf(h http.Header) directives {
 			d.add(name, "unreadable")
 		}
 	}
-	return d
-}
-
-func noDirectives() directives {
-	return directives{maxAge: absent, sMaxAge: absent, staleWhileRevalidate: absent, staleIfError: absent}
+	return d, true
 }
 
 func parseDirectives(lines []string) directives {
-	d := noDirectives()
+	d := directives{}
 	for _, line := range lines {
 		for line != "" {
 			var directive string
@@ -79,31 +68,24 @@ func parseDirectives(lines []string) directives {
 	return d
 }
 
-// add notes a directive. A field list as in private="X-Name" is taken for the whole answer,
-// which is allowed and safe.
-func (d *directives) add(name, value string) {
-	switch name {
-	case "no-store":
-		d.noStore = true
-	case "no-cache":
-		d.noCache = true
-	case "private":
-		d.private = true
-	case "public":
-		d.public = true
-	case "must-understand":
-		d.mustUnderstand = true
-	case "must-revalidate", "proxy-revalidate":
-		d.mustRevalidate = true
-	case "max-age":
-		d.maxAge = shorter(d.maxAge, seconds(value))
-	case "s-maxage":
-		d.sMaxAge = shorter(d.sMaxAge, seconds(value))
-	case "stale-while-revalidate":
-		d.staleWhileRevalidate = shorter(d.staleWhileRevalidate, seconds(value))
-	case "stale-if-error":
-		d.staleIfError = shorter(d.staleIfError, seconds(value))
+// add notes a directive: of two that contradict each other the stricter one holds. A field list as in private="X-Name"
+// is taken for the whole answer, which is allowed and safe.
+func (d directives) add(name, value string) {
+	age := seconds(value)
+	if before, again := d[name]; again {
+		age = min(before, age)
 	}
+	d[name] = age
+}
+
+func (d directives) has(name string) bool { return d.of(name) != absent }
+
+// of is the lifetime of a directive, absent where it is not there.
+func (d directives) of(name string) time.Duration {
+	if age, ok := d[name]; ok {
+		return age
+	}
+	return absent
 }
 
 // seconds reads a delta-seconds, also where it is quoted, which RFC 9111 section 5.2 tells
@@ -122,24 +104,15 @@ func seconds(s string) time.Duration {
 	return time.Duration(min(n, maxSeconds)) * time.Second
 }
 
-// shorter is the shorter of two lifetimes of which the first may be absent: of two that
-// contradict each other the stricter one holds.
-func shorter(a, b time.Duration) time.Duration {
-	if a == absent {
-		return b
-	}
-	return min(a, b)
-}
-
 // lifetime is for how long an answer is fresh from its beginning, absent where it does not
 // say.
-func (d *directives) lifetime(h http.Header, date time.Time) time.Duration {
+func (d directives) lifetime(h http.Header, date time.Time, targeted bool) time.Duration {
 	switch lines := h["Expires"]; {
-	case d.sMaxAge != absent:
-		return d.sMaxAge
-	case d.maxAge != absent:
-		return d.maxAge
-	case len(lines) > 0 && !d.targeted:
+	case d.has("s-maxage"):
+		return d.of("s-maxage")
+	case d.has("max-age"):
+		return d.of("max-age")
+	case len(lines) > 0 && !targeted:
 		at, err := parseDate(lines[0])
 		if err != nil || len(lines) > 1 {
 			return 0 // "0" and other ways to say that it has expired

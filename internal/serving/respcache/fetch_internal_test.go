@@ -180,9 +180,9 @@ func TestOutcomeOfAFetch(t *testing.T) {
 			t.Errorf("%s: %q, %s, %d notStored, failing %v, broken %v, backup %v; want %+v", c.name, body, next, e.notStored,
 				e.failing, f.broken, prior != nil && f.result == prior, c)
 		}
-		if got := f.store.bytes.Load(); got != e.bytes || f.shard.entries != 1 {
+		if got := f.store.bytes.Load(); got != e.bytes || f.shard.lru.Len() != 1 {
 			t.Errorf("%s: %d bytes are counted, and %d are in the only entry of %d", c.name, got, e.bytes,
-				f.shard.entries)
+				f.shard.lru.Len())
 		}
 	}
 }

@@ -10,9 +10,6 @@ func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
 		e.bytes += a.bytes()
 	}
 	s.bytes.Add(e.bytes - before)
-	if before == 0 {
-		sh.entries++
-	}
 	e.moved = time.Time{}
 	sh.touch(e, now)
 }
@@ -24,16 +21,10 @@ func (sh *shard) touch(e *entry, now time.Time) {
 		return
 	}
 	e.moved = now
-	sh.unlink(e)
-	e.prev, e.next = &sh.lru, sh.lru.next
-	e.prev.next, e.next.prev = e, e
-}
-
-func (sh *shard) unlink(e *entry) {
-	if e.prev != nil {
-		e.prev.next, e.next.prev = e.next, e.prev
-		e.prev, e.next = nil, nil
+	if e.listed == nil {
+		e.listed = sh.lru.PushFront(e)
 	}
+	sh.lru.MoveToFront(e.listed)
 }
 
 // forget takes what an entry holds.
@@ -41,10 +32,9 @@ func (s *store) forget(sh *shard, e *entry) {
 	if e.bytes == 0 {
 		return
 	}
-	sh.unlink(e)
+	sh.lru.Remove(e.listed)
 	s.bytes.Add(-e.bytes)
-	sh.entries--
-	e.answer, e.bytes, e.uncacheableUntil = nil, 0, time.Time{}
+	e.listed, e.answer, e.bytes, e.uncacheableUntil = nil, nil, 0, time.Time{}
 }
 
 // drop takes an entry out that holds nothing, and its resource with the last one.
@@ -79,8 +69,8 @@ func (s *store) shrink(own *shard) {
 		}
 		sh := &s.shards[(own.at+i)%shards]
 		sh.mu.Lock()
-		for s.bytes.Load() > s.limit && sh.lru.prev != &sh.lru {
-			e := sh.lru.prev
+		for s.bytes.Load() > s.limit && sh.lru.Len() > 0 {
+			e := sh.lru.Back().Value.(*entry)
 			s.forget(sh, e)
 			sh.evicted++
 			s.drop(sh, e)

@@ -21,11 +21,11 @@ type used struct {
 
 // lists are the entries of a shard in both directions.
 func lists(sh *shard) (forward, back []*entry) {
-	for e := sh.lru.next; e != &sh.lru; e = e.next {
-		forward = append(forward, e)
+	for l := sh.lru.Front(); l != nil; l = l.Next() {
+		forward = append(forward, l.Value.(*entry))
 	}
-	for e := sh.lru.prev; e != &sh.lru; e = e.prev {
-		back = append(back, e)
+	for l := sh.lru.Back(); l != nil; l = l.Prev() {
+		back = append(back, l.Value.(*entry))
 	}
 	slices.Reverse(back)
 	return forward, back
@@ -101,11 +101,11 @@ func TestEvictionOrder(t *testing.T) {
 					want = append(want, u.e)
 				}
 				forward, back := lists(sh)
-				if !slices.Equal(forward, want) || !slices.Equal(back, want) || sh.entries != uint64(len(want)) ||
+				if !slices.Equal(forward, want) || !slices.Equal(back, want) || sh.lru.Len() != len(want) ||
 					sh.evicted != evicted[at] || len(sh.resources) != len(want) {
 					rt.Fatalf("shard %d: %d and %d entries, want %d; counted %d, %d resources, %d evicted of %d", at,
 						len(forward),
-						len(back), len(want), sh.entries, len(sh.resources), sh.evicted, evicted[at])
+						len(back), len(want), sh.lru.Len(), len(sh.resources), sh.evicted, evicted[at])
 				}
 			}
 		}
@@ -160,8 +160,8 @@ func TestVariantsBecomeMore(t *testing.T) {
 		{"de", []string{"Accept-Encoding"}, []string{"Accept-Encoding", "X-Lang"}, 2},
 	} {
 		keep(false, c.lang, c.vary...)
-		if !slices.Equal(res().vary, c.all) || len(res().variants) != int(c.entries) || sh.entries != c.entries {
-			t.Errorf("%d: %q, %d variants, %d entries; want %+v", i, res().vary, len(res().variants), sh.entries, c)
+		if !slices.Equal(res().vary, c.all) || len(res().variants) != int(c.entries) || sh.lru.Len() != int(c.entries) {
+			t.Errorf("%d: %q, %d variants, %d entries; want %+v", i, res().vary, len(res().variants), sh.lru.Len(), c)
 		}
 		for _, e := range res().variants {
 			if e.failing || e.notStored != 0 || !e.uncacheableUntil.IsZero() || e.answer == nil {

@@ -83,7 +83,7 @@ func (c *Cache) Stats() Stats {
 		s.Hits += sh.hits
 		s.Stale += sh.stale
 		s.Evicted += sh.evicted
-		s.Entries += sh.entries
+		s.Entries += uint64(sh.lru.Len())
 		sh.mu.Unlock()
 	}
 	return s

@@ -2,6 +2,7 @@ package respcache
 
 import (
 	"cmp"
+	"container/list"
 	"hash/maphash"
 	"net/http"
 	"slices"
@@ -30,13 +31,12 @@ const shards = 32
 
 // shard is a part of the store. The counters lie here because the lock is held anyway.
 type shard struct {
-	at        int // in store.shards
-	mu        sync.Mutex
-	resources map[string]*resource
-	lru       entry // its next is the most recently used entry, its prev the least
-	hits, stale, evicted,
-	entries uint64
-	_ [32]byte // shards on cache lines of their own
+	at                   int // in store.shards
+	mu                   sync.Mutex
+	resources            map[string]*resource
+	lru                  list.List // of *entry, the most recently used first
+	hits, stale, evicted uint64
+	_                    [32]byte // shards on cache lines of their own
 }
 
 // resource is what the cache knows of a target.
@@ -64,10 +64,10 @@ type entry struct {
 	notStored int
 	// failing: the last fetch failed, or took too long; the answer is given at once for as long
 	// as errors allow, and fetched in the background.
-	failing    bool
-	bytes      int64     // 0: not in the list
-	prev, next *entry    // of the shard's list
-	moved      time.Time // when it was put first in it
+	failing bool
+	bytes   int64         // 0: not in the list
+	listed  *list.Element // of the shard's list; nil: not there
+	moved   time.Time     // when it was put first in it
 }
 
 // maxUnkept is how many fetches in a row may give nothing to keep before one has only the fields of
@@ -77,9 +77,7 @@ const maxUnkept = 2
 func newStore(limit int64) *store {
 	s := &store{limit: limit, seed: maphash.MakeSeed()}
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.at, sh.resources = i, map[string]*resource{}
-		sh.lru.prev, sh.lru.next = &sh.lru, &sh.lru
+		s.shards[i].at, s.shards[i].resources = i, map[string]*resource{}
 	}
 	return s
 }

@@ -56,8 +56,7 @@ func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
 		env.Overrides[i] = list[i].Stored()
 	}
 	if last != nil {
-		stored := last.Stored()
-		env.Last = &stored
+		env.Last = new(last.Stored())
 	}
 	data, err := json.MarshalIndent(env, "", "  ")
 	if err != nil {

@@ -66,21 +66,18 @@ func greet(ctx context.Context, conn net.Conn) error {
 
 // hint says what to do about a handshake that failed; "" where nothing more can be said.
 func hint(err error) string {
-	var authority x509.UnknownAuthorityError
-	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
 	var unreached *net.OpError
 	switch {
 	case errors.As(err, &unreached) && unreached.Op == "dial":
 		return ""
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return "; set redis.tls_ca to the certificate of who signed the server's"
-	case errors.As(err, &name):
+	case errors.As(err, new(x509.HostnameError)):
 		return "; set redis.tls_server_name to a name in the server's certificate"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "; renew the server's certificate, or correct this machine's clock"
-	case errors.As(err, &record), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, new(tls.RecordHeaderError)), errors.Is(err, context.DeadlineExceeded):
 		return "; is this a port without TLS?"
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -134,10 +135,7 @@ func misplaced(err error) bool {
 	if network || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 		return true
 	}
-	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN", "MOVED", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return !isReply(err) // broken connections have no type of their own
+	return !isReply(err) || // broken connections have no type of their own
+		slices.ContainsFunc([]string{"CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN", "MOVED", "TRYAGAIN"},
+			func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -78,17 +80,20 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 // from the pool at this moment fails its call at once instead of in vain.
 func (d *watchdog) closeSilent(w *watchedConn) {
 	since := w.asked.Load()
+	d.dropIf(func(other *watchedConn) bool {
+		return other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() &&
+			other.heard.Load() < since
+	})
+}
+
+func (d *watchdog) dropIf(unwanted func(*watchedConn) bool) {
 	d.mu.Lock()
-	var silent []*watchedConn
-	for other := range d.all {
-		if other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() &&
-			other.heard.Load() < since {
-			silent = append(silent, other)
-		}
-	}
+	all := slices.Collect(maps.Keys(d.all))
 	d.mu.Unlock()
-	for _, other := range silent {
-		other.drop()
+	for _, w := range all {
+		if unwanted(w) {
+			w.drop()
+		}
 	}
 }
 
@@ -114,17 +119,7 @@ func (w *watchedConn) drop() {
 
 // keepOnly closes the connections to other servers; calls that are out on them fail.
 func (d *watchdog) keepOnly(addr string) {
-	d.mu.Lock()
-	var others []*watchedConn
-	for w := range d.all {
-		if w.addr != addr {
-			others = append(others, w)
-		}
-	}
-	d.mu.Unlock()
-	for _, w := range others {
-		w.drop()
-	}
+	d.dropIf(func(w *watchedConn) bool { return w.addr != addr })
 }
 
 // forget ends looking after a connection, once.

@@ -39,7 +39,6 @@ type Config struct {
 	Brokers   []string // "host:port" of one or more of the cluster
 	Topic     string
 	Group     string // of consumers, which share the partitions
-	ClientID  string // in the brokers' logs; default "hotparam"
 	Namespace string // the tenant: written into records, and required of them
 	TLS       TLS
 	Login     Login
@@ -83,7 +82,6 @@ func (c Config) withDefaults() (Config, error) {
 	if _, err := c.TLS.config(); err != nil {
 		return c, err
 	}
-	c.ClientID = cmp.Or(c.ClientID, "hotparam")
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c, nil
 }
@@ -93,7 +91,7 @@ func (c Config) withDefaults() (Config, error) {
 // on a broker that does not answer.
 func (c Config) sarama(d *dialer) (*sarama.Config, error) {
 	s := sarama.NewConfig()
-	s.ClientID = c.ClientID
+	s.ClientID = "hotparam" // in the brokers' logs
 	s.Net.DialTimeout = 3 * time.Second
 	s.Net.ReadTimeout = 5 * time.Second
 	s.Net.WriteTimeout = 5 * time.Second

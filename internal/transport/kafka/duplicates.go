@@ -29,7 +29,7 @@ type duplicates struct {
 // sequenceBits is what came from an origin.
 type sequenceBits struct {
 	highest uint64
-	recent  [sequenceWords]uint64 // bit i: highest-i was there
+	seen    [sequenceWords]uint64 // of the last sequenceSpan, each at its number modulo that
 }
 
 const (
@@ -68,34 +68,18 @@ func (s *duplicates) promote(o origin) *sequenceBits {
 
 func (t *sequenceBits) first(sequence uint64) bool {
 	if sequence > t.highest {
-		t.shift(sequence - t.highest)
+		for back := range min(sequence-t.highest, sequenceSpan) { // they come into reach
+			n := sequence - back
+			t.seen[n/64%sequenceWords] &^= 1 << (n % 64)
+		}
 		t.highest = sequence
 	}
 	back := t.highest - sequence
 	if back >= sequenceSpan {
 		return false
 	}
-	word, bit := &t.recent[back/64], uint64(1)<<(back%64)
+	word, bit := &t.seen[sequence/64%sequenceWords], uint64(1)<<(sequence%64)
 	was := *word&bit != 0
 	*word |= bit
 	return !was
-}
-
-// shift makes room for a highest that is n higher.
-func (t *sequenceBits) shift(n uint64) {
-	if n >= sequenceSpan {
-		t.recent = [sequenceWords]uint64{}
-		return
-	}
-	words, bits := int(n/64), n%64
-	for i := sequenceWords - 1; i >= 0; i-- {
-		var w uint64
-		if i >= words {
-			w = t.recent[i-words] << bits
-		}
-		if i > words {
-			w |= t.recent[i-words-1] >> (64 - bits) // none of it where bits is 0
-		}
-		t.recent[i] = w
-	}
 }

@@ -25,9 +25,7 @@ type Inspection struct {
 	Settings   map[string]string // of the topic, those that matter here; "" where the broker does not say
 	Lag        int64             // records that the group is behind
 	Members    int               // consumers of the group
-	// Uncommitted is how many partitions the group has no position in.
-	Uncommitted int
-	Unknown     map[string]string // questions without an answer, with the reason
+	Unknown    map[string]string // questions without an answer, with the reason
 }
 
 // Inspect looks at the cluster and changes nothing. It ends with ctx.
@@ -132,12 +130,10 @@ func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmi
 		return
 	}
 	offsets, err := admin.ListConsumerGroupOffsets(in.Group, map[string][]int32{in.Topic: partitions})
-	if errors.Is(err, sarama.ErrGroupIDNotFound) {
-		in.Uncommitted = len(partitions)
-		return
-	}
 	if err != nil {
-		in.Unknown["positions of the group"] = err.Error()
+		if !errors.Is(err, sarama.ErrGroupIDNotFound) {
+			in.Unknown["positions of the group"] = err.Error()
+		}
 		return
 	}
 	for _, p := range partitions {
@@ -148,8 +144,6 @@ func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmi
 		}
 		if block := offsets.GetBlock(in.Topic, p); block != nil && block.Offset >= 0 {
 			in.Lag += max(0, end-block.Offset)
-		} else {
-			in.Uncommitted++
 		}
 	}
 }

@@ -92,15 +92,14 @@ func (s *scramClient) Begin(user, password, authzID string) error {
 
 // hint says what to do about an error of the other side or its certificate; "": nothing.
 func hint(err error) string {
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var record tls.RecordHeaderError
 	switch text := err.Error(); {
-	case errors.As(err, &unknown), strings.Contains(text, "certificate signed by unknown authority"):
+	case errors.As(err, new(x509.UnknownAuthorityError)),
+		strings.Contains(text, "certificate signed by unknown authority"):
 		return "; who signed the brokers' certificates is not trusted: give the CA's file"
-	case errors.As(err, &name):
+	case errors.As(err, new(x509.HostnameError)):
 		return "; give the name in the brokers' certificates as the server name"
-	case errors.As(err, &record), strings.Contains(text, "first record does not look like a TLS handshake"):
+	case errors.As(err, new(tls.RecordHeaderError)),
+		strings.Contains(text, "first record does not look like a TLS handshake"):
 		return "; this listener does not speak TLS"
 	case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
 		return "; the brokers refuse username or password"

@@ -209,11 +209,11 @@ func (d *datagrams) readDrops() {
 	}
 }
 
-func (d *datagrams) signs() *readerStats { return &d.reader.stats }
+func (d *datagrams) received() received { return d.reader.received() }
 
+// stats adds what the kernel says of the socket.
 func (d *datagrams) stats(to *ListenerStats) {
 	d.readDrops()
-	d.reader.stats.read(to)
 	s := SocketStats{KernelDrops: d.drops.Load(), ReceiveBuffer: d.granted}
 	to.Sockets[d.name] = s
 	to.KernelDrops += s.KernelDrops

@@ -79,7 +79,7 @@ type sender struct {
 
 // heartbeat reads what a sender says it has sent, and records what arrived. Heartbeats without an id, a gauge of 1,
 // come from senders of other languages.
-func (r *reader) heartbeat(value []byte, t *tallies) error {
+func (r *reader) heartbeat(value []byte) error {
 	member, ok := bytes.CutSuffix(value, []byte("|s"))
 	if !ok {
 		return nil
@@ -90,14 +90,14 @@ func (r *reader) heartbeat(value []byte, t *tallies) error {
 	}
 	now := r.cfg.Now()
 	if !relayed {
-		r.received(id, &flow, t.ours()-1, now)
+		r.complete(id, &flow, r.now.ours()-r.before-1, now)
 	}
 	r.flows.put(id, flow, now)
 	return nil
 }
 
-// received completes the flow of a heartbeat, before which so many lines came in its datagram.
-func (r *reader) received(id string, flow *arrival.Flow, before uint64, now time.Time) {
+// complete completes the flow of a heartbeat, before which so many lines came in its datagram.
+func (r *reader) complete(id string, flow *arrival.Flow, before uint64, now time.Time) {
 	if flow.Uncounted = !r.remember(now); flow.Uncounted {
 		return
 	}

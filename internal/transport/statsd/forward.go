@@ -21,7 +21,6 @@ type forwarder struct {
 	said time.Time // when
 
 	queue chan datagram
-	free  chan []byte // memory of datagrams that were sent
 
 	lines, sent, dropped, errors atomic.Uint64
 }
@@ -44,25 +43,19 @@ func newForwarder(to string, log *slog.Logger) (*forwarder, error) {
 	}
 	return &forwarder{
 		to: to, link: newLink(addr, SenderConfig{Resolve: 30 * time.Second}), log: log,
-		queue: make(chan datagram, forwardQueue), free: make(chan []byte, 64),
+		queue: make(chan datagram, forwardQueue),
 	}, nil
 }
 
-// push takes a datagram and gives an empty one for the next.
-func (f *forwarder) push(p datagram) (empty []byte) {
-	for queued := false; !queued; {
+func (f *forwarder) push(p datagram) {
+	for {
 		select {
 		case f.queue <- p:
-			queued = true
+			return
 		default:
 			f.drop()
 		}
 	}
-	select {
-	case empty = <-f.free:
-	default:
-	}
-	return empty
 }
 
 // drop drops the oldest datagram, and reports whether there was one.
@@ -95,7 +88,6 @@ func (f *forwarder) run(ctx context.Context) {
 	}
 }
 
-// send writes a datagram, and keeps its memory for another one.
 func (f *forwarder) send(ctx context.Context, p datagram) {
 	refused := f.link.refused.Load()
 	err := f.write(ctx, p.b)
@@ -110,12 +102,6 @@ func (f *forwarder) send(ctx context.Context, p datagram) {
 		}
 	}
 	f.report(err)
-	if cap(p.b) <= 2*forwardMTU {
-		select {
-		case f.free <- p.b[:0]:
-		default:
-		}
-	}
 }
 
 // report logs an outage and its end, of a server that comes and goes one in ten seconds.
@@ -170,7 +156,8 @@ func (o *outbox) empty() bool { return o == nil || o.now.lines == 0 }
 
 func (o *outbox) flush() {
 	if !o.empty() {
-		o.now = datagram{b: o.to.push(o.now)}
+		o.to.push(o.now)
+		o.now = datagram{}
 	}
 }
 

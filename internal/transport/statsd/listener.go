@@ -54,9 +54,8 @@ type ListenerConfig struct {
 	Handle func([]hottype.Count)
 	// Readers is how many sockets share a UDP port, each with its own goroutine and sums; default
 	// 1. The kernel gives each sender one of them. More help when one core is not enough, on Linux.
-	Readers  int
-	Flush    time.Duration // how long counts are summed; default 20 ms
-	Remember time.Duration // how long metric names are remembered; default 10 s
+	Readers int
+	Flush   time.Duration // how long counts are summed; default 20 ms
 	// MaxNames bounds the names that a reader remembers, default 65536, and MaxNameBytes their
 	// memory with keys and clients, default 32 MiB. At a bound all are handed over and forgotten.
 	MaxNames, MaxNameBytes int
@@ -82,7 +81,6 @@ type ListenerConfig struct {
 func (c ListenerConfig) withDefaults() ListenerConfig {
 	c.Readers = cmp.Or(max(c.Readers, 0), 1)
 	c.Flush = cmp.Or(max(c.Flush, 0), 20*time.Millisecond)
-	c.Remember = cmp.Or(max(c.Remember, 0), 10*time.Second)
 	c.MaxNames = cmp.Or(max(c.MaxNames, 0), 65536)
 	c.MaxCount = min(cmp.Or(max(c.MaxCount, 0), hottype.MaxCount), hottype.MaxCount)
 	c.MaxNameBytes = cmp.Or(max(c.MaxNameBytes, 0), 32<<20)
@@ -117,8 +115,7 @@ type source interface {
 	run(context.Context) error
 	close() error
 	addr() net.Addr
-	stats(to *ListenerStats)
-	signs() *readerStats
+	received() received
 }
 
 // NewListener binds the addresses; the kernel keeps what arrives before Run. Without Run call Close.
@@ -226,17 +223,18 @@ func (l *Listener) Run(ctx context.Context) error {
 // whether heartbeats came: senders send one a second, so silence then means that they are cut off.
 func (l *Listener) LastReceived() (last time.Time, promised bool) {
 	for _, s := range l.sources {
-		signs := s.signs()
-		if ns := signs.heard.Load(); ns > 0 && time.Unix(0, ns).After(last) {
-			last = time.Unix(0, ns)
+		r := s.received()
+		if r.heard.After(last) {
+			last = r.heard
 		}
-		promised = promised || signs.alive.Load() > 0
+		promised = promised || r.Alive > 0
 	}
 	return last, promised
 }
 
 func (l *Listener) Stats() ListenerStats {
 	out := ListenerStats{
+		MalformedBy:         map[string]MalformedStats{},
 		Sockets:             map[string]SocketStats{},
 		Connections:         l.connections.open.Load(),
 		ConnectionsAccepted: l.connections.accepted.Load(),
@@ -245,11 +243,14 @@ func (l *Listener) Stats() ListenerStats {
 		SendersRejected:     l.senders.rejected.Load(),
 	}
 	for _, s := range l.sources {
-		s.stats(&out)
+		r := s.received()
+		r.addTo(&out)
+		if d, ok := s.(*datagrams); ok {
+			d.stats(&out)
+		}
 	}
 	if l.forward != nil {
-		f := l.forward.stats()
-		out.Forward = &f
+		out.Forward = new(l.forward.stats())
 	}
 	return out
 }

@@ -1,9 +1,12 @@
 package statsd
 
-import "sync/atomic"
+import (
+	"reflect"
+	"time"
+)
 
-// ListenerStats is what a Listener received. All but ReceiveBuffer and Connections only grow.
-type ListenerStats struct {
+// LineStats are what was received. All fields only grow.
+type LineStats struct {
 	Packets uint64 `metric:"hotparam_statsd_in_packets_total" help:"Datagrams received."`
 	Bytes   uint64 `metric:"hotparam_statsd_in_bytes_total" help:"Bytes received."`
 	// Lines is the sum of the seven kinds from Counted to Malformed but Requests.
@@ -20,9 +23,14 @@ type ListenerStats struct {
 	// Malformed lines could not be read, or were longer than MaxLine, or were
 	// cut off by the end of a connection.
 	Malformed uint64 `metric:"hotparam_statsd_in_malformed_total" help:"Lines that cannot be read."`
-	// MalformedBy are the same lines by what is wrong with them.
+	NamesFull uint64 `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
+}
+
+// ListenerStats is what a Listener received. All but ReceiveBuffer and Connections only grow.
+type ListenerStats struct {
+	LineStats
+	// MalformedBy are the malformed lines by what is wrong with them.
 	MalformedBy   map[string]MalformedStats `label:"reason"`
-	NamesFull     uint64                    `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
 	KernelDrops   uint64                    `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
 	ReceiveBuffer int64                     `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
 	// Sockets are the datagram sockets by address, with a number where several share one.
@@ -52,53 +60,33 @@ type ForwardStats struct {
 	Refused   uint64 `metric:"hotparam_statsd_in_forward_refused_total" help:"Datagrams that the next server's host refused: nothing listens there."`
 }
 
-// readerStats are added to once a datagram or chunk, by one goroutine.
-type readerStats struct {
-	packets, bytes, lines, counted, requests, untimely, members, alive, foreign, otherTypes, malformed,
-	forgotten atomic.Uint64
-
-	faults faultCounts
-
-	heard atomic.Int64 // unix ns of the last line of ours; 0: none yet
+// received is what one reader has counted so far.
+type received struct {
+	LineStats
+	faults [faults]uint64
+	heard  time.Time // of the last line of ours; zero: none yet
 }
-
-// tallies are the counters of one datagram.
-type tallies struct{ lines, counted, untimely, members, alive, foreign, otherTypes, malformed uint64 }
 
 // ours are the lines with our names.
-func (t *tallies) ours() uint64 { return t.lines - t.foreign - t.otherTypes }
+func (r *received) ours() uint64 { return r.Lines - r.Foreign - r.OtherTypes }
 
-func (s *readerStats) add(t *tallies) {
-	for _, c := range []struct {
-		to *atomic.Uint64
-		n  uint64
-	}{
-		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members},
-		{&s.alive, t.alive},
-		{&s.foreign, t.foreign}, {&s.otherTypes, t.otherTypes}, {&s.malformed, t.malformed},
-	} {
-		if c.n > 0 { // an atomic addition costs more than this look
-			c.to.Add(c.n)
-		}
+// addTo adds the counters to those of other readers.
+func (r *received) addTo(all *ListenerStats) {
+	addCounters(&all.LineStats, r.LineStats)
+	for f := noFault + 1; f < faults; f++ {
+		all.MalformedBy[reasons[f].name] = MalformedStats{all.MalformedBy[reasons[f].name].Lines + r.faults[f]}
 	}
 }
 
-// read adds the counters to those of other readers.
-func (s *readerStats) read(to *ListenerStats) {
-	to.Packets += s.packets.Load()
-	to.Bytes += s.bytes.Load()
-	to.Lines += s.lines.Load()
-	to.Counted += s.counted.Load()
-	to.Requests += s.requests.Load()
-	to.Untimely += s.untimely.Load()
-	to.Members += s.members.Load()
-	to.Alive += s.alive.Load()
-	to.Foreign += s.foreign.Load()
-	to.OtherTypes += s.otherTypes.Load()
-	to.Malformed += s.malformed.Load()
-	if to.MalformedBy == nil {
-		to.MalformedBy = map[string]MalformedStats{}
+// addCounters adds the counters of one to those of all; other fields stay as they are.
+func addCounters[S any](all *S, one S) {
+	to, from := reflect.ValueOf(all).Elem(), reflect.ValueOf(one)
+	for i := range to.NumField() {
+		switch n := to.Field(i); n.Kind() {
+		case reflect.Uint64:
+			n.SetUint(n.Uint() + from.Field(i).Uint())
+		case reflect.Int64:
+			n.SetInt(n.Int() + from.Field(i).Int())
+		}
 	}
-	s.faults.read(to.MalformedBy)
-	to.NamesFull += s.forgotten.Load()
 }

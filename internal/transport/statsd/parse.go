@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-	"sync/atomic"
 )
 
 // kind is what a line turned out to be.
@@ -250,15 +249,4 @@ var reasons = [faults]struct{ name, says string }{
 // MalformedStats is how many lines were malformed for one reason.
 type MalformedStats struct {
 	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by what is wrong with them."`
-}
-
-type faultCounts [faults]atomic.Uint64
-
-// read adds the counts to a map, with those that are 0.
-func (c *faultCounts) read(to map[string]MalformedStats) {
-	for f := noFault + 1; f < faults; f++ {
-		s := to[reasons[f].name]
-		s.Lines += c[f].Load()
-		to[reasons[f].name] = s
-	}
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/counting/origins"
 )
@@ -27,7 +29,11 @@ type reader struct {
 	due     time.Time // when the sums are to be handed over; zero: there are none
 	forget  time.Time // when names are to be forgotten
 
-	stats readerStats
+	now    received // counted so far
+	before uint64   // lines of ours before the datagram or chunk that is read
+
+	mu    sync.Mutex
+	shown received // guarded by mu: now, as of the last datagram, chunk or flush
 }
 
 // A line may have its own time. One further off is in no window, not even of an hour.
@@ -36,16 +42,31 @@ const (
 	newest = int64(hottype.MaxFuture / time.Second) // and after
 )
 
+const remember = 10 * time.Second // how long metric names are remembered
+
 // newReader makes a reader; out is nil where nothing is passed on.
 func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox, flows *flows) *reader {
 	return &reader{
 		cfg: cfg, flows: flows, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
-		forget: time.Now().Add(cfg.Remember),
+		forget: time.Now().Add(remember),
 	}
 }
 
+// received is what was counted. Any goroutine may call it.
+func (r *reader) received() received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shown
+}
+
+func (r *reader) show() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shown = r.now
+}
+
 func (r *reader) packet(p []byte) {
-	r.stats.packets.Add(1)
+	r.now.Packets++
 	r.lines(p)
 }
 
@@ -58,8 +79,9 @@ func (r *reader) lines(p []byte) {
 		r.handOver() // with the second before
 		r.sums.second = second
 	}
-	r.stats.bytes.Add(uint64(len(p)))
-	var t tallies
+	r.now.Bytes += uint64(len(p))
+	r.before = r.now.ours()
+	alive := r.now.Counted + r.now.Alive
 	for more := true; more; {
 		var raw []byte
 		raw, p, more = bytes.Cut(p, []byte{'\n'})
@@ -70,34 +92,34 @@ func (r *reader) lines(p []byte) {
 		if len(line) == 0 {
 			continue
 		}
-		ours := r.line(line, &t)
+		ours := r.line(line)
 		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
 			r.out.add(raw)
 		}
 	}
-	r.stats.add(&t)
 	if r.sender != nil {
-		r.sender.lines += t.ours()
+		r.sender.lines += r.now.ours() - r.before
 	}
-	if t.counted+t.alive > 0 {
-		r.stats.heard.Store(now.UnixNano())
+	if r.now.Counted+r.now.Alive > alive {
+		r.now.heard = now
 	}
+	r.show()
 }
 
 // line reads one line and reports whether its name is ours. Names are looked up first, since most lines are
 // foreign and may have any value.
-func (r *reader) line(line []byte, t *tallies) (ours bool) {
-	t.lines++
+func (r *reader) line(line []byte) (ours bool) {
+	r.now.Lines++
 	name, rest, ok := bytes.Cut(line, []byte{':'})
 	switch {
 	case len(line) > r.cfg.MaxLine:
-		r.malformed(line, t, tooLong, nil)
+		r.malformed(line, tooLong, nil)
 		return false
 	case isNotice(line):
-		t.otherTypes++
+		r.now.OtherTypes++
 		return false
 	case !ok || len(name) == 0:
-		r.malformed(line, t, noName, nil)
+		r.malformed(line, noName, nil)
 		return false
 	}
 	i := r.sums.known(name)
@@ -106,35 +128,35 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
 		switch {
 		case errors.Is(err, canon.ErrForeign) && r.cfg.Names.IsAlive(name):
-			if err := r.heartbeat(rest, t); err != nil {
-				r.malformed(line, t, badMember, err)
+			if err := r.heartbeat(rest); err != nil {
+				r.malformed(line, badMember, err)
 				return true
 			}
-			t.alive++
+			r.now.Alive++
 			return true
 		case errors.Is(err, canon.ErrForeign):
-			t.foreign++
+			r.now.Foreign++
 			return false
 		case err != nil:
-			r.malformed(line, t, badName, err)
+			r.malformed(line, badName, err)
 			return true
 		}
 	}
 	switch v := parseValue(rest, r.cfg.MaxCount); v.kind {
 	case counter:
-		r.count(i, name, v, t)
+		r.count(i, name, v)
 	case setMember:
 		m, err := clientsketch.ParseMember(v.member)
 		if err != nil {
-			r.malformed(line, t, badMember, err)
+			r.malformed(line, badMember, err)
 			return true
 		}
-		t.members++
+		r.now.Members++
 		r.join(i, name, m)
 	case otherType:
-		t.otherTypes++
+		r.now.OtherTypes++
 	default:
-		r.malformed(line, t, v.fault, nil)
+		r.malformed(line, v.fault, nil)
 	}
 	return true
 }
@@ -149,13 +171,13 @@ func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
 }
 
 // count adds a counter to its own second, or else to that of its arrival.
-func (r *reader) count(i int32, name []byte, v value, t *tallies) {
+func (r *reader) count(i int32, name []byte, v value) {
 	now := r.sums.second
 	switch {
 	case !v.stamped || v.second == now:
 		r.sums.add(r.entry(i, name), v.total)
 	case v.second < now-oldest || v.second > now+newest:
-		t.untimely++
+		r.now.Untimely++
 		return
 	default:
 		if r.sums.timesFull() {
@@ -163,7 +185,7 @@ func (r *reader) count(i int32, name []byte, v value, t *tallies) {
 		}
 		r.sums.addAt(r.entry(i, name), v.second, v.total)
 	}
-	t.counted++
+	r.now.Counted++
 }
 
 // entry gives the entry of a name; i is from sums.known, and if that is -1, r.key is the name's key.
@@ -178,20 +200,21 @@ func (r *reader) entry(i int32, name []byte) int32 {
 }
 
 // malformed counts a line and logs why it is malformed, with the cause if there is one.
-func (r *reader) malformed(line []byte, t *tallies, why fault, cause error) {
-	t.malformed++
-	r.stats.faults[why].Add(1)
+func (r *reader) malformed(line []byte, why fault, cause error) {
+	r.now.Malformed++
+	r.now.faults[why]++
 	r.bad.line(line, why, cause, r.from.Addr())
 }
 
 // cut counts a line of a stream that is not read: too long, or without an end.
 func (r *reader) cut(line []byte) {
-	t, why := tallies{lines: 1}, cutOff
+	why := cutOff
 	if len(line) > r.cfg.MaxLine {
 		why = tooLong
 	}
-	r.malformed(line, &t, why, nil)
-	r.stats.add(&t)
+	r.now.Lines++
+	r.malformed(line, why, nil)
+	r.show()
 }
 
 // flush hands over what is due and returns when something will be; zero: nothing waits.
@@ -201,7 +224,7 @@ func (r *reader) flush(now time.Time) time.Time {
 	}
 	if now.After(r.forget) {
 		r.forgetNames()
-		r.forget = now.Add(r.cfg.Remember)
+		r.forget = now.Add(remember)
 	}
 	if r.sums.empty() && r.out.empty() {
 		r.due = time.Time{}
@@ -215,7 +238,7 @@ func (r *reader) finish() { r.forgetNames() }
 
 // forgetEarly makes room for further names. Those that come again are read again; no count is lost.
 func (r *reader) forgetEarly() {
-	r.stats.forgotten.Add(1)
+	r.now.NamesFull++
 	r.forgetNames()
 }
 
@@ -234,10 +257,7 @@ func (r *reader) handle(counts []hottype.Count) {
 	if len(counts) == 0 {
 		return
 	}
-	var n uint64
-	for i := range counts {
-		n += uint64(counts[i].N)
-	}
-	r.stats.requests.Add(n)
+	r.now.Requests += batchqueue.Requests(counts)
+	r.show()
 	r.cfg.Handle(counts)
 }

@@ -38,7 +38,9 @@ func testReader(s sink, change func(*ListenerConfig)) *reader {
 }
 
 func (r *reader) statsNow() (s ListenerStats) {
-	r.stats.read(&s)
+	s.MalformedBy = map[string]MalformedStats{}
+	got := r.received()
+	got.addTo(&s)
 	return s
 }
 
@@ -79,9 +81,10 @@ func TestPacket(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	s := r.statsNow()
-	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1,
-		Untimely: 2, Members: 1, Foreign: 6, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
-	}
+	wantStats := ListenerStats{MalformedBy: map[string]MalformedStats{}, LineStats: LineStats{
+		Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1, Untimely: 2, Members: 1, Foreign: 6,
+		OtherTypes: 3, Malformed: 6,
+	}}
 	for f := noFault + 1; f < faults; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
 	}
@@ -177,7 +180,7 @@ func TestFlushTimes(t *testing.T) {
 	if r.flush(now.Add(r.cfg.Flush)); len(got) != 1 {
 		t.Error("not handed over when due")
 	}
-	if r.flush(now.Add(r.cfg.Remember + time.Second)); len(r.sums.entries) != 0 {
+	if r.flush(now.Add(remember + time.Second)); len(r.sums.entries) != 0 {
 		t.Error("name not forgotten")
 	}
 }

@@ -184,15 +184,7 @@ func (s *Sender) Stats() SenderStats {
 	for _, l := range s.servers {
 		one := l.stats()
 		all.Servers[l.server] = one
-		all.Sent += one.Sent
-		all.Dropped += one.Dropped
-		all.Invalid += one.Invalid
-		all.Lines += one.Lines
-		all.SetLines += one.SetLines
-		all.Datagrams += one.Datagrams
-		all.Errors += one.Errors
-		all.Refused += one.Refused
-		all.Queued += one.Queued
+		addCounters(&all.ServerStats, one)
 		all.Down = all.Down || one.Down
 		all.Loss = max(all.Loss, one.Loss)
 	}

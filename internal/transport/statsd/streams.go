@@ -72,9 +72,7 @@ func (s *streams) addr() net.Addr { return s.ln.Addr() }
 
 func (s *streams) close() error { return s.ln.Close() }
 
-func (s *streams) signs() *readerStats { return &s.reader.stats }
-
-func (s *streams) stats(to *ListenerStats) { s.reader.stats.read(to) }
+func (s *streams) received() received { return s.reader.received() }
 
 // run accepts until ctx ends. Then it reads what the kernel has of all connections, waiting ones included,
 // hands it over and returns.
