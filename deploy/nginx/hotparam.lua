@@ -10,6 +10,7 @@ local M = {}
 
 local STALE = 2 -- seconds for which a feed is valid
 local SILENT = 1 -- seconds at most for which nothing is asked after questions without an answer
+local PROBE = 0.15 -- seconds for which one question is asked alone after that; more than a question may wait
 local LONGEST_DENIAL = 1 -- seconds for which a denial is remembered, so that a reset takes effect
 local MOST = 40000 -- requests between two posts; further ones are lost and counted
 
@@ -20,6 +21,7 @@ local suspects = {} -- clients that are asked about
 local theirs, mine = false, nil -- versions of the rules: of the limiter, of the file
 local fresh_until = 0 -- until when the feed is valid
 local silent_until, silence = 0, 0 -- until when the limiter counts as gone, and for how long since it was asked
+local doubt, probe_until = false, 0 -- whether the next question is a probe, and until when that is under way
 local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
 local version, age = "", "-"
 local signs, keys, clients, n = {}, {}, {}, 0 -- what was decided here
@@ -57,11 +59,19 @@ local function cached(k, c)
   return "cached"
 end
 
+-- ask asks. After questions without an answer it asks one alone, so that no other waits if the limiter is still away.
+local function ask(t)
+  if doubt then
+    doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
+  end
+  return "ask"
+end
+
 -- without decides without a valid feed. While the limiter is gone nothing is asked: keys keep their last denial until
 -- it expires, and their cache; the others pass.
 local function without(k, t)
   if silent_until <= t then
-    return "ask"
+    return ask(t)
   end
   local c = sub(var.binary_remote_addr, 1, prefix)
   if k == "?" then
@@ -86,7 +96,7 @@ local function look()
   end
   local c = sub(var.binary_remote_addr, 1, prefix)
   if k == "?" or suspects[c] or #k > longest then
-    return "ask"
+    return ask(t)
   end
   local a = hot[k]
   if not a then
@@ -96,7 +106,7 @@ local function look()
     if a == -2 and var.hotparam_cache == "1" then
       return cached(k, c)
     end
-    return "ask"
+    return ask(t)
   end
   return deny(k, c)
 end
@@ -165,13 +175,13 @@ function M.refused(cache)
 end
 
 -- unanswered allows a request whose question has no answer. The next ones are not asked about for a while: 0.1 s, and
--- twice as long each time that nothing is answered after it.
+-- twice as long each time that the probe after it is not answered.
 function M.unanswered()
   unanswered = unanswered + 1
   local t = now()
-  if silent_until < t then
+  if silent_until < t or probe_until > t then
     silence = t - silent_until < SILENT and math.min(2 * silence, SILENT) or 0.1
-    silent_until = t + silence
+    doubt, probe_until, silent_until = true, 0, t + silence
   end
   return ngx.exit(200)
 end
@@ -276,7 +286,7 @@ local function poll()
     version = ""
     return become("without limiter", "nothing is asked, cold requests pass: " .. tostring(body))
   end
-  silent_until = 0
+  silent_until, doubt = 0, false
   if status ~= 200 or body:sub(-4) ~= "end\n" then
     failed, fresh_until = failed + 1, 0
     return become("asking about everything", "the feed answers " .. status)
@@ -318,7 +328,7 @@ local function poll()
   fresh_until = now() + STALE
   if mine and mine ~= theirs then
     return become("asking about everything", "the limiter has rules " .. rules .. ", the file of nginx " .. mine ..
-      "; write it again by hotparam gateway nginx, and reload")
+      "; write it again by hotparam gateway, and reload")
   end
   become("deciding", "")
 end
