@@ -343,7 +343,9 @@ local function polls(premature)
     failed, fresh_until = failed + 1, 0
     become("asking about everything", tostring(err))
   end
-  ngx.timer.at(failed > before and 0.2 or fresh_until == 0 and 0.05 or 0, polls)
+  if not ngx.worker.exiting() then -- nginx waits for a timer without delay, and so for the next poll
+    ngx.timer.at(failed > before and 0.2 or fresh_until == 0 and 0.05 or 0, polls)
+  end
 end
 
 local posting = false
