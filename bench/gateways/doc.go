@@ -7,6 +7,7 @@
 //	(cd .. && go build -o bin/ ./cmd/hotparam) && go run ./gateways -fast [-for 2s] [-connections 32]
 //
 // Requests are for one of 10,000 values, none of which is limited, at a fixed rate; their time counts from when they
-// were due. A gateway that is not installed is left out. With -fast, nginx with one worker answers as fast as it can:
-// deciding itself, alone, with limit_req, with auth_request, and with proxy_cache. Everything runs on this machine.
+// were due. A gateway that is not installed is left out. With -fast, nginx and HAProxy with one worker answer as fast
+// as they can: deciding themselves, alone, asking about each request, and nginx with limit_req and with proxy_cache.
+// Everything runs on this machine.
 package main

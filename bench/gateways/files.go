@@ -41,6 +41,10 @@ func questions(envoy string) []question {
 			[]string{"reverse_proxy 127.0.0.1:8185", "@none path /none\n\t\treverse_proxy @none 127.0.0.1:8185"}},
 		{"HAProxy, SPOE", "haproxy", haproxy, []string{"haproxy/haproxy.cfg", "haproxy/hotparam.spoe"},
 			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
+		{"HAProxy that decides itself", "haproxy", haproxy,
+			[]string{"haproxy/edge.cfg", "haproxy/edge.lua", "haproxy/edge.spoe", "nginx/hotparam.lua"},
+			[]string{"--spoe.listen", "{addr}", "--edge.listen", "{edge}"}, "8184",
+			[]string{"var(txn.hotparam.request),lua.hotparam-decide", "str(pass)"}},
 		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",
 			[]string{"http-request lua.hotparam", ""}},
 		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"},
@@ -63,8 +67,8 @@ type places struct{ front, app, limiter, edge, admin string }
 // write writes the files of a gateway with other ports, and gives its arguments.
 func (q question) write(deploy, dir string, p places, replace []string) ([]string, error) {
 	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901",
-		p.admin, "8186", p.edge, "8187", p.admin, "/etc/haproxy", dir, "/etc/nginx", dir, "/run/nginx", dir+"/nginx",
-		"/var/lib/nginx", dir)
+		p.admin, "8186", p.edge, "8187", p.admin, "/etc/haproxy/hotparam/", dir+"/", "/etc/haproxy", dir,
+		"/etc/nginx", dir, "/run/nginx", dir+"/nginx", "/var/lib/nginx", dir)
 	r := strings.NewReplacer(replace...)
 	var first string
 	for i, name := range q.files {
@@ -88,9 +92,10 @@ func (q question) write(deploy, dir string, p places, replace []string) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	keys, _ := edge.Nginx(set)
-	if err := os.WriteFile(filepath.Join(dir, "hotparam.map.conf"), []byte(keys), 0o600); err != nil {
-		return nil, err
+	for name, keys := range map[string]string{"hotparam.map.conf": edge.Nginx(set), "keys.map": edge.HAProxy(set)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(keys), 0o600); err != nil {
+			return nil, err
+		}
 	}
 	if first == "" {
 		return nil, fmt.Errorf("gateways: %s has no file", q.name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,7 +76,7 @@ http {
 }
 `
 
-// kind is what is requested, and what the answers are. A hundred pages are hot.
+// kind is what is requested, and what the answers are. A hundred pages are hot. A name with "HAProxy" is for it.
 type kind struct {
 	name   string
 	status int
@@ -85,13 +86,15 @@ type kind struct {
 var (
 	cold     = kind{"cold keys", 200, func(i, k int) string { return "/topic?id=" + strconv.Itoa((i*3131+k)%100_000) }}
 	refusals = kind{"refusals", 429, func(int, int) string { return "/topic?id=viral" }}
+	coldHA   = kind{"cold keys, HAProxy", cold.status, cold.target}
+	refuseHA = kind{"refusals, HAProxy", refusals.status, refusals.target}
 	answers  = kind{"cached answers", 200, func(i, k int) string { return "/page?id=" + strconv.Itoa((i*31+k)%100) }}
 )
 
-// fullSpeed adds measurements of nginx with one worker as fast as it answers: alone, with limit_req and with
-// proxy_cache; with auth_request; and deciding itself.
+// fullSpeed adds measurements of nginx and HAProxy with one worker as fast as they answer: alone, nginx with limit_req
+// and with proxy_cache; asking about each request; and deciding themselves.
 func (b *bench) fullSpeed() error {
-	b.sheet = measure.NewSheet(measure.Higher, "k requests/s", "p50, ms", "p99, ms", "CPU of nginx, us a request",
+	b.sheet = measure.NewSheet(measure.Higher, "k requests/s", "p50, ms", "p99, ms", "CPU of the gateway, us a request",
 		"CPU of hotparam, us a request")
 	app, err := b.startNginx(application, 1)
 	if err != nil {
@@ -103,37 +106,65 @@ func (b *bench) fullSpeed() error {
 		return err
 	}
 	peer := b.last()
-	limiter, err := freePorts(2)
+	limiter, err := freePorts(3)
 	if err != nil {
 		return err
 	}
 	b.edge = limiter[1]
 	if err := b.start(nil, limiter[0], b.serve, "serve", "--config", filepath.Join(b.dir, "rules.yaml"),
 		"--admin.listen", "unix:"+b.dir+"/admin", "--state.dir", b.dir, "--check.dialect", "nginx", "--check.listen",
-		"127.0.0.1:"+limiter[0], "--edge.listen", "127.0.0.1:"+limiter[1]); err != nil {
+		"127.0.0.1:"+limiter[0], "--edge.listen", "127.0.0.1:"+limiter[1], "--spoe.listen",
+		"127.0.0.1:"+limiter[2]); err != nil {
 		return err
 	}
 	hotparam := b.last()
-	fast := []string{"http {", "http { access_log off; keepalive_requests 1000000;"}
-	var fronts [2]string
-	var gateways [2]*process.Process
-	for i, q := range questions("")[:2] {
-		if fronts[i], err = b.launchGateway(q, limiter[0], fast); err != nil {
+	limiters := map[string]string{"8185": limiter[0], "8184": limiter[2]}
+	for _, g := range []fastGateway{
+		{"nginx that decides itself", measure.Ours, false, []kind{cold, refusals, answers}},
+		{"nginx, auth_request", "nginx, auth_request", false, []kind{cold}},
+		{"HAProxy that decides itself", measure.Ours, false, []kind{coldHA, refuseHA}},
+		{"HAProxy, SPOE", "HAProxy alone", true, []kind{coldHA}},
+		{"HAProxy, SPOE", "HAProxy, SPOE", false, []kind{coldHA, refuseHA}},
+	} {
+		if err := b.addGateway(g, limiters, hotparam); err != nil {
 			return err
 		}
-		gateways[i] = b.last()
-	}
-	const asking, deciding = 0, 1
-	for _, k := range []kind{cold, refusals, answers} {
-		b.addFast(k, measure.Ours, fronts[deciding], gateways[deciding], hotparam)
 	}
 	b.addFast(cold, "nginx alone", ports[0], peer, hotparam)
 	b.addFast(cold, "nginx, limit_req", ports[1], peer, hotparam)
-	b.addFast(cold, "nginx, auth_request", fronts[asking], gateways[asking], hotparam)
 	b.addFast(refusals, "nginx, limit_req", ports[2], peer, hotparam)
 	b.addFast(refusals, "nginx, limit_req without its log", ports[3], peer, hotparam)
 	b.addFast(answers, "nginx, proxy_cache", ports[4], peer, hotparam)
 	b.addFast(answers, "nginx, proxy_cache, open_file_cache", ports[5], peer, hotparam)
+	return nil
+}
+
+// fastGateway is a gateway of deploy/, silent if it does not ask.
+type fastGateway struct {
+	name, who string
+	silent    bool
+	kinds     []kind
+}
+
+// addGateway adds the measurements of one. The limiters are ports by those in the files.
+func (b *bench) addGateway(g fastGateway, limiters map[string]string, hotparam *process.Process) error {
+	all := questions("")
+	q := all[slices.IndexFunc(all, func(q question) bool { return q.name == g.name })]
+	replace := map[string][]string{
+		"nginx":   {"http {", "http { access_log off; keepalive_requests 1000000;"},
+		"haproxy": {"log stderr format raw local0", "nbthread 1\n    log stderr format raw local0"},
+	}[q.program]
+	if g.silent {
+		replace = append(replace, q.silence...)
+	}
+	front, err := b.launchGateway(q, limiters[q.port], replace)
+	if err != nil {
+		return err
+	}
+	gateway := b.last()
+	for _, k := range g.kinds {
+		b.addFast(k, g.who, front, gateway, hotparam)
+	}
 	return nil
 }
 

@@ -10,16 +10,19 @@ local M = {}
 
 local STALE = 2 -- seconds for which a feed is valid
 local SILENT = 1 -- seconds at most for which nothing is asked after questions without an answer
+local PROBE = 0.15 -- seconds for which one question is asked alone after that; more than a question may wait
 local LONGEST_DENIAL = 1 -- seconds for which a denial is remembered, so that a reset takes effect
 local MOST = 40000 -- requests between two posts; further ones are lost and counted
 
 local config
+local out = var -- what the server says of a denial
 local hot = {} -- by key: 0: ask; -1: ask, and remember denials; -2: cached; else: deny until that time
 local why = {} -- by key that is denied: reason, rule and policy
 local suspects = {} -- clients that are asked about
 local theirs, mine = false, nil -- versions of the rules: of the limiter, of the file
 local fresh_until = 0 -- until when the feed is valid
 local silent_until, silence = 0, 0 -- until when the limiter counts as gone, and for how long since it was asked
+local doubt, probe_until = false, 0 -- whether the next question is a probe, and until when that is under way
 local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
 local version, age = "", "-"
 local signs, keys, clients, n = {}, {}, {}, 0 -- what was decided here
@@ -45,9 +48,9 @@ end
 local function deny(k, c)
   note("-", k, c)
   local w, left = why[k], hot[k] - now()
-  var.hotparam_reason, var.hotparam_rule, var.hotparam_policy = w.reason, w.rule, w.policy
+  out.hotparam_reason, out.hotparam_rule, out.hotparam_policy = w.reason, w.rule, w.policy
   if left < 1e9 then
-    var.hotparam_retry = max(ceil(left), 1)
+    out.hotparam_retry = max(ceil(left), 1)
   end
   return "deny"
 end
@@ -57,11 +60,19 @@ local function cached(k, c)
   return "cached"
 end
 
+-- ask asks. After questions without an answer it asks one alone, so that no other waits if the limiter is still away.
+local function ask(t)
+  if doubt then
+    doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
+  end
+  return "ask"
+end
+
 -- without decides without a valid feed. While the limiter is gone nothing is asked: keys keep their last denial until
 -- it expires, and their cache; the others pass.
 local function without(k, t)
   if silent_until <= t then
-    return "ask"
+    return ask(t)
   end
   local c = sub(var.binary_remote_addr, 1, prefix)
   if k == "?" then
@@ -86,7 +97,7 @@ local function look()
   end
   local c = sub(var.binary_remote_addr, 1, prefix)
   if k == "?" or suspects[c] or #k > longest then
-    return "ask"
+    return ask(t)
   end
   local a = hot[k]
   if not a then
@@ -96,7 +107,7 @@ local function look()
     if a == -2 and var.hotparam_cache == "1" then
       return cached(k, c)
     end
-    return "ask"
+    return ask(t)
   end
   return deny(k, c)
 end
@@ -142,37 +153,47 @@ function M.refuse()
     given(var.hotparam_ratelimit), given(var.hotparam_policy))
 end
 
--- refused answers a request that the limiter denies, from the location of the cache if the key has one, and remembers
--- the denial if it is valid for every client.
+-- remember remembers a denial of the limiter for key, if it is valid for every client.
+local function remember(key, reason, retry_ms, rule, policy)
+  local k, ms = var.hotparam_key, tonumber(retry_ms)
+  if ms and ms > 0 and hot[k] == -1 or (hot[k] or 0) > 0 and not (why[k] or {}).feed then
+    if ms and (reason == "hot" or reason == "override") and key == k then
+      hot[k] = now() + math.min(ms / 1000, LONGEST_DENIAL)
+      why[k] = { reason = reason, rule = rule, policy = policy or "" }
+    end
+  end
+end
+
+-- refused answers a request that the limiter denies, from the location of the cache if the key has one.
 function M.refused(cache)
   local status = var.verdict_status
   if status == "400" or status == "431" then
     ngx.status = tonumber(status)
     return ngx.exit(ngx.status)
   end
-  local k, reason, ms = var.hotparam_key, var.verdict_reason, tonumber(var.verdict_retry_ms)
-  if hot[k] == -2 and var.hotparam_cache == "1" and (reason == "hot" or reason == "fair") then
+  local reason = var.verdict_reason
+  if hot[var.hotparam_key] == -2 and var.hotparam_cache == "1" and (reason == "hot" or reason == "fair") then
     return ngx.exec(cache)
   end
-  if ms and ms > 0 and hot[k] == -1 or (hot[k] or 0) > 0 and not (why[k] or {}).feed then
-    if ms and (reason == "hot" or reason == "override") and var.verdict_key == k then
-      hot[k] = now() + math.min(ms / 1000, LONGEST_DENIAL)
-      why[k] = { reason = reason, rule = var.verdict_rule, policy = var.verdict_policy or "" }
-    end
-  end
+  remember(var.verdict_key, reason, var.verdict_retry_ms, var.verdict_rule, var.verdict_policy)
   answer(reason or "", var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
     given(var.verdict_ratelimit), given(var.verdict_policy))
 end
 
--- unanswered allows a request whose question has no answer. The next ones are not asked about for a while: 0.1 s, and
--- twice as long each time that nothing is answered after it.
-function M.unanswered()
+-- missed notes a question without an answer. The next requests are not asked about for a while: 0.1 s, and twice as
+-- long each time that the probe after it is not answered.
+local function missed()
   unanswered = unanswered + 1
   local t = now()
-  if silent_until < t then
+  if silent_until < t or probe_until > t then
     silence = t - silent_until < SILENT and math.min(2 * silence, SILENT) or 0.1
-    silent_until = t + silence
+    doubt, probe_until, silent_until = true, 0, t + silence
   end
+end
+
+-- unanswered allows a request whose question has no answer.
+function M.unanswered()
+  missed()
   return ngx.exit(200)
 end
 
@@ -192,20 +213,19 @@ local function become(name, reason)
   end
 end
 
--- exchange sends a request to the limiter and returns the status and the body of its answer.
-local function exchange(line, body, size)
-  local s = ngx.socket.tcp()
-  s:settimeouts(200, 500, 1500)
+-- exchange sends a request with further fields to the limiter, and returns the status, the body and the fields of its
+-- answer.
+local function exchange(s, address, line, fields, body, size)
   local ok, err
-  if config.feed:sub(1, 5) == "unix:" then
-    ok, err = s:connect(config.feed)
+  if address:sub(1, 5) == "unix:" then
+    ok, err = s:connect(address)
   else
-    ok, err = s:connect(config.feed:match("^(.*):(%d+)$"))
+    ok, err = s:connect(address:match("^(.*):(%d+)$"))
   end
   if not ok then
     return nil, err
   end
-  local head = { line, " HTTP/1.1\r\nHost: hotparam\r\n" }
+  local head = { line, " HTTP/1.1\r\nHost: hotparam\r\n", fields }
   if config.token then
     head[#head + 1] = "Authorization: Bearer " .. config.token .. "\r\n"
   end
@@ -216,7 +236,7 @@ local function exchange(line, body, size)
   ok, err = s:send({ table.concat(head), body or "" })
   local first = ok and s:receive()
   local status = first and tonumber(first:match("^HTTP/1%.1 (%d%d%d)"))
-  local length, keep = 0, true
+  local length, keep, answered = 0, true, {}
   while status do
     local l = s:receive()
     if not l or l == "" then
@@ -225,6 +245,7 @@ local function exchange(line, body, size)
     end
     local name, value = l:match("^([^:]+): *(.*)$")
     name = (name or ""):lower()
+    answered[name] = value
     if name == "content-length" then
       length = tonumber(value)
     elseif name == "connection" and value:lower() == "close" then
@@ -237,11 +258,73 @@ local function exchange(line, body, size)
     return nil, err or "no answer"
   end
   if keep then
-    s:setkeepalive(60000, 4)
+    s:setkeepalive(60000, 64)
   else
     s:close()
   end
-  return status, text
+  return status, text, answered
+end
+
+-- feed sends a request to the limiter's feed.
+local function feed(line, body, size)
+  local s = ngx.socket.tcp()
+  s:settimeouts(200, 500, 1500)
+  return exchange(s, config.feed, line, "", body, size)
+end
+
+-- Fields that a check has of its own, or none.
+local own = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true, te = true,
+  upgrade = true, expect = true, ["x-original-host"] = true, ["x-original-uri"] = true, ["x-original-method"] = true,
+  ["x-real-ip"] = true, ["x-request-id"] = true }
+
+-- check asks about a request, with its fields, and ends it if the limiter denies it.
+local function check()
+  local fields = { "X-Original-Host: ", var.http_host or "", "\r\nX-Original-URI: ", var.request_uri,
+    "\r\nX-Original-Method: ", var.request_method, "\r\nX-Real-IP: ", var.remote_addr, "\r\nX-Request-ID: ",
+    var.request_id, "\r\n" }
+  for name, values in pairs(ngx.req.get_headers(0)) do
+    if not own[name] and not (config.token and name == "authorization") then
+      for _, value in ipairs(type(values) == "table" and values or { values }) do
+        fields[#fields + 1] = name .. ": " .. tostring(value) .. "\r\n"
+      end
+    end
+  end
+  local s = ngx.socket.tcp()
+  s:settimeouts(config.wait, config.wait, config.wait)
+  local status, _, f = exchange(s, config.check, "GET /check", table.concat(fields))
+  local h = ngx.header
+  if status == 200 then
+    h["RateLimit"], h["RateLimit-Policy"] = f["ratelimit"], f["ratelimit-policy"]
+  elseif status == 400 or status == 431 then
+    return ngx.exit(status)
+  elseif status ~= 401 and status ~= 403 then
+    return missed()
+  else
+    remember(f["x-hotparam-key"], f["x-hotparam-reason"], f["x-hotparam-retry-ms"], f["x-hotparam-rule"],
+      f["ratelimit-policy"])
+    answer(f["x-hotparam-reason"] or "", f["x-hotparam-rule"] or "", f["x-hotparam-key"] or "", f["retry-after"],
+      f["ratelimit"], f["ratelimit-policy"])
+    return ngx.exit(ngx.status)
+  end
+end
+
+-- access does it all in the access phase, for plugins of gateways. The options are those of start; check is the address
+-- of the limiter's check.listen (dialect nginx). Hot keys with a cache ask.
+function M.access(options)
+  if not config then
+    out = {}
+    M.start(options)
+  end
+  out.hotparam_retry = nil
+  local verdict = M.decide()
+  if verdict == "ask" then
+    return check()
+  elseif verdict == "deny" then
+    local rule, policy, retry = out.hotparam_rule, given(out.hotparam_policy), out.hotparam_retry
+    answer(out.hotparam_reason, rule, var.hotparam_key, retry,
+      policy and ('"%s";r=0;t=%s'):format(rule, retry), policy)
+    return ngx.exit(ngx.status)
+  end
 end
 
 local function bytes(hex)
@@ -266,7 +349,7 @@ end
 
 -- poll asks for changes of the feed once.
 local function poll()
-  local status, body = exchange("GET /v1/edge?since=" .. version .. "&rules=" .. (mine or ""))
+  local status, body = feed("GET /v1/edge?since=" .. version .. "&rules=" .. (mine or ""))
   if ngx.worker.exiting() then
     return -- nginx reloads, and ends what waits
   end
@@ -276,7 +359,7 @@ local function poll()
     version = ""
     return become("without limiter", "nothing is asked, cold requests pass: " .. tostring(body))
   end
-  silent_until = 0
+  silent_until, doubt = 0, false
   if status ~= 200 or body:sub(-4) ~= "end\n" then
     failed, fresh_until = failed + 1, 0
     return become("asking about everything", "the feed answers " .. status)
@@ -318,7 +401,7 @@ local function poll()
   fresh_until = now() + STALE
   if mine and mine ~= theirs then
     return become("asking about everything", "the limiter has rules " .. rules .. ", the file of nginx " .. mine ..
-      "; write it again by hotparam gateway nginx, and reload")
+      "; write it again by hotparam gateway, and reload")
   end
   become("deciding", "")
 end
@@ -333,7 +416,9 @@ local function polls(premature)
     failed, fresh_until = failed + 1, 0
     become("asking about everything", tostring(err))
   end
-  ngx.timer.at(failed > before and 0.2 or fresh_until == 0 and 0.05 or 0, polls)
+  if not ngx.worker.exiting() then -- nginx waits for a timer without delay, and so for the next poll
+    ngx.timer.at(failed > before and 0.2 or fresh_until == 0 and 0.05 or 0, polls)
+  end
 end
 
 local posting = false
@@ -353,7 +438,7 @@ local function post()
     body[i] = ss[i] .. text .. " " .. ks[i] .. "\n"
     size = size + #body[i]
   end
-  local status = exchange("POST /v1/edge/counts?lost=" .. gone, body, size)
+  local status = feed("POST /v1/edge/counts?lost=" .. gone, body, size)
   if status == 204 then
     posted = posted + decided
   else

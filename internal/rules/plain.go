@@ -24,17 +24,17 @@ const (
 	maxPlainLines  = 400  // because gateways compare one after the other
 )
 
-// Plain says which requests are plain, and their keys. The first pattern that matches a subject decides; a subject that
-// no pattern matches asks. The subject is the method if Methods is set, the host if Hosts is set, and the target, with
-// a space between them.
+// Plain says which requests are plain, and their keys. The first line that matches a request decides; a request that no
+// line matches asks.
 type Plain struct {
-	Methods, Hosts bool
+	Methods, Hosts bool // whether lines have patterns of methods and hosts
 	Lines          []PlainLine
 }
 
-// PlainLine is a pattern in the syntax of PCRE, and the key of what it matches: AskPlain, text with the names of groups
-// in "${}", or "" if no rule counts the request.
-type PlainLine struct{ Pattern, Key string }
+// PlainLine has patterns in the syntax of PCRE: of the whole method and of the whole host, each with a space after it,
+// and of the whole target. Key is that of what they match: AskPlain, text with the names of groups in "${}", or "" if
+// no rule counts the request.
+type PlainLine struct{ Method, Host, Target, Key string }
 
 // Plain describes the plain targets of a set. It is derived from what Match compares, and a test holds that both agree.
 func (s *Set) Plain() Plain {
@@ -53,12 +53,12 @@ func (s *Set) Plain() Plain {
 	}
 	for _, rt := range routes {
 		if w.route(rt); len(w.Lines) > maxPlainLines {
-			w.add("^", AskPlain) // these rules have too many
+			w.askRest() // these rules have too many
 			return w.Plain
 		}
 	}
 	all, _ := w.path(&route{rule: &Rule{}, readings: []pathSyntax{{path: rawPath}}}, nil)
-	w.add(w.subject(nil)+all+`(?:\?`+plainBytes+`*+)?+$`, "")
+	w.add(nil, w.bounded(all+`(?:\?`+plainBytes+`*+)?+$`), "")
 	return w.Plain
 }
 
@@ -77,12 +77,20 @@ type plainWriter struct {
 	groups  int    // of the current line
 }
 
-func (w *plainWriter) add(pattern, key string) bool {
+// add adds a line for the methods and hosts of a route, of any for nil.
+func (w *plainWriter) add(rt *route, target, key string) bool {
 	w.groups = 0
-	if len(pattern) > maxPlainLine {
+	l := PlainLine{Target: target, Key: key}
+	if w.Methods {
+		l.Method = methodPattern(rt)
+	}
+	if w.Hosts {
+		l.Host = hostPattern(rt)
+	}
+	if len(l.Method)+len(l.Host)+len(target) > maxPlainLine {
 		return false
 	}
-	w.Lines = append(w.Lines, PlainLine{pattern, key})
+	w.Lines = append(w.Lines, l)
 	return true
 }
 
@@ -92,27 +100,30 @@ func (w *plainWriter) group(pattern string) (group, reference string) {
 	return "(?<" + name + ">" + pattern + ")", "${" + name + "}"
 }
 
-// subject is the beginning of a pattern: the method and the host of a route, of any for nil, and the bound.
-func (w *plainWriter) subject(rt *route) string {
-	method, host := `[^ ]*+ `, `[\w.-]*+(?::\d*+)?+ `
-	if rt != nil && len(rt.methods) > 0 {
-		list := quoteEach(rt.methods)
-		if slices.Contains(rt.methods, "GET") {
-			list = append(list, "HEAD")
-		}
-		method = "(?:" + strings.Join(list, "|") + ") "
+// askRest adds a line by which all requests ask that no line before it matches.
+func (w *plainWriter) askRest() { w.Lines = append(w.Lines, PlainLine{Key: AskPlain}) }
+
+func methodPattern(rt *route) string {
+	if rt == nil || len(rt.methods) == 0 {
+		return `[^ ]*+ `
 	}
-	if rt != nil && len(rt.hosts) > 0 {
-		host = "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.?(?::\d*+)?+ `
+	list := quoteEach(rt.methods)
+	if slices.Contains(rt.methods, "GET") {
+		list = append(list, "HEAD")
 	}
-	begin := "^"
-	if w.Methods {
-		begin += method
+	return "(?:" + strings.Join(list, "|") + ") "
+}
+
+func hostPattern(rt *route) string {
+	if rt == nil || len(rt.hosts) == 0 {
+		return `[\w.-]*+(?::\d*+)?+ `
 	}
-	if w.Hosts {
-		begin += host
-	}
-	return begin + "(?!.{" + strconv.Itoa(w.longest+1) + "})"
+	return "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.?(?::\d*+)?+ `
+}
+
+// bounded is the pattern of a target that is not too long.
+func (w *plainWriter) bounded(target string) string {
+	return "(?!.{" + strconv.Itoa(w.longest+1) + "})" + target
 }
 
 func quoteEach(texts []string) []string {
@@ -128,7 +139,7 @@ type plainParam struct{ name, value string }
 
 // plainRoute is what a route's plain targets have in common.
 type plainRoute struct {
-	before   string       // subject and path, up to the query
+	before   string       // pattern of the target up to the query
 	resource string       // in the key
 	path     []plainParam // value is the reference
 	query    []plainParam // value is the pattern
@@ -149,8 +160,8 @@ func (w *plainWriter) route(rt *route) {
 	if !w.routeLines(rt) {
 		w.Lines = w.Lines[:first]
 	}
-	if !w.add(w.subject(rt)+guard+`(?:\?|$)`, AskPlain) {
-		w.add("^", AskPlain) // this rule and all after it
+	if !w.add(rt, w.bounded(guard+`(?:\?|$)`), AskPlain) {
+		w.askRest()
 	}
 }
 
@@ -160,7 +171,7 @@ func (w *plainWriter) routeLines(rt *route) bool {
 	}
 	r := plainRoute{resource: rt.rule.Name, name: plainNameClass(rt.rule.ParseAs.Query)}
 	path, _ := w.path(rt, &r)
-	r.before = w.subject(rt) + path
+	r.before = w.bounded(path)
 	r.groups = w.groups
 	for _, p := range rt.rule.Params {
 		name, where := p.source()
@@ -193,50 +204,48 @@ func (w *plainWriter) routeLines(rt *route) bool {
 		r.other = "(?!(?:" + strings.Join(names, "|") + ")(?!" + r.name + "))" + r.other
 	}
 	for chosen := 1<<len(r.query) - 1; chosen >= 0; chosen-- {
-		w.groups = r.groups
-		w.add(w.pattern(&r, chosen)) // without a line that is too long these targets ask
+		for _, order := range orders(r.query, chosen) {
+			w.groups = r.groups
+			target, key := w.pattern(&r, order)
+			w.add(rt, target, key) // without a line that is too long these targets ask
+		}
 	}
 	return true
 }
 
-var plainParamName = regexp.MustCompile(`^[\w.~-]+$`)
-
-// pattern is the line of the targets that have the chosen parameters, a bit for each, in any order.
-func (w *plainWriter) pattern(r *plainRoute, chosen int) (pattern, key string) {
-	var here []plainParam
-	for i, p := range r.query {
-		if chosen&(1<<i) != 0 {
-			here = append(here, p)
+// orders are the orders of the chosen parameters, a bit for each.
+func orders(list []plainParam, chosen int) (all [][]plainParam) {
+	if chosen == 0 {
+		return [][]plainParam{nil}
+	}
+	for i, p := range list {
+		if bit := 1 << i; chosen&bit != 0 {
+			for _, rest := range orders(list, chosen&^bit) {
+				all = append(all, append([]plainParam{p}, rest...))
+			}
 		}
 	}
-	if len(here) == 0 {
-		return r.before + `(?:\?(?:` + r.other + "(?:&" + r.other + ")*+)?+)?+$", r.key(nil)
-	}
-	references := map[string]string{}
-	pattern = r.before + `\?(?:` + r.other + "&)*+" + w.orders(r, here, references) + "$"
-	for i := range here {
-		here[i].value = references[here[i].name]
-	}
-	return pattern, r.key(here)
+	return all
 }
 
-// orders is the pattern of pairs in any order, with others between them.
-func (w *plainWriter) orders(r *plainRoute, pairs []plainParam, references map[string]string) string {
-	if len(pairs) == 0 {
-		return "(?:&" + r.other + ")*+"
+var plainParamName = regexp.MustCompile(`^[\w.~-]+$`)
+
+// pattern is that of the targets that have these parameters in this order, with others between them, and their key.
+func (w *plainWriter) pattern(r *plainRoute, order []plainParam) (target, key string) {
+	if len(order) == 0 {
+		return r.before + `(?:\?(?:` + r.other + "(?:&" + r.other + ")*+)?+)?+$", r.key(nil)
 	}
-	list := make([]string, len(pairs))
-	for i, p := range pairs {
+	target = r.before + `\?(?:` + r.other + "&)*+"
+	pairs := make([]plainParam, len(order))
+	for i, p := range order {
 		group, reference := w.group(p.value)
-		references[p.name] += reference // the groups of other orders are empty
-		list[i] = regexp.QuoteMeta(p.name) + "=" + group
-		rest := slices.Delete(slices.Clone(pairs), i, i+1)
-		if len(rest) > 0 {
-			list[i] += "&(?:" + r.other + "&)*+"
+		if i > 0 {
+			target += "&(?:" + r.other + "&)*+"
 		}
-		list[i] += w.orders(r, rest, references)
+		target += regexp.QuoteMeta(p.name) + "=" + group
+		pairs[i] = plainParam{p.name, reference}
 	}
-	return "(?:" + strings.Join(list, "|") + ")"
+	return target + "(?:&" + r.other + ")*+$", r.key(pairs)
 }
 
 // key is the canonical key with these pairs of the query.
@@ -253,7 +262,7 @@ func (r *plainRoute) key(query []plainParam) string {
 
 // allQuery adds the lines of a rule that counts the whole query: of targets without one, and with one pair.
 func (w *plainWriter) allQuery(rt *route, r *plainRoute) bool {
-	w.add(r.before+`\??$`, r.key(nil))
+	w.add(rt, r.before+`\??$`, r.key(nil))
 	all := slices.IndexFunc(rt.rule.Params, func(p Param) bool { return p.Name == "*" })
 	value, ok := w.value(rt.rule.Params[all].Normal)
 	if !ok || len(rt.rule.Ignore)+len(rt.rule.redact)+len(r.query)+len(r.path) > 0 {
@@ -262,6 +271,6 @@ func (w *plainWriter) allQuery(rt *route, r *plainRoute) bool {
 	w.groups = r.groups
 	name, nameRef := w.group(r.name + "{1," + strconv.Itoa(w.set.QueryBounds.NameBytes) + "}+")
 	text, textRef := w.group(value)
-	w.add(r.before+`\?`+name+"="+text+"$", r.key([]plainParam{{nameRef, textRef}}))
+	w.add(rt, r.before+`\?`+name+"="+text+"$", r.key([]plainParam{{nameRef, textRef}}))
 	return true
 }

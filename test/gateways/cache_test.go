@@ -1,6 +1,8 @@
 package gateways
 
 import (
+	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +39,16 @@ func TestNginxServesHotKeys(t *testing.T) {
 	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
 	})
+	// what fills the cache has none of the client's fields but those of the cache's key
+	if got := g.get("/topic?id=hot&fill=1", "X-Original-URL", "/other", "Accept", "a/b", "Accept-Language", "de",
+		"Accept-Encoding", "br, gzip;q=1", "X-Forwarded-For", "192.0.2.7"); got.header.Get("X-Cache") != "MISS" {
+		t.Errorf("another target of a hot key: %v", got.header)
+	}
+	fill, _ := a.last()
+	if want := (http.Header{"Accept-Encoding": {"gzip"}}); fill.Host != "news.example" ||
+		!maps.EqualFunc(fill.Header, want, slices.Equal[[]string]) {
+		t.Errorf("the cache is filled by a request for %s with %v", fill.Host, fill.Header)
+	}
 	_, before := a.last()
 	for range 300 { // three times the limit
 		if got := g.get("/topic?id=hot"); got.status != 200 || got.body != "page\n" ||
@@ -78,6 +90,7 @@ func nginxCache(t *testing.T, p places, replace ...string) *exec.Cmd {
 	t.Cleanup(func() { _ = os.RemoveAll(sockets) })
 	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
 		slices.Concat(replace, p.wait("100ms", "5s"), []string{"/var/cache/nginx/hot", filepath.Join(dir, "hot"),
-			"/run/nginx-refusals.sock", sockets + "/refusals", "404 1s;", "404 1h;"}))...)
+			"/run/nginx-refusals.sock", sockets + "/refusals", "/run/nginx-fetches.sock", sockets + "/fetches",
+			"404 1s;", "404 1h;"}))...)
 	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "user root; daemon off; pid "+dir+"/pid;")
 }

@@ -31,15 +31,56 @@ rules:
     params: [id]
     hot:   {rate: 50, window: 1s}
     limit: {rate: 20, burst: 20}
-ip: {fixed: {limit: 1000000, window: 1h}}
+ip: {fixed: {limit: 1000000, window: 1h}, exempt: [127.0.0.96/29]}
 overrides:
   - {id: closed, key: 'topic?id=blocked', action: block}
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
 `
 
-// edgeSite is an application behind an nginx that decides itself, with a limiter.
+// deciding is a gateway that decides itself.
+type deciding struct {
+	name   string
+	listen []string // arguments of the limiter, which listens at {addr}
+	keys   string   // argument of hotparam gateway
+	asked  string   // metric of its questions
+	reload syscall.Signal
+	start  func(t *testing.T, p places, keys string, replace ...string) *exec.Cmd
+	// workers are the replacements for a number of workers.
+	workers func(n int) []string
+}
+
+var (
+	decidingNginx = deciding{
+		name:   "nginx",
+		listen: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID"},
+		keys:   "nginx", asked: "hotparam_check_checks_total", reload: syscall.SIGHUP, start: nginxDeciding,
+		workers: func(n int) []string {
+			return []string{"pcre_jit on;", "pcre_jit on; worker_processes " + strconv.Itoa(n) + ";"}
+		},
+	}
+	decidingHAProxy = deciding{
+		name: "HAProxy", listen: []string{"--spoe.listen", "{addr}"}, keys: "haproxy",
+		asked: "hotparam_spoe_checks_total", reload: syscall.SIGUSR2, start: haproxyDeciding,
+		workers: func(n int) []string {
+			return []string{"log stderr", "nbthread " + strconv.Itoa(n) + "\n    log stderr"}
+		},
+	}
+)
+
+// eachDeciding runs a test with each gateway that decides itself.
+func eachDeciding(t *testing.T, test func(t *testing.T, d deciding)) {
+	for _, d := range []deciding{decidingNginx, decidingHAProxy, decidingPlugin("Kong")} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, d)
+		})
+	}
+}
+
+// edgeSite is an application behind a gateway that decides itself, with a limiter.
 type edgeSite struct {
 	t *testing.T
+	deciding
 	*gateway
 	limiter     *program.Process
 	admin       *http.Client
@@ -49,23 +90,22 @@ type edgeSite struct {
 	client      *http.Client
 }
 
-// nginxEdge is an nginx that decides by the rules of the other gateways.
-func nginxEdge(t *testing.T, p places, replace ...string) *exec.Cmd {
+// byRules starts one that decides by the rules of the other gateways.
+func (d *deciding) byRules(t *testing.T, p places, replace ...string) *exec.Cmd {
 	config := filepath.Join(t.TempDir(), "hotparam.yaml")
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	keys := writtenMap(t, config)
-	return nginxDeciding(t, p, keys, append(replace, "listen 127.0.0.1:8187",
-		"listen 127.0.0.1:"+strconv.Itoa(freeport.Port(t)))...)
+	return d.start(t, p, d.writtenKeys(t, config), append(replace, "127.0.0.1:8187",
+		"127.0.0.1:"+strconv.Itoa(freeport.Port(t)))...)
 }
 
-// writtenMap is a file by which nginx makes the keys of rules.
-func writtenMap(t *testing.T, config string) string {
+// writtenKeys is a file by which the gateway makes the keys of rules.
+func (d *deciding) writtenKeys(t *testing.T, config string) string {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "gateway", "nginx", "--config", config)
+	cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "gateway", d.keys, "--config", config)
 	out, err := cmd.Output()
-	file := filepath.Join(filepath.Dir(config), "map.conf")
+	file := filepath.Join(filepath.Dir(config), "keys")
 	if err == nil {
 		err = os.WriteFile(file, out, 0o600)
 	}
@@ -78,16 +118,23 @@ func writtenMap(t *testing.T, config string) string {
 // luaModule is where Debian has it.
 const luaModule = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
 
-// nginxDeciding starts nginx with edge.conf and a file of keys.
-func nginxDeciding(t *testing.T, p places, keys string, replace ...string) *exec.Cmd {
+// luaNginx is nginx with Debian's Lua module.
+func luaNginx(t *testing.T) string {
 	t.Helper()
-	path, dir := installed(t, "nginx"), t.TempDir()
+	path := installed(t, "nginx")
 	if _, err := os.Stat(luaModule); err != nil {
 		if redistest.RequireAll() {
 			t.Fatalf("%v: apt-get install libnginx-mod-http-lua", err)
 		}
 		t.Skipf("%v: install libnginx-mod-http-lua", err)
 	}
+	return path
+}
+
+// nginxDeciding starts nginx with edge.conf and a file of keys.
+func nginxDeciding(t *testing.T, p places, keys string, replace ...string) *exec.Cmd {
+	t.Helper()
+	path, dir := luaNginx(t), t.TempDir()
 	lua, err := filepath.Abs("../../deploy/nginx")
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +145,21 @@ func nginxDeciding(t *testing.T, p places, keys string, replace ...string) *exec
 			lua+"/?.lua", "/run/nginx-hotparam.sock", shortDir(t)+"/itself", "/var/lib/nginx/hotparam",
 			shortDir(t)+"/cache"))...)
 	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "daemon off; pid "+dir+"/pid;")
+}
+
+// haproxyDeciding starts HAProxy with edge.cfg and a file of keys.
+func haproxyDeciding(t *testing.T, p places, keys string, replace ...string) *exec.Cmd {
+	t.Helper()
+	path, spoe := installed(t, "haproxy"), deployed(t, "haproxy/edge.spoe", p.wait("100ms", "5s")...)
+	deploy, err := filepath.Abs("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := deployed(t, "haproxy/edge.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8184",
+		append(replace, "127.0.0.1:8186", p.edge, "/etc/haproxy/hotparam/keys.map", keys,
+			"/etc/haproxy/hotparam/?.lua", deploy+"/nginx/?.lua", "/etc/haproxy/hotparam/edge.lua",
+			deploy+"/haproxy/edge.lua", "/etc/haproxy/hotparam/edge.spoe", spoe))...)
+	return exec.Command(path, "-W", "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
 }
 
 // shortDir is a directory for sockets, for which t.TempDir is too long, that workers of nginx may write to.
@@ -114,12 +176,12 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// startEdge starts all with rules; nginx waits for a verdict as long as its file says, or patiently.
-func startEdge(t *testing.T, rules string, workers int, patient bool, replace ...string) *edgeSite {
+// startEdge starts all with rules; the gateway waits for a verdict as long as its file says, or patiently.
+func startEdge(t *testing.T, d deciding, rules string, workers int, patient bool, replace ...string) *edgeSite {
 	t.Helper()
 	dir := shortDir(t)
-	s := &edgeSite{t: t, dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-		Timeout: 10 * time.Second}}
+	s := &edgeSite{t: t, deciding: d, dir: dir, client: &http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	s.admin = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "admin"))
@@ -127,16 +189,17 @@ func startEdge(t *testing.T, rules string, workers int, patient bool, replace ..
 	}}
 	check, feed := "127.0.0.1:"+strconv.Itoa(freeport.Port(t)), "127.0.0.1:"+strconv.Itoa(freeport.Port(t))
 	s.write("hotparam.yaml", rules)
-	s.args = []string{"serve", "--config", filepath.Join(dir, "hotparam.yaml"), "--check.listen", check,
-		"--check.dialect", "nginx", "--check.request_id", "X-Request-ID", "--edge.listen", feed,
+	s.args = []string{"serve", "--config", filepath.Join(dir, "hotparam.yaml"), "--edge.listen", feed,
 		"--admin.listen", "unix:" + dir + "/admin", "--state.dir", dir + "/state"}
+	for _, arg := range d.listen {
+		s.args = append(s.args, strings.ReplaceAll(arg, "{addr}", check))
+	}
 	s.launch()
-	writtenMap(t, filepath.Join(dir, "hotparam.yaml"))
+	keys := d.writtenKeys(t, filepath.Join(dir, "hotparam.yaml"))
 	front := strconv.Itoa(freeport.Port(t))
 	s.status = "127.0.0.1:" + strconv.Itoa(freeport.Port(t))
 	p := places{front, check, startCounting(t, &s.hits), patient, feed}
-	cmd := nginxDeciding(t, p, s.dir+"/map.conf", append(replace, "listen 127.0.0.1:8187", "listen "+s.status,
-		"pcre_jit on;", "pcre_jit on; worker_processes "+strconv.Itoa(workers)+";")...)
+	cmd := d.start(t, p, keys, append(append(replace, "127.0.0.1:8187", s.status), d.workers(workers)...)...)
 	s.gateway = startGateway(t, cmd, "127.0.0.1:"+front, "/topic?id=blocked", 429)
 	s.await("deciding")
 	return s
@@ -166,9 +229,13 @@ func (s *edgeSite) launch() {
 // await waits until each of 20 answers in a row is of a worker in a state.
 func (s *edgeSite) await(state string) {
 	s.t.Helper()
-	program.Await(s.t, 20*time.Second, "nginx to be "+state, func() bool {
+	program.Await(s.t, 20*time.Second, "the gateway to be "+state, func() bool {
 		for range 20 {
-			if !strings.Contains(s.workerStatus(), "\nstate "+state) {
+			status := s.workerStatus()
+			if strings.Contains(status, "\nstate starting\n") {
+				s.request("/elsewhere") // a plugin begins to poll by a request
+			}
+			if !strings.Contains(status, "\nstate "+state) {
 				return false
 			}
 		}
@@ -203,6 +270,9 @@ func (s *edgeSite) metric(name string) (sum float64) {
 	return sum
 }
 
+// questions is how many the limiter was asked.
+func (s *edgeSite) questions() float64 { return s.metric(s.asked) }
+
 // request sends one by a connection that is kept.
 func (s *edgeSite) request(target string) (status int) {
 	s.t.Helper()
@@ -215,18 +285,22 @@ func (s *edgeSite) request(target string) (status int) {
 	return res.StatusCode
 }
 
-// TestNginxAsksOnlyAboutWhatIsHot holds the way of a key from cold to limited, and what clients see of it.
-func TestNginxAsksOnlyAboutWhatIsHot(t *testing.T) {
+// TestGatewaysAskOnlyAboutWhatIsHot holds the way of a key from cold to limited, and what clients see of it.
+func TestGatewaysAskOnlyAboutWhatIsHot(t *testing.T) {
 	t.Parallel()
-	s := startEdge(t, edgeRules, 2, true)
-	before := s.metric("hotparam_check_checks_total")
+	eachDeciding(t, gatewaysAskOnlyAboutWhatIsHot)
+}
+
+func gatewaysAskOnlyAboutWhatIsHot(t *testing.T, d deciding) {
+	s := startEdge(t, d, edgeRules, 2, true)
+	before := s.questions()
 	for i := range 200 {
 		if status := s.request(fmt.Sprintf("/topic?utm_source=x&id=%d", i)); status != 200 {
 			t.Fatalf("a cold key: %d", status)
 		}
 	}
-	if asked := s.metric("hotparam_check_checks_total") - before; asked > 0 {
-		t.Errorf("nginx asked about %v of 200 cold requests", asked)
+	if asked := s.questions() - before; asked > 0 {
+		t.Errorf("the gateway asked about %v of 200 cold requests", asked)
 	}
 	program.Await(t, 5*time.Second, "the counts", func() bool { return s.metric("hotparam_edge_counted_total") >= 200 })
 
@@ -237,6 +311,12 @@ func TestNginxAsksOnlyAboutWhatIsHot(t *testing.T) {
 		refused.header.Get("Content-Type") != "application/problem+json" ||
 		refused.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("a blocked key: %d %v %s (%v)", refused.status, refused.header, refused.body, err)
+	}
+	exempt := map[string]int{"127.0.0.95": 429, "127.0.0.96": 200, "127.0.0.103": 200, "127.0.0.104": 429}
+	for client, want := range exempt {
+		if got := s.askFrom(client, "GET", "/topic?id=blocked"); got.status != want {
+			t.Errorf("a blocked key, client %s: %d, want %d", client, got.status, want)
+		}
 	}
 	if page := s.get("/topic?id=blocked", "Accept", "text/html"); page.header.Get("Content-Type") != "text/html" {
 		t.Errorf("a page: %v", page.header)
@@ -261,10 +341,10 @@ func TestNginxAsksOnlyAboutWhatIsHot(t *testing.T) {
 	if first == 0 || first > 2500*time.Millisecond {
 		t.Errorf("the first denial of a hot key after %v", first)
 	}
-	asked := s.metric("hotparam_check_checks_total") - before
+	asked := s.questions() - before
 	t.Logf("first denial after %v; %d passed, %d denied, %v asked", first, s.hits.Load()-hits, denied, asked)
 	if float64(denied) < asked {
-		t.Errorf("%d denials for %v questions: nginx remembers none", denied, asked)
+		t.Errorf("%d denials for %v questions: none is remembered", denied, asked)
 	}
 	got := s.get("/topic?id=hot")
 	if got.status == 429 && (got.header.Get("Retry-After") == "" || got.header.Get("RateLimit-Policy") == "" ||
@@ -280,11 +360,15 @@ func TestNginxAsksOnlyAboutWhatIsHot(t *testing.T) {
 	}
 }
 
-// TestNginxWithoutItsLimiter holds what happens while the limiter is frozen, killed and started again, and when its
-// rules change.
-func TestNginxWithoutItsLimiter(t *testing.T) {
+// TestGatewaysWithoutTheirLimiter holds what happens while the limiter is frozen, killed and started again, and when
+// its rules change.
+func TestGatewaysWithoutTheirLimiter(t *testing.T) {
 	t.Parallel()
-	s := startEdge(t, edgeRules, 1, false)
+	eachDeciding(t, gatewaysWithoutTheirLimiter)
+}
+
+func gatewaysWithoutTheirLimiter(t *testing.T, d deciding) {
+	s := startEdge(t, d, edgeRules, 1, false)
 	cold := func(what string) {
 		t.Helper()
 		for i := range 300 {
@@ -293,7 +377,7 @@ func TestNginxWithoutItsLimiter(t *testing.T) {
 			}
 		}
 		if state := s.workerStatus(); !strings.Contains(state, "\nunanswered 0\n") {
-			t.Errorf("%s: nginx asked about a cold key:\n%s", what, state)
+			t.Errorf("%s: the gateway asked about a cold key:\n%s", what, state)
 		}
 		if status := s.request("/topic?id=blocked"); status != 429 {
 			t.Errorf("%s: a blocked key: %d", what, status)
@@ -316,27 +400,31 @@ func TestNginxWithoutItsLimiter(t *testing.T) {
 	s.write("hotparam.yaml", strings.Replace(edgeRules, "params: [id]", "params: [id, page]", 1))
 	s.limiter.Signal(syscall.SIGHUP)
 	s.await("asking about everything")
-	before := s.metric("hotparam_check_checks_total")
+	before := s.questions()
 	for range 20 {
 		s.request("/topic?id=1&page=2")
 	}
-	if asked := s.metric("hotparam_check_checks_total") - before; asked != 20 {
-		t.Errorf("nginx with other rules asked about %v of 20", asked)
+	if asked := s.questions() - before; asked != 20 {
+		t.Errorf("a gateway with other rules asked about %v of 20", asked)
 	}
-	writtenMap(t, filepath.Join(s.dir, "hotparam.yaml"))
-	s.Signal(syscall.SIGHUP)
+	d.writtenKeys(t, filepath.Join(s.dir, "hotparam.yaml"))
+	s.Signal(d.reload)
 	s.await("deciding")
 }
 
-// TestNginxReloadLosesFewCounts reloads nginx under load and compares the counts with what the application has seen.
-func TestNginxReloadLosesFewCounts(t *testing.T) {
+// TestReloadsLoseFewCounts reloads a gateway under load and compares the counts with what the application has seen.
+func TestReloadsLoseFewCounts(t *testing.T) {
 	t.Parallel()
-	s := startEdge(t, edgeRules, 2, true)
-	counted, asked := s.metric("hotparam_edge_counted_total"), s.metric("hotparam_check_checks_total")
-	hits := s.hits.Load()
+	eachDeciding(t, reloadsLoseFewCounts)
+}
+
+func reloadsLoseFewCounts(t *testing.T, d deciding) {
+	s := startEdge(t, d, edgeRules, 2, true)
+	counted, asked := s.metric("hotparam_edge_counted_total"), s.questions()
+	hits, running := s.hits.Load(), len(s.processes())
 	for i := range 2000 {
 		if i == 700 || i == 1400 {
-			s.Signal(syscall.SIGHUP)
+			s.Signal(d.reload)
 		}
 		if status := s.request(fmt.Sprintf("/topic?id=%d", i)); status != 200 {
 			t.Fatalf("request %d: %d", i, status)
@@ -344,9 +432,41 @@ func TestNginxReloadLosesFewCounts(t *testing.T) {
 	}
 	sent, n := float64(s.hits.Load()-hits), 0.0
 	for until := time.Now().Add(5 * time.Second); n < sent && time.Now().Before(until); {
-		n = s.metric("hotparam_edge_counted_total") - counted + s.metric("hotparam_check_checks_total") - asked
+		n = s.metric("hotparam_edge_counted_total") - counted + s.questions() - asked
 	}
 	if n < sent*0.95 || n > sent+30 { // those of the start may come late
 		t.Errorf("%v of %v requests counted", n, sent)
 	}
+	s.client.CloseIdleConnections()
+	program.Await(t, 20*time.Second, "the old processes to end", func() bool { return len(s.processes()) == running })
+}
+
+// TestAHangingLimiterDelaysFewRequests freezes the limiter while each of some connections asks about each request:
+// those under way wait for the time-out of a question, and after that one at a time, to see whether it is back.
+func TestAHangingLimiterDelaysFewRequests(t *testing.T) {
+	t.Parallel()
+	eachDeciding(t, aHangingLimiterDelaysFewRequests)
+}
+
+func aHangingLimiterDelaysFewRequests(t *testing.T, d deciding) {
+	const connections, probes = 8, 6
+	s := startEdge(t, d, edgeRules+"  - {key: 'topic?id=asked', action: exempt}\n", 1, false)
+	url := "http://" + s.addr + "/topic?id=asked"
+	hammer(t, connections, func(int, int) string { return url }, time.Now().Add(300*time.Millisecond))
+	s.limiter.Signal(syscall.SIGSTOP)
+	sent := hammer(t, connections, func(int, int) string { return url }, time.Now().Add(4*time.Second))
+	waited := 0
+	if m := regexp.MustCompile(`\nunanswered (\d+)\n`).FindStringSubmatch(s.workerStatus()); m != nil {
+		waited, _ = strconv.Atoi(m[1])
+	}
+	s.limiter.Signal(syscall.SIGCONT)
+	t.Logf("%d of %d requests waited for a verdict", waited, sent)
+	if waited > connections+probes || waited == 0 {
+		t.Errorf("%d of %d requests waited for a limiter that hangs, want at most %d", waited, sent, connections+probes)
+	}
+	s.await("deciding")
+	before := s.questions()
+	program.Await(t, 5*time.Second, "questions", func() bool {
+		return s.request("/topic?id=asked") == 200 && s.questions() > before
+	})
 }

@@ -1,6 +1,7 @@
 package gateways
 
 import (
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ type kind struct {
 	// fit.
 	bounds []int
 	bound  int
-	// decides says that the gateway denies blocked keys without its limiter (TestNginxWithoutItsLimiter).
+	// decides says that the gateway denies blocked keys without its limiter (TestGatewaysWithoutTheirLimiter).
 	decides bool
 	// pathOnly says that the gateway sends no host.
 	pathOnly bool
@@ -68,9 +69,8 @@ var kinds = map[string]kind{
 		silence: []string{"auth_request /_check;", ""},
 	},
 	"nginx that decides itself": {
-		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID",
-			"--edge.listen", "{edge}"},
-		command: nginxEdge, differences: differences{fields: true, allowed: true, refused: spellings},
+		limiter: append(slices.Clone(decidingNginx.listen), "--edge.listen", "{edge}"),
+		command: decidingNginx.byRules, differences: differences{fields: true, allowed: true, refused: spellings},
 		silence: []string{"return hotparam.decide()", "return ''"}, decides: true,
 	},
 	"ingress-nginx": {
@@ -98,6 +98,12 @@ var kinds = map[string]kind{
 		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
 		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
 		silence: []string{"filter spoe engine hotparam config", "# filter"},
+	},
+	"HAProxy that decides itself": {
+		limiter:     append(slices.Clone(decidingHAProxy.listen), "--edge.listen", "{edge}"),
+		command:     decidingHAProxy.byRules,
+		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
+		silence:     []string{"var(txn.hotparam.request),lua.hotparam-decide", "str(pass)"}, decides: true,
 	},
 	"HAProxy with Lua": {
 		limiter: forwarded, command: haproxyLua,
@@ -143,11 +149,20 @@ var spellings = []string{"/topic?id=other&id=viral", "/topic?&id=viral&"}
 
 const absolute = "http://news.example/topic?id=viral"
 
+// withPlugins are all kinds.
+func withPlugins() map[string]kind {
+	all := maps.Clone(kinds)
+	for name := range plugins {
+		all["the plugin for "+name] = pluginKind(name)
+	}
+	return all
+}
+
 // Every gateway limits what is hot and nothing else, knows clients, believes nothing that they say of themselves, and
 // does what its file says while the limiter does not answer.
 func TestGateways(t *testing.T) {
 	t.Parallel()
-	for name, k := range kinds {
+	for name, k := range withPlugins() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, l := startApp(t), startLimiter(t, k.limiter...)

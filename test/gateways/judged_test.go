@@ -27,7 +27,7 @@ import (
 // is 500 because of the check. The gateway whose file does not ask is the oracle.
 func TestEveryRequestIsJudged(t *testing.T) {
 	t.Parallel()
-	all := maps.Clone(kinds)
+	all := withPlugins()
 	maps.Copy(all, map[string]kind{
 		"nginx with its cache": {limiter: kinds["nginx"].limiter, command: nginxCache, silence: kinds["nginx"].silence},
 		"the built-in proxy": {

@@ -222,8 +222,14 @@ func deployed(t *testing.T, name string, replace ...string) string {
 			t.Fatalf("deploy/%s does not hold %q", name, replace[i])
 		}
 	}
-	path := filepath.Join(t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(path, []byte(strings.NewReplacer(replace...).Replace(string(text))), 0o600); err != nil {
+	return written(t, filepath.Base(name), strings.NewReplacer(replace...).Replace(string(text)))
+}
+
+// written is a file with a text.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

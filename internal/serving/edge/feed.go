@@ -165,7 +165,7 @@ func (f *Feed) Refresh() {
 	set := f.cfg.Gate.Rules()
 	before := f.seq
 	if f.seen[1] != changes || f.rules == "" {
-		if _, version := Nginx(set); version != f.rules {
+		if version := Version(set); version != f.rules {
 			f.rules = version
 			f.seq++
 		}

@@ -294,7 +294,7 @@ func TestOtherRulesAreCounted(t *testing.T) {
 	s := newSite(t, feedRules)
 	w := httptest.NewRecorder()
 	s.feed.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/edge?rules=other", nil))
-	_, version := edge.Nginx(s.gate.Rules())
+	version := edge.Version(s.gate.Rules())
 	st := s.feed.Stats()
 	if body := w.Body.String(); !strings.Contains(body, "\nrules "+version+"\n") || st.Differing != 1 {
 		t.Errorf("%s\n%+v", body, st)

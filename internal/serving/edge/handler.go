@@ -34,7 +34,7 @@ func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
 	if theirs := r.FormValue("rules"); theirs != "" && theirs != own {
 		n := f.differing.Add(1)
 		f.cfg.Log.Warn("edge: a gateway asks about every request, because its file was written from other rules; "+
-			"write it again by hotparam gateway nginx, and reload the gateway", "file", safe(theirs), "rules", own,
+			"write it again by hotparam gateway, and reload the gateway", "file", safe(theirs), "rules", own,
 			"count", n)
 	}
 	if since == version {

@@ -12,13 +12,22 @@ import (
 // versionDigits is how many hex digits of a hash a version of the rules has.
 const versionDigits = 16
 
-// Nginx is the configuration by which nginx makes the keys of plain targets itself, and the version of the rules that
-// it is made from: a hash of the text. nginx sends the version with each poll, and asks for everything if the rules of
-// the limiter have another one.
+// Version names the rules in the files by which gateways make keys, and in the feed: a hash of what these files have.
+// A gateway whose file has another version than the feed asks about everything.
+func Version(set *rules.Set) string {
+	sum := sha256.Sum256([]byte(nginxKeys(set) + haproxyKeys(set)))
+	return hex.EncodeToString(sum[:])[:versionDigits]
+}
+
+// Nginx is the configuration by which nginx makes the keys of plain targets itself.
 //
 // $hotparam_key is the key of a request: "?" if nginx has to ask, "" if no rule counts the request.
 // $hotparam_exempt is 1 for clients that no limit applies to.
-func Nginx(set *rules.Set) (text, version string) {
+func Nginx(set *rules.Set) string {
+	return nginxKeys(set) + "geo $hotparam_rules {\n    default " + Version(set) + ";\n}\n"
+}
+
+func nginxKeys(set *rules.Set) string {
 	var b strings.Builder
 	plain := set.Plain()
 	subject := "$request_uri"
@@ -32,17 +41,14 @@ func Nginx(set *rules.Set) (text, version string) {
 	}
 	b.WriteString("map " + subject + " $hotparam_key {\n    default \"" + rules.AskPlain + "\";\n")
 	for _, l := range plain.Lines {
-		b.WriteString(`    "~` + l.Pattern + `" "` + l.Key + "\";\n")
+		b.WriteString(`    "~^` + l.Method + l.Host + l.Target + `" "` + l.Key + "\";\n")
 	}
 	b.WriteString("}\ngeo $hotparam_exempt {\n    default \"\";\n")
 	for _, p := range set.IP.Exempt {
 		b.WriteString("    " + exempt(p).String() + " 1;\n")
 	}
 	b.WriteString("}\n")
-	sum := sha256.Sum256([]byte(b.String()))
-	version = hex.EncodeToString(sum[:])[:versionDigits]
-	b.WriteString("geo $hotparam_rules {\n    default " + version + ";\n}\n")
-	return b.String(), version
+	return b.String()
 }
 
 // exempt is a network in the form of clients: an IPv6 client is a /64.

@@ -145,6 +145,7 @@ func TestAgent(t *testing.T) {
 	}
 	denied := maps.Clone(allowed)
 	denied["allowed"], denied["retry_after"], denied["ratelimit"] = "0", "2", `"topic";r=0;t=2`
+	denied["retry_ms"] = "1500"
 	for stream, tc := range map[uint64]struct {
 		uri  string
 		want map[string]string

@@ -3,6 +3,7 @@ package spoe
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -81,18 +82,21 @@ func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	c.request.Header = &c.headers
 	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
 	a.checks.Add(1)
-	h, answers := http.Header{}, httplimit.Responder{}
+	h, answers, retry := http.Header{}, httplimit.Responder{}, ""
 	answers.SetLimits(h, &v)
 	if !v.Allowed {
 		a.denied.Add(1)
 		httplimit.SetRetryAfter(h, &v)
+		if ms := httplimit.Millis(v.RetryAfter); ms > 0 {
+			retry = strconv.FormatInt(ms, 10)
+		}
 	}
 	httplimit.Wait(ctx, &v)
 	b = appendVariable(b, "allowed")
 	b = appendBool(b, v.Allowed)
 	for _, text := range []struct{ name, value string }{
 		{"reason", v.Reason.String()}, {"rule", v.Rule}, {"key", string(v.Key)}, {"retry_after", h.Get("Retry-After")},
-		{"ratelimit", h.Get("Ratelimit")}, {"ratelimit_policy", h.Get("Ratelimit-Policy")},
+		{"retry_ms", retry}, {"ratelimit", h.Get("Ratelimit")}, {"ratelimit_policy", h.Get("Ratelimit-Policy")},
 	} {
 		if text.value != "" {
 			b = appendString(appendVariable(b, text.name), strings.ToValidUTF8(text.value, "\ufffd"))

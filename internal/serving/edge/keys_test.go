@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func targets(t *testing.T, random int) []string {
 		for _, r := range d.Target {
 			b = append(b, byte(r))
 		}
-		if !bytes.ContainsAny(b, "\r\n ") { // which ends the line of a request
+		if !bytes.ContainsAny(b, "\r\n\t ") { // which end the target of a request
 			list = append(list, string(b))
 		}
 	}
@@ -213,9 +214,9 @@ func targets(t *testing.T, random int) []string {
 	return list
 }
 
-// TestNginxKeysAreThoseOfTheLimiter lets nginx make the keys of plain targets: each is the one that the limiter makes,
-// or nginx would ask.
-func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
+// TestKeysOfGatewaysAreThoseOfTheLimiter lets nginx and HAProxy make the keys of plain targets: each is the one that
+// the limiter makes, or they would ask.
+func TestKeysOfGatewaysAreThoseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	random := 400
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
@@ -227,6 +228,7 @@ func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
 	}
 	compiled := make([]*rules.Set, len(texts))
 	var maps strings.Builder
+	keyFiles := make([]string, len(texts))
 	for i := range texts {
 		text, _, _ := strings.Cut(texts[i], "\n>")
 		set, err := rules.Parse("plain.yaml", []byte(text))
@@ -234,7 +236,8 @@ func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
 			t.Fatal(err)
 		}
 		compiled[i] = set
-		config, _ := edge.Nginx(set)
+		config := edge.Nginx(set)
+		keyFiles[i] = edge.HAProxy(set)
 		n := fmt.Sprintf("_%d ", i)
 		config = strings.NewReplacer("$hotparam_key ", "$hotparam_key"+n, "$hotparam_exempt ", "$hotparam_exempt"+n,
 			"$hotparam_rules ", "$hotparam_rules"+n).Replace(config)
@@ -242,10 +245,11 @@ func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
 			"%sserver { listen unix:{dir}/%d; location / { add_header X-Key $hotparam_key%s always; return 200; } }\n",
 			config, i, n)
 	}
-	dir := startNginx(t, maps.String())
+	dir, haproxyDir := startNginx(t, maps.String()), startHAProxy(t, keyFiles)
 	plain := 0
 	for i, set := range compiled {
-		c := &nginx{t: t, socket: filepath.Join(dir, fmt.Sprint(i))}
+		c := &server{t: t, socket: filepath.Join(dir, fmt.Sprint(i))}
+		h := &server{t: t, socket: filepath.Join(haproxyDir, fmt.Sprint(i))}
 		for line := range strings.SplitSeq(texts[i], "\n> ") {
 			f := append(strings.Fields(line), "")
 			if f[0] != "GET" && f[0] != "HEAD" && f[0] != "POST" && f[0] != "PUT" {
@@ -254,11 +258,28 @@ func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
 			if key, ok := c.key(f[0], f[1], f[2]); key != f[3] || !ok {
 				t.Errorf("%s: nginx makes the key %q", line, key)
 			}
+			for _, origin := range []string{"", "http://h", "https://h:80"} {
+				key, ok := h.key(f[0], f[1], origin+f[2])
+				if key = strings.TrimPrefix(key, "-"); ok && key != f[3] || !ok && origin == "" {
+					t.Errorf("%s: HAProxy makes the key %q", line, key)
+				}
+			}
+			if key, ok := h.key(f[0], "h?x=", "http://h?x="+f[2]); ok && key != rules.AskPlain {
+				t.Errorf("%s in a query: HAProxy makes the key %q", line, key)
+			}
 		}
 		for k, target := range targets {
 			method, host := []string{"GET", "HEAD", "POST"}[k%3], []string{"h", "a.example", "a.example:80",
 				"A.EXAMPLE."}[k%4]
 			key, ok := c.key(method, host, target)
+			other, okay := h.key(method, host, target)
+			if other = strings.TrimPrefix(other, "-"); ok && okay && key != other {
+				t.Fatalf("%s\n%s %s %q: nginx makes the key %q, HAProxy %q", texts[i], method, host, target, key,
+					other)
+			}
+			if !ok {
+				key, ok = other, okay
+			}
 			if !ok || key == rules.AskPlain {
 				continue
 			}
@@ -269,10 +290,11 @@ func TestNginxKeysAreThoseOfTheLimiter(t *testing.T) {
 			case key == "" && len(matches) == 0,
 				len(matches) == 1 && string(matches[0].Key) == key && !matches[0].Malformed:
 			default:
-				t.Fatalf("%s\n%s %s %q: nginx makes the key %q, the limiter %d: %v", texts[i], method, host,
+				t.Fatalf("%s\n%s %s %q: a gateway makes the key %q, the limiter %d: %v", texts[i], method, host,
 					target, key, len(matches), keys(matches))
 			}
 		}
+		h.close()
 		c.close()
 	}
 	if share := float64(plain) / float64(len(compiled)*len(targets)); share < 0.1 {
@@ -287,21 +309,10 @@ func keys(matches []rules.Match) (list []string) {
 	return list
 }
 
-// startNginx starts nginx with servers on sockets in a directory, which it returns. Without nginx the test is skipped.
+// startNginx starts nginx with servers on sockets in a directory, which it returns.
 func startNginx(t *testing.T, servers string) string {
 	t.Helper()
-	path, err := exec.LookPath("nginx")
-	if err != nil {
-		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
-			t.Fatal("nginx is not installed")
-		}
-		t.Skip("nginx is not installed")
-	}
-	dir, err := os.MkdirTemp("", "edge") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path, dir := installed(t, "nginx")
 	paths := ""
 	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		paths += name + "_temp_path " + dir + "/" + name + ";"
@@ -314,8 +325,60 @@ func startNginx(t *testing.T, servers string) string {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	await(t, exec.Command(path, "-p", dir, "-c", file), filepath.Join(dir, "0"))
+	return dir
+}
+
+// startHAProxy starts HAProxy with a socket for each file of keys in a directory, which it returns. It makes keys by
+// the lines of edge.cfg.
+func startHAProxy(t *testing.T, keyFiles []string) string {
+	t.Helper()
+	path, dir := installed(t, "haproxy")
+	deployed, err := os.ReadFile("../../../deploy/haproxy/edge.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^ +http-request set-var.*\(txn\.hotparam\.(?:subject|plain)\).*\n`).
+		FindAllString(string(deployed), -1)
+	config := "defaults\nmode http\ntimeout client 30s\ntimeout http-keep-alive 30s\n"
+	for i, keys := range keyFiles {
+		file := filepath.Join(dir, fmt.Sprint(i, ".map"))
+		if err := os.WriteFile(file, []byte(keys), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config += fmt.Sprintf("frontend f%d\nbind unix@%s/%d\n", i, dir, i) +
+			strings.ReplaceAll(strings.Join(lines, ""), "${HOTPARAM_KEYS}", file) +
+			"http-request return status 200 hdr X-Key %[var(txn.hotparam.plain)]\n"
+	}
+	file := filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, exec.Command(path, "-db", "-f", file), filepath.Join(dir, "0"))
+	return dir
+}
+
+// installed is the path of a gateway, and a directory for its sockets. Without the gateway the test is skipped.
+func installed(t *testing.T, name string) (path, dir string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
+			t.Fatal(name + " is not installed")
+		}
+		t.Skip(name + " is not installed")
+	}
+	if dir, err = os.MkdirTemp("", "edge"); err != nil { // t.TempDir is too long for a socket
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return path, dir
+}
+
+// await starts a gateway, and waits until it listens on a socket.
+func await(t *testing.T, cmd *exec.Cmd, socket string) {
+	t.Helper()
 	var said strings.Builder
-	cmd := exec.Command(path, "-p", dir, "-c", file)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -327,39 +390,39 @@ func startNginx(t *testing.T, servers string) string {
 		<-ended
 	})
 	for until := time.Now().Add(20 * time.Second); ; {
-		if conn, err := net.Dial("unix", filepath.Join(dir, "0")); err == nil {
+		if conn, err := net.Dial("unix", socket); err == nil {
 			_ = conn.Close()
-			return dir
+			return
 		}
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("nginx: %v\n%s", err, said.String())
+			t.Fatalf("%s: %v\n%s", cmd.Path, err, said.String())
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(until) {
-			t.Fatal("nginx does not listen")
+			t.Fatal(cmd.Path + " does not listen")
 		}
 	}
 }
 
-// nginx is a connection that is kept.
-type nginx struct {
+// server is a gateway with a connection that is kept.
+type server struct {
 	t      *testing.T
 	socket string
 	conn   net.Conn
 	r      *bufio.Reader
 }
 
-func (n *nginx) close() {
+func (n *server) close() {
 	if n.conn != nil {
 		_ = n.conn.Close()
 		n.conn = nil
 	}
 }
 
-// key is that of a request, false if nginx refuses it.
-func (n *nginx) key(method, host, target string) (string, bool) {
+// key is that of a request, false if the gateway refuses it.
+func (n *server) key(method, host, target string) (string, bool) {
 	n.t.Helper()
 	for fresh := false; ; {
 		if n.conn == nil {

@@ -1,0 +1,22 @@
+-- Kong (3.x) decides about cold keys itself, and asks the limiter sidecar only about what is hot, overridden or
+-- suspected.
+--
+--   install -D -m 0644 -t /usr/local/share/lua/5.1/kong/plugins/hotparam deploy/kong/hotparam/*.lua
+--   install -m 0644 deploy/nginx/hotparam.lua /usr/local/share/lua/5.1/
+--   hotparam gateway nginx --config hotparam.yaml > /etc/kong/hotparam.map.conf   # again when the rules change
+--   limiter-sidecar --config hotparam.yaml --redis.addr 127.0.0.1:6379 --statsd.addr 127.0.0.1:8127 \
+--       --check.listen 127.0.0.1:8185 --check.dialect nginx --edge.listen 127.0.0.1:8186
+--   KONG_PLUGINS=bundled,hotparam KONG_NGINX_HTTP_INCLUDE=/etc/kong/hotparam.map.conf KONG_NGINX_MAIN_PCRE_JIT=on \
+--       kong start
+--   curl localhost:8001/plugins -d name=hotparam
+--
+-- It is tested in nginx with what it uses of Kong, not in Kong.
+local hotparam = require("hotparam")
+
+local Handler = { VERSION = "0.1.0", PRIORITY = 911 } -- before rate-limiting, after authentication
+
+function Handler:access(conf)
+  return hotparam.access(conf)
+end
+
+return Handler

@@ -1,0 +1,72 @@
+package edge
+
+import (
+	"cmp"
+	"encoding/hex"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// noKey is the key of requests that no rule counts, because a line of a map has a value. No rule has that name.
+const noKey = "-"
+
+// HAProxy is a map of regular expressions (map_regm) by which HAProxy makes the keys of plain targets itself. It is
+// searched for method, host and URL, with a space between them. A request that no line matches has to ask.
+//
+// Comments have what deploy/haproxy/edge.lua reads: the version of the rules, and the clients that no limit applies to.
+func HAProxy(set *rules.Set) string {
+	return "# rules " + Version(set) + "\n" + haproxyKeys(set)
+}
+
+func haproxyKeys(set *rules.Set) string {
+	var b strings.Builder
+	for _, p := range set.IP.Exempt {
+		first, last := ends(exempt(p))
+		b.WriteString("# exempt " + first + " " + last + "\n")
+	}
+	const any = `[^ ]*+ `
+	for _, l := range set.Plain().Lines {
+		key, ok := numbered(l.Key)
+		if !ok {
+			continue // the line of the rest of its rule asks
+		}
+		pattern := "^" + cmp.Or(l.Method, any) + cmp.Or(l.Host, any) + haproxyOrigin + l.Target
+		pattern = namedGroup.ReplaceAllString(pattern, "(")
+		b.WriteString(strings.ReplaceAll(pattern, " ", `\x20`) + " " + cmp.Or(key, noKey) + "\n")
+	}
+	return b.String()
+}
+
+// haproxyOrigin is the pattern of scheme and host, which URLs of HTTP/2 and requests to proxies have before the target.
+const haproxyOrigin = `(?:[a-zA-Z][a-zA-Z0-9+.-]*+://[^/?# ]*+)?+`
+
+var (
+	namedGroup = regexp.MustCompile(`\(\?<hp_\d+>`)
+	reference  = regexp.MustCompile(`\$\{hp_(\d+)\}`)
+)
+
+// numbered is a key with the numbers of groups, false if HAProxy does not know as many.
+func numbered(key string) (string, bool) {
+	const most = "8" // of names, which begin at 0
+	for _, r := range reference.FindAllStringSubmatch(key, -1) {
+		if len(r[1]) > 1 || r[1] > most {
+			return "", false
+		}
+	}
+	return reference.ReplaceAllStringFunc(key, func(r string) string {
+		return `\` + string(r[len("${hp_")]+1)
+	}), true
+}
+
+// ends are the first and the last address of a network, in hex.
+func ends(p netip.Prefix) (first, last string) {
+	b := p.Masked().Addr().AsSlice()
+	first = strings.ToUpper(hex.EncodeToString(b))
+	for i := p.Bits(); i < 8*len(b); i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return first, strings.ToUpper(hex.EncodeToString(b))
+}
