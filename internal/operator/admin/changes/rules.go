@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -31,7 +33,8 @@ const (
 type RuleStore interface {
 	// State tells which of them this program runs.
 	State() RulesState
-	// Read gives what the store holds; nil: nothing.
+	// Read gives what the store holds; nil: nothing. With an error it is what the store held last, nil if that is not
+	// known.
 	Read(ctx context.Context) (*rules.Stored, error)
 	// Check reads the rules of a change as this program would run them; ErrRejected where it cannot.
 	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
@@ -58,6 +61,8 @@ type Rules struct {
 	Current  *rules.Revision `json:"current,omitempty"`
 	Trial    *rules.Revision `json:"trial,omitempty"`
 	Limiters []LimiterRules  `json:"limiters"`
+	// StoreError says why the store cannot be read: what is shown is what it held last.
+	StoreError string `json:"store_error,omitempty"`
 	// LimitersError says why they are not known.
 	LimitersError string `json:"limiters_error,omitempty"`
 }
@@ -70,14 +75,18 @@ type LimiterRules struct {
 
 func (s *Service) getRules(w http.ResponseWriter, r *http.Request) error {
 	stored, err := s.cfg.Central.Read(r.Context())
-	if err != nil {
+	if err != nil && stored == nil {
 		return fmt.Errorf("admin: the rules cannot be read: %w", err)
 	}
-	return s.writeRules(w, r, stored)
+	return s.writeRules(w, r, stored, err)
 }
 
-func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) error {
+// writeRules answers with what the store holds, or if it cannot be read with what it held last.
+func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored, unread error) error {
 	a := Rules{RulesState: s.cfg.Central.State(), Limiters: []LimiterRules{}}
+	if unread != nil {
+		a.StoreError = unread.Error()
+	}
 	if stored != nil {
 		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
 	}
@@ -150,7 +159,7 @@ func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rul
 	}
 	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
 		"author", change.Author, "reason", change.Reason)
-	return s.writeRules(w, r, stored)
+	return s.writeRules(w, r, stored, nil)
 }
 
 func storeError(err error) error {
@@ -230,14 +239,41 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	found, err := revisionOf(list, r.PathValue("version"))
+	if err != nil {
+		return err
+	}
+	return web.WriteJSON(w, http.StatusOK, found)
+}
+
+func revisionOf(list []rules.Revision, version string) (rules.Revision, error) {
 	for i := range list {
-		if strconv.FormatInt(list[i].Version, 10) == r.PathValue("version") {
-			return web.WriteJSON(w, http.StatusOK, list[i])
+		if strconv.FormatInt(list[i].Version, 10) == version {
+			return list[i], nil
 		}
 	}
-	return web.NewProblem(http.StatusNotFound,
-		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
-		"GET /v1/rules/history lists those that are kept")
+	return rules.Revision{}, web.NewProblem(http.StatusNotFound,
+		"there is no version "+web.Quoted(version)+" of the rules", "GET /v1/rules/history lists those that are kept")
+}
+
+// diffRules compares two versions line by line: GET /v1/rules/diff?from&to.
+func (s *Service) diffRules(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.rulesHistory(r)
+	if err != nil {
+		return err
+	}
+	from, err := revisionOf(list, r.URL.Query().Get("from"))
+	if err != nil {
+		return err
+	}
+	to, err := revisionOf(list, r.URL.Query().Get("to"))
+	if err != nil {
+		return err
+	}
+	text := diff.Diff(fmt.Sprintf("version %d", from.Version), []byte(from.Text),
+		fmt.Sprintf("version %d", to.Version), []byte(to.Text))
+	return web.WriteJSON(w, http.StatusOK,
+		map[string]any{"from": from.Version, "to": to.Version, "diff": string(text)})
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {

@@ -4,14 +4,19 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -19,8 +24,10 @@ type HotKey struct {
 	hottype.HotKey
 	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
 	// may hold bytes that are not UTF-8.
-	Href  string     `json:"href"`
-	Limit *limitView `json:"limit"` // null: detected only
+	Href string `json:"href"`
+	// Alias is what the hot set has in place of a key whose metric name would be too long; "" for others.
+	Alias hottype.Key `json:"alias,omitempty"`
+	Limit *limitView  `json:"limit"` // null: detected only
 	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
 	LimitSource string `json:"limit_source"`
 	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
@@ -35,15 +42,21 @@ type HotKey struct {
 	Override *changes.View `json:"override"`
 }
 
-// limitView is a limit as the API shows it. Burst is that of a token bucket.
+// limitView is a limit as the API shows it. Burst is that of a token bucket. Limit in WindowMS is the rate that is in
+// force now, also of an adaptive limit; both are 0 of a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
 	Limit     int64           `json:"limit"`
 	WindowMS  float64         `json:"window_ms"`
 	Burst     int64           `json:"burst,omitempty"`
-	Mode      hottype.Mode    `json:"mode"`
-	Scope     rules.Scope     `json:"scope,omitempty"`
-	Text      string          `json:"text"` // "100/s, burst 200, wait 500ms"
+	// Adaptive is true if the rate follows what an upstream can take.
+	Adaptive bool `json:"adaptive,omitempty"`
+	// InFlight is how many requests may be in flight at a time, of an adaptive limit for all its hot keys together;
+	// 0: any number, or not known yet.
+	InFlight int64        `json:"in_flight,omitempty"`
+	Mode     hottype.Mode `json:"mode"`
+	Scope    rules.Scope  `json:"scope,omitempty"`
+	Text     string       `json:"text"` // "100/s, burst 200, wait 500ms"
 }
 
 // Totals is the whole namespace in one second. The speeds are null while no
@@ -79,20 +92,94 @@ func specText(s limit.Spec) string {
 	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
-// viewLimit is nil where a rule only detects.
-func viewLimit(l rules.Limit) *limitView {
+// inForce are the bounds that adaptive limits have now, by upstream.
+type inForce map[string]hottype.UpstreamLimit
+
+func (s *Service) inForce() inForce {
+	m := inForce{}
+	for _, u := range s.upstreams() {
+		m[u.Name] = u
+	}
+	return m
+}
+
+// upstreams are those of adaptive limits, none where the program knows of none.
+func (s *Service) upstreams() []hottype.UpstreamLimit {
+	if s.cfg.Upstreams == nil {
+		return nil
+	}
+	return s.cfg.Upstreams()
+}
+
+// view is the limit of a rule as it is in force now; nil where a rule only detects.
+func (f inForce) view(l rules.Limit) *limitView {
+	if l.InFlight != nil {
+		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
+			Scope: l.InFlight.Scope, Text: fmt.Sprintf("%d in flight", l.InFlight.Limit)}
+	}
 	if !l.Set {
 		return nil
 	}
 	v := viewSpec(l.Spec, l.Mode, l.Scope)
-	if l.Adaptive != nil {
-		v.Text += "; " + l.Adaptive.String()
+	if a := l.Adaptive; a != nil {
+		if bound, known := f[a.Upstream]; known {
+			v = viewSpec((&adaptive.LocalLimit{UpstreamLimit: bound}).Spec(l.Spec, a), l.Mode, l.Scope)
+			v.Text += " now"
+			if bound.InFlight > 0 && bound.InFlight < maxSlots {
+				v.InFlight = int64(math.Ceil(bound.InFlight))
+				v.Text += fmt.Sprintf(", all hot keys together %d in flight", v.InFlight)
+			}
+		}
+		v.Adaptive = true
+		v.Text += "; " + a.String()
 	}
 	if l.Candidate != nil {
 		v.Text += "; candidate: " + specText(*l.Candidate)
 	}
 	return v
 }
+
+// Upstream is one that adaptive limits follow, as the API shows it.
+type Upstream struct {
+	hottype.UpstreamLimit
+	// Missed is true if its target was missed when it was last measured, and that is not long ago.
+	Missed bool `json:"missed"`
+}
+
+// measuredFor is how long a measurement of an upstream says something of now: without requests there is no other.
+const measuredFor = 10 * time.Second
+
+func (s *Service) viewUpstreams(now time.Time) []Upstream {
+	list := []Upstream{}
+	for _, u := range s.upstreams() {
+		late := u.Target > 0 && u.MeasuredLatency > u.Target && now.Sub(u.At) < measuredFor
+		list = append(list, Upstream{u, late || u.Unreachable})
+	}
+	return list
+}
+
+// getUpstreams lists the upstreams of adaptive limits: GET /v1/upstreams.
+func (s *Service) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"upstreams": s.viewUpstreams(s.cfg.Now())})
+}
+
+// Status is the status line: that of the program, and the upstreams that miss their targets.
+func (s *Service) Status() []Status {
+	list := []Status{}
+	if s.cfg.Status != nil {
+		list = append(list, s.cfg.Status()...)
+	}
+	for _, u := range s.viewUpstreams(s.cfg.Now()) {
+		if u.Missed {
+			list = append(list, Status{Name: "upstream " + u.Name,
+				Value: fmt.Sprintf("%.0f ms of %.0f ms", 1000*u.MeasuredLatency, 1000*u.Target)})
+		}
+	}
+	return list
+}
+
+// maxSlots is a number of requests in flight beyond which it is not shown: nothing is known yet.
+const maxSlots = 1e6
 
 func viewWindow(w *rules.IPWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
@@ -104,7 +191,7 @@ func viewWindow(w *rules.IPWindow) *limitView {
 
 // effective is what holds a key that is hot: its override, else its rule. Nil
 // means nothing.
-func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
+func (f inForce) effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
 	}
@@ -122,11 +209,12 @@ func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionShadow {
 		l.Mode = hottype.ModeShadow
 	}
-	return viewLimit(l)
+	return f.view(l)
 }
 
-func limitSource(set *rules.Set, o *rules.Override, key hottype.Key) string {
-	if effective(set, o, key) == nil {
+// limitSource says who set a limit that is shown.
+func limitSource(set *rules.Set, o *rules.Override, key hottype.Key, l *limitView) string {
+	if l == nil {
 		return ""
 	}
 	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
@@ -155,7 +243,7 @@ func (s *Service) heaviest() []hottype.HotKey {
 	if s.samples++; s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
 		return nil
 	}
-	return s.cfg.Heaviest(s.cfg.HistoryKeys)
+	return s.named(s.cfg.Heaviest(s.cfg.HistoryKeys))
 }
 
 // recordSecond hands a second to the history. The caller holds mu.
