@@ -254,9 +254,9 @@ func TestWithoutAStoreNothingCanBeChanged(t *testing.T) {
 func TestReadinessNamesEachCheck(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
-	failing := false
+	failing, status := false, []Status{}
 	w := newWorld(t, func(c *Config) {
-		c.Access.Token = "s3cret-of-the-test"
+		c.Access.Token, c.Status = "s3cret-of-the-test", func() []Status { return status }
 		c.Ready = map[string]func(context.Context) error{
 			"redis": func(context.Context) error {
 				if failing {
@@ -278,7 +278,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
 	// What readiness does not hang on is said too, without its values to strangers.
-	w.cfg.Status = func() []Status { return []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}} }
+	status = []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}}
 	open, known = w.ask("GET", "/readyz?verbose", ""),
 		w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")

@@ -87,7 +87,6 @@ func (s *Service) Routes() []web.Route {
 			http.MethodDelete: web.If(s.central, s.endTrial)}, Role: auth.Admin},
 		web.Get("/v1/rules/history", s.getRulesHistory),
 		web.Get("/v1/rules/history/{version}", s.getRevision),
-		web.Get("/v1/rules/diff", s.diffRules),
 		web.Get("/v1/audit", s.getAudit),
 	}
 }

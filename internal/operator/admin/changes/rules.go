@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
-
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -239,41 +237,14 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := revisionOf(list, r.PathValue("version"))
-	if err != nil {
-		return err
-	}
-	return web.WriteJSON(w, http.StatusOK, found)
-}
-
-func revisionOf(list []rules.Revision, version string) (rules.Revision, error) {
 	for i := range list {
-		if strconv.FormatInt(list[i].Version, 10) == version {
-			return list[i], nil
+		if strconv.FormatInt(list[i].Version, 10) == r.PathValue("version") {
+			return web.WriteJSON(w, http.StatusOK, list[i])
 		}
 	}
-	return rules.Revision{}, web.NewProblem(http.StatusNotFound,
-		"there is no version "+web.Quoted(version)+" of the rules", "GET /v1/rules/history lists those that are kept")
-}
-
-// diffRules compares two versions line by line: GET /v1/rules/diff?from&to.
-func (s *Service) diffRules(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.rulesHistory(r)
-	if err != nil {
-		return err
-	}
-	from, err := revisionOf(list, r.URL.Query().Get("from"))
-	if err != nil {
-		return err
-	}
-	to, err := revisionOf(list, r.URL.Query().Get("to"))
-	if err != nil {
-		return err
-	}
-	text := diff.Diff(fmt.Sprintf("version %d", from.Version), []byte(from.Text),
-		fmt.Sprintf("version %d", to.Version), []byte(to.Text))
-	return web.WriteJSON(w, http.StatusOK,
-		map[string]any{"from": from.Version, "to": to.Version, "diff": string(text)})
+	return web.NewProblem(http.StatusNotFound,
+		"there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept")
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {

@@ -90,20 +90,21 @@ export class RulesView {
   async #act(act, r, before) {
     try {
       if (act === "diff") {
-        const { diff } = await getJSON(`/v1/rules/diff?from=${before.version}&to=${r.version}`);
-        return this.#shown(`From version ${before.version} to ${r.version}`, diff || "no difference");
+        const [from, to] = await Promise.all([before, r].map((v) => getJSON(`/v1/rules/history/${v.version}`)));
+        return this.#shown(`From version ${before.version} to ${r.version}`, differences(from.text, to.text));
       }
       const { text } = await getJSON(`/v1/rules/history/${r.version}`);
-      if (act === "text") return this.#shown(`Version ${r.version}`, text);
+      if (act === "text") return this.#shown(`Version ${r.version}`, lines(text).map((line) => ["", line]));
       return await this.#put(text, this.#version, `back to version ${r.version}`, `Rolled back to version ${r.version}`);
     } catch (problem) {
       return this.#say([problemText(problem)]);
     }
   }
 
-  #shown(title, text) {
+  #shown(title, list) {
     setText($("rules-shown-title"), title);
-    $("rules-diff").replaceChildren(...text.trimEnd().split("\n").map(lineNode));
+    $("rules-diff").replaceChildren(...list.map(([kind, line]) =>
+      el("span", { class: `line ${kind}` }, `${{ added: "+ ", removed: "- " }[kind] ?? "  "}${plainKey(line)}`)));
     $("rules-shown").hidden = false;
     $("rules-diff").focus();
   }
@@ -175,7 +176,43 @@ function clientRow(c) {
     parts.length > 0 ? parts.join(" · ") : "no limit");
 }
 
-function lineNode(line) {
-  const kind = { "+": "added", "-": "removed", "@": "note" }[line[0]] ?? "";
-  return el("span", { class: `line ${kind}` }, plainKey(line) || " ");
+const lines = (text) => text.replace(/\n$/, "").split("\n");
+
+// differences are the lines of two texts, each with what became of it: added, removed or "". What both begin and end with
+// is left out but for some lines around; between are the longest common lines.
+function differences(from, to) {
+  const a = lines(from), b = lines(to), around = 3, most = 4e6;
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  if (head === a.length && head === b.length) return [["note", "no difference"]];
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail);
+  const same = (list) => list.map((line) => ["", line]);
+  const middle = x.length * y.length > most
+    ? [...x.map((line) => ["removed", line]), ...y.map((line) => ["added", line])] : merged(x, y);
+  return [...same(a.slice(Math.max(0, head - around), head)), ...middle,
+    ...same(a.slice(a.length - tail, a.length - tail + around))];
+}
+
+function merged(x, y) {
+  const width = y.length + 1, common = new Uint32Array((x.length + 1) * width);
+  for (let i = x.length - 1; i >= 0; i--) {
+    for (let j = y.length - 1; j >= 0; j--) {
+      common[i * width + j] = x[i] === y[j] ? common[(i + 1) * width + j + 1] + 1
+        : Math.max(common[(i + 1) * width + j], common[i * width + j + 1]);
+    }
+  }
+  const out = [];
+  let i = 0, j = 0;
+  while (i < x.length || j < y.length) {
+    if (i < x.length && j < y.length && x[i] === y[j]) {
+      out.push(["", x[i++]]);
+      j++;
+    } else if (j === y.length || (i < x.length && common[(i + 1) * width + j] >= common[i * width + j + 1])) {
+      out.push(["removed", x[i++]]);
+    } else {
+      out.push(["added", y[j++]]);
+    }
+  }
+  return out;
 }
