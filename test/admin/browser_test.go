@@ -389,10 +389,10 @@ func liveReports(now time.Time) []hottype.LimiterReport {
 			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
 				{Name: "/topic?id=42<b>", N: 10}}}},
 		RulesVersion: 2,
-		Traces: []hottype.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: n(640), Rows: []hottype.TracedKey{
-			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: n(560), Last: now},
-			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: n(50), Last: now},
-			{Allowed: true, Reason: hottype.ReasonCold, N: n(30), Last: now}}}},
+		Traces: []hottype.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: 640, Rows: []hottype.TracedKey{
+			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: 560, Last: now},
+			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: 50, Last: now},
+			{Allowed: true, Reason: hottype.ReasonCold, N: 30, Last: now}}}},
 		DeniedSampled: 40, DeniedClients: []hottype.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
 			Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 38}}, Keys: []hottype.NameCount{{Name: "topic?id=99", N: 38}}}},
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},

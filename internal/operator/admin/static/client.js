@@ -12,7 +12,7 @@ const every = 1000; // milliseconds between two questions
 const renewed = 30_000; // a trace lasts a minute
 
 export class ClientView {
-  #path = ""; #timer = 0; #act; #writable = false; #asking = false; #tracedAt = 0; #kind = "";
+  #path = ""; #timer = 0; #act; #writable = false; #asking = false; #tracedAt = -Infinity; #kind = "";
 
   // act(kind, target) is called by the buttons.
   constructor(act) { this.#act = act; }
@@ -20,7 +20,7 @@ export class ClientView {
   // show begins with the client of an address, percent-encoded as it is there.
   show(path) {
     this.hide();
-    [this.#path, this.#asking, this.#tracedAt, this.#kind] = [path, false, 0, ""];
+    [this.#path, this.#asking, this.#tracedAt, this.#kind] = [path, false, -Infinity, ""];
     const name = decoded(path);
     $("client-name").replaceChildren(keyNode(name));
     $("view-client").setAttribute("aria-label", `Client ${plainKey(name)}`);
@@ -82,11 +82,17 @@ export class ClientView {
   }
 }
 
+// Why requests are allowed, by reason; others by their names.
+const allowed = {
+  cold: "its keys are not hot", hot: "within the limit of a hot key", override: "within an override", exempt: "exempt",
+  cached: "answered from the cache", store: "Redis does not answer",
+};
+
 function row(r) {
   return el("tr", { class: r.allowed ? "" : "denying" },
     el("th", { scope: "row", class: "keycell" },
       r.key ? keyLink(r) : el("span", { class: "note" }, "what no rule counts"), readableNode(r.key)),
     cell("Verdict", r.allowed ? "ok" : "bad", r.allowed ? "allowed" : "denied"),
-    cell("Why", "", r.allowed ? r.reason : reasons[r.reason] ?? r.reason),
+    cell("Why", "", (r.allowed ? allowed : reasons)[r.reason] ?? r.reason),
     cell("Requests", "num", count(r.requests)), cell("Last", "", clock(r.last)));
 }
