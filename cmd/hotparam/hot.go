@@ -198,7 +198,8 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		path = "/v1/clients/" + url.PathEscape(c.Client) + "/reset"
 	}
 	var of struct{ Key, Client string }
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path}, &of); err != nil {
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path,
+		query: url.Values{"author": {authorOf("")}}}, &of); err != nil {
 		return fmt.Errorf("hot reset: %w", err)
 	}
 	fmt.Fprintf(k.Stdout, "reset: %s\n", printable(of.Key+of.Client))

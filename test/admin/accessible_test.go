@@ -118,7 +118,7 @@ func cooling(cfg admin.Config) admin.Config {
 // TestViewsAreAccessible looks at each view in both themes, also on a phone.
 func TestViewsAreAccessible(t *testing.T) {
 	t.Parallel()
-	ctx := browser(t)
+	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
 	srv := serve(t, cooling(config(t)))
 	w := watch(t, ctx, srv.URL)
 	for view, ready := range everyView {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -23,7 +24,7 @@ const axeRun = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r
 // TestAxeFindsNothingSerious shows each view in both themes, and on a phone, to axe-core, which npm brings.
 func TestAxeFindsNothingSerious(t *testing.T) {
 	t.Parallel()
-	ctx := browser(t)
+	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
 	if _, err := exec.LookPath("npm"); err != nil {
 		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
 			t.Fatalf("%v: apt-get install npm", err)

@@ -198,7 +198,11 @@ func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("%s: %s", c.target, body)
 		}
 	}
-	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 6}`), 503, "Problem")
+	rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 6}`)
+	s.answer(t, rec, 503, "Problem")
+	if body := rec.Body.String(); !strings.Contains(body, sentence) || strings.Contains(body, "refused") {
+		t.Errorf("a change: %s", body)
+	}
 	w.store.fail(nil)
 	w.set(func() { w.broken = nil })
 	w.second()

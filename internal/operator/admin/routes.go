@@ -83,6 +83,9 @@ func (s *Server) dispatch(r web.Route) http.Handler {
 
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := web.AsProblem(err)
+	if trouble := s.Trouble(); p.Status == http.StatusServiceUnavailable && s.cfg.Store != "" && trouble != "" {
+		p.Detail = trouble // in one sentence; the log has the error
+	}
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.cfg.Log.Error("admin: request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
