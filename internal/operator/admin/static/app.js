@@ -24,7 +24,8 @@ const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(path));
 const rules = new RulesView(toast);
 const router = new Router({
-  "": {}, key, client, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, rules, audit,
+  "": {}, key, client, history: past, rules, audit,
+  overrides: { show: () => overrides.open(), hide: () => overrides.close() },
 });
 
 $("add-override").addEventListener("click", () => dialog.open({}));

@@ -100,7 +100,8 @@ const did = {
 
 // entries are all changes, of overrides, of rules and others, newest first.
 function entries({ changes, rules }) {
-  const all = [...changes.map((c) => [c.at, () => change(c)]), ...(rules ?? []).map((r) => [r.at, () => ruleChange(r)])];
+  const all = changes.map((c) => [c.at, () => change(c)]);
+  for (const r of rules ?? []) all.push([r.at, () => ruleChange(r)]);
   return all.sort(([a], [b]) => Date.parse(b) - Date.parse(a)).slice(0, most).map(([, row]) => row());
 }
 
@@ -121,5 +122,6 @@ function change(c) {
 
 function ruleChange(r) {
   const what = { push: "pushed for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "trial ended" }[r.action];
-  return entry(r.at, r.author, el("a", { href: "/rules" }, "rules"), `version ${r.version} ${what ?? r.action}`, r.reason);
+  const link = el("a", { href: "/rules" }, "rules");
+  return entry(r.at, r.author, link, `version ${r.version} ${what ?? r.action}`, r.reason);
 }

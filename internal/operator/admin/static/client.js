@@ -5,7 +5,8 @@ import { getJSON, traceClient } from "./api.js";
 import { clientActs } from "./hot.js";
 import { reasons } from "./reasons.js";
 import {
-  $, cell, clock, count, decoded, el, keyLink, keyNode, overrideText, plainKey, problemText, rate, readableNode, setText,
+  $, cell, clock, count, decoded, el, keyLink, keyNode, overrideText, plainKey, problemText, rate, readableNode,
+  setText,
 } from "./text.js";
 
 const every = 1000; // milliseconds between two questions
@@ -64,20 +65,21 @@ export class ClientView {
     }
     const t = c.trace;
     const by = t && (t.limiters === 1 ? "by 1 limiter" : `by ${count(t.limiters)} limiters`);
-    setText($("trace-note"), t ? `${count(t.requests)} requests seen ${by}, until ${clock(t.until)}`
-      : this.#writable ? "The limiters begin to record it." : "It is not traced now; operators who open this view begin it.");
+    const none = this.#writable ? "The limiters begin to record it."
+      : "It is not traced now; operators who open this view begin it.";
+    setText($("trace-note"), t ? `${count(t.requests)} requests seen ${by}, until ${clock(t.until)}` : none);
     $("trace").hidden = !t || t.rows.length === 0;
     const body = $("trace").tBodies[0];
     if (t && !body.contains(document.activeElement)) body.replaceChildren(...t.rows.map(row));
     const held = c.override && el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ",
       el("span", {}, overrideText(c.override)), el("span", { class: "note" }, plainKey(c.override.reason ?? "")));
-    const denied = c.denied && el("li", {}, el("b", {}, "Denied lately"), " ", `${rate(c.denied.denied_per_second)}/s: `,
-      c.denied.reasons.map((r) => reasons[r.name] ?? r.name).join(", "),
+    const denied = c.denied && el("li", {}, el("b", {}, "Denied lately"), " ",
+      `${rate(c.denied.denied_per_second)}/s: `, c.denied.reasons.map((r) => reasons[r.name] ?? r.name).join(", "),
       el("span", { class: "note" }, [c.denied.network, c.denied.class && `class ${plainKey(c.denied.class)}`]
         .filter(Boolean).join(" · ")));
     $("client-holds").replaceChildren(...[held, denied].filter(Boolean));
     if (!held && !denied) {
-      $("client-holds").append(el("li", { class: "note" }, "No override of it; the limits of clients of the rules hold."));
+      $("client-holds").append(el("li", { class: "note" }, "No override of it: the rules' limits of clients hold."));
     }
   }
 }

@@ -5,8 +5,8 @@
 
 import { getJSON } from "./api.js";
 import {
-  cell, clientLink, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate, readableNode, setText,
-  times,
+  cell, clientLink, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate,
+  readableNode, setText, times,
 } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 import { reasons } from "./reasons.js";

@@ -144,7 +144,8 @@ export class KeyView {
       $(id).replaceChildren(...(parts?.length > 0 ? parts : [el("li", { class: "note" }, none)]));
     };
     const acts = ({ name }) => (this.#writable && name.includes("/") ? [clientActs({ cidr: name }, this.#act)] : []);
-    fill("key-prefixes", [heaviest, ...(s?.prefixes ?? []).map((p) => part(p, ...acts(p)))].filter(Boolean), "not known");
+    const networks = (s?.prefixes ?? []).map((p) => part(p, ...acts(p)));
+    fill("key-prefixes", [heaviest, ...networks].filter(Boolean), "not known");
     fill("key-classes", s?.classes?.map((p) => part(p)), s ? "none" : "not known");
     fill("key-spellings", s?.spellings?.map((p) => part(p)),
       !s || s.spellings ? "not known" : "not kept, because the rules redact values");
@@ -155,7 +156,7 @@ export class KeyView {
 function drawnText(k) {
   const held = k.limits.find((l) => l.applies && (l.source === "override" || l.source === "rule"))?.limit;
   if (held?.adaptive) return "The limit is drawn as it is in force: it follows what the upstream can take.";
-  if (held?.in_flight) return `The limit is ${held.in_flight} requests in flight at a time: it has no rate to be drawn.`;
+  if (held?.in_flight) return `The limit is ${held.in_flight} requests in flight: it has no rate to draw.`;
   return "";
 }
 

@@ -95,7 +95,8 @@ export class RulesView {
       }
       const { text } = await getJSON(`/v1/rules/history/${r.version}`);
       if (act === "text") return this.#shown(`Version ${r.version}`, lines(text).map((line) => ["", line]));
-      return await this.#put(text, this.#version, `back to version ${r.version}`, `Rolled back to version ${r.version}`);
+      const back = `back to version ${r.version}`;
+      return await this.#put(text, this.#version, back, `Rolled ${back}`);
     } catch (problem) {
       return this.#say([problemText(problem)]);
     }
@@ -159,7 +160,8 @@ function fromText(s) {
 }
 
 function ruleRow(r) {
-  const more = [r.values > 0 && `${count(r.values)} keys with a limit of their own`, r.cache && "answered from the cache"];
+  const values = r.values > 0 && `${count(r.values)} keys with a limit of their own`;
+  const more = [values, r.cache && "answered from the cache"];
   return el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyNode(r.name)),
     cell("Counts", "words", plainKey(r.match), el("small", { class: "note" },
@@ -178,8 +180,8 @@ function clientRow(c) {
 
 const lines = (text) => text.replace(/\n$/, "").split("\n");
 
-// differences are the lines of two texts, each with what became of it: added, removed or "". What both begin and end with
-// is left out but for some lines around; between are the longest common lines.
+// differences are the lines of two texts, each with what became of it: added, removed or "". What both begin and end
+// with is left out but for some lines around; between are the longest common lines.
 function differences(from, to) {
   const a = lines(from), b = lines(to), around = 3, most = 4e6;
   let head = 0, tail = 0;

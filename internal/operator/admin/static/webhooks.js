@@ -73,7 +73,8 @@ function newRow({ name }, test) {
     node.className = w.error || w.losing ? "poor" : "good";
     const lost = w.failed + w.dropped, last = w.last_loss ? `, last ${clock(w.last_loss)}` : "";
     setText(about, [
-      w.format, `${count(w.sent)} sent`, lost > 0 && `${count(lost)} lost${last}`, w.queued > 0 && `${count(w.queued)} wait`,
+      w.format, `${count(w.sent)} sent`, lost > 0 && `${count(lost)} lost${last}`,
+      w.queued > 0 && `${count(w.queued)} wait`,
       w.error && `failed at ${clock(w.last_attempt)}: ${plainKey(w.error)}`,
     ].filter(Boolean).join(" · "));
   };
