@@ -388,7 +388,7 @@ func liveReports(now time.Time) []hottype.LimiterReport {
 			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},
 			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
 				{Name: "/topic?id=42<b>", N: 10}}}},
-		RulesVersion: 2,
+		RulesVersion: 2, OverridesRevision: now.UnixMicro(),
 		Traces: []hottype.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: 640, Rows: []hottype.TracedKey{
 			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: 560, Last: now},
 			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: 50, Last: now},

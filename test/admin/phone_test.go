@@ -18,7 +18,7 @@ func (manyHooks) Webhooks() (list []admin.Webhook) {
 	for i := range 40 {
 		w := admin.Webhook{Name: fmt.Sprintf("hook-%02d", i), Format: "json", Failed: 2, LostAt: time.Now(), Losing: true}
 		if i > 0 {
-			w.Error = strings.Repeat("the receiver does not answer ", 20)
+			w.Error, w.At = strings.Repeat("the receiver does not answer ", 20), time.Now()
 		}
 		list = append(list, w)
 	}

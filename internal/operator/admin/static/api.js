@@ -106,6 +106,9 @@ export function follow(url, handlers) {
   }
 
   open();
+  // A page that the browser keeps for the way back must not keep its connection: there are six for one server.
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (e) => e.persisted && open());
   setInterval(() => {
     if (performance.now() - heard < silentAfter) return;
     handlers.alive(false);
