@@ -425,6 +425,7 @@ func shot(t *testing.T, ctx context.Context, name string) {
 // of the page's. Nowhere may it be wider than the window.
 func shots(t *testing.T, ctx context.Context, view string) {
 	t.Helper()
+	run(t, ctx, until("document.querySelector('#toast').hidden = true")) // it is of the step before
 	for _, c := range []struct {
 		name, scheme string
 		width        int64

@@ -266,9 +266,13 @@ func TestAliasesAreShownAsTheKeysThatTheyStandFor(t *testing.T) {
 		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), Keys: []hottype.KeyDecisions{
 			{Key: alias, Full: hottype.Key(full), Allowed: 100 * n}}}
 	}
+	var list struct{ Keys []live.HotKey }
+	decode(t, w.ask(http.MethodGet, "/v1/hot", "").Body.Bytes(), &list)
+	if k := list.Keys[0]; k.Key != alias || k.Threshold != 200 || k.Limit == nil { // its rule is known at once
+		t.Errorf("%+v", k)
+	}
 	w.second(report(1))
 	w.second(report(2))
-	var list struct{ Keys []live.HotKey }
 	rec := w.ask(http.MethodGet, "/v1/hot?find=%25E4", "")
 	s.answer(t, rec, 200, "HotList")
 	decode(t, rec.Body.Bytes(), &list)

@@ -131,7 +131,7 @@ func viewWindow(w *rules.IPWindow) *limitView {
 
 // effective is what holds a key that is hot: its override, else its rule. Nil
 // means nothing.
-func (f inForce) effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
+func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
 	}
@@ -141,7 +141,6 @@ func (f inForce) effective(set *rules.Set, o *rules.Override, key hottype.Key) *
 	if o != nil && o.Action == rules.ActionBlock {
 		return &limitView{Mode: hottype.ModeEnforce, Text: "blocked"}
 	}
-	rule := set.RuleFor(key.Resource())
 	if rule == nil {
 		return nil
 	}
@@ -153,14 +152,14 @@ func (f inForce) effective(set *rules.Set, o *rules.Override, key hottype.Key) *
 }
 
 // limitSource says who set a limit that is shown.
-func limitSource(set *rules.Set, o *rules.Override, key hottype.Key, l *limitView) string {
+func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitView) string {
 	if l == nil {
 		return ""
 	}
 	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
 		return "override"
 	}
-	if rule := set.RuleFor(key.Resource()); rule.LimitFor(key) != rule.Limit {
+	if rule.LimitFor(key) != rule.Limit {
 		return "values"
 	}
 	return "rule"

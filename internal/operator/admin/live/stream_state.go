@@ -158,11 +158,11 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	index := rules.NewOverrides(set.Overrides, live)
 	views, force := make([]HotKey, len(hot)), s.inForce()
 	for i, h := range hot {
-		o := index.Find([]byte(h.Key), now)
-		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effective(set, o, h.Key),
+		o, rule := index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
+		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effective(rule, o, h.Key),
 			Override: changes.ViewOf(o, live, now)}
-		v.LimitSource = limitSource(set, o, h.Key, v.Limit)
-		if rule := set.RuleFor(h.Key.Resource()); rule != nil {
+		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
+		if rule != nil {
 			v.Threshold = rule.Hot.Rate
 		}
 		if sp, ok := speeds[h.Key]; ok {

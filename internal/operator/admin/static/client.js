@@ -86,7 +86,7 @@ export class ClientView {
 
 // Why requests are allowed, by reason; others by their names.
 const allowed = {
-  cold: "its keys are not hot", hot: "within the limit of a hot key", override: "within an override", exempt: "exempt",
+  cold: "no limit of a hot key applies", hot: "within the limit of a hot key", override: "within an override", exempt: "exempt",
   cached: "answered from the cache", store: "Redis does not answer",
 };
 
@@ -94,7 +94,7 @@ function row(r) {
   return el("tr", { class: r.allowed ? "" : "denying" },
     el("th", { scope: "row", class: "keycell" },
       r.key ? keyLink(r) : el("span", { class: "note" }, "what no rule counts"), readableNode(r.key)),
-    cell("Verdict", r.allowed ? "ok" : "bad", r.allowed ? "allowed" : "denied"),
+    cell("Verdict", "verdict", r.allowed ? "allowed" : "denied"),
     cell("Why", "", (r.allowed ? allowed : reasons)[r.reason] ?? r.reason),
     cell("Requests", "num", count(r.requests)), cell("Last", "", clock(r.last)));
 }
