@@ -183,7 +183,8 @@ func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
 	w.second()
 	st := w.Init(w.clock()).State
 	const sentence = "Redis has not answered since 2026-03-14 12:00:02 UTC"
-	if len(st.Trouble) != 1 || !strings.HasPrefix(st.Trouble[0], sentence) || strings.Contains(st.Trouble[0], "refused") {
+	if len(st.Trouble) != 1 || !strings.HasPrefix(st.Trouble[0], sentence) ||
+		strings.Contains(st.Trouble[0], "refused") {
 		t.Errorf("%q", st.Trouble)
 	}
 	for _, c := range []struct{ target, schema, want string }{

@@ -143,7 +143,8 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 	}
 	for i := range a.Keys {
 		d := &a.Keys[i]
-		if err := errors.Join(ctx.Err(), d.evaluate(ctx, minutes[d.Key], now.of(d.Key, minutes[d.Key][0].Rule), next)); err != nil {
+		list := minutes[d.Key]
+		if err := errors.Join(ctx.Err(), d.evaluate(ctx, list, now.of(d.Key, list[0].Rule), next)); err != nil {
 			return nil, err
 		}
 	}

@@ -86,8 +86,8 @@ export class ClientView {
 
 // Why requests are allowed, by reason; others by their names.
 const allowed = {
-  cold: "no limit of a hot key applies", hot: "within the limit of a hot key", override: "within an override", exempt: "exempt",
-  cached: "answered from the cache", store: "Redis does not answer",
+  cold: "no limit of a hot key applies", hot: "within the limit of a hot key", override: "within an override",
+  exempt: "exempt", cached: "answered from the cache", store: "Redis does not answer",
 };
 
 function row(r) {

@@ -10,7 +10,7 @@ const every = 5000; // milliseconds between two questions while the view is open
 export class RulesView {
   #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0;
 
-  // say(parts) tells the person what was done.
+  // say(parts) shows what was done.
   constructor(say) {
     this.#say = say;
     $("push-try").addEventListener("click", () => this.#try());
@@ -34,7 +34,7 @@ export class RulesView {
       const { rules, clients } = await getJSON("/v1/rules/running");
       $("running").tBodies[0].replaceChildren(...rules.map(ruleRow));
       $("running-clients").replaceChildren(...clients.map(clientRow));
-    } catch { /* the banner tells that the server is gone */ }
+    } catch { /* the banner says that the server is gone */ }
   }
 
   // central shows the store, if the rules are from one.
