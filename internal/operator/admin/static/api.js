@@ -3,8 +3,9 @@
 
 export class Problem extends Error {
   // number is the second word that a change needs; undefined: none helps.
-  constructor({ detail, field, remedy, percent, losses }) {
+  constructor({ detail, field, remedy, percent, losses, status }) {
     super(detail);
+    this.status = status;
     this.field = field;
     this.remedy = remedy;
     this.number = percent ?? losses;

@@ -8,7 +8,7 @@ import { $, cell, count, el, keyNode, plainKey, problemText, rate, setText, zone
 const every = 5000; // milliseconds between two questions while the view is open
 
 export class RulesView {
-  #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0;
+  #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0; #file = false;
 
   // say(parts) shows what was done.
   constructor(say) {
@@ -19,6 +19,7 @@ export class RulesView {
 
   show() {
     this.hide();
+    this.#file = false;
     this.#ask();
     this.#timer = setInterval(() => this.#ask(), every);
   }
@@ -26,7 +27,7 @@ export class RulesView {
   hide() { clearInterval(this.#timer); }
 
   async #ask() {
-    await Promise.all([this.#running(), this.#central()]);
+    await Promise.all([this.#running(), this.#file || this.#central()]);
   }
 
   async #running() {
@@ -43,7 +44,7 @@ export class RulesView {
     try {
       stored = await getJSON("/v1/rules");
     } catch (problem) {
-      for (const part of document.querySelectorAll("#view-rules .central")) part.hidden = true;
+      this.#file = problem.status === 404; // the rules are from a file, and stay so
       return setText($("rules-from"), problemText(problem));
     }
     for (const part of document.querySelectorAll("#view-rules .central")) part.hidden = false;
