@@ -258,7 +258,8 @@ func versions(t *testing.T) *central {
 	first := strings.Replace(rulesFile, "rate: 100", "rate: 50", 1)
 	for i, text := range []string{first, rulesFile} {
 		r := rules.Revision{Action: rules.RevisionPush, Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
-			Reason: []string{"first", "the topic may have more"}[i], At: time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
+			Reason: []string{"first", "the topic may have more"}[i],
+			At: time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
 		if _, err := c.Change(t.Context(), changes.AnyVersion, r); err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,8 @@ func changeRules(t *testing.T, ctx context.Context) {
 func traceClient(t *testing.T, ctx context.Context) {
 	t.Helper()
 	run(t, ctx, clickOn("#loops a[href='/client/192.0.2.77']"), says("#trace tbody tr", "topic?id=99"),
-		says("#trace tbody .denying", "denied"), says("#trace-note", "by 1 limiter"), says("#client-holds", "192.0.2.0/24"))
+		says("#trace tbody .denying", "denied"), says("#trace-note", "by 1 limiter"),
+		says("#client-holds", "192.0.2.0/24"))
 	shots(t, ctx, "client")
 	run(t, ctx, clickOn("#views a[href='/']"))
 }
