@@ -259,7 +259,7 @@ func versions(t *testing.T) *central {
 	for i, text := range []string{first, rulesFile} {
 		r := rules.Revision{Action: rules.RevisionPush, Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
 			Reason: []string{"first", "the topic may have more"}[i],
-			At: time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
+			At:     time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
 		if _, err := c.Change(t.Context(), changes.AnyVersion, r); err != nil {
 			t.Fatal(err)
 		}
