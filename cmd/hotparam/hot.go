@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -61,20 +62,29 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 }
 
 func (a *hotAnswer) table(t io.Writer) {
-	row(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S")
+	row(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S", "READS")
 	for i := range a.Keys {
 		h := &a.Keys[i]
 		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
-			limitText(h), number(h.Allowed), number(h.Denied), number(h.Served))
+			limitText(h), number(h.Allowed), number(h.Denied), number(h.Served), readable(h.Key))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
 		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
-			"", "", "", "")
+			"", "", "", "", readable(h.Key))
 	}
 	if more := a.Matched - len(a.Keys); more > 0 {
 		fmt.Fprintf(t, "and %d more; --limit shows them\n", more)
 	}
+}
+
+// readable is a key with its values decoded, "" if that shows nothing more.
+func readable(key hottype.Key) string {
+	text, err := url.PathUnescape(string(key))
+	if err != nil || text == string(key) || !utf8.ValidString(text) {
+		return ""
+	}
+	return text
 }
 
 // limitText is what limits a key; "" for nothing.
@@ -102,9 +112,13 @@ type hotGetCmd struct {
 }
 
 func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	answer, err := c.ask(ctx, question{path: "/v1/keys/" + url.PathEscape(c.Key)}, nil)
+	var a struct{ Key hottype.Key }
+	answer, err := c.ask(ctx, question{path: "/v1/keys/" + url.PathEscape(c.Key)}, &a)
 	if err != nil {
 		return err
+	}
+	if text := readable(a.Key); text != "" && c.Output == "yaml" {
+		fmt.Fprintf(k.Stdout, "# reads %s\n", printable(text))
 	}
 	return (&outputFlags{Output: c.Output}).print(k, answer, nil)
 }
@@ -184,7 +198,8 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		path = "/v1/clients/" + url.PathEscape(c.Client) + "/reset"
 	}
 	var of struct{ Key, Client string }
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path}, &of); err != nil {
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path,
+		query: url.Values{"author": {authorOf("")}}}, &of); err != nil {
 		return fmt.Errorf("hot reset: %w", err)
 	}
 	fmt.Fprintf(k.Stdout, "reset: %s\n", printable(of.Key+of.Client))

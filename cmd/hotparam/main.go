@@ -38,6 +38,7 @@ type commands struct {
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
 	Gateway    gatewayCmd    `cmd:"" help:"Write files for gateways from the rules."`
 	Override   overrideCmd   `cmd:"" help:"Change the limits of a key, a client or a whole resource, at once and everywhere."`
+	Trace      traceCmd      `cmd:"" help:"Record what a client asks for and what limiters decide, and print it."`
 	Audit      auditCmd      `cmd:"" help:"List who changed what."`
 	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
 	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of a running program, and list their state."`

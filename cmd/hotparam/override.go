@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"time"
 
@@ -68,8 +69,14 @@ func ending(o *rules.Override) string {
 }
 
 func (c *adminFlags) overrides(ctx context.Context) ([]listedOverride, answer, error) {
-	var a struct{ Overrides []listedOverride }
+	var a struct {
+		Overrides []listedOverride
+		Trouble   string
+	}
 	got, err := c.ask(ctx, question{path: "/v1/overrides"}, &a)
+	if a.Trouble != "" {
+		warn(os.Stderr, []string{a.Trouble})
+	}
 	return a.Overrides, got, err
 }
 

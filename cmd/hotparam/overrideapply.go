@@ -174,21 +174,28 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct {
 		Changes []rules.Change
 		Rules   []rules.Revision
+		Trouble string
 	}
 	answer, err := c.ask(ctx, question{path: "/v1/audit", query: query}, &a)
 	if err != nil {
 		return err
 	}
+	if a.Trouble != "" {
+		warn(k.Stderr, []string{a.Trouble})
+	}
 	return c.print(k, answer, func(t io.Writer) {
 		row(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
 		for i := range a.Changes {
 			change := &a.Changes[i]
-			of, does := cmp.Or(change.After, change.Before, &rules.Override{}), "removed"
+			of, target, does := cmp.Or(change.After, change.Before), change.Of, ""
+			if of != nil {
+				target, does = of.Target().String(), "removed"
+			}
 			if change.After != nil {
 				does = effect(of) + ", until " + ending(of)
 			}
 			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
-				change.Action, change.ID, of.Target().String(), does, of.Reason)
+				change.Action, change.ID, target, does, cmp.Or(of, &rules.Override{}).Reason)
 		}
 		for i := range a.Rules {
 			r := &a.Rules[i]

@@ -118,14 +118,14 @@ func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) err
 		return nil
 	}
 	return table(out, func(t io.Writer) {
-		fmt.Fprintln(t, "KEY\tPEAK\tBEFORE\tAFTER\tDENIED\tWOULD BE")
+		row(t, "KEY", "PEAK", "BEFORE", "AFTER", "DENIED", "WOULD BE", "READS")
 		for _, k := range a.Keys {
 			would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
 			if k.After == "uncounted" || k.After == "recounted" {
 				would = "-"
 			}
-			fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(string(k.Key)), k.Peak, k.Before, k.After,
-				k.DeniedBefore, would)
+			row(t, string(k.Key), fmt.Sprintf("%.4g/s", k.Peak), k.Before, k.After,
+				strconv.FormatFloat(k.DeniedBefore, 'f', 0, 64), would, readable(k.Key))
 		}
 	})
 }

@@ -33,6 +33,10 @@ func (k Key) Resource() string { r, _ := k.Cut(); return r }
 // Params is the canonical parameter string, "" where there is none.
 func (k Key) Params() string { _, p := k.Cut(); return p }
 
+// IsAlias reports whether the key stands for one whose metric name would be too long: "!hp1:" and a hash. It has no
+// resource and no parameters.
+func (k Key) IsAlias() bool { return strings.HasPrefix(string(k), "!hp1:") }
+
 // The bounds of a count. Every reader of counts holds to them, so that nothing
 // that one lets through is dropped by the next.
 const (

@@ -30,6 +30,8 @@ type LimiterReport struct {
 	// DeniedSampled of these denials.
 	DeniedClients []DeniedClient `json:"denied_clients,omitempty"`
 	DeniedSampled uint64         `json:"denied_sampled,omitempty"`
+	// Traces are the clients that are traced, with what was decided since the trace began.
+	Traces []ClientTrace `json:"traces,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.
 	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
@@ -37,7 +39,10 @@ type LimiterReport struct {
 
 // KeyDecisions counts the decisions on one key.
 type KeyDecisions struct {
-	Key     Key    `json:"key"`
+	Key Key `json:"key"`
+	// Full is the key if Key is an alias, which stands for one whose metric name would be too long; "" if it is not
+	// known.
+	Full    Key    `json:"full,omitempty"`
 	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
 	// Cached are those of Allowed that a response cache answered.
@@ -80,6 +85,24 @@ type DeniedClient struct {
 	N       uint64      `json:"n"` // samples
 	Reasons []NameCount `json:"reasons,omitempty"`
 	Keys    []NameCount `json:"keys,omitempty"`
+}
+
+// ClientTrace is what one limiter decided for a client, or for the clients of a network, that a person follows.
+type ClientTrace struct {
+	Client string    `json:"client"` // as it was asked for
+	Until  time.Time `json:"until"`  // the end of the trace
+	N      uint64    `json:"n"`      // requests
+	// Rows are the keys with most requests, each with its verdict.
+	Rows []TracedKey `json:"rows,omitempty"`
+}
+
+// TracedKey is how often a client's requests for a key had one verdict. Key is "" for requests that no rule counts.
+type TracedKey struct {
+	Key     Key       `json:"key"`
+	Allowed bool      `json:"allowed"`
+	Reason  Reason    `json:"reason"`
+	N       uint64    `json:"n"`
+	Last    time.Time `json:"last"`
 }
 
 // InDeniedClients reports whether denials for the reason are among those that LimiterReport.DeniedClients samples: the

@@ -228,6 +228,8 @@ const (
 	CommandReset CommandAction = "reset"
 	// CommandPurge removes the answers for a key from response caches.
 	CommandPurge CommandAction = "purge"
+	// CommandTrace records for a minute what a client, or a network as its name, asks for and what is decided.
+	CommandTrace CommandAction = "trace"
 )
 
 // Command is what a person has every limiter do at once, for a key or for a client.

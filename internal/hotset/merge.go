@@ -10,9 +10,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// aliasPrefix begins the keys whose metric name cannot be decoded.
-const aliasPrefix = "!hp1:"
-
 // rebuild merges all sets into a new snapshot, keeping the entries of keys
 // that stay. Publishers are taken by name, so that float sums come out the
 // same every time. It needs mu.
@@ -26,7 +23,7 @@ func (m *Replica) rebuild(at time.Time) {
 		mergeInto(loops, set.Loops, at)
 	}
 	for key := range merged {
-		next.aliases = next.aliases || strings.HasPrefix(key, aliasPrefix)
+		next.aliases = next.aliases || hottype.Key(key).IsAlias()
 	}
 	next.loops = loopsOnly(loops, merged)
 	last := cmp.Or(m.current.Load(), &snapshot{})

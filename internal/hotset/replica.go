@@ -242,6 +242,10 @@ type Entry struct {
 	// replica never touches it.
 	Memo atomic.Pointer[Memo]
 
+	// Full is the key whose alias is hot, as the first request for it had it; nil: none came, or the key is no alias.
+	// The one who decides sets it.
+	Full atomic.Pointer[hottype.Key]
+
 	hot   atomic.Pointer[hottype.HotKey] // never nil; replaced, never changed
 	until atomic.Int64                   // unix µs until which it is hot here; 0: expired
 }

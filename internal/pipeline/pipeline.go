@@ -178,6 +178,8 @@ func (p *Pipeline) Execute(now time.Time, c hottype.Command) (purged int) {
 	switch c.Action {
 	case hottype.CommandReset:
 		p.Gate.Reset(now, c)
+	case hottype.CommandTrace:
+		p.Gate.Trace(now, c.Client)
 	case hottype.CommandPurge:
 		if p.cache != nil {
 			return p.cache.Purge(c.Key)

@@ -161,6 +161,8 @@ type OverrideStore interface {
 	Delete(ctx context.Context, id, author string) error
 	// Audit returns up to limit changes, newest first.
 	Audit(ctx context.Context, limit int) ([]Change, error)
+	// Record adds a change to the audit that changes no override: a reset or a purge. It sets the time.
+	Record(ctx context.Context, c Change) error
 	// Revision is that of the newest change, 0 where there never was one.
 	Revision(ctx context.Context) (int64, error)
 }
@@ -173,9 +175,11 @@ type Change struct {
 	At       time.Time `json:"at"`
 	Author   string    `json:"author"`
 	// Action is ChangePut or ChangeDelete. An undo is one of them too: it
-	// reverses another change.
+	// reverses another change. Others are those of Record.
 	Action string `json:"action"`
-	ID     string `json:"id"`
+	ID     string `json:"id"` // of the override; "" for none
+	// Of is what was reset or purged: a key, or "client 192.0.2.7"; "" for overrides, and for what must not be named.
+	Of string `json:"of,omitempty"`
 	// Before is nil if there was no override, After if it was deleted.
 	Before *Override `json:"before,omitempty"`
 	After  *Override `json:"after,omitempty"`
@@ -194,6 +198,11 @@ func (c Change) Numbered() Change {
 const (
 	ChangePut    = "put"
 	ChangeDelete = "delete"
+	// ChangeReset forgets what a key or client has used of its limits, ChangePurge removes cached responses, and
+	// ChangePurgeHistory the history of a key.
+	ChangeReset        = "reset"
+	ChangePurge        = "purge"
+	ChangePurgeHistory = "purge_history"
 )
 
 // shadowPrefix begins the action of an override in shadow mode as it is stored.

@@ -145,6 +145,14 @@ func (s *Set) RuleFor(resource string) *Rule {
 	return s.index.byName["*"]
 }
 
+// RuleOf returns the rule that counts a key; for an alias, whose resource is not known, the rule of that name.
+func (s *Set) RuleOf(key hottype.Key, name string) *Rule {
+	if key.IsAlias() {
+		return s.RuleFor(name)
+	}
+	return s.RuleFor(key.Resource())
+}
+
 // LimitFor returns the limit of a hot key: that of the rule's value list, else
 // the rule's own.
 func (r *Rule) LimitFor(key hottype.Key) Limit {

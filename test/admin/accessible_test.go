@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
 // audit is run in the page and gives what an operator without a mouse, with a screen reader or with weak eyes
@@ -79,28 +83,58 @@ const audit = `(() => {
 	return found;
 })()`
 
-// TestViewsAreAccessible looks at each view in both themes.
+// everyView are the views by their addresses, each with what is there when it is drawn.
+var everyView = map[string]string{
+	"/": "#events .cooled", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
+	"/overrides": "#overrides tbody tr", "/audit": "#parts li", "/rules": "#versions tbody tr",
+	"/client/192.0.2.77": "#trace tbody tr",
+}
+
+// looks are both themes, on a desk and on a phone.
+var looks = []look{{"light", 1280}, {"dark", 1280}, {"light", 380}, {"dark", 380}}
+
+type look struct {
+	scheme string
+	width  int64
+}
+
+func (l look) set() chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.EmulateViewport(l.width, 900), scheme(l.scheme))
+}
+
+// cooling has one key cool down soon, so that the events have that too.
+func cooling(cfg admin.Config) admin.Config {
+	hot, begun := cfg.Hot, time.Now()
+	cfg.Hot = func() []hottype.HotKey {
+		list := hot()
+		if time.Since(begun) < 1500*time.Millisecond {
+			list = append(list, hotKey("topic?id=8", "topic", 201, begun))
+		}
+		return list
+	}
+	return cfg
+}
+
+// TestViewsAreAccessible looks at each view in both themes, also on a phone.
 func TestViewsAreAccessible(t *testing.T) {
 	t.Parallel()
-	ctx := browser(t)
-	srv := serve(t, config(t))
+	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
+	srv := serve(t, cooling(config(t)))
 	w := watch(t, ctx, srv.URL)
-	for view, ready := range map[string]string{
-		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
-		"/overrides": "#overrides tbody tr", "/audit": "#parts li",
-	} {
+	for view, ready := range everyView {
 		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
 			until(fmt.Sprintf("document.querySelector(%q)", ready)))
-		for _, theme := range []string{"light", "dark"} {
-			run(t, ctx, scheme(theme))
+		for _, look := range looks {
+			run(t, ctx, look.set())
 			found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](audit))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range found {
-				t.Errorf("%s, %s: %s", view, theme, f)
+				t.Errorf("%s, %v: %s", view, look, f)
 			}
 		}
+		run(t, ctx, chromedp.EmulateViewport(1280, 900))
 		tabThrough(t, ctx, view)
 	}
 	w.check(t)

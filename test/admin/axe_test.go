@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -20,10 +21,10 @@ const axeRun = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r
 	.filter((v) => ["serious", "critical"].includes(v.impact))
 	.map((v) => v.impact + " " + v.id + ": " + v.help + ": " + v.nodes.slice(0, 5).map((n) => n.html.slice(0, 160)).join(" | ")))`
 
-// TestAxeFindsNothingSerious shows each view in both themes to axe-core, which npm brings.
+// TestAxeFindsNothingSerious shows each view in both themes, and on a phone, to axe-core, which npm brings.
 func TestAxeFindsNothingSerious(t *testing.T) {
 	t.Parallel()
-	ctx := browser(t)
+	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
 	if _, err := exec.LookPath("npm"); err != nil {
 		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
 			t.Fatalf("%v: apt-get install npm", err)
@@ -37,24 +38,21 @@ func TestAxeFindsNothingSerious(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := serve(t, config(t))
-	for view, ready := range map[string]string{
-		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
-		"/overrides": "#overrides tbody tr", "/audit": "#parts li",
-	} {
+	srv := serve(t, cooling(config(t)))
+	for view, ready := range everyView {
 		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
 			until(fmt.Sprintf("document.querySelector(%q)", ready)))
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](string(axe)+";true")); err != nil {
 			t.Fatal(err)
 		}
-		for _, theme := range []string{"light", "dark"} {
-			run(t, ctx, scheme(theme))
+		for _, look := range looks {
+			run(t, ctx, look.set())
 			found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](axeRun, chromedp.EvalAwaitPromise))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range found {
-				t.Errorf("%s, %s: %s", view, theme, f)
+				t.Errorf("%s, %v: %s", view, look, f)
 			}
 		}
 	}

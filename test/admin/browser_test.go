@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -26,6 +27,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -226,7 +228,7 @@ func config(t *testing.T) admin.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return admin.Config{Notify: hooks{"answered 503"}, Config: live.Config{
+	return admin.Config{Notify: hooks{"answered 503"}, Central: versions(t), Command: obeyed, Config: live.Config{
 		Namespace: "news", Version: "1.2.3", Overrides: store(t), History: lastDay(time.Now()),
 		Rules:   func() *rules.Set { return set },
 		Hot:     func() []hottype.HotKey { return liveHot(time.Now()) },
@@ -237,6 +239,72 @@ func config(t *testing.T) admin.Config {
 				{Name: "redis", Value: "breaker closed", OK: true}}
 		},
 	}}
+}
+
+// obeyed is what limiters do with commands: nothing here.
+func obeyed(context.Context, hottype.Command) (int, error) { return 0, nil }
+
+// central is a store of rules in memory.
+type central struct {
+	mu      sync.Mutex
+	stored  *rules.Stored
+	history []rules.Revision // newest first
+}
+
+// versions has two versions of the rules.
+func versions(t *testing.T) *central {
+	t.Helper()
+	c := &central{}
+	first := strings.Replace(rulesFile, "rate: 100", "rate: 50", 1)
+	for i, text := range []string{first, rulesFile} {
+		r := rules.Revision{Action: rules.RevisionPush, Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
+			Reason: []string{"first", "the topic may have more"}[i],
+			At:     time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
+		if _, err := c.Change(t.Context(), changes.AnyVersion, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *central) State() admin.RulesState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return admin.RulesState{Store: "redis:", Running: c.stored.Version}
+}
+
+func (c *central) Read(context.Context) (*rules.Stored, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stored, nil
+}
+
+func (*central) Check(_ context.Context, r rules.Revision) (*rules.Set, error) {
+	set, err := rules.Parse("pushed.yaml", []byte(r.Text))
+	if err != nil {
+		err = errors.Join(changes.ErrRejected, err)
+	}
+	return set, err
+}
+
+func (c *central) Change(_ context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stored != nil && before != changes.AnyVersion && before != c.stored.Version {
+		return nil, rules.ErrConflict
+	}
+	next, err := c.stored.With(&r, 0)
+	if err != nil {
+		return nil, err
+	}
+	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
+	return next, nil
+}
+
+func (c *central) History(context.Context) ([]rules.Revision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.history), nil
 }
 
 // serve runs an admin server until the test ends.
@@ -321,6 +389,13 @@ func liveReports(now time.Time) []hottype.LimiterReport {
 			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},
 			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
 				{Name: "/topic?id=42<b>", N: 10}}}},
+		RulesVersion: 2, OverridesRevision: now.UnixMicro(),
+		Traces: []hottype.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: 640, Rows: []hottype.TracedKey{
+			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: 560, Last: now},
+			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: 50, Last: now},
+			{Allowed: true, Reason: hottype.ReasonCold, N: 30, Last: now}}}},
+		DeniedSampled: 40, DeniedClients: []hottype.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
+			Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 38}}, Keys: []hottype.NameCount{{Name: "topic?id=99", N: 38}}}},
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
 			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)},
@@ -351,6 +426,7 @@ func shot(t *testing.T, ctx context.Context, name string) {
 // of the page's. Nowhere may it be wider than the window.
 func shots(t *testing.T, ctx context.Context, view string) {
 	t.Helper()
+	run(t, ctx, until("document.querySelector('#toast').hidden = true")) // it is of the step before
 	for _, c := range []struct {
 		name, scheme string
 		width        int64

@@ -27,6 +27,8 @@ func TestDashboardInBrowser(t *testing.T) {
 	shots(t, ctx, "now")
 	seeOtherViews(t, ctx)
 	seeHistory(t, ctx)
+	changeRules(t, ctx)
+	traceClient(t, ctx)
 	undoAndRemove(t, ctx)
 	overrideNetwork(t, ctx)
 	meetErrors(t, ctx)
@@ -124,6 +126,36 @@ func seeHistory(t *testing.T, ctx context.Context) {
 		says("#minute-table", "topic?id=42"),
 		until("document.querySelector('#history-csv').href.includes('format=csv')"))
 	shots(t, ctx, "minute")
+	run(t, ctx, clickOn("#views a[href='/']"))
+}
+
+// changeRules compares two versions, pushes one that takes a rule away, with the second word, and rolls back.
+func changeRules(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#views a[href='/rules']"), says("#running tbody", "100/s, burst 200"),
+		says("#rules-from", "version 2, pushed by bob"), says("#versions tbody", "<b>ann</b>"),
+		clickOn(`#versions [data-act="diff"]`), says("#rules-shown-title", "From version 1 to 2"),
+		says("#rules-diff .removed", "rate: 50"), says("#rules-diff .added", "rate: 100"))
+	shots(t, ctx, "rules")
+	run(t, ctx, fill("#push-text", "rules: [{name: other, match: {path: /other}, params: [id], hot: {rate: 9}}]"),
+		clickOn("#push-save"), says("#second-why", "takes away rule topic"))
+	secondWord(t, ctx, "false")
+	run(t, ctx, says("#toast", "it is version 3"), says("#rules-from", "version 3"),
+		clickOn(`[aria-label="Roll back to it: version 2"]`))
+	secondWord(t, ctx, "document.querySelector('#rules-from').textContent.includes('version 4')")
+	run(t, ctx, says("#rules-from", "version 4"), says("#versions tbody", "back to version 2"),
+		clickOn("#views a[href='/audit']"), says("#audit tbody", "version 4 pushed for all"),
+		until(`/[A-Z]{3}|GMT|UTC/.test(document.querySelector("#audit time").textContent)`),
+		clickOn("#views a[href='/']"))
+}
+
+// traceClient goes from a loop to its client.
+func traceClient(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#loops a[href='/client/192.0.2.77']"), says("#trace tbody tr", "topic?id=99"),
+		says("#trace tbody .denying", "denied"), says("#trace-note", "by 1 limiter"),
+		says("#client-holds", "192.0.2.0/24"))
+	shots(t, ctx, "client")
 	run(t, ctx, clickOn("#views a[href='/']"))
 }
 

@@ -196,6 +196,8 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		// judged: every aggregator shows the same.
 		Reports:   a.feed.ReadReports,
 		Overrides: a.feed.Overrides(),
+		Store:     "Redis",
+		Upstreams: a.upstreams,
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
 				roleStatus(a.feed, a.agg.Stats().Standby)}
@@ -210,7 +212,6 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
 			return 0, distributed.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
 		},
-		Upstreams: a.upstreams,
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.CheckWrites,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },

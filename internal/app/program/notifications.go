@@ -50,7 +50,7 @@ func notifyWebhooks(cfg notifierConfig, adm *admin.Config, parts *[]metrics.Coll
 	adm.OnChange = func(c admin.Change) { n.Notify(eventOf(&c)) }
 	*parts = append(*parts, metrics.Of(n.Stats))
 	upstreams := adm.Upstreams
-	addStatus(adm, func() []admin.Status { return webhookStatus(n.Stats().Webhooks) })
+	addStatus(adm, func() []admin.Status { return webhookStatus(n.Stats().Webhooks, time.Now()) })
 	return func(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sinks, "notifications", n.Run)
 		s.Add(lifecycle.Sinks, "conditions", func(ctx context.Context) error {
@@ -138,7 +138,7 @@ func (w webhooks) Webhooks() (list []admin.Webhook) {
 		st := all[name]
 		one := admin.Webhook{
 			Name: name, Format: string(st.Format), Sent: st.Sent, Failed: st.Failed, Dropped: st.Dropped,
-			Queued: st.Queued, Error: st.Err, At: st.At,
+			Queued: st.Queued, Error: st.Err, At: st.At, LostAt: st.LostAt, Losing: losesEvents(st, time.Now()),
 		}
 		for _, kind := range st.Events {
 			one.Events = append(one.Events, string(kind))
@@ -160,19 +160,40 @@ func (w webhooks) Test(ctx context.Context, name, author string) (list []admin.W
 	return list
 }
 
-func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
+// lossShown is how long a webhook that lost events counts as failing.
+const lossShown = time.Hour
+
+func losesEvents(w notify.WebhookStats, now time.Time) bool {
+	return !w.LostAt.IsZero() && now.Sub(w.LostAt) < lossShown
+}
+
+// webhookStatus is one line for all webhooks: there may be many, and a phone shows every line.
+func webhookStatus(all map[string]notify.WebhookStats, now time.Time) []admin.Status {
+	var failing, losing []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		w := all[name]
-		line := admin.Status{Name: "webhook " + name, Value: fmt.Sprintf("%d events sent", w.Sent), OK: !w.Failing}
-		if w.Failing {
-			line.Value = "fails: " + w.Err
+		if w := all[name]; w.Failing {
+			failing = append(failing, name)
+		} else if losesEvents(w, now) {
+			losing = append(losing, name)
 		}
-		if lost := w.Failed + w.Dropped; lost > 0 {
-			line.Value += fmt.Sprintf(", %d lost", lost)
-		}
-		lines = append(lines, line)
 	}
-	return lines
+	st := admin.Status{Name: "webhooks", Value: fmt.Sprintf("%d of %d work", len(all)-len(failing)-len(losing), len(all))}
+	if len(failing) > 0 {
+		st.Value += "; failing: " + firstOf(failing)
+	}
+	if len(losing) > 0 {
+		st.Value += "; lost events: " + firstOf(losing)
+	}
+	st.OK = len(failing)+len(losing) == 0
+	return []admin.Status{st}
+}
+
+// firstOf names the first of a list, and how many more there are.
+func firstOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
 // isLeader reports whether this aggregator notifies: of those that publish, the one whose name comes first.

@@ -172,7 +172,16 @@ func (a ruleAdmin) State() admin.RulesState {
 	return st
 }
 
-func (a ruleAdmin) Read(ctx context.Context) (*rules.Stored, error) { return a.store.Read(ctx) }
+// Read gives with an error what the store held last.
+func (a ruleAdmin) Read(ctx context.Context) (*rules.Stored, error) {
+	stored, err := a.store.Read(ctx)
+	if err == nil {
+		return stored, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seen, err
+}
 
 func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
 	return a.store.History(ctx)

@@ -145,7 +145,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	if err := l.gateways.listen(ctx, l.parts); err != nil {
 		return err
 	}
-	adm := admin.Config{Command: l.parts.Command, Upstreams: l.parts.Bounds, Config: live.Config{
+	adm := admin.Config{Command: l.parts.Command, Config: live.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
 		Reports: func(ctx context.Context) ([]hottype.LimiterReport, error) {
@@ -155,7 +155,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			l.reload.rules.fillReport(&r)
 			return []hottype.LimiterReport{r}, err
 		},
-		Overrides: l.overrides, Log: l.log,
+		Overrides: l.overrides, Upstreams: l.parts.Bounds, Log: l.log,
 	}}
 	parts := slices.Concat(metricsOf(l.parts), l.gateways.metrics, l.reload.metrics())
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,

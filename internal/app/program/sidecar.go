@@ -182,13 +182,14 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Rules:     s.parts.Gate.Rules,
 		Reports:   s.parts.Feed.ReadReports,
 		Overrides: s.parts.Feed.Overrides(),
+		Store:     "Redis",
+		Upstreams: s.parts.Bounds,
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
 				breakerStatus(s.parts.Gate.Stats())}
 			return append(list, s.out.status()...)
 		}},
-		Command:   s.parts.Command,
-		Upstreams: s.parts.Bounds,
+		Command: s.parts.Command,
 		Ready: map[string]func(context.Context) error{
 			"redis":      s.checkRedis,
 			"first_read": func(context.Context) error { return checkSynced(s.parts.Feed.Stats()) },

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -160,6 +161,18 @@ func (b *LocalLimit) Rate(a *rules.Adaptive) float64 {
 		return a.Max
 	}
 	return clamp(b.UpstreamLimit.Rate*a.Max/b.MaxSum, a.Min, a.Max)
+}
+
+// Spec is a configured limit with the rate that one key may have now.
+func (b *LocalLimit) Spec(s limit.Spec, a *rules.Adaptive) limit.Spec {
+	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
+	rate := b.Rate(a)
+	s.Limit, s.Window = max(1, int64(math.Round(rate*window.Seconds()))), window
+	if s.Burst = a.Burst; s.Burst == 0 {
+		s.Burst = max(1, int64(rate/10))
+	}
+	s.InitialDeficit = min(s.InitialDeficit, s.Burst-1)
+	return s
 }
 
 // AllowProbe takes a request out of the least rate, which goes past the cap on requests in flight: a cap

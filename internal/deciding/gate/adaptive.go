@@ -1,12 +1,10 @@
 package gate
 
 import (
-	"math"
 	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -37,7 +35,7 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	if h.adaptive.bound == nil {
 		return
 	}
-	h.limit.spec = adaptiveSpec(l.Spec, l.Adaptive, h.adaptive.bound)
+	h.limit.spec = h.adaptive.bound.Spec(l.Spec, l.Adaptive)
 	h.limit.window = refill(h.limit.spec)
 	if !h.limit.shadow {
 		f := rules.InFlight{Limit: h.adaptive.bound.Slots, Lease: upstreamLease, Scope: rules.ScopeInstance}
@@ -49,18 +47,6 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 // stale reports whether the bound has changed since the limit was made.
 func (h *keyLimit) stale(now time.Time) bool {
 	return h.adaptive != nil && h.adaptive.upstream.Bound(now) != h.adaptive.bound
-}
-
-// adaptiveSpec is a configured limit with the rate of a bound.
-func adaptiveSpec(s limit.Spec, a *rules.Adaptive, b *adaptive.LocalLimit) limit.Spec {
-	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
-	rate := b.Rate(a)
-	s.Limit, s.Window = max(1, int64(math.Round(rate*window.Seconds()))), window
-	if s.Burst = a.Burst; s.Burst == 0 {
-		s.Burst = max(1, int64(rate/10))
-	}
-	s.InitialDeficit = min(s.InitialDeficit, s.Burst-1)
-	return s
 }
 
 // findUpstream finds the upstream of a request, if a limit follows it: that of its class, else of

@@ -87,7 +87,7 @@ func (d *decision) chargeClient() {
 // they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
 func (d *decision) takeWindows(v *hottype.Verdict) bool {
 	c := d.class
-	if d.override.Override != nil || d.client.IsZero() || c.inFlight != nil && d.req.WillRelease {
+	if d.override.Override != nil || d.client.IsZero() || d.req.ClientCharged || c.inFlight != nil && d.req.WillRelease {
 		return false
 	}
 	for i := range d.keys {

@@ -283,4 +283,5 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 		g.sample(d, v)
 	}
 	g.clients.sample(d, v)
+	g.traces.record(d, v)
 }

@@ -152,6 +152,7 @@ type Gate struct {
 	sampling sync.Mutex // guards changes of samples
 	samples  atomic.Pointer[samples]
 	clients  clientSamples
+	traces   traces
 }
 
 func New(cfg Config) *Gate {

@@ -121,7 +121,11 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 		return nil, false
 	}
 	d.alias = alias
-	return g.cfg.Hot.Lookup(alias, d.now), true
+	if e = g.cfg.Hot.Lookup(alias, d.now); e != nil && e.Full.Load() == nil {
+		full := hottype.Key(key) // a copy
+		e.Full.CompareAndSwap(nil, &full)
+	}
+	return e, true
 }
 
 // hotKeyLimit finds what applies to a hot key.

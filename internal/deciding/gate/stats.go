@@ -127,10 +127,15 @@ func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	hot := g.cfg.Hot.Entries(now)
 	r.Samples = g.sampled(hot)
 	g.clients.report(now, &r)
+	r.Traces = g.traces.report(now)
 	for _, e := range hot {
 		key := e.Key()
 		rows[key] = len(r.Keys)
-		r.Keys = append(r.Keys, e.Of(key))
+		of := e.Of(key)
+		if full := e.Full.Load(); full != nil {
+			of.Full = *full
+		}
+		r.Keys = append(r.Keys, of)
 	}
 	byKey := func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) }
 	for _, o := range slices.SortedFunc(maps.Values(g.cur.Load().overrideStates), byKey) {

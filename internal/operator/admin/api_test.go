@@ -224,14 +224,18 @@ func TestStoreFailures(t *testing.T) {
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "action": "block"}`)
 	w.store.fail(errBroken)
 	for _, c := range []struct{ method, target string }{
-		{"GET", "/v1/overrides"}, {"GET", "/v1/overrides/x"}, {"PUT", "/v1/overrides/x"}, {"DELETE", "/v1/overrides/x"},
-		{"POST", "/v1/overrides/x/undo"}, {"GET", "/v1/audit"}, {"GET", "/v1/keys/topic%3Fid=42"},
+		{"PUT", "/v1/overrides/x"}, {"DELETE", "/v1/overrides/x"}, {"POST", "/v1/overrides/x/undo"},
 	} {
 		rec := w.ask(c.method, c.target, `{"key": "topic?id=42", "action": "block"}`)
 		s.answer(t, rec, 503, "Problem")
 		if !strings.Contains(rec.Body.String(), "connection refused") {
 			t.Errorf("%s %s: %s", c.method, c.target, rec.Body)
 		}
+	}
+	fresh := newWorld(t, nil) // has read nothing
+	fresh.store.fail(errBroken)
+	for _, target := range []string{"/v1/overrides", "/v1/overrides/x", "/v1/audit", "/v1/keys/topic%3Fid=42"} {
+		s.answer(t, fresh.ask(http.MethodGet, target, ""), 503, "Problem")
 	}
 }
 
@@ -250,9 +254,9 @@ func TestWithoutAStoreNothingCanBeChanged(t *testing.T) {
 func TestReadinessNamesEachCheck(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
-	failing := false
+	failing, status := false, []Status{}
 	w := newWorld(t, func(c *Config) {
-		c.Access.Token = "s3cret-of-the-test"
+		c.Access.Token, c.Status = "s3cret-of-the-test", func() []Status { return status }
 		c.Ready = map[string]func(context.Context) error{
 			"redis": func(context.Context) error {
 				if failing {
@@ -274,7 +278,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
 	// What readiness does not hang on is said too, without its values to strangers.
-	w.cfg.Status = func() []Status { return []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}} }
+	status = []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}}
 	open, known = w.ask("GET", "/readyz?verbose", ""),
 		w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")

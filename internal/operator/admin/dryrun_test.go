@@ -99,6 +99,20 @@ func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
 	}
 }
 
+// TestDryRunKnowsTheRuleOfAnAlias, which has no resource to find it by.
+func TestDryRunKnowsTheRuleOfAnAlias(t *testing.T) {
+	t.Parallel()
+	const alias = "!hp1:topic.id=ZE4Zh0123456789abcdef0123456789abcdef"
+	h := kept{answer: history.Answer{Keys: []history.KeyMinute{{Minute: t0, Key: alias, Rule: "topic",
+		State: history.Cold, Rate: 100, Peak: 150, Clients: 90}}}}
+	w := newWorld(t, func(cfg *Config) { cfg.Central, cfg.History = &centralRules{}, &h })
+	rec := w.ask(http.MethodPut, "/v1/rules?dry_run=1", strings.Replace(rulesFile, "rate: 200", "rate: 120", 1))
+	var a DryRun
+	if decode(t, rec.Body.Bytes(), &a); len(a.Keys) != 1 || a.Keys[0].After != history.Hot {
+		t.Errorf("%s", rec.Body)
+	}
+}
+
 func TestDryRunSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)

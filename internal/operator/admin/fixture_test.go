@@ -89,6 +89,14 @@ func (m *memory) Delete(_ context.Context, id, author string) error {
 	return m.fails
 }
 
+func (m *memory) Record(_ context.Context, c rules.Change) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.At = m.now()
+	m.audit = slices.Insert(m.audit, 0, c.Numbered())
+	return m.fails
+}
+
 func (m *memory) remove(id string, c *rules.Change) {
 	m.list = slices.DeleteFunc(slices.Clone(m.list), func(o rules.Override) bool {
 		if o.ID != id {

@@ -19,6 +19,7 @@ var changing = map[string]auth.Role{
 	"POST /v1/keys/{key}/purge":       auth.Operator,
 	"POST /v1/keys/{key}/reset":       auth.Operator,
 	"POST /v1/clients/{client}/reset": auth.Operator,
+	"POST /v1/clients/{client}/trace": auth.Operator,
 	"PUT /v1/overrides":               auth.Operator,
 	"PUT /v1/overrides/{id}":          auth.Operator,
 	"DELETE /v1/overrides/{id}":       auth.Operator,

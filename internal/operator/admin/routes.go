@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
@@ -17,7 +16,6 @@ import (
 func (s *Server) routes() []web.Route {
 	open := func(r web.Route) web.Route { r.Open = true; return r }
 	routes := slices.Concat(s.Routes(), s.changes.Routes(), s.past.Routes(), []web.Route{
-		web.Get("/v1/upstreams", s.getUpstreams),
 		web.Get("/v1/notifications", s.getNotifications),
 		{Path: "/v1/notifications/test", Methods: map[string]web.Handler{
 			http.MethodPost: s.testNotifications}, Role: auth.Admin},
@@ -85,6 +83,9 @@ func (s *Server) dispatch(r web.Route) http.Handler {
 
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := web.AsProblem(err)
+	if trouble := s.Trouble(); p.Status == http.StatusServiceUnavailable && s.cfg.Store != "" && trouble != "" {
+		p.Detail = trouble // in one sentence; the log has the error
+	}
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.cfg.Log.Error("admin: request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
@@ -113,6 +114,9 @@ type Webhook struct {
 	Error string `json:"error,omitempty"`
 	// At is when the last attempt was made, absent before the first.
 	At time.Time `json:"last_attempt,omitzero"`
+	// LostAt is when events were last lost, absent if none were; Losing is true within an hour of it.
+	LostAt time.Time `json:"last_loss,omitzero"`
+	Losing bool      `json:"losing"`
 }
 
 type WebhookTest struct {
@@ -198,10 +202,7 @@ func (s *Server) isKnown(r *http.Request) bool {
 // verbose is the status line of the dashboard: what is well and what is not, also
 // where a program is ready all the same. Values may name inner addresses.
 func (s *Server) verbose(values bool) []Status {
-	list := []Status{}
-	if s.cfg.Status != nil {
-		list = append(list, s.cfg.Status()...)
-	}
+	list := s.Status()
 	if !values {
 		for i := range list {
 			list[i].Value = ""
@@ -231,12 +232,4 @@ func (s *Server) runChecks(ctx context.Context) map[string]check {
 	}
 	wg.Wait()
 	return done
-}
-
-func (s *Server) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
-	list := []hottype.UpstreamLimit{}
-	if s.cfg.Upstreams != nil {
-		list = append(list, s.cfg.Upstreams()...)
-	}
-	return web.WriteJSON(w, http.StatusOK, map[string][]hottype.UpstreamLimit{"upstreams": list})
 }

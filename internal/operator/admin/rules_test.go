@@ -127,7 +127,10 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	}
 
 	central.fails = errors.New("away")
-	ask(http.MethodGet, path, "", "", 503, "Problem")
+	if rec := ask(http.MethodGet, path, "", "", 200, "Rules"); !strings.Contains(rec.Body.String(),
+		`"store_error":"away"`) || !strings.Contains(rec.Body.String(), `"version":1`) {
+		t.Errorf("what was held last: %s", rec.Body)
+	}
 	ask(http.MethodPut, path, "*", "c", 503, "Problem")
 	ask(http.MethodGet, path+"/history", "", "", 503, "Problem")
 	if rec := ask(http.MethodGet, "/v1/audit", "", "", 200, "Audit"); !strings.Contains(rec.Body.String(), "away") {

@@ -35,6 +35,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
@@ -49,6 +50,7 @@ type (
 	Limiter       = live.Limiter
 	HotKey        = live.HotKey
 	DeniedClient  = live.DeniedClient
+	Client        = live.Client
 	Totals        = live.Totals
 	Rules         = changes.Rules
 	RulesState    = changes.RulesState
@@ -66,8 +68,6 @@ type Config struct {
 	// Command has every limiter carry out a command, and says how many answers a purge has removed
 	// in this process; nil: the program reaches no limiter.
 	Command func(context.Context, hottype.Command) (purged int, err error)
-	// Upstreams are those that adaptive limits follow, with their limits; nil: none.
-	Upstreams func() []hottype.UpstreamLimit
 	// Notify are the webhooks that receive events; nil: none.
 	Notify Notifier
 
@@ -128,12 +128,19 @@ func New(cfg Config) (*Server, error) {
 		Service: live.New(cfg.Config), cfg: cfg, access: auth.NewGuardOf("admin", cfg.Access, cfg.Log),
 		files: pageFiles(),
 	}
-	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.Purged, Log: cfg.Log, Now: cfg.Now})
+	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.purged, Log: cfg.Log, Now: cfg.Now})
 	s.changes = changes.New(changes.Config{
 		Rules: cfg.Rules, Overrides: cfg.Overrides, Central: cfg.Central, Reports: cfg.Reports, Command: cfg.Command,
 		DryRun: s.past.DryRun, Live: s.Service, Log: cfg.Log, Now: cfg.Now,
 	})
 	return s, nil
+}
+
+// purged has a key leave memory once its history was purged. The audit does not name the key: it may be what must be
+// gone.
+func (s *Server) purged(ctx context.Context, key hottype.Key, author string) {
+	s.Purged(key, author)
+	s.changes.Record(ctx, rules.Change{Action: rules.ChangePurgeHistory, Author: author})
 }
 
 // Handler serves everything. The caller owns listener and http.Server; set
@@ -178,7 +185,7 @@ var contentTypes = map[string]string{
 }
 
 // views are the addresses of the dashboard: one page, which shows the view of its address.
-var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/audit"}
+var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/rules", "/client/{client...}", "/audit"}
 
 func reasonsModule() []byte {
 	short := map[string]string{}

@@ -182,6 +182,8 @@ type WebhookStats struct {
 	// Failing reports that the last attempt failed; Err is its error, without a secret.
 	Failing bool `metric:"hotparam_notify_failing" help:"1 while the last attempt to send to a webhook failed."`
 	Err     string
+	// LostAt is when events were found to be lost last, zero if none were.
+	LostAt time.Time `metric:"hotparam_notify_last_loss_timestamp_seconds" help:"When events for a webhook were last lost, in unix seconds; 0 if none were."`
 	// At is when the last attempt ended, zero before the first.
 	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"When an event was last sent to a webhook, or failed to be, in unix seconds."`
 }

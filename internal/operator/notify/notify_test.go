@@ -252,7 +252,8 @@ func TestFailuresAreGivenUp(t *testing.T) {
 				if n := len(w.bodies); n < c.attempts || n > c.most {
 					t.Errorf("%d attempts", n)
 				}
-				if st := w.one(); st.Failed != 1 || st.Sent != 0 || !strings.Contains(st.Err, c.says) {
+				if st := w.one(); st.Failed != 1 || st.Sent != 0 || st.LostAt.IsZero() ||
+					!strings.Contains(st.Err, c.says) {
 					t.Errorf("%+v", st)
 				}
 				if !strings.Contains(w.log.text(), "events were lost") || strings.Contains(w.log.text(), "s3cret") {

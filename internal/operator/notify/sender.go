@@ -183,6 +183,7 @@ func (s *sender) logLost() {
 	if lost := st.Failed + st.Dropped; lost > s.told {
 		s.owner.cfg.Log.Error("notify: events were lost", "webhook", s.hook.Name, "events", lost, "err", st.Err)
 		s.told = lost
+		s.counted(func(c *WebhookStats) { c.LostAt = time.Now() })
 	}
 }
 

@@ -149,6 +149,14 @@ func (o *Overrides) Delete(_ context.Context, id, author string) error {
 	return o.commit(rules.Change{At: o.stamp(), Author: author, Action: rules.ChangeDelete, ID: id, Before: &before})
 }
 
+// Record adds a change to the audit that changes no override.
+func (o *Overrides) Record(_ context.Context, c rules.Change) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.At = o.stamp()
+	return o.commit(c)
+}
+
 // Audit returns up to limit changes, newest first.
 func (o *Overrides) Audit(_ context.Context, limit int) ([]rules.Change, error) {
 	o.mu.Lock()

@@ -107,6 +107,32 @@ func TestOverridesOutliveTheProcess(t *testing.T) {
 }
 
 // Shadow mode outlives the process, in list and audit; an older program finds an action that it does not know.
+// A reset changes no override, and is in the audit all the same, also after a restart.
+func TestAuditHasMoreThanOverrides(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := open(t, dir)
+	if _, err := o.Put(ctx, limitTo("topic?id=42", 5)); err != nil {
+		t.Fatal(err)
+	}
+	reset := rules.Change{Author: "bob", Action: rules.ChangeReset, Of: "client 192.0.2.7"}
+	if err := o.Record(ctx, reset); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o = open(t, dir)
+	audit, err := o.Audit(ctx, 10)
+	if err != nil || len(audit) != 2 || len(list(t, o)) != 1 {
+		t.Fatalf("%+v, %v, %+v", audit, err, list(t, o))
+	}
+	reset.At, reset.Revision = audit[0].At, audit[0].Revision
+	if diff := cmp.Diff(reset, audit[0]); diff != "" || reset.Revision <= audit[1].Revision {
+		t.Errorf("%s", diff)
+	}
+}
+
 func TestShadowModeOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

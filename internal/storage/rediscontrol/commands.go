@@ -103,7 +103,7 @@ func parseCommand(text string) (c hottype.Command, err error) {
 	switch {
 	case name == "" || len(text) > maxCommand:
 		return c, errCommand
-	case c.Action != hottype.CommandReset && c.Action != hottype.CommandPurge:
+	case c.Action != hottype.CommandReset && c.Action != hottype.CommandPurge && c.Action != hottype.CommandTrace:
 		return c, fmt.Errorf("%w: action %.20q", errCommand, action)
 	}
 	switch kind {

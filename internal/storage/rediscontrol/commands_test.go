@@ -44,7 +44,7 @@ func testCommands(t *testing.T, s server) {
 		{Action: hottype.CommandReset, Key: "topic?id=\x00 \n\xff"},
 		{Action: hottype.CommandPurge, Key: "topic?id=42"},
 		{Action: hottype.CommandReset, Client: hottype.Client{Addr: netip.MustParseAddr("2001:db8::")}},
-		{Action: hottype.CommandReset, Client: hottype.Client{Name: "anna b"}},
+		{Action: hottype.CommandTrace, Client: hottype.Client{Name: "anna b"}},
 		{Action: hottype.CommandReset, Key: "topic?id=42"}, // again
 	}
 	for _, c := range all[:5] {

@@ -65,6 +65,26 @@ func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	})
 }
 
+// noOverride is the ID of no override: the script writes an audit entry with it, and deletes nothing.
+const noOverride = "-"
+
+// Record adds a change to the audit that changes no override. One round trip.
+func (s *OverrideStore) Record(ctx context.Context, c rules.Change) error {
+	c.At = s.feed.now().UTC().Truncate(time.Microsecond)
+	audit, err := encode(c)
+	if err != nil {
+		return err
+	}
+	code, _, err := s.write(ctx, noOverride, "", "", time.Time{}, audit)
+	if err == nil && code != 1 {
+		err = fmt.Errorf("the script answered %d", code)
+	}
+	if err != nil {
+		return fmt.Errorf("rediscontrol: record %s: %w", c.Action, err)
+	}
+	return nil
+}
+
 // Audit returns up to limit changes, newest first. One round trip.
 func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, error) {
 	if limit <= 0 {

@@ -86,8 +86,15 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{a2}) {
 		t.Error(cmp.Diff(got, []rules.Override{a2}))
 	}
+	reset := rules.Change{Author: "ann", Action: rules.ChangeReset, Of: "topic?id=42"}
+	if err := store.Record(ctx, reset); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, store); !cmp.Equal(got, []rules.Override{a2}) {
+		t.Error(cmp.Diff(got, []rules.Override{a2}))
+	}
 	audit, err := store.Audit(ctx, 100)
-	if err != nil || len(audit) != 4 {
+	if err != nil || len(audit) != 5 {
 		t.Fatalf("%d changes, %v", len(audit), err)
 	}
 	for i, c := range audit {
@@ -98,8 +105,9 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if now, err := store.Revision(ctx); err != nil || now != audit[0].Revision {
 		t.Errorf("revision %d, %v; that of the last change is %d", now, err, audit[0].Revision)
 	}
+	reset.At = audit[0].At
 	want := []rules.Change{
-		{At: audit[0].At, Author: "ann", Action: rules.ChangeDelete, ID: "b", Before: &b},
+		reset, {At: audit[1].At, Author: "ann", Action: rules.ChangeDelete, ID: "b", Before: &b},
 		{At: a2.Created, Author: "eve", Action: rules.ChangePut, ID: "a", Before: &a, After: &a2},
 		{At: b.Created, Author: "bob", Action: rules.ChangePut, ID: "b", After: &b},
 		{At: a.Created, Author: "ann", Action: rules.ChangePut, ID: "a", After: &a},

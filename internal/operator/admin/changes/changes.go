@@ -8,7 +8,6 @@
 package changes
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,6 +44,14 @@ type Config struct {
 type Live interface {
 	// ReadOverrides reads the store at once, so that the page shows a change without waiting for a sample.
 	ReadOverrides(ctx context.Context)
+	// LiveOverrides are the live overrides: those of the store, or while it does not answer those that were read last.
+	LiveOverrides(ctx context.Context) ([]rules.Override, error)
+	// LastAudit is the audit as last read, newest first; nil: never.
+	LastAudit() []rules.Change
+	// Trouble is what cannot be read now, "": nothing is known to fail.
+	Trouble() string
+	// FullKey is the whole key that an alias stands for, if that is known.
+	FullKey(key hottype.Key) hottype.Key
 	// Revision is that of the overrides as last read.
 	Revision() int64
 	// ActiveKeys are the keys with requests now, heaviest first.
@@ -68,6 +75,7 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/keys/{key}/purge", s.commandKey(hottype.CommandPurge)),
 		web.Post("/v1/keys/{key}/reset", s.commandKey(hottype.CommandReset)),
 		web.Post("/v1/clients/{client}/reset", s.resetClient),
+		web.Post("/v1/clients/{client}/trace", s.traceClient),
 		{Path: "/v1/overrides", Methods: map[string]web.Handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
 		{Path: "/v1/overrides/{id}", Methods: map[string]web.Handler{http.MethodGet: s.getOverride, http.MethodPut: put,
 			http.MethodDelete: web.If(s.writable, s.deleteOverride)}},
@@ -91,7 +99,7 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	changes := []rules.Change{}
+	changes, trouble := []rules.Change{}, ""
 	if s.cfg.Overrides != nil {
 		id := r.URL.Query().Get("id")
 		read := most
@@ -100,7 +108,10 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 		}
 		found, err := s.cfg.Overrides.Audit(r.Context(), read)
 		if err != nil {
-			return fmt.Errorf("admin: the changes of overrides cannot be read: %w", err)
+			if found = slices.Clone(s.cfg.Live.LastAudit()); found == nil {
+				return fmt.Errorf("admin: the changes of overrides cannot be read: %w", err)
+			}
+			trouble = s.cfg.Live.Trouble()
 		}
 		if id != "" {
 			found = slices.DeleteFunc(found, func(c rules.Change) bool { return c.ID != id })
@@ -108,6 +119,9 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 		changes = append(changes, found[:min(len(found), most)]...)
 	}
 	answer := map[string]any{"changes": changes}
+	if trouble != "" { // these are the changes as last read
+		answer["trouble"] = trouble
+	}
 	if s.cfg.Central != nil {
 		revisions, err := s.rulesHistory(r)
 		answer["rules"] = withoutTexts(revisions)
@@ -124,6 +138,7 @@ func (s *Service) commandKey(action hottype.CommandAction) web.Handler {
 		if err != nil {
 			return err
 		}
+		key = s.cfg.Live.FullKey(key)
 		n, err := s.command(r, hottype.Command{Action: action, Key: key})
 		if err != nil {
 			return err
@@ -151,18 +166,53 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
 }
 
+// traceClient has every limiter record for a minute what a client, or the clients of a network, ask for. It changes
+// nothing, so the audit has no entry of it.
+func (s *Service) traceClient(w http.ResponseWriter, r *http.Request) error {
+	c, err := web.PathClient(r, s.cfg.Rules())
+	if err != nil {
+		return err
+	}
+	if s.cfg.Command == nil {
+		return noLimiter()
+	}
+	if _, err := s.cfg.Command(r.Context(), hottype.Command{Action: hottype.CommandTrace, Client: c}); err != nil {
+		return err
+	}
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
+}
+
+func noLimiter() error {
+	return web.NewProblem(http.StatusNotFound, "this program reaches no limiter",
+		"ask an aggregator, a limiter or hotparam serve")
+}
+
 // command has every limiter carry out a command, and says in the log who wanted it.
 func (s *Service) command(r *http.Request, c hottype.Command) (purged int, err error) {
 	if s.cfg.Command == nil {
-		return 0, web.NewProblem(http.StatusNotFound, "this program reaches no limiter",
-			"ask an aggregator, a limiter or hotparam serve")
+		return 0, noLimiter()
 	}
 	if purged, err = s.cfg.Command(r.Context(), c); err != nil {
 		return 0, err
 	}
-	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", cmp.Or(string(c.Key), c.Client.String()),
-		"author", web.Author(r))
+	of := string(c.Key)
+	if of == "" {
+		of = "client " + c.Client.String()
+	}
+	s.Record(r.Context(), rules.Change{Action: string(c.Action), Of: of, Author: web.Author(r)})
 	return purged, nil
+}
+
+// Record adds to the log and the audit what a person has done that changes no override. It is done already: if the
+// audit cannot be written, the log has it.
+func (s *Service) Record(ctx context.Context, c rules.Change) {
+	s.cfg.Log.Info("admin: command", "action", c.Action, "of", c.Of, "author", c.Author)
+	if s.cfg.Overrides == nil {
+		return
+	}
+	if err := s.cfg.Overrides.Record(ctx, c); err != nil {
+		s.cfg.Log.Warn("admin: not in the audit", "action", c.Action, "of", c.Of, "author", c.Author, "err", err)
+	}
 }
 
 func hasID(id string) func(rules.Override) bool {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -25,18 +26,22 @@ type Response struct {
 }
 
 func (s *Service) listOverrides(w http.ResponseWriter, r *http.Request) error {
-	live, err := s.live(r.Context())
+	live, err := s.cfg.Live.LiveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	list := Listed(s.cfg.Rules(), live, now)
 	s.cfg.Live.AddHits(list, now)
-	return web.WriteJSON(w, http.StatusOK, map[string]any{"overrides": list})
+	a := map[string]any{"overrides": list}
+	if trouble := s.cfg.Live.Trouble(); trouble != "" { // these are the overrides as last read
+		a["trouble"] = trouble
+	}
+	return web.WriteJSON(w, http.StatusOK, a)
 }
 
 func (s *Service) getOverride(w http.ResponseWriter, r *http.Request) error {
-	live, err := s.live(r.Context())
+	live, err := s.cfg.Live.LiveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
@@ -55,6 +60,10 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	in, err := readOverride(w, r, s.cfg.Now())
 	if err != nil {
 		return err
+	}
+	if full := string(s.cfg.Live.FullKey(hottype.Key(in.override.Key))); full != in.override.Key {
+		in.warnings = append(in.warnings, "the key is an alias; it was stored as "+full)
+		in.override.Key = full
 	}
 	redacted, err := web.Redacted(s.cfg.Rules(), in.override.Key)
 	if err != nil {
@@ -194,16 +203,12 @@ func (s *Service) restore(ctx context.Context, c rules.Change, who string) (*rul
 	return &stored, nil
 }
 
+// live are the live overrides as the store has them: what a change is made of.
 func (s *Service) live(ctx context.Context) ([]rules.Override, error) {
-	return ReadLive(ctx, s.cfg.Overrides)
-}
-
-// ReadLive lists the overrides of a store; none if it is nil.
-func ReadLive(ctx context.Context, store OverrideStore) ([]rules.Override, error) {
-	if store == nil {
+	if s.cfg.Overrides == nil {
 		return nil, nil
 	}
-	list, err := store.List(ctx)
+	list, err := s.cfg.Overrides.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
 	}

@@ -268,11 +268,12 @@ func (s *Service) losses(before, next *rules.Set) error {
 	if len(lost) == 0 {
 		return nil
 	}
+	all := len(lost)
 	if more := len(lost) - maxLosses; more > 0 {
 		lost = append(lost[:maxLosses], fmt.Sprintf("and %d more", more))
 	}
 	p := web.NewProblem(http.StatusPreconditionRequired, "nothing was stored, because the change\n  "+
 		strings.Join(lost, "\n  "), "send confirm=true with it if that is meant")
-	p.Field = "confirm"
+	p.Field, p.Losses = "confirm", all
 	return p
 }

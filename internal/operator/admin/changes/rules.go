@@ -31,7 +31,8 @@ const (
 type RuleStore interface {
 	// State tells which of them this program runs.
 	State() RulesState
-	// Read gives what the store holds; nil: nothing.
+	// Read gives what the store holds; nil: nothing. With an error it is what the store held last, nil if that is not
+	// known.
 	Read(ctx context.Context) (*rules.Stored, error)
 	// Check reads the rules of a change as this program would run them; ErrRejected where it cannot.
 	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
@@ -58,6 +59,8 @@ type Rules struct {
 	Current  *rules.Revision `json:"current,omitempty"`
 	Trial    *rules.Revision `json:"trial,omitempty"`
 	Limiters []LimiterRules  `json:"limiters"`
+	// StoreError says why the store cannot be read: what is shown is what it held last.
+	StoreError string `json:"store_error,omitempty"`
 	// LimitersError says why they are not known.
 	LimitersError string `json:"limiters_error,omitempty"`
 }
@@ -70,14 +73,18 @@ type LimiterRules struct {
 
 func (s *Service) getRules(w http.ResponseWriter, r *http.Request) error {
 	stored, err := s.cfg.Central.Read(r.Context())
-	if err != nil {
+	if err != nil && stored == nil {
 		return fmt.Errorf("admin: the rules cannot be read: %w", err)
 	}
-	return s.writeRules(w, r, stored)
+	return s.writeRules(w, r, stored, err)
 }
 
-func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) error {
+// writeRules answers with what the store holds, or if it cannot be read with what it held last.
+func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored, unread error) error {
 	a := Rules{RulesState: s.cfg.Central.State(), Limiters: []LimiterRules{}}
+	if unread != nil {
+		a.StoreError = unread.Error()
+	}
 	if stored != nil {
 		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
 	}
@@ -150,7 +157,7 @@ func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rul
 	}
 	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
 		"author", change.Author, "reason", change.Reason)
-	return s.writeRules(w, r, stored)
+	return s.writeRules(w, r, stored, nil)
 }
 
 func storeError(err error) error {

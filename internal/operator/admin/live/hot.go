@@ -45,7 +45,7 @@ func (s *Service) getHot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	now, hot := s.cfg.Now(), s.cfg.Hot()
+	now, hot := s.cfg.Now(), s.hot()
 	page, matched := q.from(hot, s.speeds(now))
 	st := s.buildState(now, hot, page, s.loops())
 	s.mu.Lock()

@@ -158,6 +158,7 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	key = s.FullKey(key)
 	now := s.cfg.Now()
 	since, err := web.QueryTime(r, "since", now.Add(-keepSeconds*time.Second))
 	if err != nil {
@@ -196,6 +197,12 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 			spec.Burst, err)
 	}
 	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
+	s.mu.Lock()
+	live := s.overrides.list
+	s.mu.Unlock()
+	set := s.cfg.Rules()
+	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
+	a.InForce = s.inForce().effective(set.RuleFor(key.Resource()), o, key)
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 

@@ -62,6 +62,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	canonical = s.FullKey(canonical)
 	answer, err := s.describe(r, canonical, s.cfg.Now())
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Key, error) {
-	live, err := changes.ReadLive(r.Context(), s.cfg.Overrides)
+	live, err := s.LiveOverrides(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Ke
 		s.AddHits(views, now)
 		a.Tried = &views[0]
 	}
-	hot := s.cfg.Hot()
+	hot := s.hot()
 	if i := slices.IndexFunc(hot, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]
 	}
@@ -104,8 +105,11 @@ func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Ke
 		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 	}
 	a.Senders = s.senders(key, now)
-	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
+	a.Limits = slices.Concat(overrideLimits(o, key), s.inForce().ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = changes.KeyWarnings(set, key)
+	if trouble := s.Trouble(); trouble != "" {
+		a.Warnings = append(a.Warnings, trouble)
+	}
 	return a, nil
 }
 
@@ -146,17 +150,18 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 	return []appliedLimit{l}
 }
 
-func ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
+func (f inForce) ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
 	if rule == nil {
 		return nil
 	}
 	held := rule.LimitFor(key)
-	l := appliedLimit{Source: "rule", Limit: viewLimit(held), Applies: hot && held.Set}
+	l := appliedLimit{Source: "rule", Limit: f.view(held)}
+	l.Applies = hot && l.Limit != nil
 	malformed := key.Params() == canon.Malformed
 	switch {
 	case malformed && (o == nil || o.KeepsLimit()):
 		return []appliedLimit{malformedLimit(rule, l, o != nil && o.Action == rules.ActionShadow)}
-	case !held.Set:
+	case l.Limit == nil:
 		l.Why = "the rule only detects"
 	case o != nil && !o.KeepsLimit():
 		l.Applies, l.Why = false, "the override stands before it"
@@ -237,7 +242,7 @@ func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
 			continue
 		}
 		for _, k := range in.last.Samples {
-			if k.Key == key {
+			if cmp.Or(s.rates.full[k.Key], k.Key) == key {
 				v.Sampled += k.Sampled
 				addNames(prefixes, k.Prefixes)
 				addNames(classes, k.Classes)

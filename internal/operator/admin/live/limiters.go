@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -39,15 +40,21 @@ type Limiter struct {
 
 // getLimiters answers which limiters have the overrides of now: GET /v1/limiters.
 func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
-	if err := s.readRevision(r.Context()); err != nil {
-		return fmt.Errorf("admin: the revision of the overrides cannot be read: %w", err)
-	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	unread := s.readRevision(ctx)
 	now := s.cfg.Now()
 	s.readReports(r.Context(), now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": now, "revision": s.overrides.revision,
-		"limiters": s.viewLimiters(now)})
+	if unread != nil && len(s.rates.instances) == 0 {
+		return fmt.Errorf("admin: the revision of the overrides cannot be read: %w", unread)
+	}
+	a := map[string]any{"at": now, "revision": s.overrides.revision, "limiters": s.viewLimiters(now)}
+	if unread != nil { // what was read last is shown
+		a["trouble"] = strings.Join(s.trouble(), "; ")
+	}
+	return web.WriteJSON(w, http.StatusOK, a)
 }
 
 func (s *Service) Revision() int64 {
@@ -146,7 +153,7 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	for key, sp := range s.speeds(now) {
 		rates[key] = sp.Allowed + sp.Denied
 	}
-	lists := [][]hottype.HotKey{s.loops(), s.cfg.Hot()}
+	lists := [][]hottype.HotKey{s.loops(), s.hot()}
 	if s.cfg.Heaviest != nil {
 		lists = append(lists, s.cfg.Heaviest(maxActive))
 	}

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
@@ -19,8 +22,10 @@ type HotKey struct {
 	hottype.HotKey
 	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
 	// may hold bytes that are not UTF-8.
-	Href  string     `json:"href"`
-	Limit *limitView `json:"limit"` // null: detected only
+	Href string `json:"href"`
+	// Alias is what the hot set has in place of a key whose metric name would be too long; "" for others.
+	Alias hottype.Key `json:"alias,omitempty"`
+	Limit *limitView  `json:"limit"` // null: detected only
 	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
 	LimitSource string `json:"limit_source"`
 	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
@@ -35,15 +40,21 @@ type HotKey struct {
 	Override *changes.View `json:"override"`
 }
 
-// limitView is a limit as the API shows it. Burst is that of a token bucket.
+// limitView is a limit as the API shows it. Burst is that of a token bucket. Limit in WindowMS is the rate that is in
+// force now, also of an adaptive limit; both are 0 of a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
 	Limit     int64           `json:"limit"`
 	WindowMS  float64         `json:"window_ms"`
 	Burst     int64           `json:"burst,omitempty"`
-	Mode      hottype.Mode    `json:"mode"`
-	Scope     rules.Scope     `json:"scope,omitempty"`
-	Text      string          `json:"text"` // "100/s, burst 200, wait 500ms"
+	// Adaptive is true if the rate follows what an upstream can take.
+	Adaptive bool `json:"adaptive,omitempty"`
+	// InFlight is how many requests may be in flight at a time, of an adaptive limit for all its hot keys together;
+	// 0: any number, or not known yet.
+	InFlight int64        `json:"in_flight,omitempty"`
+	Mode     hottype.Mode `json:"mode"`
+	Scope    rules.Scope  `json:"scope,omitempty"`
+	Text     string       `json:"text"` // "100/s, burst 200, wait 500ms"
 }
 
 // Totals is the whole namespace in one second. The speeds are null while no
@@ -79,20 +90,36 @@ func specText(s limit.Spec) string {
 	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
-// viewLimit is nil where a rule only detects.
-func viewLimit(l rules.Limit) *limitView {
+// view is the limit of a rule as it is in force now; nil where a rule only detects.
+func (f inForce) view(l rules.Limit) *limitView {
+	if l.InFlight != nil {
+		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
+			Scope: l.InFlight.Scope, Text: fmt.Sprintf("%d in flight", l.InFlight.Limit)}
+	}
 	if !l.Set {
 		return nil
 	}
 	v := viewSpec(l.Spec, l.Mode, l.Scope)
-	if l.Adaptive != nil {
-		v.Text += "; " + l.Adaptive.String()
+	if a := l.Adaptive; a != nil {
+		if bound, known := f[a.Upstream]; known {
+			v = viewSpec((&adaptive.LocalLimit{UpstreamLimit: bound}).Spec(l.Spec, a), l.Mode, l.Scope)
+			v.Text += " now"
+			if bound.InFlight > 0 && bound.InFlight < maxSlots {
+				v.InFlight = int64(math.Ceil(bound.InFlight))
+				v.Text += fmt.Sprintf(", all hot keys together %d in flight", v.InFlight)
+			}
+		}
+		v.Adaptive = true
+		v.Text += "; " + a.String()
 	}
 	if l.Candidate != nil {
 		v.Text += "; candidate: " + specText(*l.Candidate)
 	}
 	return v
 }
+
+// maxSlots is a number of requests in flight beyond which it is not shown: nothing is known yet.
+const maxSlots = 1e6
 
 func viewWindow(w *rules.IPWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
@@ -104,7 +131,7 @@ func viewWindow(w *rules.IPWindow) *limitView {
 
 // effective is what holds a key that is hot: its override, else its rule. Nil
 // means nothing.
-func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
+func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
 	}
@@ -114,7 +141,6 @@ func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionBlock {
 		return &limitView{Mode: hottype.ModeEnforce, Text: "blocked"}
 	}
-	rule := set.RuleFor(key.Resource())
 	if rule == nil {
 		return nil
 	}
@@ -122,17 +148,18 @@ func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionShadow {
 		l.Mode = hottype.ModeShadow
 	}
-	return viewLimit(l)
+	return f.view(l)
 }
 
-func limitSource(set *rules.Set, o *rules.Override, key hottype.Key) string {
-	if effective(set, o, key) == nil {
+// limitSource says who set a limit that is shown.
+func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitView) string {
+	if l == nil {
 		return ""
 	}
 	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
 		return "override"
 	}
-	if rule := set.RuleFor(key.Resource()); rule.LimitFor(key) != rule.Limit {
+	if rule.LimitFor(key) != rule.Limit {
 		return "values"
 	}
 	return "rule"
@@ -155,7 +182,7 @@ func (s *Service) heaviest() []hottype.HotKey {
 	if s.samples++; s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
 		return nil
 	}
-	return s.cfg.Heaviest(s.cfg.HistoryKeys)
+	return s.named(s.cfg.Heaviest(s.cfg.HistoryKeys))
 }
 
 // recordSecond hands a second to the history. The caller holds mu.

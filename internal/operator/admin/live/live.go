@@ -44,6 +44,10 @@ type Config struct {
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
 	Reports func(context.Context) ([]hottype.LimiterReport, error)
+	// Upstreams are those that adaptive limits follow, with their bounds; nil: none.
+	Upstreams func() []hottype.UpstreamLimit
+	// Store names what reports and overrides are read from, such as "Redis"; "": a disk.
+	Store string
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides changes.OverrideStore
 	// History; nil: nothing is kept of what was.
@@ -134,8 +138,39 @@ func (s *Service) Routes() []web.Route {
 		web.Get("/v1/keys/{key}/what-if", s.getWhatIf),
 		web.Get("/v1/limiters", s.getLimiters),
 		web.Get("/v1/clients", s.getClients),
+		web.Get("/v1/clients/{client}", s.getClient),
+		web.Get("/v1/upstreams", s.getUpstreams),
+		web.Get("/v1/rules/running", s.getRunning),
 		web.Get("/v1/events", s.getEvents),
 	}
+}
+
+// hot are the hot keys, by their whole text where the set has an alias and a limiter has reported what it stands for.
+func (s *Service) hot() []hottype.HotKey { return s.named(s.cfg.Hot()) }
+
+// named replaces the aliases in a list, if any are known. The list is not changed.
+func (s *Service) named(list []hottype.HotKey) []hottype.HotKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copied := false
+	for i := range list {
+		full, known := s.rates.full[list[i].Key]
+		if !known {
+			continue
+		}
+		if !copied {
+			list, copied = slices.Clone(list), true
+		}
+		list[i].Key = full
+	}
+	return list
+}
+
+// FullKey is the whole key that an alias stands for, as limiters report it; other keys are as they are.
+func (s *Service) FullKey(key hottype.Key) hottype.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.rates.full[key], key)
 }
 
 // sampleEvery is the pace of the rates and of the state event.

@@ -14,6 +14,7 @@ import (
 // Not safe for concurrent use.
 type rates struct {
 	instances map[string]*instance
+	full      map[hottype.Key]hottype.Key // of the aliases in reports; replaced, never changed
 	total     decided
 }
 
@@ -73,6 +74,15 @@ func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 			delete(r.instances, id)
 		}
 	}
+	full := map[hottype.Key]hottype.Key{}
+	for _, in := range r.instances {
+		for _, k := range in.last.Keys {
+			if k.Full != "" {
+				full[k.Key] = k.Full
+			}
+		}
+	}
+	r.full = full
 }
 
 func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
@@ -101,7 +111,7 @@ func (in *instance) update(now time.Time, rep hottype.LimiterReport, total *deci
 	}
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
-		sp.Keys[k.Key] = keySpeed{
+		sp.Keys[cmp.Or(k.Full, k.Key)] = keySpeed{
 			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
 			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
 			Served:  perSecond(grown(was.Cached, k.Cached), apart),

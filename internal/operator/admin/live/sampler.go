@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -20,7 +21,8 @@ const readTimeout = 400 * time.Millisecond
 func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.ReadOverrides(ctx)
-	hot, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
+	set, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
+	hot := s.named(set)
 	if heaviest != nil {
 		near := closest(s.cfg.Rules(), heaviest, hot, loops)
 		s.mu.Lock()
@@ -33,7 +35,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.cfg.Pushed {
-		s.knownHot = s.noteList(now, hot, s.knownHot, BecameHot, Cooled)
+		s.knownHot = s.noteList(now, set, s.knownHot, BecameHot, Cooled)
 		s.knownLoops = s.noteList(now, loops, s.knownLoops, BecameLoop, CeasedLoop)
 	}
 	s.recordSecond(now, hot, loops, heaviest)
@@ -97,9 +99,12 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.overrides.failing == "" && err != nil {
+		s.overrides.failedAt = s.cfg.Now()
+	}
 	s.overrides.failing = s.noteFailure("overrides", s.overrides.failing, err)
 	if err == nil && changed {
-		s.overrides.list, s.overrides.loaded = list, true
+		s.overrides.list, s.overrides.audit, s.overrides.loaded = list, audit, true
 		s.emitOverrideChanges(audit)
 	}
 	if e := event("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
@@ -127,7 +132,9 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 		}
 	}
 	for _, c := range slices.Backward(fresh) {
-		s.emit(changeOf(c))
+		if c.ID != "" { // else it is a change of no override
+			s.emit(changeOf(c))
+		}
 	}
 	if len(audit) > 0 {
 		s.overrides.seen = &audit[0]
@@ -141,14 +148,18 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 	current := make(map[string]hotNote, len(list))
 	for i := range list {
 		h := &list[i]
-		current[string(h.Key)] = hotNote{rule: h.Rule, rate: h.Rate}
-		if _, was := known[string(h.Key)]; !was {
-			s.emit(detectionChange(h.Since, came, h))
+		was, had := known[string(h.Key)]
+		note := hotNote{rule: h.Rule, rate: h.Rate, full: cmp.Or(s.rates.full[h.Key], was.full)}
+		current[string(h.Key)] = note
+		if !had {
+			named := *h
+			named.Key = cmp.Or(note.full, h.Key)
+			s.emit(detectionChange(h.Since, came, &named))
 		}
 	}
 	for key, was := range known {
 		if _, still := current[key]; !still {
-			s.emit(Change{At: now, Kind: left, Key: key, Rule: was.rule, Rate: was.rate})
+			s.emit(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule, Rate: was.rate})
 		}
 	}
 	return current

@@ -2,6 +2,10 @@ package live
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -51,7 +55,10 @@ type overrideNotes struct {
 	loaded  bool
 	sent    []byte        // the last overrides event
 	seen    *rules.Change // newest change already sent
+	audit   []rules.Change
 	failing string
+	// failedAt is since when they cannot be read.
+	failedAt time.Time
 	// revision is the newest one, revisions the last ones, newest first.
 	revision  int64
 	revisions []int64
@@ -60,17 +67,15 @@ type overrideNotes struct {
 type hotNote struct {
 	rule string
 	rate float64
+	full hottype.Key // of an alias, "" if it is not known
 }
 
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
-		At: now, Status: []Status{}, Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
+		At: now, Status: s.Status(), Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
 		Closest: []closeKey{}, Trouble: []string{}, Clients: s.deniedClients(now),
 	}
 	st.Clients = st.Clients[:min(len(st.Clients), maxShownClients)]
-	if s.cfg.Status != nil {
-		st.Status = append(st.Status, s.cfg.Status()...)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.now(now))
@@ -79,12 +84,52 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
 	}
-	for _, trouble := range []string{s.latest.failing, s.overrides.failing} {
-		if trouble != "" {
-			st.Trouble = append(st.Trouble, trouble)
-		}
-	}
+	st.Trouble = append(st.Trouble, s.trouble()...)
 	return st
+}
+
+// trouble is what cannot be read, in one sentence if it is the store that does not answer. The caller holds mu.
+func (s *Service) trouble() []string {
+	reports, overrides := s.latest.failing, s.overrides.failing
+	if s.cfg.Store != "" && reports != "" && overrides != "" {
+		return []string{fmt.Sprintf("%s has not answered since %s: rates, overrides and rules are those of then, and "+
+			"cannot be changed. Limiters go on with what they have.", s.cfg.Store,
+			s.overrides.failedAt.UTC().Format("2006-01-02 15:04:05 MST"))}
+	}
+	return slices.DeleteFunc([]string{reports, overrides}, func(text string) bool { return text == "" })
+}
+
+// Trouble is what cannot be read now; "": nothing is known to fail.
+func (s *Service) Trouble() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.trouble(), "; ")
+}
+
+// LiveOverrides are the live overrides: those of the store, or while it does not answer those that were read last.
+func (s *Service) LiveOverrides(ctx context.Context) ([]rules.Override, error) {
+	if s.cfg.Overrides == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := s.cfg.Overrides.List(ctx)
+	if err == nil {
+		return list, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.overrides.loaded {
+		return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
+	}
+	return s.overrides.list, nil
+}
+
+// LastAudit is the audit of the overrides as last read, newest first; nil: never.
+func (s *Service) LastAudit() []rules.Change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrides.audit
 }
 
 func viewTotals(sp speed) Totals {
@@ -104,22 +149,26 @@ func viewTotals(sp speed) Totals {
 func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	set := s.cfg.Rules()
 	s.mu.Lock()
-	live := s.overrides.list
+	live, aliases := s.overrides.list, map[hottype.Key]hottype.Key{}
+	for alias, full := range s.rates.full {
+		aliases[full] = alias
+	}
 	s.mu.Unlock()
 	speeds := s.speeds(now)
 	index := rules.NewOverrides(set.Overrides, live)
-	views := make([]HotKey, len(hot))
+	views, force := make([]HotKey, len(hot)), s.inForce()
 	for i, h := range hot {
-		o := index.Find([]byte(h.Key), now)
-		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: effective(set, o, h.Key),
+		o, rule := index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
+		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effective(rule, o, h.Key),
 			Override: changes.ViewOf(o, live, now)}
-		v.LimitSource = limitSource(set, o, h.Key)
-		if rule := set.RuleFor(h.Key.Resource()); rule != nil {
+		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
+		if rule != nil {
 			v.Threshold = rule.Hot.Rate
 		}
 		if sp, ok := speeds[h.Key]; ok {
 			v.Allowed, v.Denied, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 		}
+		v.Alias = aliases[h.Key]
 		views[i] = v
 	}
 	return views
@@ -145,9 +194,13 @@ func (s *Service) Init(now time.Time) Init {
 		key := s.latest.state.Hot[i].Key
 		sparks[string(key)] = s.seconds.spark(key, now)
 	}
+	recent := slices.Clone(s.recent.changes)
+	for i := range recent {
+		recent[i].Key = string(cmp.Or(s.rates.full[hottype.Key(recent[i].Key)], hottype.Key(recent[i].Key)))
+	}
 	return Init{
 		Namespace: s.cfg.Namespace, Version: s.cfg.Version, Writable: s.cfg.Overrides != nil,
-		Kept: s.cfg.History != nil, History: s.recent.points, Sparks: sparks, Changes: s.recent.changes,
+		Kept: s.cfg.History != nil, History: s.recent.points, Sparks: sparks, Changes: recent,
 		Overrides: s.shownOverrides(now), State: s.latest.state,
 	}
 }

@@ -88,8 +88,9 @@ type keyPolicy struct {
 	override rules.Override
 }
 
-func (r *rulesAt) of(key hottype.Key) (t keyPolicy) {
-	if t.rule = r.set.RuleFor(key.Resource()); t.rule != nil {
+// of is the policy of a key, which the rule of that name counted.
+func (r *rulesAt) of(key hottype.Key, rule string) (t keyPolicy) {
+	if t.rule = r.set.RuleOf(key, rule); t.rule != nil {
 		t.limit = t.rule.LimitFor(key)
 	}
 	if o := r.overrides.Find([]byte(key), r.now); o != nil {
@@ -120,7 +121,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 		minutes[k.Key] = append(minutes[k.Key], k)
 	}
 	for key, list := range minutes {
-		before, after := now.of(key), next.of(key)
+		before, after := now.of(key, list[0].Rule), next.of(key, list[0].Rule)
 		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
 			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) &&
 			before.override == after.override {
@@ -142,7 +143,8 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 	}
 	for i := range a.Keys {
 		d := &a.Keys[i]
-		if err := errors.Join(ctx.Err(), d.evaluate(ctx, minutes[d.Key], now.of(d.Key), next)); err != nil {
+		list := minutes[d.Key]
+		if err := errors.Join(ctx.Err(), d.evaluate(ctx, list, now.of(d.Key, list[0].Rule), next)); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +157,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 }
 
 func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before keyPolicy, next *rulesAt) error {
-	after := next.of(d.Key)
+	after := next.of(d.Key, list[0].Rule)
 	switch {
 	case after.rule == nil:
 		d.After = uncounted

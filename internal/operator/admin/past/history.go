@@ -51,7 +51,7 @@ type Config struct {
 	History Store
 	Rules   func() *rules.Set
 	// Purged removes a key from memory, and records the purge without the key.
-	Purged func(key hottype.Key, author string)
+	Purged func(ctx context.Context, key hottype.Key, author string)
 	Log    *slog.Logger
 	Now    func() time.Time
 }
@@ -232,7 +232,7 @@ func (s *Service) purgeHistory(w http.ResponseWriter, r *http.Request) error {
 			"try again; look at the state directory")
 	}
 	who := web.Author(r)
-	s.cfg.Purged(key, who)
+	s.cfg.Purged(r.Context(), key, who)
 	s.cfg.Log.Info("admin: the history of a key was purged", "rows", rows, "author", who)
 	return web.WriteJSON(w, http.StatusOK, map[string]int64{"rows": rows})
 }

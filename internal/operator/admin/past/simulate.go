@@ -31,6 +31,8 @@ type Simulation struct {
 	Key   hottype.Key `json:"key"`
 	Rate  float64     `json:"rate"`
 	Burst int64       `json:"burst"`
+	// InForce is the limit that the key has now; nil: none, or it is not known.
+	InForce any `json:"in_force"`
 	// Requests came, Denied would have been; WasDenied were.
 	Requests  float64 `json:"requests"`
 	Denied    float64 `json:"denied"`

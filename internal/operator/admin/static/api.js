@@ -2,11 +2,13 @@
 // Problem with the text of the server.
 
 export class Problem extends Error {
-  constructor({ detail, field, remedy, percent }) {
+  // number is the second word that a change needs; undefined: none helps.
+  constructor({ detail, field, remedy, percent, losses, status }) {
     super(detail);
+    this.status = status;
     this.field = field;
     this.remedy = remedy;
-    this.percent = percent;
+    this.number = percent ?? losses;
   }
 }
 
@@ -14,13 +16,14 @@ export class Problem extends Error {
 // own address may hold: browsers refuse to fetch with them.
 export const at = (path) => new URL(path, location.origin);
 
-async function call(method, path, body) {
+// call sends a body as JSON, or as the type that the headers name.
+async function call(method, path, body, headers = body ? { "Content-Type": "application/json" } : {}) {
   let answer;
   try {
     answer = await fetch(at(path), {
       method,
-      headers: body ? { "Content-Type": "application/json" } : {},
-      body: body ? JSON.stringify(body) : undefined,
+      headers,
+      body: body && typeof body !== "string" ? JSON.stringify(body) : body,
     });
   } catch {
     const remedy = method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back.";
@@ -49,6 +52,13 @@ export const deleteOverride = (id) => call("DELETE", path(id) + query({ author: 
 export const undoOverride = (id, confirm) => call("POST", path(id) + "/undo" + query({ author: me.get(), confirm }));
 export const enforceOverride = (id, confirm) =>
   call("POST", path(id) + "/enforce" + query({ author: me.get(), confirm }));
+// putRules stores central rules on top of a version; tryRules says what they would have changed.
+export const putRules = (text, version, reason, confirm) =>
+  call("PUT", "/v1/rules" + query({ author: me.get(), reason, confirm }), text,
+    { "Content-Type": "application/yaml", "If-Match": `"${version}"` });
+export const tryRules = (text) => call("PUT", "/v1/rules?dry_run=true", text, { "Content-Type": "application/yaml" });
+// traceClient has limiters record for a minute what a client asks for; client is percent-encoded.
+export const traceClient = (client) => call("POST", `/v1/clients/${client}/trace`);
 // testWebhooks sends a test event to one webhook, or to all if name is "".
 export const testWebhooks = (name) =>
   call("POST", "/v1/notifications/test?" + new URLSearchParams({ ...(name && { name }), author: me.get() }));
@@ -97,6 +107,9 @@ export function follow(url, handlers) {
   }
 
   open();
+  // A page that the browser keeps for the way back must not keep its connection: there are six for one server.
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (e) => e.persisted && open());
   setInterval(() => {
     if (performance.now() - heard < silentAfter) return;
     handlers.alive(false);

@@ -3,10 +3,12 @@
 import { at, deleteOverride, enforceOverride, follow, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog, secondWord } from "./dialog.js";
 import { AuditView, lag } from "./audit.js";
+import { ClientView } from "./client.js";
 import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
 import { NowView } from "./now.js";
 import { OverridesView, extended } from "./overrides.js";
+import { RulesView } from "./rules.js";
 import { Router } from "./router.js";
 import { perSecond } from "./hot.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
@@ -15,12 +17,15 @@ let writable = false, alive = false, latest = null;
 
 const now = new NowView(actOnHot);
 const key = new KeyView(actOnHot, set);
+const client = new ClientView(actOnHot);
 const audit = new AuditView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(path));
+const rules = new RulesView(toast);
 const router = new Router({
-  "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, audit,
+  "": {}, key, client, history: past, rules, audit,
+  overrides: { show: () => overrides.open(), hide: () => overrides.close() },
 });
 
 $("add-override").addEventListener("click", () => dialog.open({}));
@@ -81,6 +86,7 @@ function showLine() {
 function offerChanges() {
   $("add-override").hidden = $("import-label").hidden = !writable;
   key.writable(writable);
+  client.writable(writable);
   overrides.show(overrides.list, writable); // it may have changed since
   if (latest) now.offer(writable);
 }

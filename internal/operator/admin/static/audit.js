@@ -3,9 +3,10 @@
 // made.
 
 import { at, getJSON } from "./api.js";
-import { $, cell, clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
+import { $, cell, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode, zoned } from "./text.js";
 import { Webhooks } from "./webhooks.js";
 
+const most = 200; // changes that are shown
 const every = 5000; // milliseconds between two questions while the view is open
 
 export class AuditView {
@@ -47,13 +48,16 @@ export class AuditView {
   async #audit() {
     let answer;
     try {
-      answer = await getJSON("/v1/audit?limit=200");
+      answer = await getJSON(`/v1/audit?limit=${most}`);
     } catch (problem) {
       return setText($("audit-note"), problem.message);
     }
-    setText($("audit-note"), answer.changes.length === 0 ? "No override was changed." : "");
-    $("audit").hidden = answer.changes.length === 0;
-    $("audit").tBodies[0].replaceChildren(...answer.changes.map(change));
+    const rows = entries(answer);
+    setText($("audit-note"), 
+      [rows.length === 0 && "Nothing was changed.", answer.trouble ? "As last read." : "",
+        answer.rules_error && "Changes of the rules are not known now."].filter(Boolean).join(" "));
+    $("audit").hidden = rows.length === 0;
+    $("audit").tBodies[0].replaceChildren(...rows);
     return undefined;
   }
 }
@@ -81,22 +85,43 @@ function upstreamRow(u) {
   const bears = u.limited ? `bears ${rate(u.rate)}/s and ${rate(u.in_flight_cap)} at a time` : "is not limited";
   const latency = `${Math.round(u.latency_seconds * 1000)} ms of ${Math.round(u.target_seconds * 1000)} ms`;
   const lost = u.unreachable && "its target cannot be held by any limit";
-  return row(!u.unreachable, plainKey(u.name), [bears, latency, plainKey(u.why), lost].filter(Boolean).join(" · "));
+  const late = u.missed && !u.unreachable && "misses its target";
+  return row(!u.missed, plainKey(u.name), [bears, latency, late, plainKey(u.why), lost].filter(Boolean).join(" · "));
 }
 
 const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },
   el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name),
   el("span", {}, ok ? "" : "in trouble: ", text));
 
-const did = { put: "set", delete: "removed", undo: "undone" };
+const did = {
+  put: "set", delete: "removed", undo: "undone", reset: "limits reset", purge: "cached responses purged",
+  purge_history: "history of a key purged",
+};
+
+// entries are all changes, of overrides, of rules and others, newest first.
+function entries({ changes, rules }) {
+  const all = changes.map((c) => [c.at, () => change(c)]);
+  for (const r of rules ?? []) all.push([r.at, () => ruleChange(r)]);
+  return all.sort(([a], [b]) => Date.parse(b) - Date.parse(a)).slice(0, most).map(([, row]) => row());
+}
+
+function entry(at, author, of, what, reason) {
+  return el("tr", {},
+    cell("When", "", el("time", { datetime: at }, zoned(at))),
+    cell("Who", "", plainKey(author || "–")),
+    el("th", { scope: "row", class: "keycell" }, of),
+    cell("Change", "", what), cell("Reason", "", plainKey(reason || "–")));
+}
 
 function change(c) {
-  const o = c.after ?? c.before;
+  const o = c.after ?? c.before, name = did[c.action] ?? plainKey(c.action);
+  if (!o) return entry(c.at, c.author, keyNode(c.of || c.id || "–"), name);
   const was = c.before && c.after ? ` (was ${overrideText(c.before)})` : "";
-  return el("tr", {},
-    cell("When", "", el("time", { datetime: c.at }, clock(c.at))),
-    cell("Who", "", plainKey(c.author || "–")),
-    el("th", { scope: "row", class: "keycell" }, o ? targetNode(o) : keyNode(c.id)),
-    cell("Change", "", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
-    cell("Reason", "", plainKey(o?.reason || "–")));
+  return entry(c.at, c.author, targetNode(o), `${name}: ${overrideText(o)}${was}`, o.reason);
+}
+
+function ruleChange(r) {
+  const what = { push: "pushed for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "trial ended" }[r.action];
+  const link = el("a", { href: "/rules" }, "rules");
+  return entry(r.at, r.author, link, `version ${r.version} ${what ?? r.action}`, r.reason);
 }

@@ -2,7 +2,7 @@
 // sends it, and what the server finds wrong is shown at the field.
 
 import { me, tryOverride } from "./api.js";
-import { $, plainKey, problemText, reachText, setText, targetOf } from "./text.js";
+import { $, el, plainKey, problemText, reachText, setText, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
@@ -182,10 +182,11 @@ export async function secondWord(act) {
   }
 }
 
-function typed({ message, percent }) {
+function typed({ message, number: word }) {
   const dialog = $("second"), number = $("second-number"), wrong = $("second-error");
-  setText($("second-why"), plainKey(message) + ".");
-  setText($("second-label"), `Type ${percent} to do it all the same`);
+  // What is taken away comes a line each.
+  $("second-why").replaceChildren(...message.split("\n").map((line) => el("span", { class: "line" }, plainKey(line))));
+  setText($("second-label"), `Type ${word} to do it all the same`);
   number.value = "";
   wrong.hidden = true;
   dialog.showModal();
@@ -201,9 +202,9 @@ function typed({ message, percent }) {
     $("second-cancel").addEventListener("click", () => end(false), once);
     dialog.querySelector("form").addEventListener("submit", (e) => {
       e.preventDefault();
-      if (number.value.trim() === String(percent)) return end(true);
+      if (number.value.trim() === String(word)) return end(true);
       wrong.hidden = false;
-      setText(wrong, `That is not ${percent}.`);
+      setText(wrong, `That is not ${word}.`);
       return number.focus();
     }, once);
   });

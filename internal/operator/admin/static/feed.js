@@ -31,6 +31,20 @@ export class Feed {
   }
 }
 
+// named writes whole keys in the place of aliases, once a limiter has reported what they stand for.
+export function named(list, hot) {
+  for (const h of hot) {
+    if (!h.alias) continue;
+    for (const node of list.querySelectorAll(`[data-alias="${CSS.escape(h.alias)}"]`)) node.replaceWith(keyNode(h.key));
+  }
+}
+
+function feedKey(key) {
+  const node = keyNode(key);
+  if (key.startsWith("!hp1:")) node.dataset.alias = key;
+  return node;
+}
+
 const words = {
   became_hot: "Became hot", cooled: "Cooled", became_loop: "A loop, not limited", ceased_loop: "Loop ended",
   override_put: "Override set", override_deleted: "Override removed", override_undone: "Override undone",
@@ -52,5 +66,5 @@ export function item(c) {
     el("div", {},
       el("p", {}, el("strong", {}, words[c.kind] ?? plainKey(c.kind)), " ",
         el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
-      el("p", {}, keyNode(c.key ?? ""))));
+      el("p", {}, feedKey(c.key ?? ""))));
 }

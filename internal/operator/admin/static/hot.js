@@ -1,18 +1,19 @@
-// Hot: the table of hot keys, a page of fifty at a time. The first page comes
+// Hot: the table of hot keys, a page of fifty at a time, on a phone of ten. The first page comes
 // with the stream; another page, order or search is asked for each second. Rows
 // live as long as they are shown, so that focus and pointer stay where they
 // are; the order rests while somebody is in the table.
 
 import { getJSON } from "./api.js";
 import {
-  cell, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate, readableNode, setText,
-  times,
+  cell, clientLink, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate,
+  readableNode, setText, times,
 } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 import { reasons } from "./reasons.js";
 
 const slots = 60;
-const pageSize = 50;
+// On a phone a row is a card: ten of them leave what follows in reach.
+const pageSize = matchMedia("(max-width: 900px)").matches ? 10 : 50;
 
 export class HotTable {
   #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map();
@@ -193,7 +194,7 @@ function newRow(first, act) {
 }
 
 // perSecond is a limit as a rate, undefined where there is none.
-export const perSecond = (l) => (l?.limit ? l.limit / (l.window_ms / 1000) : undefined);
+export const perSecond = (l) => (l?.limit > 0 && l.window_ms > 0 ? l.limit / (l.window_ms / 1000) : undefined);
 
 const sources = { values: "by the rule's value list", rule: "by the rule" };
 
@@ -205,7 +206,7 @@ function fillSource(node, h) {
 
 function fillClients(text, h) {
   setText(text.clients, h.clients ? count(h.clients) : "–");
-  setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
+  if (text.client) setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
   text.clients.title = clientsText(h) || "the senders do not name clients";
 }
 
@@ -240,7 +241,7 @@ export class ClientTable {
       const keys = c.keys.slice(0, 3).map((k) => el("li", {}, keyLink(k), " ",
         el("span", { class: "note" }, percent(k.share))));
       return el("tr", {},
-        el("th", { scope: "row", class: "keycell" }, keyNode(c.client), el("small", { class: "note" }, about)),
+        el("th", { scope: "row", class: "keycell" }, clientLink(c.client), el("small", { class: "note" }, about)),
         cell("Denied/s", "num bad", rate(c.denied_per_second)), cell("Why", "", why),
         cell("Asks for", "", el("ul", {}, ...keys)),
         cell("Override", "", c.override ? overrideText(c.override) : "–"),
@@ -264,13 +265,15 @@ export class LoopTable {
     if (this.#body.contains(document.activeElement)) return; // focus stays where it is
     const now = Date.parse(at);
     this.#body.replaceChildren(...loops.map((l) => {
-      const who = { clients: el("span"), client: el("span") };
+      const who = { clients: el("span") };
       fillClients(who, l);
       return el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
         cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
         cell("For", "num", lasting(now - Date.parse(l.since))),
-        cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client),
+        cell("Clients", "num", who.clients),
+        cell("Heaviest client", "", l.client ? clientLink(l.client) : "",
+          el("small", { class: "note" }, l.client ? percent(l.client_share) : "")),
         cell("", "actcell", writable && isAddress(l.client) ? clientActs({ client: l.client }, this.#act) : ""));
     }));
   }

@@ -3,8 +3,8 @@
 import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
-  $, clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, problemText, rate, readableNode, setText,
-  times,
+  $, clientLink, clientsText, clock, count, decoded, el, keyNode, overrideText, percent, plainKey, problemText, rate,
+  readableNode, setText, times,
 } from "./text.js";
 import { clientActs, perSecond } from "./hot.js";
 import { wouldText } from "./overrides.js";
@@ -86,7 +86,8 @@ export class KeyView {
     setText($("key-allowed"), rate(k.allowed_per_second));
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
-    this.#showSenders(k.senders);
+    this.#showSenders(k.senders, found);
+    if (!this.#day) setText($("key-chart-note"), drawnText(k));
     $("key-limits").replaceChildren(...[overrideLine(k), triedLine(k), ...k.limits.map(limitLine)].filter(Boolean));
     $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
@@ -130,22 +131,33 @@ export class KeyView {
   }
 
   // showSenders lists who asked lately, and how they wrote the key. Networks can be limited from here.
-  #showSenders(s) {
-    $("key-senders").hidden = s == null;
-    if (s == null) return;
-    setText($("key-sampled"), `of ${count(s.sampled)} requests that were looked at`);
+  #showSenders(s, found) {
+    $("key-senders").hidden = s == null && !found?.client;
+    setText($("key-sampled"), s ? `of ${count(s.sampled)} requests that were looked at` : "");
+    const heaviest = found?.client && el("li", {}, clientLink(found.client),
+      el("span", { class: "note" }, `the heaviest client, ${percent(found.client_share)}`));
+    const link = (name) => (name.includes("/") && !name.startsWith("/") ? clientLink(name) : keyNode(name));
     const part = ({ name, share }, ...acts) =>
-      el("li", {}, keyNode(name), el("span", { class: "note" }, percent(share)), ...acts);
+      el("li", {}, link(name), el("span", { class: "note" }, percent(share)), ...acts);
     const fill = (id, parts, none) => {
       if ($(id).contains(document.activeElement)) return;
       $(id).replaceChildren(...(parts?.length > 0 ? parts : [el("li", { class: "note" }, none)]));
     };
     const acts = ({ name }) => (this.#writable && name.includes("/") ? [clientActs({ cidr: name }, this.#act)] : []);
-    fill("key-prefixes", s.prefixes?.map((p) => part(p, ...acts(p))), "not known");
-    fill("key-classes", s.classes?.map((p) => part(p)), "none");
-    fill("key-spellings", s.spellings?.map((p) => part(p)),
-      s.spellings ? "not known" : "not kept, because the rules redact values");
+    const networks = (s?.prefixes ?? []).map((p) => part(p, ...acts(p)));
+    fill("key-prefixes", [heaviest, ...networks].filter(Boolean), "not known");
+    fill("key-classes", s?.classes?.map((p) => part(p)), s ? "none" : "not known");
+    fill("key-spellings", s?.spellings?.map((p) => part(p)),
+      !s || s.spellings ? "not known" : "not kept, because the rules redact values");
   }
+}
+
+// drawnText says what the line of the limit is, where that is not the configured number.
+function drawnText(k) {
+  const held = k.limits.find((l) => l.applies && (l.source === "override" || l.source === "rule"))?.limit;
+  if (held?.adaptive) return "The limit is drawn as it is in force: it follows what the upstream can take.";
+  if (held?.in_flight) return `The limit is ${held.in_flight} requests in flight: it has no rate to draw.`;
+  return "";
 }
 
 // hotOf is a key as the buttons of a hot key know it.
@@ -177,15 +189,4 @@ function triedLine({ tried: o }) {
   if (!o) return null;
   return el("li", { class: "rests" }, el("b", {}, "Tried by a person"), " ", el("span", {}, overrideText(o)),
     el("span", { class: "badge" }, "denies nobody"), el("span", { class: "note" }, wouldText(o)));
-}
-
-// decoded is what can be read of a path; what is no text shows as such.
-function decoded(path) {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    const byte = (all, hex) => (hex ? String.fromCharCode(parseInt(hex, 16)) : all);
-    const bytes = path.replace(/%([0-9a-f]{2})|[^%]/gi, byte);
-    return new TextDecoder().decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0)));
-  }
 }

@@ -1,7 +1,7 @@
 // Now: what is hot at this second, the sums of all requests, what happened.
 
 import { Chart } from "./chart.js";
-import { Feed } from "./feed.js";
+import { Feed, named } from "./feed.js";
 import { ClientTable, HotTable, LoopTable, showClosest } from "./hot.js";
 import { reasons } from "./reasons.js";
 import { $, clock, rate, setText } from "./text.js";
@@ -63,9 +63,11 @@ export class NowView {
     setText($("allowed-note"), share(t.allowed_per_second, t.requests_per_second));
     setText($("denied-note"), deniedBy(t));
     setText($("hot-note"), hotNote(t));
+    named($("events"), s.hot);
     this.#hot.show(s, this.#writable);
     this.#loops.show(s, this.#writable);
     this.#clients.show(s, this.#writable);
+    for (const part of ["loops", "clients"]) document.querySelector(`.jumps [href="#${part}"]`).hidden = $(part).hidden;
     showClosest($("closest"), s.closest);
   }
 }

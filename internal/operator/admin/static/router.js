@@ -4,13 +4,16 @@
 import { $ } from "./text.js";
 
 export class Router {
-  #views; #current = null; #name = "";
+  #views; #current = null; #name = ""; #path = "";
 
   // views are by the first part of their path; each may have show(rest) and
   // hide(). rest is what follows in the path, percent-encoded as it is there.
   constructor(views) {
     this.#views = views;
-    addEventListener("popstate", () => this.#go(true));
+    // A link to a part of a view changes the address too, and not the view.
+    addEventListener("popstate", () => {
+      if (!location.hash || this.#path !== location.pathname + location.search) this.#go(true);
+    });
     document.addEventListener("click", (e) => this.#click(e));
     this.#go(false);
   }
@@ -37,6 +40,7 @@ export class Router {
 
   #go(focus) {
     const name = this.#views[part(location.pathname)] ? part(location.pathname) : "";
+    this.#path = location.pathname + location.search;
     if (this.#current !== name) this.#views[this.#current]?.hide?.();
     this.#current = name;
     for (const other of Object.keys(this.#views)) $(`view-${other || "now"}`).hidden = other !== name;

@@ -69,6 +69,9 @@ export function readableNode(key) {
   return node;
 }
 
+// clientLink leads to the view of a client or a network.
+export const clientLink = (name) => el("a", { href: "/client/" + encodeURIComponent(name) }, keyNode(name));
+
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
 
@@ -124,6 +127,14 @@ export function clock(at, now = new Date()) {
   return t.toDateString() === now.toDateString() ? time : `${dayFormat.format(t)} ${time}`;
 }
 
+const zonedFormat = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  hourCycle: "h23", timeZoneName: "short",
+});
+
+// zoned writes a time with its day and time zone, for what is read later or elsewhere.
+export const zoned = (at) => zonedFormat.format(new Date(at));
+
 // setText changes a node only when it has to.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -166,4 +177,15 @@ function effectText(o) {
     case "cache": return "from the cache";
   }
   return o.action;
+}
+
+// decoded is what can be read of a path; what is no text shows as such.
+export function decoded(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    const byte = (all, hex) => (hex ? String.fromCharCode(parseInt(hex, 16)) : all);
+    const bytes = path.replace(/%([0-9a-f]{2})|[^%]/gi, byte);
+    return new TextDecoder().decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0)));
+  }
 }

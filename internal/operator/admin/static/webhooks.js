@@ -70,10 +70,11 @@ function newRow({ name }, test) {
   const node = el("li", {},
     el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), about, result, button);
   const fill = (w) => {
-    node.className = w.error ? "poor" : "good";
-    const lost = w.failed + w.dropped;
+    node.className = w.error || w.losing ? "poor" : "good";
+    const lost = w.failed + w.dropped, last = w.last_loss ? `, last ${clock(w.last_loss)}` : "";
     setText(about, [
-      w.format, `${count(w.sent)} sent`, lost > 0 && `${count(lost)} lost`, w.queued > 0 && `${count(w.queued)} wait`,
+      w.format, `${count(w.sent)} sent`, lost > 0 && `${count(lost)} lost${last}`,
+      w.queued > 0 && `${count(w.queued)} wait`,
       w.error && `failed at ${clock(w.last_attempt)}: ${plainKey(w.error)}`,
     ].filter(Boolean).join(" · "));
   };

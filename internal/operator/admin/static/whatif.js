@@ -8,6 +8,9 @@ import { $, count, percent, problemText, setText } from "./text.js";
 const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
 const stepOf = (rate) => Math.max(0, Math.min(100, 25 * Math.log10(Math.max(1, rate))));
 
+// inForce says which limit the one that is tried would replace.
+const inForce = (l) => (l ? ` In force now: ${l.text}${l.adaptive ? "; an override would replace it" : ""}.` : "");
+
 export class WhatIf {
   #path = ""; #key = null; #timer = 0; #asked = 0;
 
@@ -76,7 +79,7 @@ export class WhatIf {
     setText($("w-result"), a.requests === 0
       ? "Nothing is known of this key in the last five minutes."
       : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ` +
-        `${count(a.was_denied)} were denied.`);
+        `${count(a.was_denied)} were denied.${inForce(a.in_force)}`);
     for (const id of ["w-rate", "w-burst"]) $(id).removeAttribute("aria-invalid");
   }
 

@@ -5,6 +5,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -72,6 +74,8 @@ type Problem struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Percent is the part of all requests that a change would reach which needs confirm=true.
 	Percent int `json:"percent,omitempty"`
+	// Losses is how many things a change of the rules takes away or overrides too much, which needs confirm=true.
+	Losses int `json:"losses,omitempty"`
 }
 
 func (p *Problem) Error() string { return p.Detail }
@@ -210,6 +214,23 @@ func PathKey(r *http.Request, set *rules.Set) (hottype.Key, error) {
 	}
 	canonical, err = Redacted(set, canonical)
 	return hottype.Key(canonical), err
+}
+
+// PathClient is the client in the path of a request, as limits know it. A network, longer than that of one client,
+// stays the name of all clients in it.
+func PathClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
+	name := r.PathValue("client")
+	c := hottype.ParseClient(name)
+	if p, err := netip.ParsePrefix(name); err == nil {
+		if p.IsSingleIP() || p.Addr().Is6() && p.Bits() >= cmp.Or(set.IP.IPv6Prefix, 64) {
+			return set.IP.ClientOf(hottype.ClientFromAddr(p.Addr())), nil
+		}
+		return hottype.Client{Name: p.Masked().String()}, nil
+	}
+	if c = set.IP.ClientOf(c); c.IsZero() {
+		return c, BadField("client", "that is not a client", "ask for /v1/clients/192.0.2.7")
+	}
+	return c, nil
 }
 
 // Redacted is a key or pattern as a person wrote it, without what must not be seen.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+type traceCmd struct {
+	adminFlags
+	outputFlags
+	For    time.Duration `default:"10s" help:"How long to record before it is printed; at most 50s."`
+	Client string        `arg:"" help:"An address, a network such as 203.0.113.0/24, or the name of a client."`
+}
+
+// Run has all limiters record what the client asks for, waits, and prints it.
+func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
+	const least, most = time.Second, 50 * time.Second // a trace lasts a minute
+	if c.For < least || c.For > most {
+		return config.Usage("trace: --for %v: want %v to %v", c.For, least, most)
+	}
+	path := "/v1/clients/" + url.PathEscape(c.Client)
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path + "/trace"}, nil); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	if !wait.For(ctx, c.For) {
+		return ctx.Err()
+	}
+	var a admin.Client
+	answer, err := c.ask(ctx, question{path: path}, &a)
+	if err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	if a.Trace == nil {
+		return fmt.Errorf("trace: no limiter has reported of %s yet; try again", printable(a.Client))
+	}
+	return c.print(k, answer, func(t io.Writer) {
+		row(t, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST", "READS")
+		for _, r := range a.Trace.Rows {
+			verdict := "denied"
+			if r.Allowed {
+				verdict = "allowed"
+			}
+			row(t, cmp.Or(string(r.Key), "(no rule counts it)"), verdict, r.Reason.String(),
+				strconv.FormatUint(r.Requests, 10), r.Last.Local().Format("15:04:05 MST"), readable(r.Key))
+		}
+		fmt.Fprintf(t, "%s: %d requests, by %s\n", printable(a.Client), a.Trace.Requests,
+			counted(a.Trace.Limiters, "limiter", "limiters"))
+	})
+}

@@ -1,0 +1,130 @@
+package live
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Client is one client, or the clients of a network: what holds for it, and while it is traced what it asks for and
+// what was decided.
+type Client struct {
+	Client string `json:"client"`
+	// Kind is the field of an override that names it: client, cidr, or "" for a name, which no override can name.
+	Kind     string        `json:"kind"`
+	Override *changes.View `json:"override"` // null: none
+	// Denied is what a sample of the last minute's denials says of it; null: nothing.
+	Denied *DeniedClient `json:"denied"`
+	Trace  *Trace        `json:"trace"` // null: it is not traced
+}
+
+// Trace is what all limiters decided since the trace began.
+type Trace struct {
+	Until    time.Time  `json:"until"`
+	Limiters int        `json:"limiters"` // that have reported of it
+	Requests uint64     `json:"requests"`
+	Rows     []TraceRow `json:"rows"` // most requests first
+}
+
+// TraceRow is how often requests for a key had one verdict.
+type TraceRow struct {
+	Key      hottype.Key    `json:"key"` // "": no rule counts them
+	Href     string         `json:"href"`
+	Allowed  bool           `json:"allowed"`
+	Reason   hottype.Reason `json:"reason"`
+	Requests uint64         `json:"requests"`
+	Last     time.Time      `json:"last"`
+}
+
+const maxTraceRows = 200
+
+// getClient answers what is known of a client: GET /v1/clients/{client}.
+func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
+	c, err := web.PathClient(r, s.cfg.Rules())
+	if err != nil {
+		return err
+	}
+	live, err := s.LiveOverrides(r.Context())
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	a := Client{Client: c.String()}
+	index := rules.NewOverrides(s.cfg.Rules().Overrides, live)
+	network, err := netip.ParsePrefix(c.Name)
+	switch {
+	case c.Addr.IsValid():
+		a.Kind = rules.TargetClient
+		a.Override = changes.ViewOf(index.FindClient(c.Addr, now), live, now)
+	case err == nil:
+		a.Kind = rules.TargetCIDR
+		if o := index.FindClient(network.Addr(), now); o != nil && o.CIDR == network.String() {
+			a.Override = changes.ViewOf(o, live, now)
+		}
+	}
+	denied := s.deniedClients(now)
+	if i := slices.IndexFunc(denied, func(d DeniedClient) bool { return d.Client == a.Client }); i >= 0 {
+		a.Denied = &denied[i]
+	}
+	a.Trace = s.trace(a.Client, now)
+	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// trace joins what the limiters that are alive report of a client; nil: it is not traced.
+func (s *Service) trace(client string, now time.Time) *Trace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &Trace{}
+	type verdict struct {
+		key     hottype.Key
+		allowed bool
+		reason  hottype.Reason
+	}
+	rows := map[verdict]TraceRow{}
+	for _, in := range s.rates.instances {
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		for _, one := range in.last.Traces {
+			if one.Client != client || !now.Before(one.Until) {
+				continue
+			}
+			t.Limiters++
+			t.Requests += one.N
+			if one.Until.After(t.Until) {
+				t.Until = one.Until
+			}
+			for _, k := range one.Rows {
+				of := verdict{k.Key, k.Allowed, k.Reason}
+				row := rows[of]
+				row.Key, row.Allowed, row.Reason, row.Requests = k.Key, k.Allowed, k.Reason, row.Requests+k.N
+				if k.Last.After(row.Last) {
+					row.Last = k.Last
+				}
+				rows[of] = row
+			}
+		}
+	}
+	if t.Limiters == 0 {
+		return nil
+	}
+	t.Rows = make([]TraceRow, 0, len(rows))
+	for _, row := range rows {
+		if row.Key != "" {
+			row.Href = web.KeyHref(row.Key)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	slices.SortFunc(t.Rows, func(a, b TraceRow) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
+	})
+	t.Rows = t.Rows[:min(len(t.Rows), maxTraceRows)]
+	return t
+}

@@ -1,0 +1,221 @@
+// Rules: those that the program runs, with the limits in force; and where they are in a central store its versions,
+// what changed between them, the way back, and a push.
+
+import { getJSON, putRules, tryRules } from "./api.js";
+import { secondWord } from "./dialog.js";
+import { $, cell, count, el, keyNode, plainKey, problemText, rate, setText, zoned } from "./text.js";
+
+const every = 5000; // milliseconds between two questions while the view is open
+
+export class RulesView {
+  #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0; #file = false;
+
+  // say(parts) shows what was done.
+  constructor(say) {
+    this.#say = say;
+    $("push-try").addEventListener("click", () => this.#try());
+    $("push").addEventListener("submit", (e) => { e.preventDefault(); this.#push(); });
+  }
+
+  show() {
+    this.hide();
+    this.#file = false;
+    this.#ask();
+    this.#timer = setInterval(() => this.#ask(), every);
+  }
+
+  hide() { clearInterval(this.#timer); }
+
+  async #ask() {
+    await Promise.all([this.#running(), this.#file || this.#central()]);
+  }
+
+  async #running() {
+    try {
+      const { rules, clients } = await getJSON("/v1/rules/running");
+      $("running").tBodies[0].replaceChildren(...rules.map(ruleRow));
+      $("running-clients").replaceChildren(...clients.map(clientRow));
+    } catch { /* the banner says that the server is gone */ }
+  }
+
+  // central shows the store, if the rules are from one.
+  async #central() {
+    let stored;
+    try {
+      stored = await getJSON("/v1/rules");
+    } catch (problem) {
+      this.#file = problem.status === 404; // the rules are from a file, and stay so
+      return setText($("rules-from"), problemText(problem));
+    }
+    for (const part of document.querySelectorAll("#view-rules .central")) part.hidden = false;
+    setText($("rules-from"), fromText(stored));
+    if (stored.version === this.#version) return undefined; // rows stay under a person's focus
+    try {
+      this.#revisions = (await getJSON("/v1/rules/history")).revisions;
+    } catch (problem) {
+      return setText($("versions-note"), problem.message);
+    }
+    this.#version = stored.version;
+    // What is being written stays, on top of the version that it was made of: the server refuses it then.
+    if ($("push-text").value === this.#loaded) this.#load(stored);
+    setText($("versions-note"), this.#revisions.length === 0 ? "nothing was pushed yet" : "");
+    $("versions").tBodies[0].replaceChildren(...this.#revisions.map((r, i) => this.#row(r, i, stored.current)));
+    return undefined;
+  }
+
+  #load({ version, current }) {
+    [this.#loaded, this.#base] = [current?.text ?? "", version];
+    $("push-text").value = this.#loaded;
+    this.#loaded = $("push-text").value; // as the element normalises it
+  }
+
+  #row(r, i, current) {
+    const before = this.#revisions.slice(i + 1).find((other) => other.hash);
+    const button = (act, name, classes = "") => el("button", {
+      type: "button", class: `small ${classes}`, "data-act": act, "aria-label": `${name}: version ${r.version}`,
+      onclick: () => this.#act(act, r, before),
+    }, name);
+    const acts = [
+      r.hash && before && button("diff", "Changes"), r.hash && button("text", "Text"),
+      r.hash && r.hash !== current?.hash && button("back", "Roll back to it", "admins"),
+    ].filter(Boolean);
+    const what = { push: "for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "ended a trial" }[r.action];
+    return el("tr", {},
+      el("th", { scope: "row", class: "keycell" }, `${r.version}`,
+        r.version === current?.version ? el("span", { class: "badge" }, "in force") : ""),
+      cell("When", "", el("time", { datetime: r.at }, zoned(r.at))), cell("Who", "", plainKey(r.author || "–")),
+      cell("What", "", what ?? r.action), cell("Reason", "words", plainKey(r.reason || "–")),
+      cell("", "actcell", el("div", { class: "acts" }, ...acts)));
+  }
+
+  async #act(act, r, before) {
+    try {
+      if (act === "diff") {
+        const [from, to] = await Promise.all([before, r].map((v) => getJSON(`/v1/rules/history/${v.version}`)));
+        return this.#shown(`From version ${before.version} to ${r.version}`, differences(from.text, to.text));
+      }
+      const { text } = await getJSON(`/v1/rules/history/${r.version}`);
+      if (act === "text") return this.#shown(`Version ${r.version}`, lines(text).map((line) => ["", line]));
+      const back = `back to version ${r.version}`;
+      return await this.#put(text, this.#version, back, `Rolled ${back}`);
+    } catch (problem) {
+      return this.#say([problemText(problem)]);
+    }
+  }
+
+  #shown(title, list) {
+    setText($("rules-shown-title"), title);
+    $("rules-diff").replaceChildren(...list.map(([kind, line]) =>
+      el("span", { class: `line ${kind}` }, `${{ added: "+ ", removed: "- " }[kind] ?? "  "}${plainKey(line)}`)));
+    $("rules-shown").hidden = false;
+    $("rules-diff").focus();
+  }
+
+  async #put(text, version, reason, done) {
+    const stored = await secondWord((confirm) => putRules(text, version, reason, confirm));
+    this.#load(stored);
+    this.#say([`${done}: it is version ${stored.version} now.`]);
+    await this.#ask();
+  }
+
+  async #push() {
+    setText($("push-result"), "");
+    try {
+      await this.#put($("push-text").value, this.#base, $("push-reason").value.trim(), "Pushed");
+      $("push-reason").value = "";
+    } catch (problem) {
+      setText($("push-result"), problemText(problem));
+    }
+  }
+
+  async #try() {
+    setText($("push-result"), "");
+    try {
+      const a = await tryRules($("push-text").value);
+      const keys = a.keys.slice(0, 8).map((k) => el("li", {}, keyNode(k.key), " ", el("span", { class: "note" },
+        `peak ${rate(k.peak)}/s · ${k.before} → ${k.after} · denied ${count(k.denied_before)} → ` +
+        `${k.after === "uncounted" || k.after === "recounted" ? "not known" : count(k.denied_after)}`)));
+      $("push-result").replaceChildren(
+        `On ${a.minutes} minutes of history ${count(a.keys.length)} keys change and ${count(a.unchanged)} do not. ` +
+        "Nothing was stored.", el("ul", { class: "lines" }, ...keys));
+    } catch (problem) {
+      setText($("push-result"), problemText(problem));
+    }
+  }
+}
+
+function fromText(s) {
+  if (!s.current) return `From ${plainKey(s.store)}, which holds no rules yet.`;
+  const c = s.current;
+  const by = c.author ? ` by ${plainKey(c.author)}` : "";
+  const parts = [`From ${plainKey(s.store)} version ${c.version}, pushed${by} ${zoned(c.at)}`];
+  if (s.running !== c.version) parts.push(`this program runs version ${s.running}`);
+  const late = s.limiters.filter((l) => l.running !== c.version && l.instance !== s.trial?.only);
+  if (late.length > 0) parts.push(`${late.length} of ${s.limiters.length} limiters run another one`);
+  if (s.trial) {
+    parts.push(`version ${s.trial.version} is tried by ${plainKey(s.trial.only)} until ${zoned(s.trial.until)}`);
+  }
+  if (s.why) parts.push(`version ${s.refused} is rejected: ${plainKey(s.why)}`);
+  if (s.store_error) parts.push("the store does not answer: this is what it held last");
+  return parts.join(" · ");
+}
+
+function ruleRow(r) {
+  const values = r.values > 0 && `${count(r.values)} keys with a limit of their own`;
+  const more = [values, r.cache && "answered from the cache"];
+  return el("tr", {},
+    el("th", { scope: "row", class: "keycell" }, keyNode(r.name)),
+    cell("Counts", "words", plainKey(r.match), el("small", { class: "note" },
+      r.params.length > 0 ? `by ${r.params.map(plainKey).join(", ")}` : "as one key")),
+    cell("Hot from", "", r.hot),
+    cell("Limit", "words", r.limit ? r.limit.text : "detected only",
+      el("small", { class: "note" }, more.filter(Boolean).join(" · "))),
+    cell("Hot keys", "num", count(r.hot_keys)));
+}
+
+function clientRow(c) {
+  const parts = [c.fixed, c.sliding, c.in_flight].filter(Boolean).map((l) => l.text);
+  return el("li", {}, el("b", {}, c.class ? `Class ${plainKey(c.class)}` : "Every client"), " ",
+    parts.length > 0 ? parts.join(" · ") : "no limit");
+}
+
+const lines = (text) => text.replace(/\n$/, "").split("\n");
+
+// differences are the lines of two texts, each with what became of it: added, removed or "". What both begin and end
+// with is left out but for some lines around; between are the longest common lines.
+function differences(from, to) {
+  const a = lines(from), b = lines(to), around = 3, most = 4e6;
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  if (head === a.length && head === b.length) return [["note", "no difference"]];
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail);
+  const same = (list) => list.map((line) => ["", line]);
+  const middle = x.length * y.length > most
+    ? [...x.map((line) => ["removed", line]), ...y.map((line) => ["added", line])] : merged(x, y);
+  return [...same(a.slice(Math.max(0, head - around), head)), ...middle,
+    ...same(a.slice(a.length - tail, a.length - tail + around))];
+}
+
+function merged(x, y) {
+  const width = y.length + 1, common = new Uint32Array((x.length + 1) * width);
+  for (let i = x.length - 1; i >= 0; i--) {
+    for (let j = y.length - 1; j >= 0; j--) {
+      common[i * width + j] = x[i] === y[j] ? common[(i + 1) * width + j + 1] + 1
+        : Math.max(common[(i + 1) * width + j], common[i * width + j + 1]);
+    }
+  }
+  const out = [];
+  let i = 0, j = 0;
+  while (i < x.length || j < y.length) {
+    if (i < x.length && j < y.length && x[i] === y[j]) {
+      out.push(["", x[i++]]);
+      j++;
+    } else if (j === y.length || (i < x.length && common[(i + 1) * width + j] >= common[i * width + j + 1])) {
+      out.push(["removed", x[i++]]);
+    } else {
+      out.push(["added", y[j++]]);
+    }
+  }
+  return out;
+}
