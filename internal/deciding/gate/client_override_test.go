@@ -177,29 +177,30 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 // hold for it, and it is counted as the client's.
 func TestClientChargedAlready(t *testing.T) {
 	t.Parallel()
-	b := build(t, clientRules, gate.Config{})
-	ask := func(client string, charged bool) hottype.Verdict {
-		req := request("/topic?id=1", client)
-		req.ClientCharged = charged
-		return b.Decide(t.Context(), b.now, req)
-	}
-	denied := 0
-	for range 100 {
-		if !ask("192.0.9.9", true).Allowed {
-			denied++
+	for _, scope := range []string{"cluster", "instance"} {
+		window := "fixed: {limit: 2, window: 1s"
+		b := build(t, strings.Replace(clientRules, window, window+", scope: "+scope, 1), gate.Config{})
+		ask := func(charged bool) hottype.Verdict {
+			req := request("/topic?id=1", "192.0.9.9")
+			req.ClientCharged = charged
+			return b.Decide(t.Context(), b.now, req)
 		}
-	}
-	if v := ask("192.0.9.9", false); denied > 0 || !v.Allowed {
-		t.Errorf("%d denied, then %+v", denied, v)
-	}
-	for range 100 {
-		if !ask("192.0.9.9", false).Allowed {
-			denied++
+		denied := func(charged bool) (n int) {
+			for range 5 {
+				if !ask(charged).Allowed {
+					n++
+				}
+			}
+			return n
 		}
-	}
-	b.SetOverrides([]rules.Override{{ID: "no", Client: "192.0.9.9", Action: rules.ActionBlock}})
-	if v := ask("192.0.9.9", true); denied == 0 || v.Allowed || v.Rule != "no" {
-		t.Errorf("windows: %d denied; blocked: %+v", denied, v)
+		first := ask(false) // its client is known from here on
+		if part, whole := denied(true), denied(false); !first.Allowed || part != 0 || whole != 4 {
+			t.Errorf("%s: %+v; %d of 5 parts of requests denied, then %d of 5 requests", scope, first, part, whole)
+		}
+		b.SetOverrides([]rules.Override{{ID: "no", Client: "192.0.9.9", Action: rules.ActionBlock}})
+		if v := ask(true); v.Allowed || v.Rule != "no" {
+			t.Errorf("%s, blocked: %+v", scope, v)
+		}
 	}
 }
 

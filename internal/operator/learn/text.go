@@ -2,7 +2,6 @@ package learn
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,11 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/replay"
-	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // quote writes a text as YAML. JSON is YAML, and its callers pass only text that has been
@@ -157,129 +153,6 @@ func spanOf(d time.Duration) string {
 		return fmt.Sprintf("%.0f hours", d.Hours())
 	}
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
-}
-
-// Outcome is what a proposal would have done to the logs that it was learned from
-// if its limits were enforced. In shadow mode it denies nothing.
-type Outcome struct {
-	// Replay is the whole report.
-	Replay *replay.Report
-	// Hot and Loops are how many different keys were hot, and looked so because of
-	// one or a few clients.
-	Hot, Loops int
-	// Ordinary is how many clients are people or addresses that many share. Hurt of
-	// them were denied a request at least once, HurtByIP of them by windows of
-	// clients.
-	Ordinary, Hurt, HurtByIP int64
-	// Stopped is how many loops and scanners were denied a request.
-	Stopped int64
-	// Usual is how many requests are by clients that are no loops or scanners. Windows of clients
-	// would have denied UsualByIP of them.
-	Usual, UsualByIP int64
-	// DeniedHarder is how many requests half the limits would have denied.
-	DeniedHarder int64
-}
-
-func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
-	var o Outcome
-	census := p.visitors.census()
-	o.Ordinary = census[person] + census[sharedAddress]
-	for client, c := range p.visitors.all {
-		if k := p.visitors.kindOf(c); k != loop && k != scanner && !client.IsZero() {
-			o.Usual += c.requests
-		}
-	}
-	whole, half, hurt, err := p.wholeAndHalf(ctx, l)
-	for err == nil && p.perIP.none == "" && usualDenied*hurt.usual > o.Usual {
-		p.perIP.widen(p.visitors)
-		whole, half, hurt, err = p.wholeAndHalf(ctx, l)
-	}
-	if err != nil {
-		return o, err
-	}
-	o.UsualByIP = hurt.usual
-	o.Replay, o.Hurt, o.HurtByIP, o.Stopped = whole, hurt.ordinary, hurt.byIP, hurt.stopped
-	o.Hot, o.Loops = differentKeys(whole.Hot), differentKeys(whole.Loops)
-	if half != nil {
-		o.DeniedHarder = int64(half.Denied.Total())
-	}
-	return o, nil
-}
-
-// usualDenied is the least number of requests of clients that are no loops for one that windows
-// may deny.
-const usualDenied = 1000
-
-// deniedClients counts clients that were denied a request, and the requests that windows denied to
-// clients that are no loops or scanners.
-type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
-
-// wholeAndHalf replays the log with the limits as proposed and, beside it, with half of those of hot keys, if there
-// are any: half is nil then.
-func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *replay.Report, hurt deniedClients,
-	err error) {
-	group, ctx := errgroup.WithContext(ctx)
-	cfg := l.replayConfig()
-	group.Go(func() (err error) {
-		whole, hurt, err = p.enforced(ctx, l, cfg, 1)
-		return err
-	})
-	if len(p.rules) > 0 {
-		beside := cfg
-		beside.Progress = nil
-		group.Go(func() (err error) {
-			half, _, err = p.enforced(ctx, l, beside, 2)
-			return err
-		})
-	}
-	err = group.Wait()
-	return whole, half, hurt, err
-}
-
-func (p *Proposal) enforced(ctx context.Context, l *learner, cfg replay.Config, divide int64) (*replay.Report,
-	deniedClients, error) {
-	var h deniedClients
-	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))
-	if err != nil {
-		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w",
-			err)
-	}
-	sources, err := l.logs()
-	if err != nil {
-		return nil, h, err
-	}
-	type denied struct {
-		any  bool
-		byIP int64 // requests
-	}
-	clients := map[hottype.Client]denied{}
-	cfg.Rules = set
-	cfg.Verdict = func(s *replay.Seen, v *hottype.Verdict) {
-		if v.Allowed {
-			return
-		}
-		d := clients[s.Request.Client]
-		d.any = true
-		d.byIP += one(v.Reason.Info().OfClient)
-		clients[s.Request.Client] = d
-	}
-	rep, err := replay.Run(ctx, cfg, sources...)
-	if err != nil && (p.cut == nil || ctx.Err() != nil) {
-		return nil, h, fmt.Errorf("learn: %w", err)
-	}
-	for c, d := range clients {
-		switch k := p.visitors.kindOf(p.visitors.all[c]); {
-		case isOrdinary(k):
-			h.ordinary++
-			h.byIP += one(d.byIP > 0)
-			h.usual += d.byIP
-		case k == loop || k == scanner:
-			h.stopped++
-		default:
-			h.usual += d.byIP
-		}
-	}
-	return rep, h, nil
 }
 
 // valuesOf lists the keys of spans, those with the highest rate first.
