@@ -62,10 +62,13 @@ func (d *decision) clientOverride(of *rules.Overrides, class string) (found clie
 
 func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c.Action == a }
 
+// limitsClient reports whether limits of the client are charged: it is known, and was not charged for this request.
+func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.req.ClientCharged }
+
 // chargeClient adds what limits the client: an override's limit, or the windows and slots
 // of its class.
 func (d *decision) chargeClient() {
-	if d.client.IsZero() || d.req.ClientCharged || d.override.is(rules.ActionExempt) {
+	if !d.limitsClient() || d.override.is(rules.ActionExempt) {
 		return
 	}
 	shadow := d.override.is(rules.ActionShadow)
@@ -87,7 +90,7 @@ func (d *decision) chargeClient() {
 // they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
 func (d *decision) takeWindows(v *hottype.Verdict) bool {
 	c := d.class
-	if d.override.Override != nil || d.client.IsZero() || d.req.ClientCharged || c.inFlight != nil && d.req.WillRelease {
+	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.req.WillRelease {
 		return false
 	}
 	for i := range d.keys {

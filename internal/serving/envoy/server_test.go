@@ -243,10 +243,12 @@ func TestClientIsChargedOnce(t *testing.T) {
 		in   [][]string
 		want string
 	}{
-		"beside": {[][]string{{"remote_address", "192.0.2.7"}, {"id", "1"}, {"id", "2"}}, "1:192.0.2.7 2:192.0.2.7 charged"},
-		"inside": {[][]string{{"id", "1"}, {"id", "2", "remote_address", "192.0.2.7"}}, "0:192.0.2.7 1:192.0.2.7 charged"},
-		"alone":  {[][]string{{"remote_address", "192.0.2.7"}, {"remote_address", "192.0.2.8"}}, "0:192.0.2.7"},
-		"none":   {[][]string{{}, {}}, ""},
+		"beside": {[][]string{{"remote_address", "192.0.2.7"}, {"id", "1"}, {"id", "2"}},
+			"1:192.0.2.7 2:192.0.2.7 charged"},
+		"inside": {[][]string{{"id", "1"}, {"id", "2", "remote_address", "192.0.2.7"}},
+			"0:192.0.2.7 1:192.0.2.7 charged"},
+		"alone": {[][]string{{"remote_address", "192.0.2.7"}, {"remote_address", "192.0.2.8"}}, "0:192.0.2.7"},
+		"none":  {[][]string{{}, {}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
