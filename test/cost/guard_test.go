@@ -102,8 +102,8 @@ var instructions = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 // count is the instructions of a process that calls a path some times.
 func count(t *testing.T, valgrind, path string, calls int) float64 {
 	report := filepath.Join(t.TempDir(), "valgrind.txt")
-	cmd := exec.CommandContext(t.Context(), valgrind, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null",
-		"--log-file="+report, os.Args[0], "-test.run=^TestCalls$")
+	cmd := exec.CommandContext(t.Context(), valgrind, "--tool=cachegrind", "--cache-sim=no",
+		"--cachegrind-out-file=/dev/null", "--log-file="+report, os.Args[0], "-test.run=^TestCalls$")
 	cmd.Env = append(os.Environ(), "GOGC=off", "GOMAXPROCS=1", envPath+"="+path, envCalls+"="+strconv.Itoa(calls))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)

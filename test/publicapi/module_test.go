@@ -61,7 +61,8 @@ var unwanted = []string{
 
 // unwantedAlone is what a service without others must not compile.
 var unwantedAlone = []string{
-	"github.com/redis/", "github.com/cactus/", "github.com/klauspost/", "github.com/hotparam/pipeline/internal/operator",
+	"github.com/redis/", "github.com/cactus/", "github.com/klauspost/",
+	"github.com/hotparam/pipeline/internal/operator",
 }
 
 // A new module in an empty folder protects a service in at most ten lines of main.
