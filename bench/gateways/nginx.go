@@ -67,6 +67,30 @@ const refused = `location @refused {
                 "reason":"override","rule":"topic","key":"topic?id=viral"}\n';
     }`
 
+// stickTable is an HAProxy without us, which limits by a table of its own.
+const stickTable = `
+global
+    nbthread 1
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 30s
+    timeout server 30s
+    http-error status 429 content-type application/problem+json lf-string ` +
+	`'{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"override","rule":"topic",` +
+	`"key":"topic?id=viral"}' hdr Retry-After 60 hdr RateLimit '"over";r=0;t=60' ` +
+	`hdr RateLimit-Policy '"over";q=1;w=60' hdr Cache-Control no-store
+frontend http
+    bind {0}
+    stick-table type string len 64 size 100k expire 1m store http_req_rate(10s)
+    http-request track-sc0 url_param(id)
+    http-request deny deny_status 429 if { sc_http_req_rate(0) gt 1000 }
+    default_backend app
+backend app
+    http-request set-header X-Forwarded-For %[src]
+    server app 127.0.0.1:{app}
+`
+
 const application = `
 events { worker_connections 4096; }
 http {
@@ -106,6 +130,11 @@ func (b *bench) fullSpeed() error {
 		return err
 	}
 	peer := b.last()
+	table, err := b.startHAProxy(stickTable)
+	if err != nil {
+		return err
+	}
+	haproxy := b.last()
 	limiter, err := freePorts(3)
 	if err != nil {
 		return err
@@ -130,6 +159,8 @@ func (b *bench) fullSpeed() error {
 			return err
 		}
 	}
+	b.addFast(coldHA, "HAProxy, stick-table", table, haproxy, hotparam)
+	b.addFast(refuseHA, "HAProxy, stick-table", table, haproxy, hotparam)
 	b.addFast(cold, "nginx alone", ports[0], peer, hotparam)
 	b.addFast(cold, "nginx, limit_req", ports[1], peer, hotparam)
 	b.addFast(refusals, "nginx, limit_req", ports[2], peer, hotparam)
@@ -172,24 +203,39 @@ func (b *bench) last() *process.Process { return b.running[len(b.running)-1] }
 
 // startNginx starts an nginx with a text as its file, and returns the ports of its n servers.
 func (b *bench) startNginx(text string, n int) ([]string, error) {
-	ports, err := freePorts(n)
+	file, ports, err := b.writeFile(text, n)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(b.dir, "nginx-")
+	dir := filepath.Dir(file)
+	return ports, b.start(nil, ports[0], "nginx", "-p", dir, "-e", "stderr", "-c", file, "-g",
+		"user root; daemon off; pid "+dir+"/pid;")
+}
+
+// startHAProxy starts an HAProxy with a text as its file, and returns the port of its frontend.
+func (b *bench) startHAProxy(text string) (string, error) {
+	file, ports, err := b.writeFile(text, 1)
 	if err != nil {
-		return nil, err
+		return "", err
+	}
+	return ports[0], b.start(nil, ports[0], "haproxy", "-db", "-f", file)
+}
+
+// writeFile writes the file of a gateway with n free ports into a directory of its own.
+func (b *bench) writeFile(text string, n int) (file string, ports []string, err error) {
+	if ports, err = freePorts(n); err != nil {
+		return "", nil, err
+	}
+	dir, err := os.MkdirTemp(b.dir, "gateway-")
+	if err != nil {
+		return "", nil, err
 	}
 	replace := []string{"{dir}", dir, "{refused}", refused, "{app}", b.app}
 	for i, port := range ports {
 		replace = append(replace, fmt.Sprintf("{%d}", i), "127.0.0.1:"+port)
 	}
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(strings.NewReplacer(replace...).Replace(text)), 0o600); err != nil {
-		return nil, err
-	}
-	return ports, b.start(nil, ports[0], "nginx", "-p", dir, "-e", "stderr", "-c", file, "-g",
-		"user root; daemon off; pid "+dir+"/pid;")
+	file = filepath.Join(dir, "conf")
+	return file, ports, os.WriteFile(file, []byte(strings.NewReplacer(replace...).Replace(text)), 0o600)
 }
 
 // addFast adds the measurement of one server.

@@ -5,7 +5,6 @@
 -- The first part is what the library uses of nginx.
 
 local var = {} -- of the request that is decided
-local client -- its address, in hex
 
 local Socket = {}
 Socket.__index = Socket
@@ -107,32 +106,16 @@ local hotparam = require("hotparam")
 -- The file of keys has the version of the rules, and the networks of clients that no limit applies to.
 local exempt = {}
 for line in io.lines(os.getenv("HOTPARAM_KEYS")) do
-  local version = line:match("^# rules (%x+)$")
-  local first, last = line:match("^# exempt (%x+) (%x+)$")
-  if version then
-    var.hotparam_rules = version
-  elseif first then
-    exempt[#exempt + 1] = { first = first, last = last }
-  end
+  var.hotparam_rules = line:match("^# rules (%x+)$") or var.hotparam_rules
+  exempt[#exempt + 1] = line:match("^# exempt (%S+)$")
 end
+core.register_init(function()
+  for _, network in ipairs(core.thread < 2 and exempt or {}) do
+    core.add_acl(os.getenv("HOTPARAM_EXEMPT"), network)
+  end
+end)
 
 local mapped = ("0"):rep(20) .. "FFFF" -- begins an IPv4 address that is written as IPv6
-
--- The library asks for what is not set above only about keys that are denied.
-setmetatable(var, {
-  __index = function(_, name)
-    if name:match("_exempt$") then
-      local c = client:sub(1, 24) == mapped and client:sub(25) or client
-      for _, e in ipairs(exempt) do
-        if #c == #e.first and e.first <= c and c <= e.last then
-          return "1"
-        end
-      end
-      return ""
-    end
-  end,
-})
-
 local addresses, known = {}, 0 -- of clients, by their hex digits
 
 local function address(hex)
@@ -144,12 +127,11 @@ local function address(hex)
   return string.pack(">I8I8", tonumber(hex:sub(1, 16), 16), tonumber(hex:sub(17), 16))
 end
 
--- hotparam-decide is "pass", "ask" or "deny" for a request: its client in hex, a space, and its key. HAProxy takes an
--- error for "ask".
-core.register_converters("hotparam-decide", function(request)
-  local space = request:byte(9) == 32 and 9 or 33
-  local k = request:sub(space + 1)
-  client = request:sub(1, space - 1)
+-- read reads a request: its client in hex, a space ("+" for a client that no limit applies to), and its key.
+local function read(request)
+  local mark = request:byte(9)
+  local space = (mark == 32 or mark == 43) and 9 or 33
+  local client, k = request:sub(1, space - 1), request:sub(space + 1)
   local a = addresses[client]
   if not a then
     if known >= 10000 then
@@ -159,35 +141,79 @@ core.register_converters("hotparam-decide", function(request)
     addresses[client] = a
   end
   var.binary_remote_addr = a
+  var.hotparam_exempt = request:byte(space) == 43 and "1" or ""
   var.hotparam_key = k ~= "-" and k or ""
+end
+
+-- hotparam-decide is "pass", "ask" or "deny" for a request. HAProxy takes an error for "ask".
+core.register_converters("hotparam-decide", function(request)
+  read(request)
   local verdict = hotparam.decide()
   return verdict == "" and "pass" or verdict
 end)
 
--- hotparam-deny sets what edge.cfg says of a request that was denied here. It has to follow hotparam-decide at once.
+local LENT = 0.1 -- seconds for which edge.cfg repeats a denial, so that it follows the feed, the rules and the limiter
+local denied = os.getenv("HOTPARAM_DENIED")
+local lent, lents = {}, 0 -- until when, by key
+
+local function json(text)
+  return (text:gsub('[%c"\\]', function(c)
+    return ("\\u%04x"):format(c:byte())
+  end))
+end
+
+local body = '{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"%s","rule":"%s","key":"%s"}'
+
+-- lend lets edge.cfg repeat the denial of a key, and returns what it says of that; "" if the key was not denied.
+local function lend(k)
+  local till, w = hotparam.denial(k)
+  if not w then
+    return ""
+  end
+  local left = till - clock
+  local retry = left < 1e9 and tostring(math.max(math.ceil(left), 1)) or ""
+  local limits = retry ~= "" and ('"%s";r=0;t=%s'):format(w.rule, retry) or ""
+  local till_ms = math.floor(1000 * math.min(till, clock + LENT))
+  local denial = table.concat({ till_ms, retry, limits, w.policy, body:format(w.reason, json(w.rule), json(k)) }, "|")
+  if lent[k] or lents < 1000 then
+    lents = lent[k] and lents or lents + 1
+    lent[k] = till_ms / 1000
+    core.set_map(denied, k, denial)
+  end
+  return denial
+end
+
+every(1, function()
+  for k, till in pairs(lent) do
+    if till < clock - 1 then
+      core.del_map(denied, k)
+      lent[k], lents = nil, lents - 1
+    end
+  end
+end)
+
+-- hotparam-deny sets what edge.cfg says of a request that was denied here.
 core.register_action("hotparam-deny", { "http-req" }, function(txn)
-  txn:set_var("txn.hotparam.reason", var.hotparam_reason)
-  txn:set_var("txn.hotparam.rule", var.hotparam_rule)
-  txn:set_var("txn.hotparam.key", var.hotparam_key)
-  if var.hotparam_retry then
-    txn:set_var("txn.hotparam.retry_after", tostring(var.hotparam_retry))
-    txn:set_var("txn.hotparam.ratelimit", '"' .. var.hotparam_rule .. '";r=0;t=' .. var.hotparam_retry)
-  end
-  if var.hotparam_policy ~= "" then
-    txn:set_var("txn.hotparam.ratelimit_policy", var.hotparam_policy)
-  end
-  var.hotparam_retry = nil
+  txn:set_var("txn.hotparam.denial", lend(txn:get_var("txn.hotparam.plain")))
+end, 0)
+
+-- hotparam-repeated counts 16 requests that edge.cfg denied.
+core.register_action("hotparam-repeated", { "http-req" }, function(txn)
+  read(txn:get_var("txn.hotparam.request"))
+  hotparam.repeated(16)
 end, 0)
 
 -- hotparam-refused remembers a denial of the limiter, if it is valid for every client.
 core.register_action("hotparam-refused", { "http-req" }, function(txn)
-  var.hotparam_key = txn:get_var("txn.hotparam.plain")
+  local k = txn:get_var("txn.hotparam.plain")
+  var.hotparam_key = k
   var.verdict_key = txn:get_var("txn.hotparam.key")
   var.verdict_reason = txn:get_var("txn.hotparam.reason")
   var.verdict_retry_ms = txn:get_var("txn.hotparam.retry_ms")
   var.verdict_rule = txn:get_var("txn.hotparam.rule")
   var.verdict_policy = txn:get_var("txn.hotparam.ratelimit_policy")
   hotparam.refused()
+  lend(k)
 end, 0)
 
 -- hotparam-unanswered says that a question had no answer.

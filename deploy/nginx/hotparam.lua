@@ -191,6 +191,16 @@ local function missed()
   end
 end
 
+-- denial is until when a key is denied to all clients, and why: reason, rule and policy.
+function M.denial(k)
+  return hot[k], why[k]
+end
+
+-- repeated counts n requests that the server denied without decide, as of the client of this one.
+function M.repeated(n)
+  note(n .. "-", var.hotparam_key, sub(var.binary_remote_addr, 1, prefix))
+end
+
 -- unanswered allows a request whose question has no answer.
 function M.unanswered()
   missed()

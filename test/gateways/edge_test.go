@@ -158,7 +158,8 @@ func haproxyDeciding(t *testing.T, p places, keys string, replace ...string) *ex
 	config := deployed(t, "haproxy/edge.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8184",
 		append(replace, "127.0.0.1:8186", p.edge, "/etc/haproxy/hotparam/keys.map", keys,
 			"/etc/haproxy/hotparam/?.lua", deploy+"/nginx/?.lua", "/etc/haproxy/hotparam/edge.lua",
-			deploy+"/haproxy/edge.lua", "/etc/haproxy/hotparam/edge.spoe", spoe))...)
+			deploy+"/haproxy/edge.lua", "/etc/haproxy/hotparam/edge.denied", deploy+"/haproxy/edge.denied",
+			"/etc/haproxy/hotparam/edge.exempt", deploy+"/haproxy/edge.exempt", "/etc/haproxy/hotparam/edge.spoe", spoe))...)
 	return exec.Command(path, "-W", "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
 }
 
@@ -311,6 +312,21 @@ func gatewaysAskOnlyAboutWhatIsHot(t *testing.T, d deciding) {
 		refused.header.Get("Content-Type") != "application/problem+json" ||
 		refused.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("a blocked key: %d %v %s (%v)", refused.status, refused.header, refused.body, err)
+	}
+	if len(refused.header["Retry-After"])+len(refused.header["Ratelimit"]) > 0 {
+		t.Errorf("a block without an end: %v", refused.header)
+	}
+	counted := s.metric("hotparam_edge_counted_total")
+	for range 400 {
+		if status := s.request("/topic?id=blocked"); status != 429 {
+			t.Fatalf("a blocked key: %d", status)
+		}
+	}
+	program.Await(t, 5*time.Second, "the counts of denials", func() bool {
+		return s.metric("hotparam_edge_counted_total") >= counted+400-15
+	})
+	if n := s.metric("hotparam_edge_counted_total"); n > counted+402 {
+		t.Errorf("400 denials count %v", n-counted)
 	}
 	exempt := map[string]int{"127.0.0.95": 429, "127.0.0.96": 200, "127.0.0.103": 200, "127.0.0.104": 429}
 	for client, want := range exempt {

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxCounts      = 4 << 20 // bytes of a post
+	maxRepeated    = 1000    // requests of a line of it
 	chargers       = 16      // charges under way at a time, because each may be a call of Redis
 	minSuspicion   = 2 * time.Second
 	maxSuspicion   = time.Minute
@@ -27,8 +28,8 @@ const (
 )
 
 // counts takes what a gateway decided without asking, a line for each request: "+" for passed, "-" for denied or "=" for
-// answered from the gateway's cache, the client, a space, and the key. The parameter lost is how many it could not
-// keep.
+// answered from the gateway's cache, the client, a space, and the key. A number before that is how many requests the
+// line is for. The parameter lost is how many could not be kept.
 func (f *Feed) counts(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
 		f.lost.Add(n)
@@ -54,7 +55,8 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 		var line []byte
 		line, lines, _ = bytes.Cut(lines, []byte("\n"))
 		text, key, ok := bytes.Cut(line, []byte(" "))
-		if !ok || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) ||
+		text, n, counted := number(text)
+		if !ok || !counted || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) ||
 			len(key) > 0 && canon.Check(hottype.Key(key)) != nil {
 			f.invalid.Add(1)
 			continue
@@ -69,13 +71,25 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 			f.suspect(client, now.Add(trustSuspicion))
 			client = hottype.Client{}
 		}
-		f.cfg.Gate.Passed(now, key, client, passed, text[0] == '=')
-		f.counted.Add(1)
+		for range n {
+			f.cfg.Gate.Passed(now, key, client, passed, text[0] == '=')
+		}
+		f.counted.Add(uint64(n))
 		if passed && !client.IsZero() && len(clients) < maxEntries {
-			clients[client]++
+			clients[client] += n
 		}
 	}
 	f.charge(ctx, now, clients)
+}
+
+// number reads how many requests a line is for, 1 without a number. It is not more than maxRepeated.
+func number(line []byte) (rest []byte, n int64, ok bool) {
+	digits := bytes.IndexFunc(line, func(r rune) bool { return r < '0' || r > '9' })
+	if digits <= 0 {
+		return line, 1, digits == 0
+	}
+	n, err := strconv.ParseInt(string(line[:digits]), 10, 64)
+	return line[digits:], n, err == nil && n > 0 && n <= maxRepeated
 }
 
 // trusts reports whether some address of a client is a proxy that names its clients.

@@ -224,18 +224,19 @@ func TestCountsEnterAsThoseOfDecisions(t *testing.T) {
 	if code := s.post("+c0000201 topic?id=1\n+c0000201 topic?id=1\n-c0000202 topic?id=hot\n" +
 		"+20010db800000001 topic?id=1\n" + "+c0000201 \n" + "+zz topic?id=1\n" +
 		"+c00002 topic?id=1\nc0000201 topic?id=1\n+c0000201 topic?b=1&a=1\n" +
-		"+c0000201\n=c0000202 topic?id=hot\n"); code != 204 {
+		"+c0000201\n=c0000202 topic?id=hot\n16-c0000202 topic?id=hot\n" +
+		"0+c0000201 topic?id=1\n1001+c0000201 topic?id=1\n18446744073709551617+c0000201 topic?id=1\n16\n"); code != 204 {
 		t.Errorf("status %d", code)
 	}
-	want := counter{"topic?id=1 192.0.2.1": 2, "topic?id=hot 192.0.2.2": 2, "topic?id=1 2001:db8:0:1::": 1}
+	want := counter{"topic?id=1 192.0.2.1": 2, "topic?id=hot 192.0.2.2": 18, "topic?id=1 2001:db8:0:1::": 1}
 	if fmt.Sprint(s.count) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", s.count, want)
 	}
 	st, g := s.feed.Stats(), s.gate.Stats()
-	if st.Counted != 6 || st.Invalid != 5 || st.Lost != 3 {
+	if st.Counted != 22 || st.Invalid != 9 || st.Lost != 3 {
 		t.Errorf("statistics: %+v", st)
 	}
-	if g.Allowed[hottype.ReasonCold] != 3 || g.Allowed[hottype.ReasonNoRule] != 1 || g.Denied[hottype.ReasonHot] != 1 ||
+	if g.Allowed[hottype.ReasonCold] != 3 || g.Allowed[hottype.ReasonNoRule] != 1 || g.Denied[hottype.ReasonHot] != 17 ||
 		g.Allowed[hottype.ReasonCached] != 1 {
 		t.Errorf("verdicts: %+v", g)
 	}
@@ -302,6 +303,6 @@ func TestOtherRulesAreCounted(t *testing.T) {
 }
 
 func FuzzCounts(f *testing.F) {
-	f.Add([]byte("+c0000201 topic?id=1\n-20010db800000001 \n"))
+	f.Add([]byte("+c0000201 topic?id=1\n-20010db800000001 \n16=c0000201 topic?id=1\n"))
 	f.Fuzz(func(t *testing.T, lines []byte) { newSite(t, feedRules).feed.Count(t.Context(), lines) })
 }

@@ -2,8 +2,6 @@ package edge
 
 import (
 	"cmp"
-	"encoding/hex"
-	"net/netip"
 	"regexp"
 	"strings"
 
@@ -24,8 +22,7 @@ func HAProxy(set *rules.Set) string {
 func haproxyKeys(set *rules.Set) string {
 	var b strings.Builder
 	for _, p := range set.IP.Exempt {
-		first, last := ends(exempt(p))
-		b.WriteString("# exempt " + first + " " + last + "\n")
+		b.WriteString("# exempt " + exempt(p).String() + "\n")
 	}
 	const any = `[^ ]*+ `
 	for _, l := range set.Plain().Lines {
@@ -59,14 +56,4 @@ func numbered(key string) (string, bool) {
 	return reference.ReplaceAllStringFunc(key, func(r string) string {
 		return `\` + string(r[len("${hp_")]+1)
 	}), true
-}
-
-// ends are the first and the last address of a network, in hex.
-func ends(p netip.Prefix) (first, last string) {
-	b := p.Masked().Addr().AsSlice()
-	first = strings.ToUpper(hex.EncodeToString(b))
-	for i := p.Bits(); i < 8*len(b); i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return first, strings.ToUpper(hex.EncodeToString(b))
 }

@@ -338,7 +338,7 @@ func startHAProxy(t *testing.T, keyFiles []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := regexp.MustCompile(`(?m)^ +http-request set-var.*\(txn\.hotparam\.(?:subject|plain)\).*\n`).
+	lines := regexp.MustCompile(`(?m)^ +http-request set-var[^(]*\(txn\.hotparam\.(?:subject|plain)\).*\n`).
 		FindAllString(string(deployed), -1)
 	config := "defaults\nmode http\ntimeout client 30s\ntimeout http-keep-alive 30s\n"
 	for i, keys := range keyFiles {
