@@ -74,7 +74,7 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	p := distributed.New(parts, with)
 	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
 	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
-		Counts: counts, Close: store.Close}, nil
+		Counts: counts, Close: store.Close, Store: "Redis"}, nil
 }
 
 func senderCounts(s *statsd.Sender) func() pipeline.Counts {
