@@ -39,7 +39,8 @@ type Config struct {
 	// RetryJitter is the most that a denial asks to wait longer than necessary, at random,
 	// so that those who were denied together do not come back together; at most an hour.
 	RetryJitter time.Duration
-	// Instance names this process in reports; default host, process id and start.
+	// Instance names this process in reports: at most 128 printable bytes without spaces; default host, process id and
+	// start.
 	Instance string
 	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written
 	// at growing intervals, with the number of those that were not (suppressed).

@@ -3,11 +3,11 @@ package hotparam
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
@@ -39,7 +39,7 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 		next.ID, err = p.overrideID(ctx, next)
 	}
 	if err == nil {
-		next, err = p.overrides.Put(ctx, next)
+		next, err = p.with.Overrides.Put(ctx, next)
 	}
 	if err != nil {
 		return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
@@ -49,7 +49,7 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 
 // overrideID is the ID of the live override that o replaces, else the one that its target makes.
 func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, error) {
-	live, err := p.overrides.List(ctx)
+	live, err := p.with.Overrides.List(ctx)
 	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
 		return live[i].ID, nil
 	}
@@ -58,7 +58,7 @@ func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, er
 
 // RemoveOverride removes a live override by its ID; ErrNoOverride if there is none.
 func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
-	if err := p.overrides.Delete(ctx, id, ""); err != nil {
+	if err := p.with.Overrides.Delete(ctx, id, ""); err != nil {
 		return fmt.Errorf("hotparam: remove override: %w", err)
 	}
 	return nil
@@ -67,7 +67,7 @@ func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
 // Overrides lists the live overrides that have not ended, by ID: with Config.Shared, those of all processes. The
 // overrides of Rules are not among them.
 func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
-	live, err := p.overrides.List(ctx)
+	live, err := p.with.Overrides.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: overrides: %w", err)
 	}
@@ -135,24 +135,32 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 	})
 }
 
-// keepOverrides has the live overrides of a pipeline alone: in dir, or in memory if it is "".
-func (p *Pipeline) keepOverrides(dir string, log *slog.Logger) error {
+// alone builds a pipeline of one process, whose live overrides are in a directory, or in memory without one. It does
+// not follow them yet.
+func alone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.Overrides, error) {
+	p, err := pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
+	if err != nil {
+		return nil, nil, err
+	}
 	store := filestore.InMemory()
-	if dir != "" {
-		var err error
-		if store, err = filestore.OpenOverrides(dir); err != nil {
-			return fmt.Errorf("Config.StateDir: %w", err)
+	if cfg.StateDir != "" {
+		if store, err = filestore.OpenOverrides(cfg.StateDir); err != nil {
+			return nil, nil, fmt.Errorf("Config.StateDir: %w", err)
 		}
 	}
-	p.overrides, p.close = store, store.Close
-	store.Subscribe(p.parts.SetOverrides)
-	p.parts.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
+	p.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		wait.Every(ctx, time.Minute, func() {
 			if _, err := store.Trim(time.Now()); err != nil {
-				log.Warn("hotparam: overrides that have ended are still in Config.StateDir", "err", err)
+				cfg.Log.Warn("hotparam: overrides that have ended are still in Config.StateDir", "err", err)
 			}
 		})
 		return nil
 	})
-	return nil
+	reports := func(ctx context.Context) ([]hottype.LimiterReport, error) {
+		r := p.Gate.Report(time.Now())
+		var err error
+		r.OverridesRevision, err = store.Revision(ctx)
+		return []hottype.LimiterReport{r}, err
+	}
+	return &pipeline.Connected{Pipeline: p, Overrides: store, Reports: reports, Close: store.Close}, store, nil
 }

@@ -34,7 +34,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/pipeline"
@@ -42,6 +41,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
 // Pipeline counts requests, finds hot keys and limits them. Build it with New, call
@@ -55,12 +55,10 @@ type Pipeline struct {
 	layer     *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
-	// counts is what became of what the tally handed on; nil: it arrived.
-	counts    func() pipeline.Counts
-	overrides rules.OverrideStore
-	close     func() error // what New opened; nil: nothing
-	ran       atomic.Bool
-	running   atomic.Bool
+	// with is parts, and what New joined or opened for them.
+	with    *pipeline.Connected
+	ran     atomic.Bool
+	running atomic.Bool
 
 	mu     sync.Mutex
 	layers []*middleware.Layer // of MiddlewareWith
@@ -173,10 +171,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer p.running.Store(false)
 	defer logbound.Start(p.options.Log)()
 	err := p.parts.Run(ctx, stopTimeout, slog.New(slog.DiscardHandler))
-	if p.close != nil {
-		err = errors.Join(err, p.close())
-	}
-	if err != nil {
+	if err = errors.Join(err, p.with.Close()); err != nil {
 		return fmt.Errorf("hotparam: run: %w", err)
 	}
 	return nil
@@ -219,25 +214,32 @@ func (p *Pipeline) drain(ctx context.Context) error {
 
 // connect wires the parts: alone, or with those of cfg.Shared.
 func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
+	var overrides *filestore.Overrides // nil: those of all
 	switch {
 	case cfg.Shared == nil:
-		p.parts, err = pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
+		p.with, overrides, err = alone(cfg, parts)
 	case cfg.StateDir != "":
 		err = errors.New("Config.StateDir keeps the overrides of one process, and Redis has those of Config.Shared; set one")
 	default:
-		var with *pipeline.Connected
-		if with, err = cfg.Shared.Connect(parts); err == nil {
-			p.parts, p.counts, p.close, p.overrides = with.Pipeline, with.Counts, with.Close, with.Overrides
-		}
+		p.with, err = cfg.Shared.Connect(parts)
 	}
 	if err != nil {
 		return err
 	}
+	p.parts = p.with.Pipeline
 	if cfg.OnEvent != nil {
 		p.emitEvents(cfg.OnEvent)
 	}
-	if cfg.Shared == nil {
-		return p.keepOverrides(cfg.StateDir, cfg.Log)
+	if overrides != nil {
+		overrides.Subscribe(p.parts.SetOverrides) // events follow them too
 	}
 	return nil
+}
+
+// Extend gives package admin the parts of a pipeline that does not run yet. Their types are no part of the API.
+func (p *Pipeline) Extend() (*pipeline.Connected, error) {
+	if p.ran.Load() {
+		return nil, errors.New("hotparam: the pipeline runs already, or has ended: extend it before Run")
+	}
+	return p.with, nil
 }

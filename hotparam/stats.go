@@ -85,8 +85,8 @@ func (p *Pipeline) health(now time.Time, decided *gate.Stats) Health {
 	if hot.AgeSeconds >= 0 {
 		h.HotSetAge = time.Duration(hot.AgeSeconds * float64(time.Second))
 	}
-	if p.counts != nil {
-		c := p.counts()
+	if p.with.Counts != nil {
+		c := p.with.Counts()
 		h.CountsDown, h.CountsLost = c.Down, c.Loss
 	}
 	return h
@@ -114,8 +114,8 @@ func (p *Pipeline) Stats() Stats {
 		st.Panics += l.Panics()
 	}
 	p.mu.Unlock()
-	if p.counts != nil {
-		c := p.counts()
+	if p.with.Counts != nil {
+		c := p.with.Counts()
 		st.Delivered, st.Dropped = c.Sent, st.Dropped+c.Lost
 	}
 	for _, e := range p.parts.Hot.Entries(time.Now()) {

@@ -51,13 +51,15 @@ type top struct {
 	pages  *tview.Pages // "help" or "input", below
 	root   *tview.Pages // "top", and "?" before it
 	keys   []string     // of the rows: keys, or clients
+	by     []string     // of the rows: the client known best, "" if none is
 	who    bool         // denied clients are shown, not hot keys
+	traced string       // the client whose trace is shown in place of both; "": none
 	last   map[string]string
 	paused bool
 	entry  func(text string) // what is done with what is typed
 }
 
-const topHelp = "↑↓ key  l limit  b block  e exempt  u undo  c clients  / find  s sort  p pause  ? help  q quit"
+const topHelp = "↑↓ ? help  q quit  l limit  b block  e exempt  u undo  t trace  c clients  / find  s sort  p pause"
 
 const topMore = `
   up, down   choose a row
@@ -66,6 +68,7 @@ const topMore = `
   b          block it, for 15 minutes
   e          exempt it from limits, for 15 minutes
   u          undo the last change of its override
+  t          trace its client for a minute: what it asks for, and what is decided; t or c goes back
   /          show only keys and rules with a text in their name
   s          sort by the next column
   p          pause, and go on
@@ -137,20 +140,26 @@ func (t *top) follow(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		var sort, find string
-		paused, who := false, false
-		if !t.update(ctx, func() { sort, find, paused, who = t.Sort, t.Find, t.paused, t.who }) {
+		paused, who, traced := false, false, ""
+		if !t.update(ctx, func() { sort, find, paused, who, traced = t.Sort, t.Find, t.paused, t.who, t.traced }) {
 			return
 		}
-		if who && !paused {
+		var draw func()
+		switch {
+		case paused:
+			draw = func() {}
+		case traced != "":
+			a, _, err := t.client(ctx, traced)
+			draw = func() { t.showTrace(traced, &a, err) }
+		case who:
 			a, err := t.deniedClients(ctx)
-			if !t.update(ctx, func() { t.showClients(&a, err) }) {
-				return
-			}
-		} else if !paused {
+			draw = func() { t.showClients(&a, err) }
+		default:
 			a, _, err := t.hotKeys(ctx, topKeys, sort, find)
-			if !t.update(ctx, func() { t.show(&a, sort, find, err) }) {
-				return
-			}
+			draw = func() { t.show(&a, sort, find, err) }
+		}
+		if !t.update(ctx, draw) {
+			return
 		}
 		select {
 		case <-ctx.Done():
@@ -181,27 +190,38 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 		t.head.SetText("no answer, tried again: " + printable(err.Error()))
 		return
 	}
-	if t.who {
+	if t.who || t.traced != "" {
 		return // asked for before it was turned
 	}
 	t.head.SetText(summary(a, sort, find))
-	row, _ := t.table.GetSelection()
-	selected := t.at(row)
-	t.table.Clear()
-	t.keys = t.keys[:0]
+	row, selected := t.begin()
 	t.line(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		t.keys = append(t.keys, string(h.Key))
+		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.Client)
 		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
 			knownClients(h.Clients), since(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		t.keys = append(t.keys, string(h.Key))
+		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.Client)
 		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", knownClients(h.Clients),
 			since(a.At, h.Since), "")
 	}
+	t.end(row, selected)
+}
+
+// begin empties the table, and gives the row that is selected and what it is.
+func (t *top) begin() (row int, selected string) {
+	row, _ = t.table.GetSelection()
+	selected = t.at(row)
+	t.table.Clear()
+	t.keys, t.by = t.keys[:0], t.by[:0]
+	return row, selected
+}
+
+// end selects again what was selected, or the row where it was.
+func (t *top) end(row int, selected string) {
 	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
 }
 

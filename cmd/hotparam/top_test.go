@@ -30,7 +30,7 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.sorts = append(a.sorts, r.URL.Query().Get("sort")+" "+r.URL.Query().Get("find"))
 		since := time.Date(2026, 3, 14, 10, 59, 0, 0, time.UTC)
 		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12, "since": since,
-			"limit": map[string]any{"text": "100/s"}}}
+			"client": "192.0.2.7", "limit": map[string]any{"text": "100/s"}}}
 		for _, text := range hostile {
 			keys = append(keys, map[string]any{"key": "[red]" + text, "rule": "topic", "rate": 5, "since": since})
 		}
@@ -39,6 +39,9 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"totals":  map[string]any{"requests_per_second": 1500, "limiters": 2},
 			"trouble": []string{"a \x1b[2Jlimiter is silent"},
 		})
+	case r.Method == http.MethodGet && r.URL.Path == "/v1/clients/192.0.2.7":
+		_, _ = io.WriteString(w, `{"client":"192.0.2.7","trace":{"until":"2026-03-14T12:01:00Z","limiters":2,"requests":31,
+			"rows":[{"key":"topic?id=99","allowed":false,"reason":"hot","requests":30,"last":"2026-03-14T12:00:00Z"}]}}`)
 	case r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, `{"overrides":[{"id":"one","key":"topic?id=42","action":"block","source":"live"}]}`)
 	default:
@@ -107,12 +110,19 @@ func TestTop(t *testing.T) {
 	press("l25\n")
 	press("u")
 	shown("one: undone; there is none now")
+	press("t")
+	shown("192.0.2.7: 31 requests, by 2 limiters")
+	shown("denied  hot        30  12:00:00")
+	press("b") // the client, not the key that it asks for
+	shown("one: topic?id=42, block")
+	press("t")
+	shown("1h1m0s  100/s")
 	press("lmany\n")
 	shown("many is no number")
 	press("s/42\n")
 	shown("only with 42")
 	changes, sorts := stub.asked()
-	for _, want := range []string{`"action":"block"`, `"rate":25`, "POST /v1/overrides/one/undo"} {
+	for _, want := range []string{`"action":"block"`, `"client":"192.0.2.7"`, "POST /v1/clients/192.0.2.7/trace", `"rate":25`, "POST /v1/overrides/one/undo"} {
 		if !strings.Contains(changes, want) {
 			t.Errorf("%s was not asked for:\n%s", want, changes)
 		}

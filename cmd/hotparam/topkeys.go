@@ -29,7 +29,7 @@ func (c *adminFlags) deniedClients(ctx context.Context) (a clientsAnswer, err er
 
 // showClients draws the clients that are denied, as show draws keys.
 func (t *top) showClients(a *clientsAnswer, err error) {
-	if err != nil || !t.who {
+	if err != nil || !t.who || t.traced != "" {
 		if err != nil {
 			t.head.SetText("no answer, tried again: " + printable(err.Error()))
 		}
@@ -37,10 +37,7 @@ func (t *top) showClients(a *clientsAnswer, err error) {
 	}
 	t.head.SetText(fmt.Sprintf("%s  %s denied, by a sample of the last minute; c shows keys\n",
 		a.At.Local().Format("15:04:05 MST"), counted(len(a.Clients), "client is", "clients are")))
-	row, _ := t.table.GetSelection()
-	selected := t.at(row)
-	t.table.Clear()
-	t.keys = t.keys[:0]
+	row, selected := t.begin()
 	t.line(0, tcell.AttrBold, "CLIENT", "DENIED/S", "WHY", "CLASS", "HELD", "ASKS FOR")
 	for i := range a.Clients {
 		c := &a.Clients[i]
@@ -54,10 +51,50 @@ func (t *top) showClients(a *clientsAnswer, err error) {
 		if len(c.Keys) > 0 {
 			asks = string(c.Keys[0].Key)
 		}
-		t.keys = append(t.keys, c.Client)
+		t.keys, t.by = append(t.keys, c.Client), append(t.by, c.Client)
 		t.line(len(t.keys), 0, c.Client, number(&c.Denied), why, c.Class, held, asks)
 	}
-	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
+	t.end(row, selected)
+}
+
+// trace has limiters record what a client asks for, and shows that from now on.
+func (t *top) trace(client string) {
+	if client == "" {
+		t.foot.SetText("no client of it is known; c shows the clients that are denied")
+		return
+	}
+	t.say(func(ctx context.Context, out *bytes.Buffer) error {
+		if err := t.beginTrace(ctx, client); err != nil {
+			return err
+		}
+		t.traced = client
+		t.begin()
+		fmt.Fprintf(out, "tracing %s; t or c goes back", client)
+		return nil
+	})
+}
+
+// showTrace draws what is known of the client that is traced.
+func (t *top) showTrace(client string, a *admin.Client, err error) {
+	if err != nil || t.traced != client {
+		if err != nil {
+			t.head.SetText("no answer, tried again: " + printable(err.Error()))
+		}
+		return
+	}
+	row, _ := t.begin()
+	t.line(0, tcell.AttrBold, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST")
+	if a.Trace == nil {
+		t.head.SetText(printable(client) + ": no limiter reports of it; a trace ends after a minute, t begins another\n")
+		return
+	}
+	t.head.SetText(fmt.Sprintf("%s: %d requests, by %s, until %s\n", printable(client), a.Trace.Requests,
+		counted(a.Trace.Limiters, "limiter", "limiters"), a.Trace.Until.Local().Format("15:04:05 MST")))
+	for _, r := range a.Trace.Rows {
+		t.keys, t.by = append(t.keys, client), append(t.by, client)
+		t.line(len(t.keys), 0, traceCells(&r)...)
+	}
+	t.table.Select(max(min(row, len(t.keys)), 1), 0)
 }
 
 func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
@@ -74,10 +111,18 @@ func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
 		t.foot.SetText(map[bool]string{true: "paused; p goes on", false: topHelp}[t.paused])
 	case '?':
 		t.root.SwitchToPage("?")
-	case 'c':
-		t.who = !t.who
-		t.table.Clear()
-		t.keys = t.keys[:0]
+	case 'c', 't':
+		switch {
+		case t.traced != "":
+			t.traced = ""
+			t.foot.SetText(topHelp)
+			t.begin()
+		case e.Rune() == 'c':
+			t.who = !t.who
+			t.begin()
+		case key != "":
+			t.trace(t.by[row-1])
+		}
 	case '/':
 		t.read("find: ", t.Find, func(text string) { t.Find = text })
 	case 'l', 'b', 'e', 'u':
@@ -92,7 +137,7 @@ func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
 
 // kind is the field of an override that names what a row is.
 func (t *top) kind() string {
-	if t.who {
+	if t.who || t.traced != "" {
 		return "client"
 	}
 	return "key"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -30,15 +31,13 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.For < least || c.For > most {
 		return config.Usage("trace: --for %v: want %v to %v", c.For, least, most)
 	}
-	path := "/v1/clients/" + url.PathEscape(c.Client)
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path + "/trace"}, nil); err != nil {
+	if err := c.beginTrace(ctx, c.Client); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	if !wait.For(ctx, c.For) {
 		return ctx.Err()
 	}
-	var a admin.Client
-	answer, err := c.ask(ctx, question{path: path}, &a)
+	a, answer, err := c.client(ctx, c.Client)
 	if err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
@@ -48,14 +47,33 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.print(k, answer, func(t io.Writer) {
 		row(t, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST", "READS")
 		for _, r := range a.Trace.Rows {
-			verdict := "denied"
-			if r.Allowed {
-				verdict = "allowed"
-			}
-			row(t, cmp.Or(string(r.Key), "(no rule counts it)"), verdict, r.Reason.String(),
-				strconv.FormatUint(r.Requests, 10), r.Last.Local().Format("15:04:05 MST"), readable(r.Key))
+			row(t, append(traceCells(&r), readable(r.Key))...)
 		}
 		fmt.Fprintf(t, "%s: %d requests, by %s\n", printable(a.Client), a.Trace.Requests,
 			counted(a.Trace.Limiters, "limiter", "limiters"))
 	})
+}
+
+// beginTrace has all limiters record what a client asks for, for a minute.
+func (c *adminFlags) beginTrace(ctx context.Context, client string) error {
+	_, err := c.ask(ctx, question{method: http.MethodPost, path: clientPath(client) + "/trace"}, nil)
+	return err
+}
+
+// client is what is known of a client.
+func (c *adminFlags) client(ctx context.Context, client string) (a admin.Client, raw answer, err error) {
+	raw, err = c.ask(ctx, question{path: clientPath(client)}, &a)
+	return a, raw, err
+}
+
+func clientPath(client string) string { return "/v1/clients/" + url.PathEscape(client) }
+
+// traceCells are the columns of how often a client's requests for a key had one verdict.
+func traceCells(r *live.TraceRow) []string {
+	verdict := "denied"
+	if r.Allowed {
+		verdict = "allowed"
+	}
+	return []string{cmp.Or(string(r.Key), "(no rule counts it)"), verdict, r.Reason.String(),
+		strconv.FormatUint(r.Requests, 10), r.Last.Local().Format("15:04:05 MST")}
 }

@@ -1,7 +1,7 @@
 // Command service is a small Go service that protects itself in one process: it
 // finds the topics that are hot, and holds each of them to its limit.
 //
-//	go run ./examples/service
+//	ADMIN_TOKEN=$(openssl rand -hex 24) go run ./examples/service
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/admin"
 )
 
 //go:embed rules.yaml
@@ -31,8 +32,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: "127.0.0.1:3000", Handler: p.Middleware(routes()),
-		ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", p.Middleware(routes()))
+	server := &http.Server{Addr: "127.0.0.1:3000", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	if token := os.Getenv("ADMIN_TOKEN"); token != "" { // the admin page: any user name, and the token as password
+		page, err := admin.New(p, admin.Config{Token: token})
+		if err != nil {
+			log.Fatal(err)
+		}
+		mux.Handle("/hotparam/", http.StripPrefix("/hotparam", page))
+		server.RegisterOnShutdown(page.CloseStreams)
+	}
 	signalled, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	running, end := context.WithCancel(context.Background())
 	context.AfterFunc(signalled, func() {

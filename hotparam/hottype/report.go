@@ -26,6 +26,9 @@ type LimiterReport struct {
 	Samples []KeySample `json:"samples,omitempty"`
 	// Clients are which clients sent the last minute's requests, by a sample of all of them.
 	Clients []SampledClient `json:"clients,omitempty"`
+	// LongKeys are keys whose metric name is a hash, those with most of the last requests first, by a sample. They say
+	// what the alias stands for that is shown of a loop or a cold key.
+	LongKeys []Key `json:"long_keys,omitempty"`
 	// DeniedClients are those whose requests were denied by their windows, their share or overrides, by
 	// DeniedSampled of these denials.
 	DeniedClients []DeniedClient `json:"denied_clients,omitempty"`

@@ -51,6 +51,9 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 		return nil, errors.New("shared: Redis requires StatsD or Sink, by which counts reach an aggregator")
 	case c.Redis == nil:
 		return nil, errors.New("shared: StatsD and Sink require Redis, from which the hot set is read")
+	case !rediscontrol.ValidID(parts.Gate.Instance): // Redis would have no report of this limiter
+		return nil, fmt.Errorf("shared: hotparam.Config.Instance %q: want 1 to 128 printable bytes, no spaces",
+			parts.Gate.Instance)
 	}
 	store, err := redisclient.Open(redisclient.Config{OptionsFrom: c.Redis, Namespace: parts.Rules.Namespace,
 		Budget: parts.Gate.Budget, Log: parts.Gate.Log})
@@ -74,7 +77,7 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	p := distributed.New(parts, with)
 	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
 	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
-		Counts: counts, Close: store.Close}, nil
+		Counts: counts, Close: store.Close, Store: "Redis"}, nil
 }
 
 func senderCounts(s *statsd.Sender) func() pipeline.Counts {

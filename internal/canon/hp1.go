@@ -25,10 +25,10 @@ const (
 	maxHashed    = 160 // of which so much is kept, in whole tokens
 	hashDigits   = 32
 
-	// shortPart is a length of a resource or of canonical parameters up to
+	// ShortPart is a length of a resource or of canonical parameters up to
 	// which the component cannot be longer than maxComponent: a byte becomes
 	// three at most, and one empty name more two.
-	shortPart = (maxComponent - 2) / 3
+	ShortPart = (maxComponent - 2) / 3
 
 	noParams      = "Ze"
 	hp1Malformed  = "Z21malformed"

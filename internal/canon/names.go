@@ -213,7 +213,7 @@ func appendAlias(dst, resource, component []byte) ([]byte, error) {
 // hp1. It gives false, quickly, for all other keys.
 func Alias(key, dst []byte) ([]byte, bool) {
 	resource, params, _ := bytes.Cut(key, []byte("?"))
-	if len(resource) <= shortPart && len(params) <= shortPart || bytes.HasPrefix(key, []byte(aliasMark)) {
+	if len(resource) <= ShortPart && len(params) <= ShortPart || bytes.HasPrefix(key, []byte(aliasMark)) {
 		return dst, false
 	}
 	start := len(dst)

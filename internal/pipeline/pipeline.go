@@ -63,6 +63,8 @@ type Connected struct {
 	// Counts is what became of what the tally handed on; nil: it arrived.
 	Counts func() Counts
 	Close  func() error // after Run
+	// Store names what reports and overrides are read from, such as "Redis"; "": memory or a disk.
+	Store string
 }
 
 // Counts is what became of counts: sent and lost requests, whether they cannot be sent now, and the share that does

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 const (
@@ -18,15 +19,20 @@ const (
 	sampleAge       = time.Minute
 	reportedDenied  = 20  // clients in a report
 	sampledKeyBytes = 512 // of a key; of a longer one only the resource is kept
+
+	sampleLongKeys = time.Second / 20
+	longKeyBytes   = 2048  // of a key whose metric name is a hash; longer ones are not kept
+	reportedLong   = 16384 // bytes of such keys in a report
 )
 
 // clientSamples are requests of the last minute by client: of all requests one each half second, of those that are
 // denied because of their client 20 a second. The sampled request is the first one after a fixed time, so that a
 // client's part of the samples is its part of the requests. Their number is known from the counters. What is not
-// sampled costs one atomic load. Nothing is sampled before the first report.
+// sampled costs one atomic load. Nothing is sampled before the first report. Of requests for keys whose metric name may
+// be a hash 20 a second are sampled too, by their keys.
 type clientSamples struct {
-	on          atomic.Bool
-	all, denied clientRing
+	on                atomic.Bool
+	all, denied, long clientRing
 }
 
 type clientRing struct {
@@ -50,6 +56,14 @@ func (c *clientSamples) sample(d *decision, v *hottype.Verdict) {
 	if !c.on.Load() {
 		return
 	}
+	for i := range d.matches {
+		if key := d.matches[i].Key; len(key) > canon.ShortPart && len(key) <= longKeyBytes && c.long.due(d.now) {
+			c.long.add(sampledRequest{at: d.now, key: hottype.Key(key)}) // a copy
+		}
+	}
+	if d.client.IsZero() {
+		return
+	}
 	if c.all.due(d.now) {
 		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class})
 	}
@@ -69,9 +83,6 @@ func (r *clientRing) due(now time.Time) bool {
 }
 
 func (r *clientRing) add(s sampledRequest) {
-	if s.client.IsZero() {
-		return
-	}
 	s.client.Name = strings.Clone(s.client.Name[:min(len(s.client.Name), sampleBytes)])
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,6 +118,29 @@ func (c *clientSamples) report(now time.Time, r *hottype.LimiterReport) {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))
 	})
 	r.DeniedClients, r.DeniedSampled = deniedClients(c.denied.recent(now))
+	r.LongKeys = longKeys(c.long.recent(now))
+}
+
+// longKeys are the keys of samples whose metric name is a hash, most frequent first, as many as a report may have.
+func longKeys(list []sampledRequest) (keys []hottype.Key) {
+	counts := map[hottype.Key]int{}
+	for _, s := range list {
+		counts[s.key]++
+	}
+	for key := range counts {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b hottype.Key) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	bytes := 0
+	return slices.DeleteFunc(keys, func(key hottype.Key) bool {
+		if _, hashed := canon.Alias([]byte(key), nil); !hashed || bytes+len(key) > reportedLong {
+			return true
+		}
+		bytes += len(key)
+		return false
+	})
 }
 
 // deniedClients counts samples by client, those with most first.

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,5 +45,34 @@ func TestReportNamesTheClients(t *testing.T) {
 	}
 	if r := b.Report(end.Add(2 * time.Minute)); len(r.Clients)+len(r.DeniedClients) > 0 {
 		t.Errorf("of two minutes ago: %+v", r)
+	}
+}
+
+// Keys whose metric name is a hash are reported whole while they are asked for, hot or not, within a bound of bytes.
+func TestReportNamesLongKeys(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	b.Report(b.now)
+	long := func(i int) string { return fmt.Sprintf("/topic?id=%02d%s", i, strings.Repeat("%E4%B8%AD", 27)) }
+	for i := range 1000 {
+		target := long(i % 40)
+		if i%2 == 0 {
+			target = long(7)
+		}
+		b.Decide(t.Context(), b.now.Add(time.Duration(i)*60*time.Millisecond), request(target, ""))
+		b.Decide(t.Context(), b.now.Add(time.Duration(i)*60*time.Millisecond), request("/topic?id=1", ""))
+	}
+	end, bytes := b.now.Add(time.Minute), 0
+	keys := b.Report(end).LongKeys
+	for _, key := range keys {
+		if bytes += len(key); !strings.HasPrefix(string(key), "topic?id=") || len(key) < 200 {
+			t.Errorf("%s", key)
+		}
+	}
+	if len(keys) < 20 || bytes > 16384 || string(keys[0]) != "topic?id=07"+strings.Repeat("%E4%B8%AD", 27) {
+		t.Errorf("%d keys of %d bytes, the first one %s", len(keys), bytes, keys[0])
+	}
+	if keys := b.Report(end.Add(2 * time.Minute)).LongKeys; len(keys) > 0 {
+		t.Errorf("of two minutes ago: %s", keys)
 	}
 }

@@ -168,7 +168,7 @@ func New(cfg Config) *Gate {
 	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
 	g.slots.of = make(map[string]*limit.InFlight)
 	g.denials.seed = maphash.MakeSeed()
-	g.clients.all.every, g.clients.denied.every = sampleClients, sampleDenied
+	g.clients.all.every, g.clients.denied.every, g.clients.long.every = sampleClients, sampleDenied, sampleLongKeys
 	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
 	set := cfg.Rules
 	if set == nil {

@@ -151,6 +151,14 @@ func (tr *traffic) total(now int64, resource string) int64 {
 	return upper
 }
 
+// totalBefore is total of the window that ended when second now began.
+func (tr *traffic) totalBefore(now int64, resource string) int64 {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.advance(now)
+	return tr.totals.SumBefore(tr.hash(resource), resource) + tr.totals.Error()
+}
+
 // advance lets time pass as a shard does.
 func (tr *traffic) advance(second int64) {
 	if tr.second-second > tr.cfg.Window+tr.cfg.Future {

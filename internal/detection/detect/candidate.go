@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/origins"
+	"github.com/hotparam/pipeline/internal/detection/window"
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
@@ -18,8 +19,9 @@ type candidate struct {
 	watch int // its number in the window
 
 	hysteresis
-	since time.Time // when it became hot
-	peak  float64   // greatest rate since, requests per second
+	since  time.Time // when it became hot
+	became int64     // the second in which its count did that; since is later if it was a loop
+	peak   float64   // greatest rate since, requests per second
 
 	loop loopState
 
@@ -42,6 +44,10 @@ func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 	if h.compiled.rule.Hot.Share > 0 {
 		total = h.totalOf(c)
 	}
+	return h.thresholdsOf(c, total)
+}
+
+func (h *ruleState) thresholdsOf(c *candidate, total int64) [criteria]thresholds {
 	return h.compiled.criteriaThresholds(total, h.baseline.of(c.hash, string(c.key), h.compiled.window))
 }
 
@@ -87,11 +93,28 @@ func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 	needs := h.thresholds(c)
 	was := c.any()
 	c.update(&needs, sum, now)
+	if h.late {
+		h.evaluateBefore(c, &needs, sum)
+	}
 	if !was && c.any() {
-		c.since, c.peak, c.seen = now, 0, false
+		c.since, c.became, c.peak, c.seen = now, h.second, 0, false
+	}
+	if h.late {
+		sum = max(sum, h.counts.BeforeOf(c.watch))
 	}
 	c.peak = max(c.peak, h.rate(sum))
 	return !was && c.any()
+}
+
+// evaluateBefore weighs what a candidate had in the window that ended when this second began. A count is judged in the
+// second in which it happened, also if it was sent after that second's end: without this the last counts of a second
+// would find a window that has lost its first one. Needs and sum are those of the window that ends now.
+func (h *ruleState) evaluateBefore(c *candidate, needs *[criteria]thresholds, sum int64) {
+	then := h.compiled.criteriaThresholds(0, 0)
+	if h.compiled.rule.Hot.Share > 0 || h.baseline != nil {
+		then = h.thresholdsOf(c, h.traffic.totalBefore(h.second, h.traffic.resource(c.key)))
+	}
+	c.updateBefore(&then, h.counts.BeforeOf(c.watch), time.Unix(h.second, 0), needs, sum)
 }
 
 // prune drops the lightest candidates that are not shown, when a rule with a
@@ -147,15 +170,25 @@ type loopState struct {
 	shown     bool // among the loops of the last Tick
 }
 
+// heavier is the window by which the clients of a candidate are judged: its last second, and the count in it. It is the
+// one that ends now; or the one before if that is heavier, and counts of it came late or the key reached its threshold
+// in its last second.
+func (h *ruleState) heavier(c *candidate, w *window.Watched) (second, sum int64) {
+	if (h.late || c.became == h.second-1) && w.Before > w.Sum {
+		return h.second - 1, w.Before
+	}
+	return h.second, w.Sum
+}
+
 // isViral judges a candidate by its clients, and reports whether it is viral. A
 // loop is viral at once when its other clients reach the threshold. Whole is when the
 // window has all counts.
-func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool {
+func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
 	if want > 1 {
 		s.checkedSecond = 0
 	}
-	h.lookAtClients(c, now.Unix(), sum)
+	h.lookAtClients(c, second, sum)
 	was := s.viral
 	switch {
 	case want <= 1:

@@ -121,6 +121,23 @@ func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time
 	h.name()
 }
 
+// updateBefore takes note of a count over the window that ended at a time, which is the beginning of this second, where
+// the window that ends now has a sum: a criterion that it reaches cools from that time on, unless it is reached now.
+func (h *hysteresis) updateBefore(needs *[criteria]thresholds, count int64, at time.Time, now *[criteria]thresholds,
+	sum int64) {
+	for i, need := range needs {
+		switch {
+		case count >= need.hot && !h.on[i]:
+			if h.on[i] = true; sum < now[i].release {
+				h.below[i] = at
+			}
+		case h.on[i] && count >= need.release && !h.below[i].IsZero() && h.below[i].Before(at):
+			h.below[i] = at
+		}
+	}
+	h.name()
+}
+
 // expire ends the criteria that have cooled by now, and reports whether one is
 // left. No cooling begins before counts were whole.
 func (h *hysteresis) expire(now, whole time.Time, cool time.Duration) bool {

@@ -84,9 +84,17 @@ var tapes = map[string]struct {
 	}},
 	"late counts make hot, older ones do not": {set(topic(0)), []any{
 		add{4, count("topic?id=1", 0, 9), false},
-		add{4, count("topic?id=1", -1, 9), false},
+		add{4, count("topic?id=1", -2, 9), false},
 		add{4, count("topic?id=1", 2, 1), true},
 		"4: topic?id=1=2 became:topic?id=1@4",
+	}},
+	"late counts are judged in their own second": {set(topic(0)), []any{
+		add{0.5, count("topic?id=1", 0, 9), false}, "0.9: ", "5: ",
+		add{5.1, count("topic?id=1", 4, 1), true}, // a second ago the first one was in the window
+		"5.2: topic?id=1=1.64 became:topic?id=1@5.1",
+		add{5.3, count("topic?id=2", 0, 10), true}, // the oldest second of that window
+		"5.4: topic?id=1=1.2799999999999998 topic?id=2=1.2 became:topic?id=2@5.3",
+		add{5.4, count("topic?id=3", -1, 10), false},
 	}},
 	"early counts wait for their second": {set(topic(0)), []any{
 		add{0.9, count("topic?id=1", 1, 10), false}, "0.95: ",

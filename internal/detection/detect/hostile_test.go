@@ -84,7 +84,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"),
 			Shards: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
 		m := &model{set: set(rule), opts: d.opts, counts: map[string]map[hottype.Key]map[int64]int64{},
-			cands: map[hottype.Key]*judged{}}
+			cands: map[hottype.Key]*judged{}, late: map[string]bool{}}
 		now := at(0)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			now = now.Add(333 * time.Millisecond)

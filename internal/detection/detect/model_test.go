@@ -23,6 +23,7 @@ type model struct {
 	now    time.Time
 	counts map[string]map[hottype.Key]map[int64]int64 // by rule, key, second
 	cands  map[hottype.Key]*judged
+	late   map[string]bool // counts of seconds before this one have come, by rule
 	gone   []Change
 }
 
@@ -33,7 +34,6 @@ type judged struct {
 	peak         float64
 	since, below time.Time
 	seen, shown  bool
-	listed       int64 // the second in which it became a candidate
 }
 
 func (m *model) rule(key hottype.Key) (found *rules.Rule) {
@@ -45,9 +45,11 @@ func (m *model) rule(key hottype.Key) (found *rules.Rule) {
 	return found
 }
 
-func (m *model) sum(key hottype.Key) (n int64) {
+func (m *model) sum(key hottype.Key) int64 { return m.sumAt(key, m.second) }
+
+func (m *model) sumAt(key hottype.Key, second int64) (n int64) {
 	r := m.rule(key)
-	for s := m.second - seconds(r.Hot.Window) + 1; s <= m.second; s++ {
+	for s := second - seconds(r.Hot.Window) + 1; s <= second; s++ {
 		n += m.counts[r.Name][key][s]
 	}
 	return n
@@ -58,7 +60,7 @@ func (m *model) look(now time.Time) {
 	for _, r := range m.set.Rules {
 		for key := range m.counts[r.Name] {
 			if m.rule(key) == r && m.cands[key] == nil && m.sum(key) >= r.Hot.Threshold() {
-				m.cands[key] = &judged{key: key, since: now, listed: m.second}
+				m.cands[key] = &judged{key: key, since: now}
 			}
 		}
 	}
@@ -71,6 +73,20 @@ func (m *model) look(now time.Time) {
 		} else if c.below.IsZero() {
 			c.below = time.Unix(m.second, 0)
 		}
+		m.lookBefore(key, c)
+	}
+}
+
+// lookBefore judges a candidate by the window that ended when this second began, if counts of that came late.
+func (m *model) lookBefore(key hottype.Key, c *judged) {
+	r, begin := m.rule(key), time.Unix(m.second, 0)
+	before := m.sumAt(key, m.second-1)
+	if !m.late[r.Name] {
+		return
+	}
+	c.peak = max(c.peak, float64(before)/r.Hot.Window.Seconds())
+	if before >= rules.LeastCount(r.Hot.RateCount()*r.Hot.ReleaseRatio) && !c.below.IsZero() && c.below.Before(begin) {
+		c.below = begin
 	}
 }
 
@@ -80,6 +96,7 @@ func (m *model) advance(now time.Time) time.Time {
 	}
 	for m.second < now.Unix() {
 		m.second++
+		clear(m.late)
 		m.look(time.Unix(m.second, 0))
 	}
 	if now.After(m.now) {
@@ -92,7 +109,7 @@ func (m *model) add(now time.Time, c hottype.Count) bool {
 	now = m.advance(now)
 	r := m.rule(c.Key)
 	if r == nil || c.N <= 0 || c.Second > m.second+seconds(m.opts.Future) ||
-		c.Second <= m.second-seconds(r.Hot.Window) || c.Second < m.second-seconds(m.opts.Lateness) {
+		c.Second < m.second-seconds(r.Hot.Window) || c.Second < m.second-seconds(m.opts.Lateness) {
 		return false
 	}
 	if m.counts[r.Name] == nil {
@@ -103,6 +120,12 @@ func (m *model) add(now time.Time, c hottype.Count) bool {
 	}
 	m.counts[r.Name][c.Key][c.Second] += c.N
 	was := m.cands[c.Key] != nil
+	if c.Second < m.second {
+		m.late[r.Name] = true
+		if !was && m.sumAt(c.Key, m.second-1) >= r.Hot.Threshold() {
+			m.cands[c.Key] = &judged{key: c.Key, since: now}
+		}
+	}
 	m.look(now)
 	return !was && m.cands[c.Key] != nil
 }
@@ -145,10 +168,7 @@ func (m *model) setRules(set *rules.Set) {
 // one that is still to come.
 func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
 	w := seconds(r.Hot.Window)
-	var left int64
-	if m.second > c.listed { // before, it was not visited
-		left = m.counts[r.Name][c.key][m.second-w]
-	}
+	left := m.counts[r.Name][c.key][m.second-w]
 	elapsed := float64(m.now.Nanosecond()) / 1e9
 	rate := (float64(c.sum) + (1-elapsed)*float64(left)) / float64(w)
 	c.peak = max(c.peak, rate)
@@ -272,7 +292,7 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 			Future:   time.Duration(rapid.IntRange(1, 3).Draw(t, "future")) * time.Second,
 		}.withDefaults()
 		d, m := New(set, o), &model{set: set, opts: o, counts: map[string]map[hottype.Key]map[int64]int64{},
-			cands: map[hottype.Key]*judged{}}
+			cands: map[hottype.Key]*judged{}, late: map[string]bool{}}
 		now := time.Unix(1_700_000_000, 0)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			if now.Before(m.now.Add(-time.Second)) {

@@ -20,6 +20,7 @@ type ruleState struct {
 	counts   *window.Counter
 	traffic  *traffic  // of all shards
 	total    int64     // of traffic, or unasked
+	late     bool      // counts of seconds before this one have come since it began
 	baseline *baseline // nil: no surge
 	clients  *clientSketches
 
@@ -52,7 +53,7 @@ func (h *ruleState) setRule(t *compiledRule) {
 
 // restart begins counting anew. Candidates stay, cooling.
 func (h *ruleState) restart(second int64) {
-	h.second = second
+	h.second, h.late = second, false
 	h.counts = window.New(window.Config{
 		Window:   h.compiled.window,
 		Lateness: seconds(h.opts.Lateness),
@@ -86,6 +87,13 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		if c != nil { // counts have only risen since they were looked at
 			sum := h.counts.SumOf(c.watch)
 			c.peak = max(c.peak, h.rate(sum))
+			if h.late {
+				before, begin := h.counts.BeforeOf(c.watch), time.Unix(h.second, 0)
+				c.peak = max(c.peak, h.rate(before))
+				if b := &c.below[byRate]; c.on[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
+					*b = begin
+				}
+			}
 			if c.on[byRate] && sum >= h.compiled.rate.release {
 				c.below[byRate] = time.Time{}
 			}
@@ -93,7 +101,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		}
 	}
 	passed := second - h.second
-	h.second = second
+	h.second, h.late = second, false
 	h.counts.Advance(second, h.onExpire())
 	h.clients.advance(second)
 	if h.baseline != nil {

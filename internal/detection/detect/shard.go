@@ -54,7 +54,8 @@ func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) 
 	}
 	l.stats.Adds++
 	l.stats.Newest = max(l.stats.Newest, c.Second)
-	if near := added.Sum >= h.compiled.least/sketchFrom; c.Clients != nil ||
+	h.late = h.late || added.Before > 0
+	if near := max(added.Sum, added.Before) >= h.compiled.least/sketchFrom; c.Clients != nil ||
 		near && (h.clients.anonymous || c.Origin.N > 0) {
 		h.clients.add(c, near)
 	}

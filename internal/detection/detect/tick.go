@@ -109,7 +109,8 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 		}
 		return
 	}
-	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, w.Sum)}
+	second, sum := h.heavier(c, &w)
+	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, second, sum)}
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
 	c.seen = true
 	if v.loop {

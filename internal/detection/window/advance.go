@@ -77,16 +77,11 @@ func (c *Counter) reuseMemory(ended, begins *slot) {
 }
 
 func (c *Counter) expireOldest(left func(int, int64)) {
-	for i := range c.watches {
-		c.watches[i].left = 0
-	}
 	s := &c.slots[c.clock.slot(c.clock.oldest())]
 	for _, p := range s.pairs {
 		v := c.table.At(int(p.place))
 		v.sum -= p.n
-		if v.watch > 0 {
-			c.watches[v.watch-1].left += p.n
-		}
+		v.leave(c.clock.now+1, p.n)
 		if left != nil {
 			left(int(p.place), p.n)
 		}
@@ -112,7 +107,7 @@ func (c *Counter) startSecond() {
 		v := c.table.At(int(p.place))
 		v.sum += p.n
 		v.cur, p.n = p.n, 0
-		if v.sum >= c.limit && c.crosses(v) {
+		if v.sum >= c.limit && c.crosses(v, v.sum) {
 			c.crossed = append(c.crossed, int(p.place))
 		}
 	}

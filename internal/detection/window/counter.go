@@ -27,8 +27,8 @@ const keyBytes = 64
 type Config struct {
 	// Window is how many seconds a sum is over, ending with the current one. At least 1.
 	Window int64
-	// Lateness is how many seconds behind the current one a count may be, at most Window-1: what is older is
-	// in no sum any more.
+	// Lateness is how many seconds behind the current one a count may be, at most Window: what is older is in
+	// neither sum any more. One of Window seconds ago is in the sum before the last turn only.
 	Lateness int64
 	// Future is how many seconds ahead of the current one a count may be. It is in the sum when its second
 	// comes.
@@ -41,7 +41,7 @@ type Config struct {
 // clean puts every field into its domain.
 func (c Config) clean() Config {
 	c.Window = min(max(c.Window, 1), maxSpan)
-	c.Lateness = min(max(c.Lateness, 0), c.Window-1)
+	c.Lateness = min(max(c.Lateness, 0), c.Window)
 	c.Future = min(max(c.Future, 0), maxSpan)
 	if c.Counters <= 0 {
 		c.Counters = DefaultCounters
@@ -76,6 +76,9 @@ type Counter struct {
 type sums struct {
 	sum int64 // over the window
 	cur int64 // in the current second; its pair has no n of its own
+	// left is what the key had in the second that left the window last, and leftAt the low bits of the second in
+	// which that was so, so that no turn has to visit the key to clear it.
+	left, leftAt uint32
 	// pairs is how many pairs the key has in all slots.
 	pairs int32
 	watch int32 // number of its watch plus one; 0: none
@@ -113,9 +116,10 @@ type Added struct {
 	// Place is where the key is, until the next Add or Advance; -1 where it is
 	// too light to be held.
 	Place int
-	// Sum is the key's count over the window ending with the current second,
-	// after the Add: the lower bound of it.
-	Sum int64
+	// Sum is the key's count over the window ending with the current second, after the Add: the lower bound of
+	// it. Of a count that comes after its second, Before is that of the window ending with the second before the
+	// current one; else 0.
+	Sum, Before int64
 }
 
 // Add places n of a key in its second. The Counter keeps its own copy of a new
@@ -134,6 +138,9 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 		c.makeRoom()
 	}
 	i := c.table.Find(hash, key)
+	if ahead == -c.clock.window {
+		return c.addToLeft(i, hash, key, n)
+	}
 	if c.overCapacity && ahead == 0 {
 		c.filter.weight += float64(n)
 		c.filter.counts++
@@ -152,6 +159,9 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 		return Added{Status: Bad}
 	case ahead != 0:
 		c.addToSecond(i, v, second, n)
+		if ahead < 0 {
+			return c.late(i, v)
+		}
 	default:
 		if v.cur == 0 {
 			c.pair(c.clock.pos, i, v, 0)
@@ -160,7 +170,7 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 		v.cur += n
 		v.sum += n
 	}
-	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crosses(v)}
+	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crosses(v, v.sum)}
 }
 
 // addToSecond adds to another second than the current one. The pair that the key may
@@ -185,8 +195,8 @@ func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 }
 
 // crosses reports whether a sum at the limit or above is news.
-func (c *Counter) crosses(v *sums) bool {
-	return v.watch == 0 || v.sum >= c.watches[v.watch-1].threshold
+func (c *Counter) crosses(v *sums, sum int64) bool {
+	return v.watch == 0 || sum >= c.watches[v.watch-1].threshold
 }
 
 // enter puts a new key into the table, -1 where it is too long.

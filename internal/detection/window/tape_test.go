@@ -137,10 +137,10 @@ func TestConfigIsInItsDomain(t *testing.T) {
 	for _, c := range []struct{ in, want Config }{
 		{Config{}, Config{Window: 1, Counters: 131_072}},
 		{Config{Window: -1, Lateness: -1, Future: -1, Counters: -1}, Config{Window: 1, Counters: 131_072}},
-		{Config{Window: 3, Lateness: 3, Future: 1, Counters: 1}, Config{Window: 3, Lateness: 2, Future: 1,
+		{Config{Window: 3, Lateness: 4, Future: 1, Counters: 1}, Config{Window: 3, Lateness: 3, Future: 1,
 			Counters: 1}},
-		{Config{Window: 65537, Lateness: 65537, Future: 65537, Counters: 1<<23 + 1},
-			Config{Window: 65536, Lateness: 65535, Future: 65536, Counters: 1 << 23}},
+		{Config{Window: 65537, Lateness: 65538, Future: 65537, Counters: 1<<23 + 1},
+			Config{Window: 65536, Lateness: 65536, Future: 65536, Counters: 1 << 23}},
 	} {
 		if got := c.in.clean(); got != c.want {
 			t.Errorf("%+v: %+v", c.in, got)
@@ -212,7 +212,7 @@ func TestWatchTape(t *testing.T) {
 	b.Advance(11, nil)
 	b.add("a", 11, 4)
 	b.Advance(12, nil)
-	if got := b.Read(a); got != (Watched{4, 4, 7}) || b.SumOf(a) != 4 {
+	if got := b.Read(a); got != (Watched{4, 4, 7, 11}) || b.SumOf(a) != 4 {
 		t.Errorf("%+v", got)
 	}
 	b.Unwatch(other)

@@ -6,7 +6,6 @@ import "math"
 type watch struct {
 	place     int32 // -1: the watch is free
 	threshold int64
-	left      int64
 	since     int64
 }
 
@@ -15,9 +14,9 @@ type Watched struct {
 	// Sum is the least that the key can have in the window, and Upper the
 	// most. They are one after a whole window of watching.
 	Sum, Upper int64
-	// Expired is what it had in the second that left the window last; 0 where that
-	// was before the watch.
-	Expired int64
+	// Expired is what it had in the second that left the window last, and Before the least of the window that
+	// ended when the current second began, with the counts that came later.
+	Expired, Before int64
 }
 
 // Watch begins to follow the key at a place, which must not be watched, and gives
@@ -75,18 +74,21 @@ func (c *Counter) Unwatch(id int) {
 }
 
 // SumOf is the sum of a watch, which is all that Read has to be asked for
-// mostly.
+// mostly, and BeforeOf that of the window that ended when the current second began.
 func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
+func (c *Counter) BeforeOf(id int) int64 {
+	return c.table.At(int(c.watches[id].place)).before(c.clock.now)
+}
 
 // Read tells what a watch sees. It costs one step for each second of the window.
 func (c *Counter) Read(id int) Watched {
 	w := &c.watches[id]
-	sum := c.table.At(int(w.place)).sum
-	upper := sum
+	upper := c.table.At(int(w.place)).sum
 	for s := c.clock.oldest(); s <= min(c.clock.now, w.since); s++ {
 		upper += c.slots[c.clock.slot(s)].missed()
 	}
-	return Watched{Sum: sum, Upper: upper, Expired: w.left}
+	v := c.table.At(int(w.place))
+	return Watched{Sum: v.sum, Upper: upper, Expired: v.expired(c.clock.now), Before: v.before(c.clock.now)}
 }
 
 // Forget drops all counts of the keys that which says. Watches on them stay. It
@@ -99,10 +101,7 @@ func (c *Counter) Forget(which func(key string) bool) {
 		}
 		forgotten[i] = 1
 		v := c.table.At(i)
-		v.sum, v.cur = 0, 0
-		if v.watch > 0 {
-			c.watches[v.watch-1].left = 0
-		}
+		v.sum, v.cur, v.left = 0, 0, 0
 	}
 	for i := range c.slots {
 		s := &c.slots[i]

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 )
@@ -77,5 +79,43 @@ func TestLoopsInTheFeed(t *testing.T) {
 			w.Init(t0).Changes[0].Clients != 3 {
 			t.Errorf("%s: %+v", name, w.Init(t0).Changes)
 		}
+	}
+}
+
+// A loop and a cold key whose metric name is a hash are shown by their whole text once a limiter has named it, and keep
+// it for a while when it does so no more.
+func TestLoopsAndColdKeysAreShownWhole(t *testing.T) {
+	t.Parallel()
+	full := func(id string) string { return "topic?id=" + id + strings.Repeat("%E4%B8%AD", 30) }
+	alias := func(id string) string {
+		a, ok := canon.Alias([]byte(full(id)), nil)
+		if !ok {
+			t.Fatal("not hashed")
+		}
+		return string(a)
+	}
+	w := newWorld(t, func(c *Config) {
+		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop(alias("a"))} }
+		c.Heaviest = func(int) []hottype.HotKey { return []hottype.HotKey{hotKey(alias("b"), "topic", 100, t0)} }
+	})
+	report := func(long ...hottype.Key) hottype.LimiterReport {
+		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), LongKeys: long}
+	}
+	w.second(report(hottype.Key(full("a")), hottype.Key(full("b")), "topic?id=1"))
+	for range 12 { // cold keys are read every ten samples
+		w.second(report())
+	}
+	if s := w.Init(w.clock()).State; string(s.Loops[0].Key) != full("a") || string(s.Closest[0].Key) != full("b") {
+		t.Errorf("%+v, %+v", s.Loops, s.Closest)
+	}
+	var key live.Key
+	if err := json.Unmarshal(w.ask(http.MethodGet, "/v1/keys/"+alias("a"), "").Body.Bytes(), &key); err != nil {
+		t.Fatal(err)
+	}
+	if key.Key != full("a") || key.Loop == nil {
+		t.Errorf("%+v", key)
+	}
+	if c := w.Init(w.clock()).Changes; len(c) == 0 || c[0].Key != full("a") {
+		t.Errorf("%+v", c)
 	}
 }

@@ -30,6 +30,9 @@ func (s *Server) routes() []web.Route {
 	for _, f := range s.files {
 		routes = append(routes, web.Get(f.route, f.serve))
 	}
+	for _, view := range views {
+		routes = append(routes, web.Get(view, servePage))
+	}
 	return routes
 }
 

@@ -19,6 +19,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -28,6 +29,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -184,6 +186,20 @@ var contentTypes = map[string]string{
 	".svg": "image/svg+xml", ".json": "application/json",
 }
 
+//go:embed static/index.html
+var page []byte
+
+// maxDepth bounds how long the links of the page get by the slashes in its address. A view has two.
+const maxDepth = 64
+
+// servePage sends the dashboard. Its links are relative to the address of the request, because the handler may be
+// mounted below a prefix that it does not know.
+func servePage(w http.ResponseWriter, r *http.Request) error {
+	root := strings.Repeat("../", min(max(strings.Count(r.URL.EscapedPath(), "/")-1, 0), maxDepth))
+	body := bytes.ReplaceAll(page, []byte(`="./`), []byte(`="`+cmp.Or(root, "./")))
+	return newFile("", "index.html", body).serve(w, r)
+}
+
 // views are the addresses of the dashboard: one page, which shows the view of its address.
 var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/rules", "/client/{client...}", "/audit"}
 
@@ -196,7 +212,7 @@ func reasonsModule() []byte {
 	return fmt.Appendf(nil, "// What denies requests, by reason.\nexport const reasons = %s;\n", table)
 }
 
-// pageFiles lists the dashboard and openapi.json. The embedded tree is part of
+// pageFiles lists the files of the dashboard and openapi.json. The embedded tree is part of
 // the program: reading it cannot fail.
 func pageFiles() []file {
 	files := []file{newFile("/openapi.json", "openapi.json", openAPI),
@@ -204,12 +220,8 @@ func pageFiles() []file {
 	entries, _ := static.ReadDir("static")
 	for _, e := range entries {
 		body, _ := static.ReadFile("static/" + e.Name())
-		routes := []string{"/assets/" + e.Name()}
-		if e.Name() == "index.html" {
-			routes = views
-		}
-		for _, route := range routes {
-			files = append(files, newFile(route, e.Name(), body))
+		if e.Name() != "index.html" {
+			files = append(files, newFile("/assets/"+e.Name(), e.Name(), body))
 		}
 	}
 	return files

@@ -39,7 +39,8 @@ type Guard struct {
 	name   string
 	shared []Token // the token that the listener was started with
 	sso    SSO
-	tokens atomic.Pointer[[]Token] // shared and named ones
+	ask    func(*http.Request) (Caller, bool) // nil: none
+	tokens atomic.Pointer[[]Token]            // shared and named ones
 	log    *slog.Logger
 
 	guesses            *limit.Memory
@@ -57,11 +58,14 @@ type Credentials struct {
 	Token  string  // one for everybody, with every right
 	Tokens []Token // named ones
 	SSO    SSO
+	// Ask authenticates a request in its own way, and is asked first; nil: tokens and SSO do. Where it does not know
+	// the caller, a token may.
+	Ask func(*http.Request) (Caller, bool)
 }
 
 // None reports whether access needs no credentials.
 func (c Credentials) None() bool {
-	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == ""
+	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == "" && c.Ask == nil
 }
 
 // NewGuard makes the guard of a listener that has one token. Without it everybody is
@@ -73,7 +77,7 @@ func NewGuard(name, token string, log *slog.Logger) *Guard {
 // NewGuardOf makes the guard of a listener whose callers have names and roles.
 func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 	g := &Guard{
-		name: name, shared: shared(c.Token), sso: c.SSO, log: log,
+		name: name, shared: shared(c.Token), sso: c.SSO, ask: c.Ask, log: log,
 		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxGuessers}),
 	}
 	tokens := slices.Concat(g.shared, c.Tokens)
@@ -82,7 +86,9 @@ func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 }
 
 // AllowsAll reports whether everybody is let through.
-func (g *Guard) AllowsAll() bool { return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" }
+func (g *Guard) AllowsAll() bool {
+	return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" && g.ask == nil
+}
 
 // CheckTokens rejects named tokens that cannot take the place of those in force: to
 // take the last one away would open the listener to everybody.
@@ -129,11 +135,20 @@ type Result struct {
 	why string // of a rejection, if it is not the usual one
 }
 
-// Check looks for a user whom the proxy names, and else for a token: as a bearer
+// Check asks Credentials.Ask, looks for a user whom the proxy names, and else for a token: as a bearer
 // token, or as the password of basic authentication.
 func (g *Guard) Check(r *http.Request, now time.Time) Result {
 	if g.AllowsAll() {
 		return Result{Caller: Caller{Role: Admin}}
+	}
+	if g.ask != nil {
+		if caller, ok := g.ask(r); ok {
+			return Result{Caller: caller}
+		}
+		if len(*g.tokens.Load()) == 0 {
+			g.wrong.Add(1)
+			return Result{Status: http.StatusForbidden, why: "This service does not let the caller in."}
+		}
 	}
 	if g.sso.claims(r.Header) {
 		caller, why := g.sso.caller(r)

@@ -155,17 +155,24 @@ func ReadToken(setting, text, file string) (string, error) {
 
 // CheckToken rejects a token that is short or cannot be sent in a header field.
 func CheckToken(setting, token string) error {
-	switch {
-	case token == "":
-		return nil
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return fmt.Errorf("auth: --%s: the token holds a space, a control character or one beyond ASCII; "+
-			"make one with: openssl rand -hex 24", setting)
-	case len(token) < MinToken:
-		return fmt.Errorf("auth: --%s: the token has %d characters, want at least %d; "+
-			"make one with: openssl rand -hex 24", setting, len(token), MinToken)
+	if fault := TokenFault(token); fault != "" {
+		return fmt.Errorf("auth: --%s: %s", setting, fault)
 	}
 	return nil
+}
+
+// TokenFault says why a token is rejected and what to do, "" if it is not.
+func TokenFault(token string) string {
+	const remedy = "; make one with: openssl rand -hex 24"
+	switch {
+	case token == "":
+		return ""
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return "the token holds a space, a control character or one beyond ASCII" + remedy
+	case len(token) < MinToken:
+		return fmt.Sprintf("the token has %d characters, want at least %d%s", len(token), MinToken, remedy)
+	}
+	return ""
 }
 
 // Role is what a caller may do. Each role may do what those before it may.

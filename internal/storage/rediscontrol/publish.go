@@ -101,7 +101,7 @@ func (p *Publisher) Version() uint64 { return p.version.Load() }
 // After an error that is not ErrFenced the set may or may not have been stored;
 // the next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
-	if !validID(p.cfg.ID) {
+	if !ValidID(p.cfg.ID) {
 		return fmt.Errorf("rediscontrol: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
 	}
 	if set.At.IsZero() {
@@ -166,8 +166,8 @@ func (p *Publisher) setLife(set hottype.HotSet) time.Duration {
 	return min(life+p.cfg.Keep, setLifeMax)
 }
 
-// validID keeps names of publishers and limiters readable in redis-cli.
-func validID(s string) bool {
+// ValidID keeps names of publishers and limiters readable in redis-cli.
+func ValidID(s string) bool {
 	unprintable := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 	return len(s) >= 1 && len(s) <= 128 && utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0
 }

@@ -22,7 +22,7 @@ const maxReportKeys = 1000
 // included. Of more than 1000 keys it keeps those with the most decisions. A key
 // that is not UTF-8 is shown with U+FFFD. One round trip.
 func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live int, err error) {
-	if !validID(r.Instance) {
+	if !ValidID(r.Instance) {
 		return 0, fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
 	text, err := encode(f.bounded(r))

@@ -258,3 +258,37 @@ func TestMoreSendersThanAreRemembered(t *testing.T) {
 	now.Add(11)
 	want(0, true)
 }
+
+// Counts that are sent after their second say it once a receiver of ours has reported; other servers get none of that,
+// and a forwarded line loses it.
+func TestLateCountsSayTheirSecond(t *testing.T) {
+	t.Parallel()
+	in, to := newInbox(), upstream(t)
+	in.seconds = make(chan int64, 1000)
+	l := listen(t, in, statsd.ListenerConfig{Forward: to.LocalAddr().String(), ForwardAll: true})
+	s := sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}, Interval: time.Millisecond})
+	late := time.Now().Unix() - 5
+	count := hottype.Count{Key: "topic?id=42", N: 1, Second: late}
+	send := func() int64 {
+		t.Helper()
+		if err := s.Send(t.Context(), []hottype.Count{count}); err != nil {
+			t.Fatal(err)
+		}
+		return <-in.seconds
+	}
+	if got := send(); got < late+5 {
+		t.Errorf("before any report it counts in second %d", got-late)
+	}
+	if !publish(t, l, 20*time.Second, func() bool { return send() == late }, s) {
+		t.Fatal("it never says its second")
+	}
+	count.Second = time.Now().Unix() + 60 // so it is not late
+	if got := send(); got >= count.Second || got == late {
+		t.Errorf("a count ahead of time counts in second %d", got-late)
+	}
+	for _, line := range receive(t, to, 5) {
+		if !strings.HasSuffix(line, "|c") && !strings.HasSuffix(line, "|s") {
+			t.Errorf("forwarded: %s", line)
+		}
+	}
+}

@@ -16,6 +16,8 @@ type inbox struct {
 	mu   sync.Mutex
 	sums map[hottype.Key]int64
 	some chan struct{} // gets a token at every Handle, if there is room
+	// seconds gets that of each count, if there is room; nil: none.
+	seconds chan int64
 }
 
 func newInbox() *inbox {
@@ -27,6 +29,10 @@ func (in *inbox) handle(counts []hottype.Count) {
 	defer in.mu.Unlock()
 	for _, c := range counts {
 		in.sums[c.Key] += c.N
+		select {
+		case in.seconds <- c.Second:
+		default:
+		}
 	}
 	select {
 	case in.some <- struct{}{}:

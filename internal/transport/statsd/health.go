@@ -82,6 +82,13 @@ func (h *health) update(now time.Time) {
 	h.down = err
 }
 
+// reported reports whether a receiver of ours has reported on what was sent here.
+func (h *health) reported() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.monitor.State() != arrival.Unknown
+}
+
 func (h *health) id() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,7 +23,9 @@
 //	                                   └──> outbox ──> forwarder ──> link
 //
 // StatsD carries no time and no sender. Counts are placed by the second in
-// which they arrive, unless a line says its own, and a lost datagram is lost.
+// which they arrive, unless a line says its own, and a lost datagram is lost. Our
+// sender says it of counts that could arrive after their second, once a receiver of
+// ours has reported: other servers reject such lines.
 // Package kafka repeats them. Heartbeats make a loss visible: see package arrival.
 package statsd
 
@@ -69,7 +71,7 @@ type ListenerConfig struct {
 	MaxConnections int
 	Idle           time.Duration // how long a connection may be silent; default 5 min
 	// Forward is another StatsD server, "host:port" or "unix:/path", that gets all lines that are
-	// not ours, byte for byte; empty: none. With ForwardAll it gets ours too.
+	// not ours, byte for byte; empty: none. With ForwardAll it gets ours too, without their time.
 	Forward    string
 	ForwardAll bool
 	Now        func() time.Time // of arrival; default time.Now

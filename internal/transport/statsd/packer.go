@@ -3,6 +3,7 @@ package statsd
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type packer struct {
 	group []byte          // the lines of the key that is being written
 	ctx   context.Context // bounds the writes of this batch
 	n     uint64          // requests in buf
+	// second is that of the next line, which says it; 0: it says none.
+	second int64
 
 	// Since begin.
 	sent    uint64 // requests
@@ -45,7 +48,12 @@ func (p *packer) begin(ctx context.Context) {
 
 // Send takes one line of the group. It never fails; see failed.
 func (p *packer) Send(line []byte) (int, error) {
-	p.group = append(append(p.group, line...), '\n')
+	p.group = append(p.group, line...)
+	if p.second != 0 {
+		p.group = strconv.AppendInt(append(p.group, "|T"...), p.second, 10)
+		p.second = 0
+	}
+	p.group = append(p.group, '\n')
 	return len(line), nil
 }
 

@@ -94,6 +94,9 @@ func (r *reader) lines(p []byte) {
 		}
 		ours := r.line(line)
 		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
+			if ours { // other servers know no time of a line
+				raw = withoutTime(raw)
+			}
 			r.out.add(raw)
 		}
 	}
@@ -104,6 +107,14 @@ func (r *reader) lines(p []byte) {
 		r.now.heard = now
 	}
 	r.show()
+}
+
+// withoutTime is a line of ours without the second that it may end with.
+func withoutTime(line []byte) []byte {
+	if i := bytes.LastIndexByte(line, '|'); i >= 0 && i+1 < len(line) && line[i+1] == 'T' {
+		return line[:i]
+	}
+	return line
 }
 
 // line reads one line and reports whether its name is ours. Names are looked up first, since most lines are

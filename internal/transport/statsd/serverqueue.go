@@ -36,6 +36,10 @@ type serverQueue struct {
 	ends    []int             // scratch: where they end
 	members []byte            // scratch: of one set
 
+	// stamps says that the server is one of ours, which reads the time of a line. Counts that could arrive after their
+	// second have one then.
+	stamps bool
+
 	relay func() map[string]arrival.Flow // nil: no flows of others are reported
 	beat  time.Time                      // of the last heartbeat
 
@@ -156,6 +160,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 	// A batch that another waits for is late already. Four fifths, because the
 	// next one will not come to the millisecond.
 	p := pacer{start: time.Now(), over: l.interval * 4 / 5, total: len(counts)}
+	l.stamps = l.health.reported()
 	paced, written, valid := l.queue.Len() == 0, 0, uint64(0)
 	for done := 0; done < len(counts) && !l.out.stop; {
 		names := l.name(counts[done:min(done+chunkSize, len(counts))])
@@ -195,6 +200,9 @@ func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 		return 0
 	}
 	// Our own sender is underneath, which keeps its errors to itself.
+	if l.stamps && !time.Now().Before(time.Unix(c.Second+1, 0).Add(-l.interval)) {
+		l.out.second = c.Second
+	}
 	_ = l.client.Inc(name, c.N, 1)
 	if l.sets {
 		l.members = clientsketch.AppendMembers(l.members[:0], c.Clients)

@@ -131,8 +131,10 @@ type Loop struct {
 	Href string `json:"href"` // asks /v1/keys about it
 }
 
-// loops are the loops of now, none where the program knows of none.
-func (s *Service) loops() []hottype.HotKey {
+// loops are the loops of now, none where the program knows of none, by their whole text as far as it is known.
+func (s *Service) loops() []hottype.HotKey { return s.named(s.aliasedLoops()) }
+
+func (s *Service) aliasedLoops() []hottype.HotKey {
 	if s.cfg.Loops == nil {
 		return nil
 	}

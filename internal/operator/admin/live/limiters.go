@@ -155,7 +155,7 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	}
 	lists := [][]hottype.HotKey{s.loops(), s.hot()}
 	if s.cfg.Heaviest != nil {
-		lists = append(lists, s.cfg.Heaviest(maxActive))
+		lists = append(lists, s.named(s.cfg.Heaviest(maxActive)))
 	}
 	for _, list := range lists {
 		for i := range list {

@@ -217,6 +217,7 @@ func (s *Service) Publish(list []detect.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range list {
+		c.Hot.Key = cmp.Or(s.rates.full[c.Hot.Key], c.Hot.Key)
 		s.emit(detectionChange(c.At, detectionKinds[c.Kind], &c.Hot))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // rates turns the limiters' cumulative reports into speeds. Each limiter's
@@ -81,9 +82,25 @@ func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 				full[k.Key] = k.Full
 			}
 		}
+		for _, key := range in.last.LongKeys {
+			if alias, ok := canon.Alias([]byte(key), nil); ok {
+				full[hottype.Key(alias)] = key
+			}
+		}
+	}
+	for alias, key := range r.full { // a key that is not asked for often is sampled now and then
+		if len(full) >= maxNamed {
+			break
+		}
+		if full[alias] == "" {
+			full[alias] = key
+		}
 	}
 	r.full = full
 }
+
+// maxNamed bounds the aliases whose keys are remembered beside those of the last reports.
+const maxNamed = 1000
 
 func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
 	return &instance{last: rep, keys: byKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}

@@ -21,8 +21,8 @@ const readTimeout = 400 * time.Millisecond
 func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.ReadOverrides(ctx)
-	set, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
-	hot := s.named(set)
+	set, aliasedLoops, heaviest := s.cfg.Hot(), s.aliasedLoops(), s.heaviest()
+	hot, loops := s.named(set), s.named(aliasedLoops)
 	if heaviest != nil {
 		near := closest(s.cfg.Rules(), heaviest, hot, loops)
 		s.mu.Lock()
@@ -36,7 +36,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	defer s.mu.Unlock()
 	if !s.cfg.Pushed {
 		s.knownHot = s.noteList(now, set, s.knownHot, BecameHot, Cooled)
-		s.knownLoops = s.noteList(now, loops, s.knownLoops, BecameLoop, CeasedLoop)
+		s.knownLoops = s.noteList(now, aliasedLoops, s.knownLoops, BecameLoop, CeasedLoop)
 	}
 	s.recordSecond(now, hot, loops, heaviest)
 	s.noteSeconds(now, st.Hot, loops)

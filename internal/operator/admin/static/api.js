@@ -12,9 +12,17 @@ export class Problem extends Error {
   }
 }
 
+// inside is a path of the API or of a view as links write it, below the prefix under which the page is mounted. This
+// module is in the folder assets there.
+const prefix = new URL("..", import.meta.url).pathname.slice(0, -1);
+export const inside = (path) => prefix + path;
+
+// outside is the path of the API or of a view that a link leads to.
+export const outside = (pathname) => pathname.slice(prefix.length);
+
 // at gives the address of a path without the user and password that the page's
 // own address may hold: browsers refuse to fetch with them.
-export const at = (path) => new URL(path, location.origin);
+export const at = (path) => new URL(inside(path), location.origin);
 
 // call sends a body as JSON, or as the type that the headers name.
 async function call(method, path, body, headers = body ? { "Content-Type": "application/json" } : {}) {
@@ -84,13 +92,13 @@ const againAfter = 3000;
 
 // follow calls handlers by event name, and handlers.alive(bool) when the line
 // breaks or is back.
-export function follow(url, handlers) {
+export function follow(path, handlers) {
   let source, heard = 0, retry = 0;
 
   function open() {
     clearTimeout(retry);
     source?.close();
-    source = new EventSource(url);
+    source = new EventSource(at(path));
     for (const name of names) {
       source.addEventListener(name, (e) => {
         heard = performance.now();

@@ -1,6 +1,6 @@
 // App: joins the live stream to the views, and what a person does to the API.
 
-import { at, deleteOverride, enforceOverride, follow, getJSON, me, putOverride, undoOverride } from "./api.js";
+import { deleteOverride, enforceOverride, follow, getJSON, inside, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog, secondWord } from "./dialog.js";
 import { AuditView, lag } from "./audit.js";
 import { ClientView } from "./client.js";
@@ -21,7 +21,7 @@ const client = new ClientView(actOnHot);
 const audit = new AuditView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
-const past = new HistoryView((path) => router.open(path));
+const past = new HistoryView((path) => router.open(inside(path)));
 const rules = new RulesView(toast);
 const router = new Router({
   "": {}, key, client, history: past, rules, audit,
@@ -30,7 +30,7 @@ const router = new Router({
 
 $("add-override").addEventListener("click", () => dialog.open({}));
 
-follow(at("/v1/events"), {
+follow("/v1/events", {
   hello(h) {
     document.body.classList.toggle("no-history", !h.history_kept);
     overrides.show(h.overrides, writable);

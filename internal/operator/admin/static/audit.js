@@ -2,7 +2,7 @@
 // limiters lag, what upstreams can take, the webhooks, and the changes that people
 // made.
 
-import { at, getJSON } from "./api.js";
+import { at, getJSON, inside } from "./api.js";
 import { $, cell, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode, zoned } from "./text.js";
 import { Webhooks } from "./webhooks.js";
 
@@ -122,6 +122,6 @@ function change(c) {
 
 function ruleChange(r) {
   const what = { push: "pushed for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "trial ended" }[r.action];
-  const link = el("a", { href: "/rules" }, "rules");
+  const link = el("a", { href: inside("/rules") }, "rules");
   return entry(r.at, r.author, link, `version ${r.version} ${what ?? r.action}`, r.reason);
 }

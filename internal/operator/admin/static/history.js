@@ -1,7 +1,7 @@
 // History: when the heaviest keys of an hour, a day or a week were asked for,
 // what happened then, and any minute of it in numbers.
 
-import { getJSON } from "./api.js";
+import { getJSON, inside } from "./api.js";
 import { item } from "./feed.js";
 import { Heatmap } from "./heatmap.js";
 import { $, cell, clock, count, el, keyLink, keyNode, lasting, plainKey, problemText, rate, setText } from "./text.js";
@@ -25,7 +25,7 @@ export class HistoryView {
     }
     setText($("history-time"), `${clock(from * 1000)} to ${clock(to * 1000)}`);
     for (const format of ["csv", "json"]) {
-      $(`history-${format}`).href = `/v1/history?format=${format}&limit=100000&from=${from}&to=${to}`;
+      $(`history-${format}`).href = inside(`/v1/history?format=${format}&limit=100000&from=${from}&to=${to}`);
     }
     const asked = ++this.#asked;
     try {

@@ -1,6 +1,6 @@
 // Key: all that is known about one key, at an address of its own.
 
-import { getJSON } from "./api.js";
+import { getJSON, inside } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
   $, clientLink, clientsText, clock, count, decoded, el, keyNode, overrideText, percent, plainKey, problemText, rate,
@@ -36,7 +36,7 @@ export class KeyView {
     $("key-body").hidden = true;
     setText($("key-trouble"), "");
     $("key-name").replaceChildren(keyNode(decoded(path)));
-    $("key-json").href = `/v1/keys/${path}`;
+    $("key-json").href = inside(`/v1/keys/${path}`);
     $("view-key").setAttribute("aria-label", plainKey(decoded(path)));
     this.#choose(false);
     this.#ask();

@@ -1,6 +1,7 @@
 // Router: one page, one view for each address. Links within the page change
 // the address without loading anything; back and forward work as ever.
 
+import { outside } from "./api.js";
 import { $ } from "./text.js";
 
 export class Router {
@@ -10,6 +11,11 @@ export class Router {
   // hide(). rest is what follows in the path, percent-encoded as it is there.
   constructor(views) {
     this.#views = views;
+    // They are relative to the address that the page was loaded from, which changes.
+    for (const link of document.querySelectorAll("a[href^='.'], link[rel='icon']")) {
+      const { pathname, search } = new URL(link.href);
+      link.setAttribute("href", pathname + search);
+    }
     // A link to a part of a view changes the address too, and not the view.
     addEventListener("popstate", () => {
       if (!location.hash || this.#path !== location.pathname + location.search) this.#go(true);
@@ -48,7 +54,7 @@ export class Router {
       if (part(link.pathname) === name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    this.#views[name].show?.(location.pathname.slice(name.length + 2));
+    this.#views[name].show?.(outside(location.pathname).slice(name.length + 2));
     this.#head();
     if (!focus) return;
     // A new view is read from its beginning.
@@ -62,4 +68,5 @@ export class Router {
   }
 }
 
-const part = (path) => path.split("/")[1] ?? "";
+// part is the first part of the path of an address, which names the view.
+const part = (pathname) => outside(pathname).split("/")[1] ?? "";

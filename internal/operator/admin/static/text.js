@@ -2,6 +2,8 @@
 // server reaches the page as text nodes through these functions; keys are
 // whatever strangers typed into a URL.
 
+import { inside } from "./api.js";
+
 // el makes an element: attributes by name, children nodes or strings.
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -47,7 +49,7 @@ export function keyNode(key) {
 
 // keyLink leads to the view of a key; href is what asks the API about it, and
 // exact where JSON cannot be.
-export const keyLink = ({ key, href }) => el("a", { href: href.replace("/v1/keys/", "/key/") }, keyNode(key));
+export const keyLink = ({ key, href }) => el("a", { href: inside(href.replace("/v1/keys/", "/key/")) }, keyNode(key));
 
 // readable is a key with its values decoded, "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
 export function readable(key) {
@@ -70,7 +72,7 @@ export function readableNode(key) {
 }
 
 // clientLink leads to the view of a client or a network.
-export const clientLink = (name) => el("a", { href: "/client/" + encodeURIComponent(name) }, keyNode(name));
+export const clientLink = (name) => el("a", { href: inside("/client/" + encodeURIComponent(name)) }, keyNode(name));
 
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;

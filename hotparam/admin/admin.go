@@ -1,0 +1,126 @@
+// Package admin mounts the admin page and its API into a service's own mux: what is hot, which clients are denied, and
+// blocks and limits that a person sets. It is a package of its own so that a service without the page does not link it.
+//
+//	page, err := admin.New(p, admin.Config{Token: os.Getenv("ADMIN_TOKEN")})
+//	mux.Handle("/hotparam/", http.StripPrefix("/hotparam", page))
+//	mux.Handle("/", p.Middleware(app))
+//	server.RegisterOnShutdown(page.CloseStreams)
+//
+// The page works below any prefix. With Config.Shared of the pipeline it shows all limiters, and what is changed on it
+// holds in all of them; alone it shows and changes this process. Central rules, the history and webhooks are those of
+// the programs; see docs/admin.md for the API.
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/serving/auth"
+)
+
+// Role is what a caller may do. Each may do what those before it may.
+type Role uint8
+
+// The roles.
+const (
+	Viewer   = Role(auth.Viewer)   // reads everything: keys, addresses of clients, overrides, the audit
+	Operator = Role(auth.Operator) // also sets and removes overrides, resets limits, removes cached answers, traces clients
+	Admin    = Role(auth.Admin)    // everything
+)
+
+// Config says who may call the handler. One of Token and Access is needed: there is no handler for everybody, because
+// it shows addresses of clients and can block a site.
+type Config struct {
+	// Token has the role Admin: a caller sends it as a bearer token, or as the password of basic authentication, which
+	// browsers ask for. At least 16 characters without spaces; openssl rand -hex 24 makes one. "": none.
+	Token string
+	// Access authenticates a request by the login of the service: the name of its user, who is the author of what is
+	// changed, and the role; 0: the user is not let in. A caller without a role may still send Token. nil: Token is
+	// needed. It is called by many goroutines, for every request but those of /livez and /readyz. A change that a page
+	// of another site sends with the user's cookies is rejected before.
+	Access func(*http.Request) (user string, role Role)
+	// Metrics answers GET /metrics below the prefix, such as the handler of adapters/prometheus; nil: 404.
+	Metrics http.Handler
+	// Version is shown in the footer of the page.
+	Version string
+	// Log receives rejected tokens and failed requests; nil: slog.Default().
+	Log *slog.Logger
+}
+
+// Handler serves the page, the API (/v1/..., /openapi.json) and the probes /livez and /readyz, which need no token and
+// show no details. Paths are those after the prefix, which http.StripPrefix takes away.
+type Handler struct {
+	server *admin.Server
+	serve  http.Handler
+}
+
+// New makes the handler of a pipeline. Call it before Pipeline.Run, which then also samples for the page once a second;
+// before Run, and after it, the page has no live events. Errors are mistakes in c, or that the pipeline runs.
+func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
+	if c.Token == "" && c.Access == nil {
+		return nil, errors.New("admin: Config needs Token or Access: the page shows addresses of clients and changes limits")
+	}
+	if fault := auth.TokenFault(c.Token); fault != "" {
+		return nil, errors.New("admin: Config.Token: " + fault)
+	}
+	with, err := p.Extend()
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	access := auth.Credentials{Token: c.Token}
+	if c.Access != nil {
+		access.Ask = func(r *http.Request) (auth.Caller, bool) {
+			user, role := c.Access(r)
+			return auth.Caller{Name: user, Role: auth.Role(min(role, Admin))}, role > 0
+		}
+	}
+	s, err := admin.New(admin.Config{
+		Config: live.Config{
+			Namespace: with.Gate.Rules().Namespace, Version: c.Version, Log: c.Log,
+			Hot:   func() []hottype.HotKey { return with.Hot.Hot(time.Now()) },
+			Loops: func() []hottype.HotKey { return with.Hot.Loops(time.Now()) },
+			Rules: with.Gate.Rules, Reports: with.Reports, Overrides: with.Overrides, Upstreams: with.Bounds,
+			Store: with.Store, Status: func() []admin.Status { return status(p.Stats().Health) },
+		},
+		Command: with.Command, Access: access, Metrics: c.Metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	with.Add(lifecycle.Sinks, "admin page", s.Run)
+	return &Handler{s, s.Handler()}, nil
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
+
+// CloseStreams ends the event streams of open pages. http.Server.Shutdown waits for them otherwise: hand it to
+// RegisterOnShutdown.
+func (h *Handler) CloseStreams() { h.server.CloseStreams() }
+
+// status is what the page shows of the pipeline's health.
+func status(h hotparam.Health) []admin.Status {
+	hot := admin.Status{Name: "hot set", Value: fmt.Sprintf("%.1f s old", h.HotSetAge.Seconds()), OK: !h.Blind()}
+	switch {
+	case h.HotSetAge < 0:
+		hot.Value = "none has come: no key becomes hot"
+	case h.CountsDown:
+		hot.Value = "counts of this process do not arrive: no key becomes hot by them"
+	case h.Blind():
+		hot.Value += ", and no aggregator judges: no key becomes hot"
+	}
+	if h.StoreOpen {
+		return []admin.Status{hot, {Name: "breaker", Value: "open: limits are local"}}
+	}
+	return []admin.Status{hot}
+}
