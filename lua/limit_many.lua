@@ -41,25 +41,31 @@
 --> bucket
 if #ARGV == 11 and ARGV[3] == 't' and ARGV[11] == '0' then
   local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[10] + 0], ARGV[6], ARGV[7]
-  local text, at, used, unit0, fill0 = call('MGET', key)[1], 0, 0, unit_text, fill_text
+  local text, at0, used, unit0, fill0 = call('MGET', key)[1], '0', 0, unit_text, fill_text
   if text then
-    at, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
+    at0, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
   end
   if unit0 == unit_text and fill0 == fill_text then
     local cost, capacity, unit, fill, n = ARGV[4] + 0, ARGV[5] + 0, unit_text + 0, fill_text + 0, ARGV[9] + 0
-    local clock, k = max(now, at + 0), n -- time never runs backwards (law U11)
-    local left, over, wait, used1, _, over1 = t_judge(at + 0, used + 0, 0, clock, cost, capacity, unit, fill)
+    local at, used = at0 + 0, used + 0
+    local clock, k = max(now, at), n -- time never runs backwards (law U11)
+    local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, capacity, unit, fill)
     if n * cost > left then
       k = floor(left / cost)
     end
     if k > 1 then
-      _, _, _, used1, _, over1 = t_judge(at + 0, used + 0, 0, clock, k * cost, capacity, unit, fill)
+      _, _, _, used1, _, over1 = t_judge(at, used, 0, clock, k * cost, capacity, unit, fill)
     end
     local reply, reset = {k, left}, 0
     if k > 0 and cost > 0 then
       reset = over1 - clock
-      call('SET', key, string.format('t%d %d ', clock, used1) .. unit_text .. ' ' .. fill_text,
-        'PX', string.format('%d', ceil_div(over1 - now, 1000) + 1))
+      local new = string.format('t%017d %d ', clock, used1) .. unit_text .. ' ' .. fill_text
+      local ends = t_ends(clock, used1, fill)
+      if #at0 == 17 and #new >= #text and ends == t_ends(at, used, fill) then
+        call('SETRANGE', key, '0', new)
+      else
+        call('SET', key, new, 'PX', string.format('%d', ceil_div(ends - now, 1000) + 1))
+      end
     elseif left < capacity then
       reset = over - clock
     end
@@ -93,13 +99,14 @@ local function column(kind, capacity, unit_text, fill_text)
   local unit, fill = unit_text + 0, fill_text + 0
   -- How a state is written under these terms, and at this moment.
   local tail = kind == 's' and ' %d' or ' ' .. fill_text
+  local digits = kind == 't' and '%017d' or '%d'
   local form = ' %d ' .. unit_text .. tail
-  local form_now = kind .. format('%d', now) .. form
+  local form_now = kind .. format(digits, now) .. form
   local pattern = '^' .. kind .. '(%d+) (%d+) ' .. unit_text .. (kind == 's' and ' (%d+)$' or tail .. '$')
   -- State i: its text in Redis, its numbers, when it is nothing if not before by
   -- what it says; whether it has to be written, until when, and whether that is
-  -- its expiry already.
-  local i, text, at, used, aux, bound, changed, ends, stays
+  -- its expiry already; and of a bucket what its expiry is.
+  local i, text, at, used, aux, bound, changed, ends, stays, lives
   local left, over, wait, used1, aux1, over1, clock -- as judge returned them
   local px, px_ends -- an expiry, as it is written
 
@@ -109,11 +116,12 @@ local function column(kind, capacity, unit_text, fill_text)
       if at == now then
         new = format(form_now, used, aux)
       else
-        new = kind .. format('%d' .. form, at, used, aux)
+        new = kind .. format(digits .. form, at, used, aux)
       end
       if not stays then
-        -- A state lives until it means nothing, rounded up to ms (laws U8, U9),
-        -- and one more: the server reckons expiry from the ms the script began in.
+        -- A state lives until it means nothing, a bucket to the end of that second,
+        -- rounded up to ms (laws U8, U9), and one more: the server reckons expiry
+        -- from the ms the script began in.
         if ends ~= px_ends then
           px, px_ends = format('%d', ceil_div(ends - now, 1000) + 1), ends
         end
@@ -146,13 +154,16 @@ local function column(kind, capacity, unit_text, fill_text)
   local function look(key, cost)
     if key ~= i then
       flush()
-      i, text, stays, clock = key, texts[key], true, now
+      i, text, stays, lives, clock = key, texts[key], true, nil, now
       local at0, used0, aux0
       if text then
         at0, used0, aux0 = match(text, pattern)
       end
       if at0 then
         at, used, aux = at0 + 0, used0 + 0, (aux0 or fill) + 0
+        if kind == 't' then
+          stays, lives = #at0 == 17, t_ends(at, used, fill)
+        end
         if at > now then
           clock = at -- time never runs backwards (law U11)
         end
@@ -172,8 +183,13 @@ local function column(kind, capacity, unit_text, fill_text)
 
   -- Charges the cost that was looked at last; returns when all is left again.
   local function charge()
-    stays = stays and over == over1
-    at, used, aux, bound, changed, ends = clock, used1, aux1, nil, true, over1
+    if kind == 't' then
+      over, ends = lives, t_ends(clock, used1, fill)
+    else
+      ends = over1
+    end
+    stays = stays and over == ends
+    at, used, aux, bound, changed = clock, used1, aux1, nil, true
     return over1 - clock, used1
   end
 

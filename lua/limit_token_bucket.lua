@@ -27,6 +27,15 @@ local function t_judge(at, used, _, now, cost, capacity, unit, fill)
   return left, over, 0, missing, fill, now + ceil_div(missing, fill)
 end
 
+--> many
+-- The expiry of a state: the end of the second in which all of it is regained. So it
+-- stays for a second at a time, however often a bucket is charged. A state that was
+-- written with this expiry has an "at" of 17 digits.
+local function t_ends(at, used, fill)
+  local over = at + used / fill
+  return over - over % 1000000 + 1000000
+end
+
 --> adopt
 local function t_taken(at, used, unit, fill)
   if fill > 0 then

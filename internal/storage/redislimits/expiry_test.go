@@ -167,3 +167,38 @@ func (m mortal) others() {
 	_, err = f.Release(ctx, "a")
 	check("Release", err)
 }
+
+// A bucket that another script has written expires when it is whole, not at the end of that second: it gets a new
+// expiry with the next charge, also where that is whole within the same second.
+func TestBucketOutlivesItsOldExpiry(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	raw, l := s.Client(), openLimiter(t, s.Addr())
+	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000_000, Window: 1000 * time.Second,
+		Burst: 1_000_000_000}
+	for name, beside := range map[string]int{"alone": 0, "beside another": 1} {
+		for range 20 { // more than a few end in the same second
+			charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name}, Spec: bucket, Cost: 9_000_000},
+				{Subject: limit.Subject{Space: "beside", Name: name}, Spec: bucket, Cost: 1}}[:1+beside]
+			key, results := l.keys.limitState(&charges[0].Subject), make([]limit.Result, 1+beside)
+			for step := range 2 {
+				if _, err := l.Take(t.Context(), time.Time{}, charges, results); err != nil {
+					t.Fatal(err)
+				}
+				if step == 1 {
+					break
+				}
+				text := raw.Get(t.Context(), key).Val()
+				if len(text) < 18 || text[:2] != "t0" {
+					t.Fatalf("%s: state %q", name, text)
+				}
+				raw.Set(t.Context(), key, "t"+text[2:], 5*time.Second) // 9 s: it means something for longer
+				charges[0].Cost = 1
+			}
+			if life := raw.PTTL(t.Context(), key).Val(); life < results[0].ResetAfter-time.Second {
+				t.Errorf("%s: lives %v, whole in %v", name, life, results[0].ResetAfter)
+			}
+			raw.FlushAll(t.Context())
+		}
+	}
+}

@@ -47,8 +47,11 @@ type Prefetch struct {
 	store *Limiter
 	max   int64
 
-	mu   sync.RWMutex
-	keys map[string]*prefetchKey // guarded by mu
+	keys sync.Map // of *prefetchKey, by the name of the subject
+
+	mu      sync.RWMutex
+	n       int           // of keys; keys and n change with mu held
+	watched chan struct{} // holds a value after the first of keys
 
 	running atomic.Bool
 	refills sync.WaitGroup
@@ -81,7 +84,7 @@ type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }
 // Prefetch returns a store that may hold up to most of one key's cost; most is at
 // least 1.
 func (l *Limiter) Prefetch(most int64) *Prefetch {
-	p := &Prefetch{sharding: l, store: l, max: max(most, 1), keys: map[string]*prefetchKey{}}
+	p := &Prefetch{sharding: l, store: l, max: max(most, 1), watched: make(chan struct{}, 1)}
 	p.rests.New = func() any { return new(remainder) }
 	return p
 }
@@ -89,12 +92,16 @@ func (l *Limiter) Prefetch(most int64) *Prefetch {
 // of is what is held of a charge's key; nil if there is none, or the key's limit
 // has just changed and what was taken under the old one is being refunded.
 func (l *Prefetch) of(c *limit.Charge) *prefetchKey {
-	l.mu.RLock()
-	k := l.keys[c.Subject.Name]
-	l.mu.RUnlock()
+	k := l.named(c.Subject.Name)
 	if k == nil || k.charge.Spec != c.Spec || k.charge.Subject != c.Subject {
 		return nil
 	}
+	return k
+}
+
+func (l *Prefetch) named(name string) *prefetchKey {
+	v, _ := l.keys.Load(name)
+	k, _ := v.(*prefetchKey)
 	return k
 }
 
@@ -108,11 +115,14 @@ func (l *Prefetch) watch(c *limit.Charge) *prefetchKey {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.keys[c.Subject.Name] != nil || len(l.keys) >= maxPrefetchKeys {
+	if l.named(c.Subject.Name) != nil || l.n >= maxPrefetchKeys {
 		return nil
 	}
 	k := newPrefetchKey(c, l.max)
-	l.keys[c.Subject.Name] = k
+	l.keys.Store(k.charge.Subject.Name, k)
+	if l.n++; l.n == 1 {
+		wait.Signal(l.watched)
+	}
 	return k
 }
 
@@ -148,7 +158,14 @@ func (l *Prefetch) grant(k *prefetchKey, cost int64) {
 // refunded. It returns nil.
 func (l *Prefetch) Run(ctx context.Context) error {
 	l.running.Store(true)
-	wait.Every(ctx, prefetchLife, func() { l.sweep(ctx, false) })
+	for ctx.Err() == nil {
+		select { // the first key begins the sweeps, the last one ends them
+		case <-l.watched:
+		case <-ctx.Done():
+		}
+		for wait.For(ctx, prefetchLife) && l.sweep(ctx, false) > 0 {
+		}
+	}
 	l.mu.Lock()
 	l.running.Store(false)
 	l.mu.Unlock()
@@ -157,21 +174,27 @@ func (l *Prefetch) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep begins the next span of every key, and refunds what has expired, or all.
-func (l *Prefetch) sweep(ctx context.Context, all bool) {
+// sweep begins the next span of every key, and refunds what has expired, or all. It returns how many keys
+// there still are.
+func (l *Prefetch) sweep(ctx context.Context, all bool) (keys int) {
 	var over []*prefetchKey
 	l.mu.Lock()
-	for name, k := range l.keys {
+	for name, v := range l.keys.Range {
+		k := v.(*prefetchKey)
 		idle, late := k.nextSpan()
 		if late || all {
 			over = append(over, k)
 		}
 		if idle {
-			delete(l.keys, name)
+			l.keys.Delete(name)
+			l.n--
+			l.counts.local.Add(k.local.Load())
 		}
 	}
+	keys = l.n
 	l.mu.Unlock()
 	l.returnTokens(ctx, over)
+	return keys
 }
 
 // returnTokens refunds what is held of some keys, all in one round trip, which takes
@@ -195,25 +218,23 @@ func (l *Prefetch) returnTokens(ctx context.Context, over []*prefetchKey) {
 }
 
 func (l *Prefetch) Stats() PrefetchStats {
-	st := PrefetchStats{
-		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),
-		Returned: l.counts.returned.Load(), Lost: l.counts.lost.Load(),
-	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	st.Keys = int64(len(l.keys))
-	for _, k := range l.keys {
+	st := PrefetchStats{
+		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),
+		Returned: l.counts.returned.Load(), Lost: l.counts.lost.Load(), Keys: int64(l.n),
+	}
+	for _, v := range l.keys.Range {
+		k := v.(*prefetchKey)
 		st.Held += k.held.Load()
+		st.Local += k.local.Load()
 	}
 	return st
 }
 
 // Reset drops the tokens that are held of a subject whose bucket was reset.
 func (l *Prefetch) Reset(s *limit.Subject) {
-	l.mu.RLock()
-	k := l.keys[s.Name]
-	l.mu.RUnlock()
-	if k != nil && k.charge.Subject == *s {
+	if k := l.named(s.Name); k != nil && k.charge.Subject == *s {
 		k.empty()
 	}
 }

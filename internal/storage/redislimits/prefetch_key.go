@@ -18,7 +18,8 @@ type prefetchKey struct {
 	most   int64        // that may be held
 
 	held  atomic.Int64
-	asked atomic.Int64 // cost, in this span of prefetchLife
+	asked atomic.Int64  // cost, in this span of prefetchLife
+	local atomic.Uint64 // requests decided here
 	// refillBelow: below it a request checks whether to renew.
 	refillBelow atomic.Int64
 	// reset and capacity are of the last result of the store.
@@ -251,7 +252,7 @@ func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, 
 		results[paid].Remaining += charges[paid].Cost
 		return ok, err
 	}
-	l.counts.local.Add(1)
+	k.local.Add(1)
 	return ok, nil
 }
 
@@ -265,7 +266,7 @@ func (l *Prefetch) TakePrefetched(charges []limit.Charge, results []limit.Result
 	if k == nil || !l.chargeHeld(k, charges[0].Cost, &results[0]) {
 		return false
 	}
-	l.counts.local.Add(1)
+	k.local.Add(1)
 	return true
 }
 

@@ -227,7 +227,8 @@ func TestPrefetchGiveBackLessWhatRanBack(t *testing.T) {
 
 // keepAll has all that is held kept until Run ends.
 func keepAll(l *Prefetch) {
-	for _, k := range l.keys {
+	for _, v := range l.keys.Range {
+		k := v.(*prefetchKey)
 		k.mu.Lock()
 		k.newest = time.Now().Add(time.Hour)
 		k.mu.Unlock()

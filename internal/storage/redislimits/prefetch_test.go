@@ -214,8 +214,8 @@ func TestCrashLosesAtMostPrefetchedTokens(t *testing.T) {
 	total := hammer(t, all[:1], c, 10_000)
 	all[0].mu.Lock() // it stands still for good: what it holds is never given back
 	held := int64(0)
-	for _, k := range all[0].keys {
-		held += k.held.Swap(0)
+	for _, v := range all[0].keys.Range {
+		held += v.(*prefetchKey).held.Swap(0)
 	}
 	all[0].mu.Unlock()
 	total += hammer(t, all[1:], c, 2*burst)

@@ -31,7 +31,8 @@ type Refunds struct {
 	store *Limiter
 
 	mu      sync.Mutex
-	pending []refundItem // guarded by mu; at is by the clock of this process
+	pending []refundItem  // guarded by mu; at is by the clock of this process
+	owed    chan struct{} // holds a value after the first of pending
 
 	refunded, lost atomic.Uint64
 }
@@ -43,7 +44,7 @@ type RefundsStats struct {
 }
 
 // Refunds returns a part that refunds what others charged to this limiter.
-func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l} }
+func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l, owed: make(chan struct{}, 1)} }
 
 // Refund refunds a charge that was made at a time by the clock of this process. It
 // neither waits nor fails. What the bucket has regained is not refunded twice.
@@ -54,13 +55,21 @@ func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 		r.lost.Add(uint64(max(0, c.Cost)))
 		return
 	}
-	r.pending = append(r.pending, refundItem{charge: c, at: at})
+	if r.pending = append(r.pending, refundItem{charge: c, at: at}); len(r.pending) == 1 {
+		wait.Signal(r.owed)
+	}
 }
 
 // Run refunds until ctx ends and nothing is left. It returns nil.
 func (r *Refunds) Run(ctx context.Context) error {
-	wait.Every(ctx, refundEvery, func() { r.flush(ctx) })
-	r.flush(ctx)
+	for ctx.Err() == nil {
+		select {
+		case <-r.owed:
+			wait.For(ctx, refundEvery)
+		case <-ctx.Done():
+		}
+		r.flush(ctx)
+	}
 	return nil
 }
 

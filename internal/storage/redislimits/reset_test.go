@@ -46,7 +46,7 @@ func resetBucket(t *testing.T, addrs []string) {
 	c.Spec.Block = 0
 	k := newPrefetchKey(&c, 50)
 	k.held.Store(7)
-	p.keys[c.Subject.Name] = k
+	p.keys.Store(c.Subject.Name, k)
 	other := limit.Subject{Space: "other", Name: c.Subject.Name}
 	if p.Reset(&other); k.held.Load() != 7 {
 		t.Error("the tokens of another subject were dropped")

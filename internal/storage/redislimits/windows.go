@@ -26,6 +26,9 @@ const (
 	freshFor = exchangeEvery + 2*callTimeout
 	// exchangedFor is how long after a whole exchange, of many calls where clients are many.
 	exchangedFor = time.Second
+	// idleAfter is how long after the last decision sums are only exchanged every idleEvery.
+	idleAfter = 10 * time.Second
+	idleEvery = time.Second
 	// probeTimeout bounds the call that looks whether a server answers, a new connection
 	// included.
 	probeTimeout = time.Second
@@ -75,6 +78,9 @@ type Windows struct {
 	seed     maphash.Seed // of this process, so that clients cannot aim at one stripe
 	shards   []windowShard
 	capacity int // records per stripe
+	// When a decision was last made, give or take exchangeEvery, and when the first one after idleAfter
+	// without any was made, ns since born.
+	decided, resumed atomic.Int64
 	// of one call of an exchange; tests on a busy machine wait longer
 	callTimeout, probeTimeout time.Duration
 	counts                    struct {
@@ -128,10 +134,30 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 
 // Fresh reports whether the sums of others are known for a subject: its shard answered
 // within the last 400 ms, and an exchange of all its sums ended within the last second.
+// For 400 ms after idleAfter without a decision, both may be idleEvery older: nothing was
+// known then, and the next exchange follows within exchangeEvery.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	shard, at := w.shard(s), now.Sub(w.born)
-	return at-time.Duration(shard.lastAnswer.Load()) < freshFor &&
-		at-time.Duration(shard.lastExchange.Load()) < exchangedFor
+	if last := time.Duration(w.decided.Load()); at-last > exchangeEvery {
+		w.decided.Store(int64(at))
+		if at-last > idleAfter {
+			w.resumed.Store(int64(at))
+		}
+	}
+	age := at - time.Duration(shard.lastAnswer.Load())
+	ended := at - time.Duration(shard.lastExchange.Load())
+	if resumed := time.Duration(w.resumed.Load()); resumed > 0 && at-resumed < freshFor {
+		age, ended = age-idleEvery, ended-idleEvery
+	}
+	return age < freshFor && ended < exchangedFor
+}
+
+// idle reports whether a shard need not be exchanged now: there was no decision for a while, and the last
+// exchange succeeded less than idleEvery ago.
+func (l *windowShard) idle(now time.Time) bool {
+	at := now.Sub(l.born)
+	return at-time.Duration(l.decided.Load()) > idleAfter && !l.failed &&
+		at-time.Duration(l.lastExchange.Load()) < idleEvery-exchangeEvery/2
 }
 
 // Take implements limit.Store, in memory. It is for fixed and sliding windows;
@@ -218,7 +244,11 @@ func (w *Windows) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for i := range w.shards {
 		running.Go(func() {
-			wait.Every(ctx, exchangeEvery, func() { w.shards[i].exchange(ctx) })
+			wait.Every(ctx, exchangeEvery, func() {
+				if !w.shards[i].idle(w.store.now()) {
+					w.shards[i].exchange(ctx)
+				}
+			})
 			w.shards[i].exchange(ctx)
 		})
 	}

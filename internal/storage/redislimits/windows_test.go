@@ -247,3 +247,37 @@ func TestWindowsCountTheirSubjects(t *testing.T) {
 		}
 	}
 }
+
+// Without decisions sums are exchanged once a second, and the first decision after that does not find them unknown.
+func TestWindowsThatAreIdle(t *testing.T) {
+	t.Parallel()
+	w := processes(t, 1, redistest.Start(t).Addr())[0]
+	shard, subject := &w.shards[0], limit.Subject{Client: visitor(1)}
+	at := func(ms int) time.Time { return w.born.Add(20*time.Second + time.Duration(ms)*time.Millisecond) }
+	shard.lastAnswer.Store(int64(20 * time.Second))
+	shard.lastExchange.Store(int64(20 * time.Second))
+	w.decided.Store(int64(15 * time.Second))
+	if shard.idle(at(500)) {
+		t.Error("idle five seconds after a decision")
+	}
+	if w.Fresh(at(450), &subject) {
+		t.Error("without an answer for 450 ms, and not idle, the sums are known")
+	}
+	w.decided.Store(int64(time.Second))
+	if !shard.idle(at(500)) || shard.idle(at(960)) {
+		t.Error("not exchanged once a second while idle")
+	}
+	shard.failed = true
+	if shard.idle(at(500)) {
+		t.Error("idle after a failure")
+	}
+	shard.failed = false
+	for _, step := range []struct {
+		ms    int
+		fresh bool
+	}{{900, true}, {1200, true}, {1310, false}} {
+		if w.Fresh(at(step.ms), &subject) != step.fresh || shard.idle(at(step.ms)) {
+			t.Errorf("%d ms after the last exchange: the sums are known: %v", step.ms, !step.fresh)
+		}
+	}
+}
