@@ -31,9 +31,10 @@ type Role uint8
 
 // The roles.
 const (
-	Viewer   = Role(auth.Viewer)   // reads everything: keys, addresses of clients, overrides, the audit
-	Operator = Role(auth.Operator) // also sets and removes overrides, resets limits, removes cached answers, traces clients
-	Admin    = Role(auth.Admin)    // everything
+	Viewer = Role(auth.Viewer) // reads everything: keys, addresses of clients, overrides, the audit
+	// Operator also sets and removes overrides, resets limits, removes cached answers, and traces clients.
+	Operator = Role(auth.Operator)
+	Admin    = Role(auth.Admin) // everything
 )
 
 // Config says who may call the handler. One of Token and Access is needed: there is no handler for everybody, because

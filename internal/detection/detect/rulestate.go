@@ -90,7 +90,8 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 			if h.late {
 				before, begin := h.counts.BeforeOf(c.watch), time.Unix(h.second, 0)
 				c.peak = max(c.peak, h.rate(before))
-				if b := &c.below[byRate]; c.on[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
+				b := &c.below[byRate]
+				if c.on[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
 					*b = begin
 				}
 			}

@@ -236,8 +236,8 @@ func TestCountsEnterAsThoseOfDecisions(t *testing.T) {
 	if st.Counted != 22 || st.Invalid != 9 || st.Lost != 3 {
 		t.Errorf("statistics: %+v", st)
 	}
-	if g.Allowed[hottype.ReasonCold] != 3 || g.Allowed[hottype.ReasonNoRule] != 1 || g.Denied[hottype.ReasonHot] != 17 ||
-		g.Allowed[hottype.ReasonCached] != 1 {
+	if g.Allowed[hottype.ReasonCold] != 3 || g.Allowed[hottype.ReasonNoRule] != 1 ||
+		g.Denied[hottype.ReasonHot] != 17 || g.Allowed[hottype.ReasonCached] != 1 {
 		t.Errorf("verdicts: %+v", g)
 	}
 	if code := s.post(strings.Repeat("x", 5<<20)); code != http.StatusRequestEntityTooLarge {
