@@ -41,13 +41,13 @@
 --> bucket
 if #ARGV == 11 and ARGV[3] == 't' and ARGV[11] == '0' then
   local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[10] + 0], ARGV[6], ARGV[7]
-  local text, at0, used, unit0, fill0 = call('MGET', key)[1], '0', 0, unit_text, fill_text
+  local text, zeros, at, used, unit0, fill0 = call('MGET', key)[1], '', 0, 0, unit_text, fill_text
   if text then
-    at0, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
+    zeros, at, used, unit0, fill0 = string.match(text, '^t(0*)(%d+) (%d+) (%d+) (%d+)$')
   end
   if unit0 == unit_text and fill0 == fill_text then
     local cost, capacity, unit, fill, n = ARGV[4] + 0, ARGV[5] + 0, unit_text + 0, fill_text + 0, ARGV[9] + 0
-    local at, used = at0 + 0, used + 0
+    at, used = at + 0, used + 0
     local clock, k = max(now, at), n -- time never runs backwards (law U11)
     local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, capacity, unit, fill)
     if n * cost > left then
@@ -61,7 +61,7 @@ if #ARGV == 11 and ARGV[3] == 't' and ARGV[11] == '0' then
       reset = over1 - clock
       local new = string.format('t%017d %d ', clock, used1) .. unit_text .. ' ' .. fill_text
       local ends = t_ends(clock, used1, fill)
-      if #at0 == 17 and #new >= #text and ends == t_ends(at, used, fill) then
+      if zeros ~= '' and #new >= #text and ends == t_ends(at, used, fill) then
         call('SETRANGE', key, '0', new)
       else
         call('SET', key, new, 'PX', string.format('%d', ceil_div(ends - now, 1000) + 1))
@@ -102,7 +102,7 @@ local function column(kind, capacity, unit_text, fill_text)
   local digits = kind == 't' and '%017d' or '%d'
   local form = ' %d ' .. unit_text .. tail
   local form_now = kind .. format(digits, now) .. form
-  local pattern = '^' .. kind .. '(%d+) (%d+) ' .. unit_text .. (kind == 's' and ' (%d+)$' or tail .. '$')
+  local pattern = '^' .. kind .. '(0*)(%d+) (%d+) ' .. unit_text .. (kind == 's' and ' (%d+)$' or tail .. '$')
   -- State i: its text in Redis, its numbers, when it is nothing if not before by
   -- what it says; whether it has to be written, until when, and whether that is
   -- its expiry already; and of a bucket what its expiry is.
@@ -139,7 +139,7 @@ local function column(kind, capacity, unit_text, fill_text)
   -- Reads a state that was written under other terms. What is none of ours counts
   -- as none.
   local function inherit()
-    local kind0, at0, used0, unit0, aux0 = match(text, '^(%l)(%d+) (%d+) (%d+) (%d+)')
+    local kind0, at0, used0, unit0, aux0 = match(text, '^(%l)0*(%d+) (%d+) (%d+) (%d+)')
     if kind0 then
       at = at0 + 0
       clock = max(now, at)
@@ -155,14 +155,14 @@ local function column(kind, capacity, unit_text, fill_text)
     if key ~= i then
       flush()
       i, text, stays, lives, clock = key, texts[key], true, nil, now
-      local at0, used0, aux0
+      local zeros, at0, used0, aux0
       if text then
-        at0, used0, aux0 = match(text, pattern)
+        zeros, at0, used0, aux0 = match(text, pattern)
       end
       if at0 then
         at, used, aux = at0 + 0, used0 + 0, (aux0 or fill) + 0
         if kind == 't' then
-          stays, lives = #at0 == 17, t_ends(at, used, fill)
+          stays, lives = zeros ~= '', t_ends(at, used, fill)
         end
         if at > now then
           clock = at -- time never runs backwards (law U11)

@@ -32,7 +32,7 @@ end
     local at, used, aux, clock, known, bound, ticks = 0, 0, 0, now, nil, nil, nil
     local raw = redis.call('GET', KEYS[i])
     if raw then
-      local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)()')
+      local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)0*(%d+) (%d+) (%d+) (%d+)()')
       if kind0 then
         at, used, aux = at0 + 0, used0 + 0, aux0 + 0
         clock = max(now, at) -- time never runs backwards (law U11)

@@ -30,7 +30,8 @@ end
 --> many
 -- The expiry of a state: the end of the second in which all of it is regained. So it
 -- stays for a second at a time, however often a bucket is charged. A state that was
--- written with this expiry has an "at" of 17 digits.
+-- written with this expiry has an "at" of 17 digits. Patterns leave its zeros out:
+-- miniredis would take it for an octal number.
 local function t_ends(at, used, fill)
   local over = at + used / fill
   return over - over % 1000000 + 1000000
