@@ -159,7 +159,8 @@ func haproxyDeciding(t *testing.T, p places, keys string, replace ...string) *ex
 		append(replace, "127.0.0.1:8186", p.edge, "/etc/haproxy/hotparam/keys.map", keys,
 			"/etc/haproxy/hotparam/?.lua", deploy+"/nginx/?.lua", "/etc/haproxy/hotparam/edge.lua",
 			deploy+"/haproxy/edge.lua", "/etc/haproxy/hotparam/edge.denied", deploy+"/haproxy/edge.denied",
-			"/etc/haproxy/hotparam/edge.exempt", deploy+"/haproxy/edge.exempt", "/etc/haproxy/hotparam/edge.spoe", spoe))...)
+			"/etc/haproxy/hotparam/edge.exempt", deploy+"/haproxy/edge.exempt",
+			"/etc/haproxy/hotparam/edge.spoe", spoe))...)
 	return exec.Command(path, "-W", "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
 }
 
