@@ -74,6 +74,10 @@ func resetWindows(t *testing.T, addrs []string) {
 			t.Fatal(err)
 		}
 		all[0].Reset(&c.Subject)
+		sp, _ := all[0].first([]limit.Charge{c})
+		if r := find(sp.records[subjectIDOf(&c.Subject)], c.Subject.Space); r.own+r.ownPrev+r.others+r.othersPrev > 0 {
+			t.Errorf("%s: sums after a reset: %+v", algorithm, r)
+		}
 		all[1].exchange(ctx) // it has not heard of the reset, and tells its old sum
 		all[1].Reset(&c.Subject)
 		exchangeAll(t, all, at, c)

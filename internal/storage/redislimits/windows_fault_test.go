@@ -321,6 +321,11 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 			w.Fresh(now.Add(-time.Hour), &c.Subject) {
 			t.Errorf("%s: %d left of 10, fresh before the first exchange", name, left)
 		}
+		early := w.born.Add(time.Millisecond)
+		w.shard(&c.Subject).lastAnswer.Store(int64(time.Millisecond))
+		if w.Fresh(early, &c.Subject) {
+			t.Errorf("%s: fresh after the first call of an exchange", name)
+		}
 		w.exchange(context.Background())
 		if left := w.ask(t, now, peek).Remaining; left != 9 || !w.Fresh(now, &c.Subject) {
 			t.Errorf("%s: %d left of 10 after the first exchange, fresh %v", name, left,
