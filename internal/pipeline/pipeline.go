@@ -44,6 +44,7 @@ type Pipeline struct {
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*hottype.LimiterReport)
 	cache    *respcache.Cache // nil: none
+	now      func() time.Time
 	more     []func() any
 }
 
@@ -52,6 +53,7 @@ type Config struct {
 	Rules *rules.Set
 	Gate  gate.Config
 	Tally tally.Config
+	Now   func() time.Time // the clock of this process; default time.Now
 }
 
 // Connected is a pipeline that was joined with others, and what the joining knows.
@@ -112,6 +114,9 @@ func (p *Pipeline) Report(now time.Time) hottype.LimiterReport {
 
 // Wire builds the gate with what c and the fields of p have, and the tally of sink; nil: this process does not count.
 func (p *Pipeline) Wire(c Config, sink tally.Sink) {
+	if p.now = c.Now; p.now == nil {
+		p.now = time.Now
+	}
 	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
 	if sink != nil {
 		c.Tally.Sink = sink
@@ -128,7 +133,7 @@ func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 // Stats read the statistics of each part, whose fields package metrics shows by their tags.
 func (p *Pipeline) Stats() []func() any {
 	all := []func() any{
-		func() any { return p.Gate.Stats() }, func() any { return p.Hot.Stats(time.Now()) },
+		func() any { return p.Gate.Stats() }, func() any { return p.Hot.Stats(p.now()) },
 		func() any { return p.Crawlers.Stats() }, func() any { return p.Bounds() },
 	}
 	all = append(all, PartStats(p.Tally, p.Tally.Stats)...)
@@ -167,10 +172,10 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 // all of them, a moment later. It says how many answers were removed here.
 func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
 	if p.Send == nil {
-		return p.Execute(time.Now(), c), nil
+		return p.Execute(p.now(), c), nil
 	}
 	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
-		purged = p.Execute(time.Now(), c)
+		purged = p.Execute(p.now(), c)
 	}
 	return purged, p.Send(ctx, c)
 }
@@ -193,13 +198,13 @@ func (p *Pipeline) Execute(now time.Time, c hottype.Command) (purged int) {
 // adaptEvery is the interval of the controllers.
 const adaptEvery = time.Second
 
-// Adapt runs the controllers of adaptive limits until ctx ends: read returns what limiters report of
+// Adapt runs the controllers of adaptive limits until ctx ends: now is the clock, read returns what limiters report of
 // their upstreams, and apply gets the limits that follow, nil while no rule adapts.
-func Adapt(ctx context.Context, set func() *rules.Set, hot *hotset.Replica,
+func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot *hotset.Replica,
 	read func(now time.Time) []hottype.LimiterReport, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
 	var controllers adaptive.Controllers
 	wait.Every(ctx, adaptEvery, func() {
-		now, set := time.Now(), set()
+		now, set := now(), set()
 		var bounds []hottype.UpstreamLimit
 		if len(set.AdaptiveUpstreams()) > 0 {
 			bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
@@ -215,7 +220,7 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 	read := func(now time.Time) []hottype.LimiterReport {
 		return []hottype.LimiterReport{{At: now, Upstreams: upstreams.Reports(now)}}
 	}
-	return Adapt(ctx, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
+	return Adapt(ctx, p.now, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
 		if p.Adapts() {
 			upstreams.SetBounds(now, bounds)
 		}
@@ -226,4 +231,4 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 func (p *Pipeline) Adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
 
 // Bounds are what holds here of what upstreams bear.
-func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(time.Now()) }
+func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(p.now()) }

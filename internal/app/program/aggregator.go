@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -23,7 +22,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
-	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -34,16 +32,10 @@ type aggregator struct {
 	log       *slog.Logger
 	redis     *redisclient.Client
 	clients   *httplimit.Clients // trusted proxies in front of the admin page
-	feed      *rediscontrol.Feed
-	limits    *redislimits.Limiter // to reset what a key or a client has used
-	agg       *aggregate.Aggregator
-	publisher *rediscontrol.Publisher
+	parts     *distributed.Aggregator
 	listener  *statsd.Listener // nil: none
 	consumer  *kafka.Consumer  // nil: none
 	poller    *graphite.Poller // nil: none
-	rules     atomic.Pointer[rules.Set]
-	bounds    atomic.Pointer[[]hottype.UpstreamLimit] // what upstreams bear
-	replica   *hotset.Replica                         // what all aggregators together say is hot
 	schedules *scheduleWatcher
 	admin     *adminPage
 	reload    *reloader
@@ -54,7 +46,7 @@ type aggregator struct {
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{NoInputTTL: noInputTTL(cfg.Redis)}}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log)}
 	store, file, err := followRules(ctx, centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, publisherName(cfg)}, file,
 		checkCounters(cfg.Detect), a.log)
 	if err != nil {
@@ -72,7 +64,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		return err
 	}
 	defer a.redis.Close()
-	var s lifecycle.Stages
+	s := &a.parts.Stages
 	if a.listener != nil {
 		s.Add(lifecycle.Sources, "statsd", a.listener.Run)
 	}
@@ -84,25 +76,18 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 			return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log)
 		})
 	}
-	s.Add(lifecycle.Buffers, "aggregate", withRelease(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
-	s.Add(lifecycle.Sinks, "redis", a.redis.Watch)
-	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.feed.FollowInto(ctx, a.replica) })
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
-			_, err := a.feed.Overrides().Trim(ctx)
+			_, err := a.parts.Feed.Overrides().Trim(ctx)
 			return err
 		})
 	})
-	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
-		return a.feed.Overrides().Follow(ctx, a.schedules.setLive)
-	})
-	s.Add(lifecycle.Sinks, "upstreams", a.adapt)
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
-	a.reload.addTo(&s)
-	a.history(&s)
-	a.notify(&s)
-	a.admin.addTo(&s)
-	addNotify(&s, a.log)
+	a.reload.addTo(s)
+	a.history(s)
+	a.notify(s)
+	a.admin.addTo(s)
+	addNotify(s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite",
 		cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.admin.url())
@@ -122,25 +107,27 @@ func (a *aggregator) check(set *rules.Set) error {
 
 func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
 	cfg := a.cfg
-	a.rules.Store(set)
 	a.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	var err error
 	if a.redis, err = OpenRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
-	a.feed, a.limits = rediscontrol.New(a.redis), redislimits.New(a.redis)
-	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules,
-		func() time.Time { return a.agg.CountsSince() }, a.received()); err != nil {
-		return err
+	if cfg.Lease >= cfg.Detect.HotTTL {
+		return config.Usage("--aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over "+
+			"before a standby renews them", cfg.Lease, cfg.Detect.HotTTL)
 	}
 	found := detectConfig(cfg.Detect, a.log)
-	found.Rules, found.Publish = set, a.publisher
-	found.Sources, found.NoInputTTL = a.sources(cfg), noInputTTL(cfg.Redis)
+	found.Rules, found.Sources, found.NoInputTTL = set, a.sources(cfg), noInputTTL(cfg.Redis)
 	found.Shards = runtime.GOMAXPROCS(0)
 	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
-	a.agg = aggregate.New(found)
+	a.parts = distributed.NewAggregator(distributed.AggregatorConfig{
+		Aggregate: found, Store: a.redis, Log: a.log,
+		Publisher: rediscontrol.PublisherConfig{ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL,
+			Keep: noInputTTL(cfg.Redis), Received: a.received()},
+		Overrides: func(live []rules.Override) { a.schedules.setLive(live) },
+	})
 	take := func(counts []hottype.Count) {
-		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
+		_ = a.parts.Aggregate.Send(ctx, counts) // takes everything; what has no place it counts itself
 	}
 	if len(cfg.In.Listen) > 0 {
 		if a.listener, err = newListener(cfg.In, cfg.Names, take, a.log); err != nil {
@@ -148,7 +135,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	if len(cfg.Kafka.Brokers) > 0 {
-		if a.consumer, err = newConsumer(cfg, set, take, a.agg, a.log); err != nil {
+		if a.consumer, err = newConsumer(cfg, set, take, a.parts.Aggregate, a.log); err != nil {
 			return err
 		}
 	}
@@ -161,12 +148,12 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm, parts := a.adminConfig(set, version), a.metrics()
-	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log); err != nil {
+	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.parts.Aggregate.Heaviest, &adm, &parts, a.log); err != nil {
 		return err
 	}
 	if a.notify, err = notifyWebhooks(notifierConfig{
 		Notifications: cfg.Notifications, Instance: publisherName(cfg), Store: a.redis.CheckWrites,
-		Leads: isLeader(a.feed, a.replica, publisherName(cfg)), Log: a.log,
+		Leads: isLeader(a.parts.Feed, a.parts.Hot, publisherName(cfg)), Log: a.log,
 	}, &adm, &parts); err != nil {
 		return err
 	}
@@ -180,8 +167,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 
 func (a *aggregator) metrics() []metrics.Collector {
 	return slices.Concat([]metrics.Collector{
-		metrics.Of(a.agg.Stats), metrics.Of(a.feed.Stats), metrics.Of(a.redis.Stats),
-		metrics.Of(func() hotset.Stats { return a.replica.Stats(time.Now()) }), metrics.Of(a.upstreams),
+		metrics.Of(a.parts.Aggregate.Stats), metrics.Of(a.parts.Feed.Stats), metrics.Of(a.redis.Stats),
+		metrics.Of(func() hotset.Stats { return a.parts.Hot.Stats(time.Now()) }), metrics.Of(a.parts.Upstreams),
 	}, a.reload.metrics(), metricsIf(a.listener, a.listener.Stats), metricsIf(a.consumer, a.consumer.Stats),
 		metricsIf(a.poller, a.poller.Stats))
 }
@@ -189,41 +176,40 @@ func (a *aggregator) metrics() []metrics.Collector {
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	return admin.Config{Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: a.log,
-		Hot:   func() []hottype.HotKey { return a.replica.Hot(time.Now()) },
-		Loops: func() []hottype.HotKey { return a.replica.Loops(time.Now()) },
-		Rules: a.rules.Load,
+		Hot:   func() []hottype.HotKey { return a.parts.Hot.Hot(time.Now()) },
+		Loops: func() []hottype.HotKey { return a.parts.Hot.Loops(time.Now()) },
+		Rules: a.parts.Rules,
 		// The page finds changes in the merged set, not in what this aggregator
 		// judged: every aggregator shows the same.
-		Reports:   a.feed.ReadReports,
-		Overrides: a.feed.Overrides(),
+		Reports:   a.parts.Feed.ReadReports,
+		Overrides: a.parts.Feed.Overrides(),
 		Store:     "Redis",
-		Upstreams: a.upstreams,
+		Upstreams: a.parts.Upstreams,
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
-				roleStatus(a.feed, a.agg.Stats().Standby)}
+			list := []admin.Status{redisStatus(a.redis, a.parts.Feed), hotStatus(a.parts.Hot, time.Now()),
+				roleStatus(a.parts.Feed, a.parts.Aggregate.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
-			for _, st := range a.agg.Sources() {
+			for _, st := range a.parts.Aggregate.Sources() {
 				list = append(list, admin.Status{Name: "source " + st.Name, Value: st.Text, OK: !st.NoInput})
 			}
 			return list
 		}},
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
-			return 0, distributed.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
+			return 0, a.parts.Command(ctx, c)
 		},
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.CheckWrites,
-			"sources":     func(context.Context) error { return a.agg.CheckSources() },
-			"publication": func(context.Context) error { return a.agg.CheckPublication() },
+			"sources":     func(context.Context) error { return a.parts.Aggregate.CheckSources() },
+			"publication": func(context.Context) error { return a.parts.Aggregate.CheckPublication() },
 		},
 	}
 }
 
 func (a *aggregator) setRules(set *rules.Set) {
-	a.rules.Store(set)
 	a.clients.Set(set.IP.TrustedProxies, set.IP.Client)
-	a.agg.SetRules(set)
+	a.parts.SetRules(set)
 	if a.poller != nil {
 		a.poller.SetRules(set)
 	}

@@ -2,12 +2,10 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -108,54 +106,15 @@ func newSink(kind string, c config.Counts, namespace string, relay func() map[st
 	if err != nil {
 		return nil, err
 	}
-	open := func(servers []string) (*statsd.Sender, error) {
-		return statsd.NewSender(statsd.SenderConfig{
-			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
-			Relay: relay, Log: log})
-	}
-	out, err := open(c.StatsD.Addr)
+	out, err := statsd.NewSender(statsd.SenderConfig{
+		Servers: c.StatsD.Addr, Standby: c.StatsD.Standby, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets,
+		Interval: c.Tally.Flush, Names: names, Relay: relay, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("%w (--statsd.addr)", err)
+		return nil, fmt.Errorf("%w (--statsd.addr, --statsd.standby)", err)
 	}
 	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.Of(out.Stats), statsd: out.Status}
 	s.arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs, Observe: func(r arrival.Report) { out.Observe(r) }}
-	if len(c.StatsD.Standby) == 0 {
-		return s, nil
-	}
-	second, err := open(c.StatsD.Standby)
-	if err != nil {
-		return nil, fmt.Errorf("%w (--statsd.standby)", err)
-	}
-	s = s.with(second, second.Run)
-	s.arrivals = &rediscontrol.Arrivals{
-		FlowIDs: func() []string { return append(out.FlowIDs(), second.FlowIDs()...) },
-		Observe: func(r arrival.Report) { observeBoth(out, second, r) },
-	}
 	return s, nil
-}
-
-// observeBoth lets two senders take a report. Of an aggregator and its standby one publishes: what it has not received
-// went to the other one.
-func observeBoth(first, second *statsd.Sender, r arrival.Report) {
-	complete := r.Complete
-	r.Complete = false
-	r.Complete = complete && !second.Observe(r)
-	first.Observe(r)
-}
-
-// with gives a copy of all counts to a second sink, on which nothing depends.
-func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
-	both := *s
-	both.Sink = tee{primary: s.Sink, history: second}
-	both.run = func(ctx context.Context) error {
-		var wg sync.WaitGroup
-		var err error
-		wg.Go(func() { err = run(ctx) })
-		first := s.run(ctx)
-		wg.Wait()
-		return errors.Join(first, err)
-	}
-	return &both
 }
 
 // tee sends counts to the sink that detection reads, and then to one that

@@ -50,6 +50,7 @@ type Shared struct {
 
 // New wires one of many processes, which share hot keys and limits by a store.
 func New(c pipeline.Config, s Shared) *Pipeline {
+	c.Now = s.Store.Config().Now
 	p := &Pipeline{Pipeline: &pipeline.Pipeline{Hot: &hotset.Replica{NoInputTTL: s.NoInputTTL}}}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
@@ -84,12 +85,12 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
 	})
 	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
-		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.execute(time.Now(), c) })
+		return p.Feed.FollowCommands(ctx, func(cmd hottype.Command) { p.execute(c.Now(), cmd) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
 		return p.Feed.FollowBounds(ctx, p.Adapts, func(list []hottype.UpstreamLimit) {
-			p.Gate.Upstreams().SetBounds(time.Now(), list)
+			p.Gate.Upstreams().SetBounds(c.Now(), list)
 		})
 	})
 	p.Send = func(ctx context.Context, c hottype.Command) error {

@@ -48,7 +48,8 @@ type Config struct {
 	// PoolSize is how many connections a process may hold. Default 16: callers share pipelines, so
 	// more connections only cost Redis memory.
 	PoolSize int
-	Log      *slog.Logger // receives an outage when it begins and when it ends; nil: nothing is logged
+	Now      func() time.Time // the clock of this process, for what it writes and ages; default time.Now
+	Log      *slog.Logger     // receives an outage when it begins and when it ends; nil: nothing is logged
 }
 
 const (
@@ -67,6 +68,9 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	cfg.Budget = cmp.Or(cfg.Budget, defaultBudget)
 	cfg.PoolSize = cmp.Or(cfg.PoolSize, defaultPoolSize)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.OptionsFrom != nil {
 		return cfg.resolveLike()

@@ -87,7 +87,7 @@ type Feed struct {
 func New(c *redisclient.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
-		rdb: c.Redis(), keys: redisclient.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: time.Now,
+		rdb: c.Redis(), keys: redisclient.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: cfg.Now,
 		heldChanged: make(chan struct{}, 1), knownChanged: make(chan struct{}, 1),
 	}
 }

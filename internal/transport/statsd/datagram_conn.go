@@ -21,7 +21,7 @@ import (
 // Not safe for concurrent use but for the counters.
 type link struct {
 	addr    address
-	dialer  net.Dialer
+	connect dial
 	resolve time.Duration
 
 	conn  net.Conn  // nil: not open
@@ -35,6 +35,9 @@ type link struct {
 
 	errors, refused atomic.Uint64
 }
+
+// dial is net.Dialer.DialContext, or the caller's.
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 type dialing struct {
 	done   chan struct{} // closed when conn and err are there
@@ -51,7 +54,7 @@ const (
 )
 
 func newLink(a address, cfg SenderConfig) *link {
-	return &link{addr: a, dialer: net.Dialer{Resolver: cfg.Resolver}, resolve: cfg.Resolve}
+	return &link{addr: a, connect: cfg.Dial, resolve: cfg.Resolve}
 }
 
 // open ensures that there is a socket. A name that no longer resolves keeps its last address.
@@ -77,7 +80,7 @@ func (l *link) open(ctx context.Context) error {
 }
 
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
-	return l.dialer.DialContext(ctx, l.addr.network, l.addr.addr)
+	return l.connect(ctx, l.addr.network, l.addr.addr)
 }
 
 // renew resolves a name anew when it is time, and takes the result when it is there. It does not wait.

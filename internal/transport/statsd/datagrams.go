@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -19,20 +20,57 @@ const maxRead = 1 << 16
 
 // socket is what *net.UDPConn and *net.UnixConn have in common.
 type socket interface {
-	Read([]byte) (int, error)
-	SetReadDeadline(time.Time) error
+	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SyscallConn() (syscall.RawConn, error)
-	LocalAddr() net.Addr
-	Close() error
 }
+
+// packets is a socket that may be another one than the kernel's.
+type packets struct{ net.PacketConn }
+
+func (packets) SetReadBuffer(int) error { return errors.ErrUnsupported }
+
+func (packets) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
+
+// receiver takes datagrams in. Only for one goroutine.
+type receiver interface {
+	receive() (int, error)     // waits for datagrams until the socket's deadline and returns their number
+	packet(i int) []byte       // datagram i; the next call of receive overwrites it
+	peer(i int) netip.AddrPort // the sender of datagram i; zero if it has no address
+}
+
+// single receives one datagram at a time.
+type single struct {
+	s    socket
+	buf  []byte
+	n    int
+	from netip.AddrPort
+}
+
+func newSingle(s socket) *single { return &single{s: s, buf: make([]byte, maxRead)} }
+
+func (b *single) receive() (_ int, err error) {
+	var from net.Addr
+	if b.n, from, err = b.s.ReadFrom(b.buf); err != nil {
+		return 0, err
+	}
+	b.from = netip.AddrPort{}
+	if udp, ok := from.(*net.UDPAddr); ok {
+		b.from = udp.AddrPort()
+	}
+	return 1, nil
+}
+
+func (b *single) packet(int) []byte { return b.buf[:b.n] }
+
+func (b *single) peer(int) netip.AddrPort { return b.from }
 
 // datagrams is one socket with its own reader and sums. Only run is for one goroutine.
 type datagrams struct {
 	name    string
 	conn    socket
 	granted int64 // bytes of receive buffer
-	burst   *burst
+	in      receiver
 	reader  *reader
 	from    *senders
 	armed   time.Time     // the read deadline that is set; zero: none
@@ -58,7 +96,7 @@ func (l *Listener) openDatagrams(a address) error {
 		if n > 1 {
 			d.name += "#" + strconv.Itoa(i+1)
 		}
-		if d.burst, err = newBurst(conn); err != nil {
+		if d.in, err = newReceiver(conn); err != nil {
 			return err
 		}
 		l.grow(d)
@@ -165,13 +203,13 @@ func (d *datagrams) read(ctx context.Context) error {
 }
 
 func (d *datagrams) receive() error {
-	n, err := d.burst.receive()
+	n, err := d.in.receive()
 	if err != nil {
 		return err
 	}
 	for i := range n {
-		if d.reader.from = d.burst.peer(i); d.from.allows(d.reader.from.Addr()) {
-			d.datagram(d.burst.packet(i))
+		if d.reader.from = d.in.peer(i); d.from.allows(d.reader.from.Addr()) {
+			d.datagram(d.in.packet(i))
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ type message struct {
 
 const burstSize = 32
 
-func newBurst(s socket) (*burst, error) {
+func newReceiver(s socket) (receiver, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func newForwarder(to string, log *slog.Logger) (*forwarder, error) {
 		return nil, err
 	}
 	return &forwarder{
-		to: to, link: newLink(addr, SenderConfig{Resolve: 30 * time.Second}), log: log,
+		to: to, link: newLink(addr, SenderConfig{}.withDefaults()), log: log,
 		queue: make(chan datagram, forwardQueue),
 	}, nil
 }

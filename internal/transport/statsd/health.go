@@ -114,12 +114,20 @@ func (s *Sender) FlowIDs() []string {
 			ids = append(ids, id)
 		}
 	}
+	if s.standby != nil {
+		ids = append(ids, s.standby.FlowIDs()...)
+	}
 	return ids
 }
 
 // Observe takes what a publisher received, each of its reports once, and returns whether any of it is new.
 func (s *Sender) Observe(r arrival.Report) (arrives bool) {
 	now := time.Now()
+	if s.standby != nil { // what the publisher has not received went to the other one
+		complete := r.Complete
+		r.Complete = false
+		r.Complete = complete && !s.standby.Observe(r)
+	}
 	for _, l := range s.servers {
 		arrives = l.health.observe(now, r) || arrives
 	}

@@ -45,12 +45,15 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// ListenerConfig configures a Listener. Addresses, Names and Handle are needed.
+// ListenerConfig configures a Listener. Addresses or Packets, Names and Handle are needed.
 type ListenerConfig struct {
 	// Addresses are "host:port" or "udp://host:port" (datagrams), "tcp://host:port",
 	// "unix:/path" (datagrams) or "unixstream:/path". An existing socket file is replaced.
 	Addresses []string
-	Names     canon.Names // how the senders write keys
+	// Packets are datagram sockets that are open, read like those of Addresses and closed at the end. A sender's
+	// address counts where it is a *net.UDPAddr.
+	Packets []net.PacketConn
+	Names   canon.Names // how the senders write keys
 	// Handle gets the counts, summed by key, and may keep the slice. Each socket has a goroutine
 	// that calls it and does not read meanwhile, so it must be quick.
 	Handle func([]hottype.Count)
@@ -128,7 +131,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	if cfg.Handle == nil {
 		return nil, errors.New("statsd: a listener without Handle")
 	}
-	if len(cfg.Addresses) == 0 {
+	if len(cfg.Addresses)+len(cfg.Packets) == 0 {
 		return nil, errors.New("statsd: a listener without an address")
 	}
 	cfg = cfg.withDefaults()
@@ -145,6 +148,10 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 			_ = l.Close()
 			return nil, err
 		}
+	}
+	for _, c := range cfg.Packets {
+		l.sources = append(l.sources, &datagrams{name: c.LocalAddr().String(), conn: packets{c},
+			in: newSingle(packets{c}), reader: l.newReader(), from: &l.senders})
 	}
 	for _, a := range l.Addrs() {
 		if l.forward != nil && l.forward.link.addr.reaches(a) {

@@ -24,6 +24,9 @@ type SenderConfig struct {
 	// Servers that share the counts, each "host:port" (UDP) or "unix:/path" (datagrams). The texts
 	// as written choose the one of a key, so all senders need the same list, in any order.
 	Servers []string
+	// Standby get a copy of all counts. Servers and Standby are aggregators of which one publishes: what the one does
+	// not receive may have gone to the other.
+	Standby []string
 	Names   canon.Names // how keys are written, as on the server's side
 	// MTU bounds a datagram in bytes; default 1432, an Ethernet frame. A longer line goes alone.
 	MTU int
@@ -41,7 +44,9 @@ type SenderConfig struct {
 	Relay    func() map[string]arrival.Flow
 	Resolve  time.Duration // how long a resolved host name is used; default 30 s
 	Resolver *net.Resolver // nil: net.DefaultResolver
-	Log      *slog.Logger  // receives each outage once; default slog.Default()
+	// Dial opens a connected datagram socket; nil: that of a net.Dialer with Resolver.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Log  *slog.Logger // receives each outage once; default slog.Default()
 }
 
 func (c SenderConfig) withDefaults() SenderConfig {
@@ -51,6 +56,9 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	c.MaxQueued = cmp.Or(max(c.MaxQueued, 0), 1<<17)
 	c.Resolve = cmp.Or(max(c.Resolve, 0), 30*time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Resolver: c.Resolver}).DialContext
+	}
 	return c
 }
 
@@ -59,6 +67,7 @@ type Sender struct {
 	names   canon.Names
 	servers []*serverQueue // sorted by server
 	ring    rendezvous
+	standby *Sender // nil: none
 
 	mu     sync.Mutex // guards the rest
 	text   []byte     // scratch
@@ -77,6 +86,13 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	servers := slices.Sorted(slices.Values(cfg.Servers))
 	s := &Sender{names: cfg.Names}
 	var err error
+	if len(cfg.Standby) > 0 {
+		standby := cfg
+		standby.Servers, standby.Standby = cfg.Standby, nil
+		if s.standby, err = NewSender(standby); err != nil {
+			return nil, fmt.Errorf("%w (standby)", err)
+		}
+	}
 	if s.ring, err = newRendezvous(servers); err != nil {
 		return nil, err
 	}
@@ -113,9 +129,12 @@ var errStopped = errors.New("statsd: the sender has stopped")
 // Send queues counts and returns at once; the slice belongs to the Sender from then on. What a server does
 // not take in time is dropped and counted in Stats. An error means that Run has ended and nothing was
 // taken.
-func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
+func (s *Sender) Send(ctx context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
+	}
+	if s.standby != nil {
+		_ = s.standby.Send(ctx, slices.Clone(counts)) // it ends with this one
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,6 +164,9 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 // an Interval. End the callers of Send before.
 func (s *Sender) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
+	if s.standby != nil {
+		lanes.Go(func() { _ = s.standby.Run(ctx) })
+	}
 	for _, l := range s.servers {
 		lanes.Go(func() { l.run(ctx) })
 	}
@@ -173,7 +195,7 @@ type ServerStats struct {
 	Loss float64 `metric:"_loss_ratio" help:"Share of the lines of the last 3 s that did not arrive, as the aggregators report; -1 while unknown."`
 }
 
-// SenderStats are the sums over all servers, and each of them by its address.
+// SenderStats are the sums over all servers, and each of them by its address, without those of a standby.
 type SenderStats struct {
 	ServerStats `prefix:"hotparam_statsd"`
 	Servers     map[string]ServerStats `label:"server" prefix:"hotparam_statsd_servers"`

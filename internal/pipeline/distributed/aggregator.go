@@ -1,0 +1,136 @@
+package distributed
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+)
+
+// Aggregator finds what is hot by the counts of many processes and publishes it to the store.
+//
+//	sources ──> aggregate ──> publisher ──> Redis ──> hot set of all aggregators in memory
+//
+// Its parts are in the embedded Stages, to which a program adds the sources of counts, which call
+// Aggregate.Send, before it calls Run.
+type Aggregator struct {
+	lifecycle.Stages
+
+	Feed      *rediscontrol.Feed
+	Limits    *redislimits.Limiter // resets what a key or a client has used
+	Aggregate *aggregate.Aggregator
+	Hot       *hotset.Replica // what all aggregators together say is hot
+
+	publisher *rediscontrol.Publisher
+	rules     atomic.Pointer[rules.Set]
+	upstreams atomic.Pointer[[]hottype.UpstreamLimit]
+	now       func() time.Time
+	release   time.Duration
+	log       *slog.Logger
+}
+
+// AggregatorConfig has the settings of an Aggregator's parts. What connects them is filled in.
+type AggregatorConfig struct {
+	Aggregate aggregate.Config
+	Publisher rediscontrol.PublisherConfig
+	Store     *redisclient.Client
+	// Overrides receives each list of live overrides.
+	Overrides func([]rules.Override)
+	Log       *slog.Logger
+}
+
+// NewAggregator wires one of many aggregators.
+func NewAggregator(c AggregatorConfig) *Aggregator {
+	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log,
+		Hot: &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL}, release: c.Store.Config().Timeout}
+	a.rules.Store(c.Aggregate.Rules)
+	a.now = c.Store.Config().Now
+	c.Aggregate.Now = a.now
+	c.Publisher.Since = func() time.Time { return a.Aggregate.CountsSince() }
+	c.Publisher.Window = a.window
+	a.publisher = a.Feed.NewPublisher(c.Publisher)
+	c.Aggregate.Publish = a.publisher
+	a.Aggregate = aggregate.New(c.Aggregate)
+	a.Add(lifecycle.Buffers, "aggregate", a.judge)
+	a.Add(lifecycle.Sinks, "redis", c.Store.Watch)
+	a.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.Feed.FollowInto(ctx, a.Hot) })
+	a.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
+		return a.Feed.Overrides().Follow(ctx, c.Overrides)
+	})
+	a.Add(lifecycle.Sinks, "upstreams", a.adapt)
+	return a
+}
+
+// Rules are those in force.
+func (a *Aggregator) Rules() *rules.Set { return a.rules.Load() }
+
+// SetRules takes new rules.
+func (a *Aggregator) SetRules(set *rules.Set) {
+	a.rules.Store(set)
+	a.Aggregate.SetRules(set)
+}
+
+func (a *Aggregator) window(rule string) time.Duration {
+	for _, r := range a.Rules().Rules {
+		if r.Name == rule {
+			return r.Hot.Window
+		}
+	}
+	return 0
+}
+
+// judge judges and then releases the publisher's id, so that no process waits for the end of the lease.
+func (a *Aggregator) judge(ctx context.Context) error {
+	err := a.Aggregate.Run(ctx)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.release)
+	defer cancel()
+	if e := a.publisher.Release(short); e != nil {
+		a.log.Warn("the publisher lease was not released; the next publisher waits until it expires", "err", e)
+	}
+	return err
+}
+
+// Command has all processes that share the store carry out a command.
+func (a *Aggregator) Command(ctx context.Context, c hottype.Command) error {
+	return SendCommand(ctx, a.Feed, a.Limits, a.Rules(), c)
+}
+
+// adapt limits by what all limiters report. Each aggregator computes the bounds; one of them publishes.
+func (a *Aggregator) adapt(ctx context.Context) error {
+	token := rand.Text()
+	read := func(time.Time) []hottype.LimiterReport {
+		reports, err := a.Feed.ReadReports(ctx)
+		if err != nil {
+			return nil // the bounds hold; the limiters go back to the configured limits by themselves
+		}
+		return reports
+	}
+	return pipeline.Adapt(ctx, a.now, a.Rules, a.Hot, read, func(_ time.Time, bounds []hottype.UpstreamLimit) {
+		a.upstreams.Store(&bounds)
+		if len(bounds) == 0 {
+			return
+		}
+		if _, err := a.Feed.PublishBounds(ctx, token, bounds); err != nil {
+			a.log.Debug("bounds of adaptive limits were not published; limiters keep the last ones", "err", err)
+		}
+	})
+}
+
+// Upstreams are the bounds that adaptive limits have now.
+func (a *Aggregator) Upstreams() []hottype.UpstreamLimit {
+	if b := a.upstreams.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
