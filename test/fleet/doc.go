@@ -1,0 +1,17 @@
+// Package fleet runs a whole fleet in one process and on virtual time: limiters, two aggregators, a collector and
+// Redis, wired as the programs wire them, in a bubble of testing/synctest. Nothing but the network and the server of
+// Redis is replaced:
+//
+//	traffic ──> limiters ──datagrams──> aggregators ──streams──> Redis (miniredis, scripts of lua/)
+//	               └────────────────────streams───────────────────┘
+//
+// Links delay, lose, double, reorder and cut. Processes die, restart, hand over and hold a wrong clock. Redis freezes,
+// restarts and loses its data. What happens follows from a seed.
+//
+// An observer that sees everything judges the laws of laws.go each virtual second.
+//
+//	make fleet                 # seeds in parallel processes
+//	make fleet SEED=17         # one seed, the same run to the byte, with a trace
+//
+// What a bubble has no place for: processor time, pauses of a process, buffers of the kernel, a cluster of Redis.
+package fleet

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync/atomic"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+	seeds     = flag.Int("seeds", 3, "how many seeds are run, one after the other")
+	until     = flag.Bool("until-broken", false, "stop at the first seed that breaks a law")
+	exact     = flag.Bool("exact", false, "built with the overlay of overlay.sh: a seed gives the same run to the byte")
+	tracePath = flag.String("trace", "", "file that gets what happened, in virtual microseconds")
+)
+
+// TestFleet runs seeds and judges the laws.
+func TestFleet(t *testing.T) {
+	began := time.Now()
+	if *exact {
+		runtime.MemProfileRate = 0
+		debug.SetGCPercent(-1) // garbage is collected while all wait
+	} else {
+		defer watchTime(t)()
+	}
+	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
+		if !runSeed(t, seed) && *until {
+			break
+		}
+	}
+	virtual := time.Duration(*seeds) * runFor
+	t.Logf("%d seeds, %v virtual in %.1f s: %.0f times real time", *seeds, virtual, time.Since(began).Seconds(),
+		virtual.Seconds()/time.Since(began).Seconds())
+}
+
+// runSeed runs one seed.
+func runSeed(t *testing.T, seed uint64) (ok bool) {
+	cryptotest.SetGlobalRandom(t, seed)
+	runtime.GC() // twice empties the pools of packages, which hold timers of the last bubble
+	runtime.GC()
+	var trace *bytes.Buffer
+	if *tracePath != "" {
+		trace = new(bytes.Buffer)
+	}
+	plan := newPlan(seed)
+	return t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			if *exact {
+				for range seed {
+					rand.Uint64() // moves on the random numbers of this bubble
+				}
+			}
+			w := simulate(t, plan, seed, writerOf(trace))
+			t.Logf("seed %d: %d requests, trace %016x", seed, w.seen.requests, w.seen.trace.Sum64())
+		})
+		if trace != nil {
+			if err := os.WriteFile(*tracePath, trace.Bytes(), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func writerOf(b *bytes.Buffer) io.Writer {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// simulate runs a plan in this bubble.
+func simulate(t *testing.T, p *plan, seed uint64, trace io.Writer) *World {
+	w := newWorld(p, seed, trace)
+	l := newLaws(w, func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) })
+	w.run(seed, func() {
+		passed.Add(1)
+		l.judge()
+		if *exact {
+			runtime.GC()
+		}
+	})
+	w.stop()
+	l.judgeEnd()
+	w.redis.close()
+	if t.Failed() {
+		t.Logf("seed %d: broken: %v", seed, l)
+		t.Logf("seed %d: %v", seed, p)
+	}
+	return w
+}
+
+// passed counts virtual seconds.
+var passed atomic.Int64
+
+// watchTime dumps all goroutines where virtual time stands still: one waits for a mutex, or for what is outside.
+func watchTime(t *testing.T) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		last, since := passed.Load(), time.Now()
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+			if now := passed.Load(); now != last {
+				last, since = now, time.Now()
+			} else if time.Since(since) > time.Minute {
+				fmt.Fprintf(os.Stderr, "fleet: virtual time stands still after %d s\n", last)
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+				os.Exit(3)
+			}
+		}
+	}()
+	return func() { close(done) }
+}

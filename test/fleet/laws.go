@@ -1,0 +1,379 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// laws judges what an observer sees, once a virtual second. Safety holds always. What depends on a way that a fault
+// closes holds again a stated time after the last fault has ended.
+type laws struct {
+	w      *World
+	broken map[string]int // how often, by law
+	report func(format string, args ...any)
+
+	held     []bool                   // by second: all limiters held the viral key hot
+	differed map[string]time.Duration // since when a limiter does not know the truth
+	blocking map[string]bool          // "process block" that was seen in force
+	commands uint64                   // of Redis, a second ago
+	judged   int                      // warnings that were looked at
+}
+
+func newLaws(w *World, report func(format string, args ...any)) *laws {
+	return &laws{w: w, broken: map[string]int{}, report: report, differed: map[string]time.Duration{},
+		blocking: map[string]bool{}}
+}
+
+// break reports the first breaches of a law and counts all.
+func (l *laws) breach(law, format string, args ...any) {
+	if l.broken[law]++; l.broken[law] <= 2 {
+		l.report("%s at %.2fs: %s", law, l.w.at().Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// String names the laws that were broken.
+func (l *laws) String() string {
+	var all []string
+	for law, n := range l.broken {
+		all = append(all, fmt.Sprintf("%s %d", law, n))
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", ")
+}
+
+// calmSince is when the last fault ended, or now while there is one.
+func (l *laws) calmSince() time.Duration {
+	now, last := l.w.at(), time.Duration(0)
+	for _, f := range l.w.plan.faults {
+		if f.at <= now {
+			last = max(last, min(f.end(), now))
+		}
+	}
+	return last
+}
+
+// trouble is how much of a stretch faults take, each with a second after it, and how many they are.
+func (l *laws) trouble(from, to time.Duration) (sum time.Duration, n int) {
+	for _, f := range l.w.plan.faults {
+		if d := min(to, f.end()+2*time.Second) - max(from, f.at); d > 0 {
+			sum += d
+			n++
+		}
+	}
+	return sum, n
+}
+
+// judge is called while all nodes wait.
+func (l *laws) judge() {
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, calm := w.at(), w.at()-l.calmSince()
+	verdicts := w.seen.since(now - 21*time.Second)
+	l.judgeVerdicts(now, verdicts)
+	l.judgeHot(now, calm)
+	l.judgeBucket(now, calm, verdicts)
+	l.judgeWindow(now, verdicts)
+	l.judgeBlocks(now, calm)
+	l.judgeStates(now, calm)
+	l.judgeWarnings(now)
+	l.judgeCost(now, calm)
+}
+
+// judgeVerdicts judges single requests: cold keys are never denied, and nothing waits for longer than the budget.
+func (l *laws) judgeVerdicts(now time.Duration, verdicts []verdict) {
+	for _, v := range verdicts {
+		if v.at < now-time.Second {
+			continue
+		}
+		if v.took > budget+5*time.Millisecond {
+			l.breach("slow", "%s decided about %s after %v", v.limiter, v.id, v.took)
+		}
+		switch v.id {
+		case viral, slow, flapping:
+		case loop:
+			if v.hot || !v.allowed && v.reason != hottype.ReasonIPFixed {
+				l.breach("loop-limited", "%s: hot %v, allowed %v (%v)", v.limiter, v.hot, v.allowed, v.reason)
+			}
+		default:
+			if v.hot || !v.allowed {
+				l.breach("cold-limited", "%s: %s: hot %v, allowed %v (%v)", v.limiter, v.id, v.hot, v.allowed, v.reason)
+			}
+		}
+	}
+}
+
+// findWithin is how long a key that is twice the threshold may stay unknown, and releaseWithin how long one stays hot
+// when its requests have ended, where all ways are open.
+const (
+	findWithin    = 3 * time.Second
+	releaseWithin = hotWindow + cooldown + time.Second
+	healWithin    = 5 * time.Second // after the last fault
+	sayWithin     = 8 * time.Second // silence of an aggregator counts after 5 s
+	alarmWithin   = 10 * time.Second
+)
+
+// judgeHot compares what limiters hold hot with the truth.
+func (l *laws) judgeHot(now, calm time.Duration) {
+	w, all := l.w, true
+	wanted := now > w.plan.viralFrom+findWithin && now < w.plan.viralTo
+	released := now > w.plan.viralTo+releaseWithin+time.Second
+	for _, limiter := range w.limiters {
+		if limiter == nil {
+			all = false
+			continue
+		}
+		hot := false
+		for _, k := range limiter.Hot.Hot(limiter.clock.now()) {
+			switch k.Key {
+			case keyOf(viral):
+				hot = true
+			case keyOf(slow), keyOf(flapping):
+			default:
+				l.breach("hot-without-cause", "%s holds %s hot", limiter.name, k.Key)
+			}
+		}
+		all = all && hot
+		wrong := wanted && !hot || released && hot
+		since, differed := l.differed[limiter.name]
+		switch {
+		case !wrong:
+			delete(l.differed, limiter.name)
+		case !differed:
+			l.differed[limiter.name] = now
+		case now-since >= sayWithin && !l.says(limiter):
+			l.breach("silent", "%s does not know since %v that %s is hot or over, and no state says so", limiter.name, since,
+				viral)
+		}
+		if wrong && calm > healWithin && now-limiter.began > healWithin {
+			l.breach("hot-wrong", "%s holds %s hot: %v; it is viral: %v", limiter.name, viral, hot, wanted)
+		}
+	}
+	l.held = append(l.held, all)
+}
+
+// says reports whether some state of a limiter, or of an aggregator, shows that detection is disturbed.
+func (l *laws) says(limiter *Limiter) bool {
+	st := limiter.Feed.Stats().Hot
+	if hot := limiter.Hot.Stats(limiter.clock.now()); st.Err != "" || st.AgeSeconds > 1 || hot.StalePublishers > 0 ||
+		hot.NoInputPublishers > 0 || hot.Publishers == 0 {
+		return true
+	}
+	if _, ok := limiter.sender.Status(); !ok || limiter.sender.Stats().Loss > 0.05 {
+		return true
+	}
+	for _, a := range l.w.aggregators {
+		if a == nil || a.Aggregate.CheckSources() != nil || a.Aggregate.CheckPublication() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeBucket judges what passed of the viral key in the last seconds, if all limiters held it hot.
+func (l *laws) judgeBucket(now, calm time.Duration, verdicts []verdict) {
+	for _, stretch := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second} {
+		n := int(stretch / time.Second)
+		if len(l.held) <= n || !allTrue(l.held[len(l.held)-n-1:]) {
+			continue
+		}
+		from, allowed, wanted := now-stretch, 0, 0
+		for _, v := range verdicts {
+			if v.id == viral && v.at >= from {
+				wanted++
+				if v.allowed {
+					allowed++
+				}
+			}
+		}
+		rate := float64(limitRate)
+		least := rate
+		if now > l.w.plan.push {
+			rate = secondRate
+		}
+		trouble, faults := l.trouble(from, now)
+		most := limitBurst + rate*stretch.Seconds() + float64(faults)*limitBurst + rate*trouble.Seconds()
+		if float64(allowed) > most {
+			l.breach("overshoot", "%d of %s allowed in %v, at most %.0f", allowed, viral, stretch, most)
+		}
+		if wish := 0.9*min(least*stretch.Seconds(), float64(wanted)) - 3; calm > stretch+healWithin &&
+			now < l.w.plan.viralTo && float64(allowed) < wish {
+			l.breach("undershoot", "%d of %d for %s allowed in %v, at least %.0f", allowed, wanted, viral, stretch, wish)
+		}
+	}
+}
+
+func allTrue(list []bool) bool {
+	for _, b := range list {
+		if !b {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeWindow judges each window of the clock of the client that sends the loop.
+func (l *laws) judgeWindow(now time.Duration, verdicts []verdict) {
+	if now%ipWindow != 0 || now <= ipWindow {
+		return
+	}
+	from, allowed := now-ipWindow, 0
+	for _, v := range verdicts {
+		if v.id == loop && v.allowed && v.at >= from && v.at < now {
+			allowed++
+		}
+	}
+	n := l.w.plan.limiters
+	const loopRate, exchange = 50, 0.15 // s: an interval, and a round trip
+	most := ipLimit + float64(n-1)*loopRate*exchange + 3
+	if _, faults := l.trouble(from-2*time.Second, now); faults > 0 {
+		most = float64(n+faults) * ipLimit
+	}
+	if float64(allowed) > most {
+		l.breach("window", "%d requests of one client allowed in a window, at most %.0f", allowed, most)
+	}
+	if allowed < ipLimit*9/10 && l.w.plan.traffic[2].only >= 0 && now-l.calmSince() > ipWindow+healWithin {
+		l.breach("window-low", "%d requests of one client allowed in a window of %d", allowed, ipLimit)
+	}
+}
+
+// judgeBlocks judges overrides: what was acknowledged is in force within a second, and is never lost.
+func (l *laws) judgeBlocks(now, calm time.Duration) {
+	for _, limiter := range l.w.limiters {
+		if limiter == nil {
+			continue
+		}
+		for _, b := range l.w.blocks {
+			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, 5))
+			known := limiter.name + " " + b.id
+			due := calm > 2*time.Second && now-limiter.began > 2*time.Second
+			switch {
+			case b.put == 0 || b.lifting && b.lifted == 0:
+			case b.lifted > 0:
+				if due && now > b.lifted+time.Second && !v.Allowed {
+					l.breach("block-stays", "%s denies %s, lifted at %v", limiter.name, b.id, b.lifted)
+				}
+			case !v.Allowed:
+				l.blocking[known] = true
+			case l.blocking[known]:
+				l.breach("block-lost", "%s allowed %s, which it had blocked", limiter.name, b.id)
+			case due && now > b.put+time.Second:
+				l.breach("block-late", "%s allows %s, blocked at %v", limiter.name, b.id, b.put)
+			}
+		}
+	}
+}
+
+// judgeStates judges what processes say of themselves, and that one aggregator publishes.
+func (l *laws) judgeStates(now, calm time.Duration) {
+	w, publishing := l.w, 0
+	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second
+	for _, a := range w.aggregators {
+		if a == nil {
+			continue
+		}
+		if a.Feed.Stats().Publishing {
+			publishing++
+		}
+		if late && now-a.began > 2*time.Second && a.rules.Load() == 0 {
+			l.breach("rules-late", "%s runs the first rules; others were pushed at %v", a.name, w.pushed)
+		}
+		if calm > alarmWithin {
+			if err := a.Aggregate.CheckSources(); err != nil {
+				l.breach("alarm-stays", "%s: %v", a.name, err)
+			}
+			if err := a.Aggregate.CheckPublication(); err != nil {
+				l.breach("alarm-stays", "%s: %v", a.name, err)
+			}
+		}
+	}
+	if calm > healWithin && now > healWithin && publishing != 1 {
+		l.breach("leaders", "%d aggregators publish", publishing)
+	}
+	for _, limiter := range w.limiters {
+		if limiter == nil {
+			continue
+		}
+		if late && now-limiter.began > 2*time.Second && limiter.rules.Load() == 0 {
+			l.breach("rules-late", "%s runs the first rules; others were pushed at %v", limiter.name, w.pushed)
+		}
+		if calm <= alarmWithin || now-limiter.began < alarmWithin {
+			continue
+		}
+		if limiter.Gate.Stats().StoreOpen {
+			l.breach("alarm-stays", "%s: the breaker is open", limiter.name)
+		}
+		if text, ok := limiter.sender.Status(); !ok {
+			l.breach("alarm-stays", "%s: %s", limiter.name, text)
+		}
+		if st := limiter.Hot.Stats(limiter.clock.now()); st.StalePublishers+st.NoInputPublishers > 0 {
+			l.breach("alarm-stays", "%s: %d publishers stale, %d without input", limiter.name, st.StalePublishers,
+				st.NoInputPublishers)
+		}
+	}
+}
+
+// judgeWarnings judges what was logged: a warning has a cause, and ends with it.
+func (l *laws) judgeWarnings(now time.Duration) {
+	s := l.w.seen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, warn := range s.warnings[l.judged:] {
+		caused := warn.at < time.Second || warn.at > runFor
+		for _, f := range l.w.plan.faults {
+			caused = caused || warn.at >= f.at && warn.at <= f.end()+alarmWithin
+		}
+		if !caused {
+			l.breach("alarm-without-cause", "%s at %v: %s", warn.who, warn.at, warn.text)
+		}
+	}
+	l.judged = len(s.warnings)
+	for who, n := range s.lines {
+		if float64(n) > 20+2*now.Seconds() {
+			l.breach("log-lines", "%s wrote %d lines", who, n)
+			s.lines[who] = 0
+		}
+	}
+}
+
+// judgeCost judges what Redis is asked for in a second without faults.
+func (l *laws) judgeCost(now, calm time.Duration) {
+	l.w.redis.mu.Lock()
+	commands := l.w.redis.commands
+	l.w.redis.mu.Unlock()
+	asked := commands - l.commands
+	l.commands = commands
+	if now < 2*time.Second || calm < 2*time.Second {
+		return
+	}
+	if most := uint64(60*(len(l.w.limiters)+len(l.w.aggregators)) + 3*hotRate*6); asked > most {
+		l.breach("redis-commands", "%d commands in a second, at most %d", asked, most)
+	}
+}
+
+// judgeEnd judges what is left when all processes have ended.
+func (l *laws) judgeEnd() {
+	for _, p := range l.w.over {
+		if p.err != nil && !p.quiet.Load() {
+			l.breach("stop", "%s ended with %v", p.name, p.err)
+		}
+	}
+	time.Sleep(25 * time.Hour)
+	l.w.redis.expire()
+	left, err := call(l.w.redis.mem.Server(), []string{"KEYS", "*"})
+	if err != nil {
+		l.breach("left-over", "%v", err)
+	}
+	keys, _ := left.([]any)
+	for _, k := range keys {
+		key := fmt.Sprintf("%s", k)
+		if !strings.Contains(key, "override") && !strings.Contains(key, "rules") && !strings.Contains(key, "audit") {
+			l.breach("left-over", "Redis still has %s a day later", key)
+		}
+	}
+}

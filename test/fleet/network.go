@@ -1,0 +1,446 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Link is what a way from one node to another does to what travels on it.
+type Link struct {
+	Delay, Jitter time.Duration
+	// Loss, Double and Late are shares. A segment of a stream that is lost arrives after retransmit; a late datagram
+	// arrives up to latest after the others.
+	Loss, Double, Late float64
+}
+
+const (
+	retransmit = 200 * time.Millisecond
+	latest     = 300 * time.Millisecond
+)
+
+// Network joins the nodes of a bubble. Nothing waits while it holds its lock: a goroutine that waits for a mutex
+// lets no virtual time pass.
+type Network struct {
+	seed  uint64
+	trace func(format string, args ...any) // nil: none
+
+	mu      sync.Mutex // guards the rest
+	ways    map[[2]string]*way
+	dead    map[string]bool
+	sockets map[string]*socket
+	streams map[*stream]struct{}
+	opened  uint64
+	bytes   map[[2]string]uint64 // sent by streams
+}
+
+// way is one direction between two nodes.
+type way struct {
+	Link
+	random *rand.Rand
+	closed time.Time // nothing passes until then
+}
+
+func newNetwork(seed uint64) *Network {
+	return &Network{seed: seed, ways: map[[2]string]*way{}, dead: map[string]bool{}, sockets: map[string]*socket{},
+		streams: map[*stream]struct{}{}, bytes: map[[2]string]uint64{}}
+}
+
+// way gives the one between two nodes; n.mu is held.
+func (n *Network) way(from, to string) *way {
+	key := [2]string{from, to}
+	w := n.ways[key]
+	if w == nil {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, from+" "+to)
+		w = &way{random: rand.New(rand.NewPCG(n.seed, h.Sum64()))}
+		n.ways[key] = w
+	}
+	return w
+}
+
+// Set says what the way from one node to another does.
+func (n *Network) Set(from, to string, l Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.way(from, to).Link = l
+}
+
+// SetBoth says it for both directions.
+func (n *Network) SetBoth(a, b string, l Link) {
+	n.Set(a, b, l)
+	n.Set(b, a, l)
+}
+
+// Cut lets nothing pass from one node to another for a while: streams deliver late, datagrams are gone.
+func (n *Network) Cut(from, to string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.way(from, to)
+	if until := time.Now().Add(d); until.After(w.closed) {
+		w.closed = until
+	}
+}
+
+// CutBoth cuts both directions.
+func (n *Network) CutBoth(a, b string, d time.Duration) {
+	n.Cut(a, b, d)
+	n.Cut(b, a, d)
+}
+
+// Kill ends a node's sockets and connections. What it still writes goes nowhere.
+func (n *Network) Kill(node string) {
+	n.mu.Lock()
+	n.dead[node] = true
+	delete(n.sockets, node)
+	var ended []*stream
+	for s := range n.streams {
+		if s.from == node || s.to == node {
+			ended = append(ended, s)
+			delete(n.streams, s)
+		}
+	}
+	n.mu.Unlock()
+	slices.SortFunc(ended, func(a, b *stream) int { return cmp.Compare(a.id, b.id) }) // a map has no order
+	for _, s := range ended {
+		s.in.end(io.EOF)
+		s.out.end(io.EOF)
+	}
+}
+
+// Revive lets a node that was killed be reached again.
+func (n *Network) Revive(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.dead, node)
+}
+
+// at is when what leaves now arrives.
+func (w *way) at(now time.Time) time.Time {
+	d := w.Delay
+	if w.Jitter > 0 {
+		d += time.Duration(w.random.Int64N(int64(w.Jitter)))
+	}
+	return now.Add(d)
+}
+
+// parcel is what travels, and when it arrives.
+type parcel struct {
+	at   time.Time
+	from netip.AddrPort
+	data []byte
+}
+
+// inbox is the receiving end of a way. It has one reader.
+type inbox struct {
+	changed chan struct{} // holds a signal
+
+	mu       sync.Mutex // guards the rest
+	parcels  []parcel   // by time of arrival
+	err      error      // after all of them
+	deadline time.Time
+}
+
+func newInbox() *inbox { return &inbox{changed: make(chan struct{}, 1)} }
+
+// with changes it and wakes the reader.
+func (b *inbox) with(f func()) {
+	b.mu.Lock()
+	f()
+	b.mu.Unlock()
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) end(err error) {
+	b.with(func() {
+		if b.err == nil {
+			b.err = err
+		}
+	})
+}
+
+func (b *inbox) setDeadline(t time.Time) { b.with(func() { b.deadline = t }) }
+
+// put takes a parcel in. One of a stream arrives after the one before it.
+func (b *inbox) put(p parcel, ordered bool) (err error) {
+	b.with(func() {
+		if err = b.err; err != nil {
+			return
+		}
+		at := len(b.parcels)
+		if ordered && at > 0 && p.at.Before(b.parcels[at-1].at) {
+			p.at = b.parcels[at-1].at
+		}
+		for at > 0 && p.at.Before(b.parcels[at-1].at) {
+			at--
+		}
+		b.parcels = slices.Insert(b.parcels, at, p)
+	})
+	return err
+}
+
+// read gives what has arrived, or waits for it. Of a datagram the rest is lost, of a stream it stays.
+func (b *inbox) read(to []byte, datagram bool) (int, netip.AddrPort, error) {
+	for {
+		n, from, until, err := b.take(to, datagram)
+		if n >= 0 || err != nil {
+			return max(n, 0), from, err
+		}
+		if until.IsZero() {
+			<-b.changed
+			continue
+		}
+		timer := time.NewTimer(time.Until(until))
+		select {
+		case <-b.changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// take gives n < 0 and when to look again, zero for never, where nothing has arrived.
+func (b *inbox) take(to []byte, datagram bool) (n int, from netip.AddrPort, until time.Time, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if !b.deadline.IsZero() && !now.Before(b.deadline) {
+		return -1, from, until, os.ErrDeadlineExceeded
+	}
+	until = b.deadline
+	if len(b.parcels) == 0 {
+		return -1, from, until, b.err
+	}
+	first := &b.parcels[0]
+	if first.at.After(now) {
+		if until.IsZero() || first.at.Before(until) {
+			until = first.at
+		}
+		return -1, from, until, nil
+	}
+	n, from = copy(to, first.data), first.from
+	if first.data = first.data[n:]; datagram || len(first.data) == 0 {
+		b.parcels = slices.Delete(b.parcels, 0, 1)
+	}
+	return n, from, until, nil
+}
+
+// stream is one end of a connection. Writes never wait.
+type stream struct {
+	net      *Network
+	id       uint64
+	from, to string
+	in, out  *inbox
+	closed   bool // guarded by net.mu
+}
+
+// Connect opens a connection between two nodes, whose ends it gives.
+func (n *Network) Connect(from, to string) (mine, theirs net.Conn, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dead[from] || n.dead[to] {
+		return nil, nil, syscall.ECONNREFUSED
+	}
+	there, back := newInbox(), newInbox()
+	a := &stream{net: n, id: n.opened, from: from, to: to, in: back, out: there}
+	b := &stream{net: n, id: n.opened + 1, from: to, to: from, in: there, out: back}
+	n.opened += 2
+	n.streams[a], n.streams[b] = struct{}{}, struct{}{}
+	return a, b, nil
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, _, err := s.in.read(p, false)
+	return n, err
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	at, err := s.send(p)
+	if err == nil && !at.IsZero() {
+		err = s.out.put(parcel{at: at, data: slices.Clone(p)}, true)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// send gives when p arrives; zero: never.
+func (s *stream) send(p []byte) (at time.Time, err error) {
+	n := s.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case s.closed:
+		return at, net.ErrClosed
+	case n.dead[s.from]:
+		return at, nil
+	}
+	n.note("stream %s>%s %q", s.from, s.to, p)
+	n.bytes[[2]string{s.from, s.to}] += uint64(len(p))
+	w := n.way(s.from, s.to)
+	at = w.at(time.Now())
+	if w.random.Float64() < w.Loss {
+		at = at.Add(retransmit)
+	}
+	if at.Before(w.closed) {
+		at = w.closed.Add(retransmit)
+	}
+	return at, nil
+}
+
+func (s *stream) Close() error {
+	s.net.mu.Lock()
+	was := s.closed
+	s.closed = true
+	delete(s.net.streams, s)
+	s.net.mu.Unlock()
+	if was {
+		return net.ErrClosed
+	}
+	s.out.end(io.EOF)
+	s.in.end(net.ErrClosed)
+	return nil
+}
+
+func (s *stream) LocalAddr() net.Addr               { return nodeAddr(s.from) }
+func (s *stream) RemoteAddr() net.Addr              { return nodeAddr(s.to) }
+func (s *stream) SetDeadline(t time.Time) error     { s.in.setDeadline(t); return nil }
+func (s *stream) SetReadDeadline(t time.Time) error { s.in.setDeadline(t); return nil }
+func (s *stream) SetWriteDeadline(time.Time) error  { return nil }
+
+type nodeAddr string
+
+func (nodeAddr) Network() string  { return "fleet" }
+func (a nodeAddr) String() string { return string(a) }
+
+// socket is where a node receives datagrams.
+type socket struct {
+	net  *Network
+	node string
+	in   *inbox
+}
+
+// ListenPacket opens the socket of a node.
+func (n *Network) ListenPacket(node string) net.PacketConn {
+	s := &socket{net: n, node: node, in: newInbox()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sockets[node] = s
+	return s
+}
+
+func (s *socket) ReadFrom(p []byte) (int, net.Addr, error) {
+	n, from, err := s.in.read(p, true)
+	return n, net.UDPAddrFromAddrPort(from), err
+}
+
+func (s *socket) Close() error {
+	s.net.mu.Lock()
+	if s.net.sockets[s.node] == s {
+		delete(s.net.sockets, s.node)
+	}
+	s.net.mu.Unlock()
+	s.in.end(net.ErrClosed)
+	return nil
+}
+
+func (s *socket) WriteTo([]byte, net.Addr) (int, error) { return 0, errors.ErrUnsupported }
+func (s *socket) LocalAddr() net.Addr                   { return nodeAddr(s.node) }
+func (s *socket) SetDeadline(t time.Time) error         { s.in.setDeadline(t); return nil }
+func (s *socket) SetReadDeadline(t time.Time) error     { s.in.setDeadline(t); return nil }
+func (s *socket) SetWriteDeadline(time.Time) error      { return nil }
+
+// datagrams is a socket that is connected to another node.
+type datagrams struct {
+	net      *Network
+	from, to string
+	addr     netip.AddrPort
+	refused  bool // guarded by net.mu: the last one found no socket
+}
+
+// Dial gives statsd.SenderConfig.Dial of a node, whose address is addr.
+func (n *Network) Dial(from string, addr netip.Addr) func(context.Context, string, string) (net.Conn, error) {
+	return func(_ context.Context, _, to string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(to)
+		return &datagrams{net: n, from: from, to: host, addr: netip.AddrPortFrom(addr, 4321)}, err
+	}
+}
+
+func (d *datagrams) Write(p []byte) (int, error) {
+	n := d.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d.refused {
+		d.refused = false
+		return 0, syscall.ECONNREFUSED
+	}
+	if n.dead[d.from] {
+		return len(p), nil
+	}
+	n.note("datagram %s>%s %q", d.from, d.to, p)
+	to, w, now := n.sockets[d.to], n.way(d.from, d.to), time.Now()
+	lost, double := w.random.Float64() < w.Loss, w.random.Float64() < w.Double
+	switch {
+	case to == nil:
+		d.refused = true
+		return len(p), nil
+	case now.Before(w.closed) || lost:
+		return len(p), nil
+	case double:
+		d.deliver(w, now, to, p)
+	}
+	d.deliver(w, now, to, p)
+	return len(p), nil
+}
+
+// deliver sends one copy; d.net.mu is held.
+func (d *datagrams) deliver(w *way, now time.Time, to *socket, p []byte) {
+	at := w.at(now)
+	if w.random.Float64() < w.Late {
+		at = at.Add(time.Duration(w.random.Int64N(int64(latest))))
+	}
+	_ = to.in.put(parcel{at: at, from: d.addr, data: slices.Clone(p)}, false) // a closed socket takes nothing
+}
+
+func (d *datagrams) Read([]byte) (int, error)         { return 0, errors.ErrUnsupported }
+func (d *datagrams) Close() error                     { return nil }
+func (d *datagrams) LocalAddr() net.Addr              { return nodeAddr(d.from) }
+func (d *datagrams) RemoteAddr() net.Addr             { return nodeAddr(d.to) }
+func (d *datagrams) SetDeadline(time.Time) error      { return nil }
+func (d *datagrams) SetReadDeadline(time.Time) error  { return nil }
+func (d *datagrams) SetWriteDeadline(time.Time) error { return nil }
+
+func (n *Network) note(format string, args ...any) {
+	if n.trace != nil {
+		n.trace(format, args...)
+	}
+}
+
+// streamBytes is how much streams have carried to and from a node.
+func (n *Network) streamBytes(node string) (in, out uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for way, sum := range n.bytes {
+		switch node {
+		case way[1]:
+			in += sum
+		case way[0]:
+			out += sum
+		}
+	}
+	return in, out
+}

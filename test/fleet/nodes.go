@@ -1,0 +1,219 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/arrival"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/pipeline/distributed"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// Settings of the programs, with their defaults.
+const (
+	budget      = 20 * time.Millisecond
+	noInputTTL  = 10 * time.Minute
+	hotTTL      = 5 * time.Second
+	lease       = 2 * time.Second
+	stopTimeout = 10 * time.Second
+)
+
+var names = canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}
+
+// clock is that of one node: virtual time, and what the node is wrong by.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// process is one run of a program.
+type process struct {
+	name  string // no two processes have the same
+	began time.Duration
+	clock *clock
+	net   *Network
+	log   *slog.Logger
+	quiet *atomic.Bool  // it was killed: what it still logs is not read
+	rules *atomic.Int64 // the version that it runs; 0: that of the start
+
+	store  *redisclient.Client
+	closes []func() error
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+func (p *process) openStore(r *Redis, budget time.Duration) {
+	like := r.Client(p.name)
+	var err error
+	p.store, err = redisclient.Open(redisclient.Config{OptionsFrom: like, Namespace: namespace, Budget: budget,
+		Now: p.clock.now, Log: p.log})
+	if err != nil {
+		panic(err)
+	}
+	p.closes = append(p.closes, p.store.Close, like.Close)
+}
+
+// start runs the parts until stop or kill.
+func (p *process) start(run func(context.Context, time.Duration, *slog.Logger) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel, p.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		p.err = run(ctx, stopTimeout, p.log)
+		for _, c := range p.closes {
+			_ = c()
+		}
+	}()
+}
+
+// stop is SIGTERM.
+func (p *process) stop() { p.cancel() }
+
+// kill is SIGKILL: nothing of it reaches anything any more.
+func (p *process) kill() {
+	p.quiet.Store(true)
+	p.net.Kill(p.name)
+	p.cancel()
+}
+
+// Limiter is a sidecar.
+type Limiter struct {
+	process
+	*distributed.Pipeline
+	sender *statsd.Sender
+}
+
+// startLimiter starts one that sends its counts to the first of servers, and a copy to the second if there is one.
+func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers []string) *Limiter {
+	l := &Limiter{process: p}
+	l.openStore(r, budget)
+	var err error
+	l.sender, err = statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
+		Log: p.log, Dial: p.net.Dial(p.name, addr)})
+	if err != nil {
+		panic(err)
+	}
+	l.Pipeline = distributed.New(
+		pipeline.Config{
+			Rules: set, Tally: tally.Config{Log: p.log},
+			Gate: gate.Config{Local: limit.NewMemory(limit.MemoryConfig{}), Budget: budget, Instance: p.name,
+				ColdKeys: true, Log: p.log},
+		},
+		distributed.Shared{Store: l.store, Sink: l.sender, NoInputTTL: noInputTTL, Arrivals: &rediscontrol.Arrivals{
+			FlowIDs: l.sender.FlowIDs, Observe: func(r arrival.Report) { l.sender.Observe(r) }}})
+	l.Add(lifecycle.Sinks, "redis", l.store.Watch)
+	l.Add(lifecycle.Sinks, "rules", followRules(l.Feed, &l.process, l.SetRules))
+	l.start(l.Run)
+	return l
+}
+
+// followRules has a process run the central rules.
+func followRules(feed *rediscontrol.Feed, p *process, apply func(*rules.Set)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return feed.Rules().Follow(ctx, func(s *rules.Stored, err error) {
+			if err != nil || s == nil {
+				return
+			}
+			r := s.For(p.name, p.clock.now())
+			if r.Version <= p.rules.Load() {
+				return
+			}
+			set, err := rules.Parse("central", []byte(r.Text))
+			if err != nil {
+				panic(err)
+			}
+			p.rules.Store(r.Version)
+			apply(set)
+		})
+	}
+}
+
+// Aggregator is an aggregator.
+type Aggregator struct {
+	process
+	*distributed.Aggregator
+	listener *statsd.Listener
+}
+
+// startAggregator starts one that receives what is sent to node.
+func startAggregator(p process, r *Redis, set *rules.Set, node string) *Aggregator {
+	a := &Aggregator{process: p}
+	a.openStore(r, 0)
+	a.Aggregator = distributed.NewAggregator(distributed.AggregatorConfig{
+		Store: a.store, Log: p.log, Overrides: func([]rules.Override) {},
+		Aggregate: aggregate.Config{Rules: set, Shards: 1, HotTTL: hotTTL, NoInputTTL: noInputTTL, Log: p.log,
+			Sources: map[string]func() aggregate.SourceStatus{"statsd": func() (s aggregate.SourceStatus) {
+				s.At, s.Heartbeats = a.listener.LastReceived()
+				return s
+			}}},
+		Publisher: rediscontrol.PublisherConfig{ID: "aggregator", Lease: lease, Hold: hotTTL, Keep: noInputTTL,
+			Received: func() (map[string]arrival.Flow, bool) { return a.listener.Received() }},
+	})
+	var err error
+	a.listener, err = statsd.NewListener(statsd.ListenerConfig{
+		Packets: []net.PacketConn{p.net.ListenPacket(node)}, Names: names, Log: p.log, Now: p.clock.now,
+		Handle: func(counts []hottype.Count) { _ = a.Aggregate.Send(context.Background(), counts) },
+	})
+	if err != nil {
+		panic(err)
+	}
+	a.Add(lifecycle.Sources, "statsd", a.listener.Run)
+	a.Add(lifecycle.Sinks, "rules", followRules(a.Feed, &a.process, a.SetRules))
+	a.start(a.Run)
+	return a
+}
+
+// Collector is a collector, which sums up what limiters send.
+type Collector struct {
+	process
+	lifecycle.Stages
+	listener *statsd.Listener
+}
+
+// startCollector starts one that receives what is sent to node.
+func startCollector(p process, addr netip.Addr, node string, servers []string) *Collector {
+	c := &Collector{process: p}
+	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
+		Log: p.log, Dial: p.net.Dial(p.name, addr), Relay: func() map[string]arrival.Flow {
+			flows, _ := c.listener.Received()
+			return flows
+		}})
+	if err != nil {
+		panic(err)
+	}
+	sums := tally.New(tally.Config{Sink: sender, Log: p.log})
+	c.listener, err = statsd.NewListener(statsd.ListenerConfig{
+		Packets: []net.PacketConn{p.net.ListenPacket(node)}, Names: names, Log: p.log, Now: p.clock.now,
+		Handle: func(counts []hottype.Count) {
+			for i := range counts {
+				sums.AddCount(counts[i])
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	c.Add(lifecycle.Sources, "statsd", c.listener.Run)
+	c.Add(lifecycle.Buffers, "tally", sums.Run)
+	c.Add(lifecycle.Sinks, "statsd", sender.Run)
+	c.start(c.Run)
+	return c
+}
+
+func addrOf(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.1.%d.%d", i>>8, i&255)) }

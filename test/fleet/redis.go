@@ -1,0 +1,221 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const redisNode = "redis"
+
+// Redis is miniredis behind the network. Like Redis it carries out one command after the other, and a script is one
+// command. Its interpreters are kept, because miniredis makes one for each call, which is half of all processor time.
+type Redis struct {
+	net *Network
+	mem *miniredis.Miniredis
+
+	mu       sync.Mutex // held while a command runs
+	scripts  map[string]*script
+	lua      *interpreter
+	commands uint64
+	aged     time.Time // until when keys have expired
+
+	frozen struct {
+		sync.Mutex
+		until chan struct{} // nil: it runs
+	}
+}
+
+func newRedis(n *Network) *Redis {
+	r := &Redis{net: n, mem: miniredis.NewMiniRedis(), scripts: map[string]*script{}}
+	conn, err := r.mem.Dial() // makes its server, without a socket
+	if err != nil {
+		panic(err)
+	}
+	_ = conn.Close()
+	r.mem.Seed(int(n.seed))
+	r.aged = time.Now()
+	r.lua = newInterpreter(r.mem.Server())
+	return r
+}
+
+func (r *Redis) close() {
+	r.mem.Close()
+	r.lua.close()
+}
+
+// Freeze is SIGSTOP for a while: what is asked meanwhile is done afterwards.
+func (r *Redis) Freeze(d time.Duration) {
+	until := make(chan struct{})
+	r.frozen.Lock()
+	r.frozen.until = until
+	r.frozen.Unlock()
+	time.AfterFunc(d, func() {
+		r.frozen.Lock()
+		if r.frozen.until == until {
+			r.frozen.until = nil
+		}
+		r.frozen.Unlock()
+		close(until)
+	})
+}
+
+func (r *Redis) awaitThaw() {
+	for {
+		r.frozen.Lock()
+		until := r.frozen.until
+		r.frozen.Unlock()
+		if until == nil {
+			return
+		}
+		<-until
+	}
+}
+
+// Lose empties the server: data and scripts.
+func (r *Redis) Lose() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mem.FlushAll()
+	clear(r.scripts)
+}
+
+// Client is how a node reaches it.
+func (r *Redis) Client(node string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:                     "10.0.0.1:6379", // a name would be resolved, outside of the bubble
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			mine, theirs, err := r.net.Connect(node, redisNode)
+			if err == nil {
+				go r.serve(theirs)
+			}
+			return mine, err
+		},
+	})
+}
+
+// serve carries out the commands of a connection.
+func (r *Redis) serve(conn net.Conn) {
+	defer conn.Close()
+	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
+	peer := server.NewPeer(out)
+	for {
+		args, err := readCommand(in)
+		if err != nil {
+			break
+		}
+		r.awaitThaw()
+		r.do(peer, args)
+		if in.Buffered() == 0 {
+			peer.Flush()
+		}
+	}
+	r.mu.Lock() // miniredis forgets its subscriptions
+	defer r.mu.Unlock()
+	r.mem.Server().Dispatch(peer, []string{"UNSUBSCRIBE"})
+}
+
+func (r *Redis) do(peer *server.Peer, args []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.commands++
+	r.expire()
+	switch name := strings.ToUpper(args[0]); name {
+	case "EVAL":
+		sum := sha1.Sum([]byte(args[1]))
+		sha := hex.EncodeToString(sum[:])
+		if r.scripts[sha] == nil {
+			s, err := compile(args[1])
+			if err != nil {
+				peer.WriteError("ERR " + err.Error())
+				return
+			}
+			r.scripts[sha] = s
+		}
+		r.lua.run(peer, r.scripts[sha], args[2:])
+	case "EVALSHA":
+		s := r.scripts[strings.ToLower(args[1])]
+		if s == nil {
+			peer.WriteError("NOSCRIPT No matching script. Please use EVAL.")
+			return
+		}
+		r.lua.run(peer, s, args[2:])
+	case "SCRIPT", "MULTI":
+		panic("fleet: Redis has no " + name + " here")
+	default:
+		r.mem.Server().Dispatch(peer, args)
+	}
+}
+
+// expireEvery is how exact an expiry is: miniredis looks at all keys each time.
+const expireEvery = 20 * time.Millisecond
+
+// expire removes what has expired; r.mu is held.
+func (r *Redis) expire() {
+	if d := time.Since(r.aged); d >= expireEvery {
+		r.aged = r.aged.Add(d)
+		r.mem.FastForward(d)
+	}
+}
+
+func readCommand(in *bufio.Reader) ([]string, error) {
+	reply, err := server.ParseReply(in)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := reply.([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("fleet: %T is no command", reply)
+	}
+	args := make([]string, len(list))
+	for i, a := range list {
+		switch a := a.(type) {
+		case []byte:
+			args[i] = string(a)
+		case string:
+			args[i] = a
+		default:
+			return nil, fmt.Errorf("fleet: %T in a command", a)
+		}
+	}
+	return args, nil
+}
+
+// call carries out a command of a script and gives its answer.
+func call(srv *server.Server, args []string) (any, error) {
+	var buf bytes.Buffer
+	out := bufio.NewWriter(&buf)
+	peer := server.NewPeer(out)
+	srv.Dispatch(peer, args)
+	peer.Flush()
+	return server.ParseReply(bufio.NewReader(&buf))
+}
+
+var errArguments = errors.New("ERR number of keys is not right")
+
+// keysAndArgs splits "2 k1 k2 a1 ...".
+func keysAndArgs(args []string) (keys, rest []string, err error) {
+	if len(args) == 0 {
+		return nil, nil, errArguments
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 0 || n >= len(args) {
+		return nil, nil, errArguments
+	}
+	return args[1 : n+1], args[n+1:], nil
+}

@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const namespace = "fleet"
+
+// What the rules below say, for the laws.
+const (
+	hotRate, hotWindow = 40, 2 * time.Second
+	cooldown           = 2 * time.Second
+	limitRate          = 20 // the second version of the rules has secondRate
+	secondRate         = 30
+	limitBurst         = 40
+	ipLimit, ipWindow  = 60, 5 * time.Second
+)
+
+// ruleFile gives the rules with a rate of the limit.
+func ruleFile(rate int) string {
+	return fmt.Sprintf(`
+namespace: %s
+ip:
+  fixed: {limit: %d, window: %v, consistency: async}
+rules:
+  - name: topic
+    match: {path: "/topic"}
+    params: [id]
+    hot: {rate: %d, window: %v, cooldown: %v, min_clients: 5}
+    limit: {algorithm: token_bucket, rate: %d, burst: %d}
+`, namespace, ipLimit, ipWindow, hotRate, hotWindow, cooldown, rate, limitBurst)
+}
+
+func mustRules(rate int) *rules.Set {
+	set, err := rules.Parse("rules.yaml", []byte(ruleFile(rate)))
+	if err != nil {
+		panic(err)
+	}
+	return set
+}
+
+// The parts of a run: what happens in the middle ends before the calm, in which all must be well.
+const (
+	faultsFrom = 3 * time.Second
+	faultsTo   = 38 * time.Second
+	runFor     = 60 * time.Second
+)
+
+// Values of the parameter by what happens to them.
+const (
+	viral    = "42" // far above the threshold, by many clients
+	slow     = "43" // rises from nothing
+	flapping = "44" // on for some seconds, off for some
+	below    = "45" // half of the threshold, by many clients
+	loop     = "7"  // one client
+)
+
+// traffic is what all limiters together get for a value, in requests a second.
+type traffic struct {
+	id   string
+	rate func(t time.Duration) float64
+	one  bool // one client
+	only int  // limiter that gets it; -1: all
+}
+
+// fault is what goes wrong, and for how long.
+type fault struct {
+	kind string
+	at   time.Duration
+	took time.Duration
+	who  int
+}
+
+func (f fault) end() time.Duration { return f.at + f.took }
+
+func (f fault) String() string {
+	return fmt.Sprintf("%s at %.2fs for %.2fs (%d)", f.kind, f.at.Seconds(), f.took.Seconds(), f.who)
+}
+
+// faultKinds are all that a plan may have. Those of Redis and of the network end by themselves; a process comes back.
+var faultKinds = []string{"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "kill-limiter",
+	"kill-aggregator", "hand-over", "deaf", "storm", "clock-drift", "clock-jump"}
+
+// plan is what a seed says.
+type plan struct {
+	limiters  int
+	collector bool // counts go by a collector
+	link      Link // of streams
+	datagrams Link
+	traffic   []traffic
+	viralFrom time.Duration
+	viralTo   time.Duration
+	faults    []fault
+	overrides []time.Duration // a block is put then
+	lift      time.Duration   // the first of them is deleted then
+	push      time.Duration   // of the second version of the rules
+}
+
+func (p *plan) String() string {
+	return fmt.Sprintf("%d limiters, collector %v, viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
+		"rules pushed at %v, faults %v", p.limiters, p.collector, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides,
+		p.lift, p.push, p.faults)
+}
+
+// newPlan gives that of a seed.
+func newPlan(seed uint64) *plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	between := func(a, b time.Duration) time.Duration {
+		return a + time.Duration(r.Int64N(int64(b-a))).Truncate(time.Microsecond)
+	}
+	p := &plan{
+		limiters: 2 + r.IntN(3), collector: r.IntN(4) == 0,
+		link:      Link{Delay: 100 * time.Microsecond, Jitter: between(0, 2*time.Millisecond), Loss: 0.0005},
+		datagrams: Link{Delay: 150 * time.Microsecond, Jitter: between(0, 5*time.Millisecond), Loss: 0.002 * r.Float64(), Double: 0.02 * r.Float64(), Late: 0.05 * r.Float64()},
+		viralFrom: between(2*time.Second, 12*time.Second), viralTo: between(46*time.Second, 49*time.Second),
+		lift: between(20*time.Second, 50*time.Second), push: between(10*time.Second, 45*time.Second),
+	}
+	rate := hotRate * (2 + 2*r.Float64())
+	steady := func(rate float64, from, to time.Duration) func(time.Duration) float64 {
+		return func(t time.Duration) float64 {
+			if t < from || t >= to {
+				return 0
+			}
+			return rate
+		}
+	}
+	period := between(2*time.Second, 6*time.Second)
+	p.traffic = []traffic{
+		{id: viral, rate: steady(rate, p.viralFrom, p.viralTo), only: -1},
+		{id: below, rate: steady(hotRate/2, 0, runFor), only: -1},
+		{id: loop, rate: steady(50, 0, runFor), one: true, only: r.IntN(p.limiters+1) - 1},
+		{id: slow, rate: func(t time.Duration) float64 { return 2 * hotRate * min(1, t.Seconds()/40) }, only: -1},
+	}
+	if r.IntN(2) == 0 {
+		p.traffic = append(p.traffic, traffic{id: flapping, only: -1, rate: func(t time.Duration) float64 {
+			if t/period%2 == 1 {
+				return 0
+			}
+			return 1.5 * hotRate
+		}})
+	}
+	for range 1 + r.IntN(8) {
+		f := fault{kind: faultKinds[r.IntN(len(faultKinds))], who: r.IntN(1 << 16), at: between(faultsFrom, faultsTo)}
+		f.took = min(time.Duration((0.05+6*r.Float64()*r.Float64())*float64(time.Second)), faultsTo-f.at)
+		p.faults = append(p.faults, f)
+	}
+	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	for range 1 + r.IntN(3) {
+		p.overrides = append(p.overrides, between(time.Second, 45*time.Second))
+	}
+	slices.Sort(p.overrides)
+	p.lift = max(p.lift, p.overrides[0]+3*time.Second)
+	return p
+}
