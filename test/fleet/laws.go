@@ -20,13 +20,14 @@ type laws struct {
 	held     []bool                   // by second: all limiters held the viral key hot
 	differed map[string]time.Duration // since when a limiter does not know the truth
 	blocking map[string]bool          // "process block" that was seen in force
+	knew     map[string]bool          // processes that held the viral key hot
 	commands uint64                   // of Redis, a second ago
 	judged   int                      // warnings that were looked at
 }
 
 func newLaws(w *World, report func(format string, args ...any)) *laws {
 	return &laws{w: w, broken: map[string]int{}, report: report, differed: map[string]time.Duration{},
-		blocking: map[string]bool{}}
+		blocking: map[string]bool{}, knew: map[string]bool{}}
 }
 
 // break reports the first breaches of a law and counts all.
@@ -139,6 +140,7 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 			}
 		}
 		all = all && hot
+		l.judgeKept(limiter, hot, wanted)
 		wrong := wanted && !hot || released && hot
 		since, differed := l.differed[limiter.name]
 		switch {
@@ -155,6 +157,27 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 		}
 	}
 	l.held = append(l.held, all)
+}
+
+// judgeKept judges that no fault takes a hot key from a limiter that has it, as long as counts reach the aggregators.
+func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
+	if !wanted {
+		delete(l.knew, limiter.name)
+		return
+	}
+	if hot {
+		l.knew[limiter.name] = true
+		return
+	}
+	for _, f := range l.w.plan.faults {
+		if f.kind == "deaf" || f.kind == "storm" {
+			return // an aggregator may have counted less
+		}
+	}
+	if l.knew[limiter.name] {
+		l.breach("forgotten", "%s held %s hot and does not any more", limiter.name, viral)
+		delete(l.knew, limiter.name)
+	}
 }
 
 // says reports whether some state of a limiter, or of an aggregator, shows that detection is disturbed.
@@ -272,7 +295,7 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 // judgeStates judges what processes say of themselves, and that one aggregator publishes.
 func (l *laws) judgeStates(now, calm time.Duration) {
 	w, publishing := l.w, 0
-	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second
+	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.lostRules()
 	for _, a := range w.aggregators {
 		if a == nil {
 			continue
@@ -316,6 +339,17 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 				st.NoInputPublishers)
 		}
 	}
+}
+
+// lostRules reports whether Redis has lost the rules that were pushed. The programs write them back from their copy on
+// disk, which nodes here do not have.
+func (l *laws) lostRules() bool {
+	for _, f := range l.w.plan.faults {
+		if f.kind == "lose-redis" && f.at > l.w.plan.push {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeWarnings judges what was logged: a warning has a cause, and ends with it.

@@ -390,7 +390,9 @@ type logs struct {
 	quiet *atomic.Bool
 }
 
-func (l logs) Enabled(context.Context, slog.Level) bool { return !l.quiet.Load() }
+func (l logs) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo && !l.quiet.Load()
+}
 
 func (l logs) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message

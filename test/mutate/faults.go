@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ import (
 //	refund-without-expiry                  its name
 //	file lua/limit_refund.lua              where, from the root of the repository
 //	test ./internal/storage/redislimits Expire     package and -run pattern of the tests that should notice
+//	seeds 100                             only for ./test/fleet: so many seeds are tried
 //	- 'SET', key, text, 'KEEPTTL')         what is there, once in the file; maybe several lines
 //	+ 'SET', key, text)                    its replacement; none: the text is removed
 //
@@ -27,6 +29,7 @@ type fault struct {
 	file       string // from the root of the repository
 	pkg, tests string // tests is a pattern for -run
 	old, new   string
+	seeds      int    // of test/fleet; 0: its own
 	text       string // of the whole file with the fault, if a rule made it; old and new are not used then
 }
 
@@ -88,12 +91,16 @@ func parseFault(lines []string) (fault, error) {
 			f.file = rest
 		case "test":
 			f.pkg, f.tests, _ = strings.Cut(rest, " ")
+		case "seeds":
+			if f.seeds, _ = strconv.Atoi(rest); f.seeds <= 0 {
+				return f, fmt.Errorf("fault %s: seeds %q: want a number", f.name, rest)
+			}
 		case "-":
 			before = append(before, rest)
 		case "+":
 			after = append(after, rest)
 		default:
-			return f, fmt.Errorf("fault %s: a line begins with %q, want file, test, - or +", f.name, word)
+			return f, fmt.Errorf("fault %s: a line begins with %q, want file, test, seeds, - or +", f.name, word)
 		}
 	}
 	f.old, f.new = strings.Join(before, "\n"), strings.Join(after, "\n")

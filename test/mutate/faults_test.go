@@ -77,6 +77,7 @@ func TestBadTablesAreRefused(t *testing.T) {
 		{"one\nfile a.go\ntest ./a\n- x\n+ y\n", "needs a file, a test"},
 		{"one\nfile a.go\n- x\n+ y\n", "needs a file, a test"},
 		{"one two\nfile a.go\ntest ./a A\n- x\n+ y\n", "no spaces"},
+		{"one\nseeds none\n", `t.txt:1: fault one: seeds "none": want a number`},
 		{"\n# words\none\nflie a.go\n", `t.txt:3: fault one: a line begins with "flie"`},
 	} {
 		if _, err := parse("t.txt", bad.text); err == nil || !strings.Contains(err.Error(), bad.want) {
@@ -84,9 +85,9 @@ func TestBadTablesAreRefused(t *testing.T) {
 		}
 	}
 	got, err := parse("t.txt",
-		"one\nfile a.go\ntest ./a A|B\n-   x {\n- \n+   y\n\n# two\ntwo\nfile b.go\ntest ./b C\n- z\n")
-	if err != nil || len(got) != 2 || got[0] != (fault{"one", "a.go", "./a", "A|B", "  x {\n", "  y", ""}) ||
-		got[1].new != "" {
+		"one\nfile a.go\ntest ./a A|B\n-   x {\n- \n+   y\n\n# two\ntwo\nfile b.go\ntest ./b C\nseeds 9\n- z\n")
+	if err != nil || len(got) != 2 || got[0] != (fault{name: "one", file: "a.go", pkg: "./a", tests: "A|B", old: "  x {\n",
+		new: "  y"}) || got[1].new != "" || got[1].seeds != 9 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -51,6 +52,9 @@ var (
 	skippedTest = regexp.MustCompile(`(?m)^--- SKIP: `)
 	passedTest  = regexp.MustCompile(`(?m)^--- PASS: `)
 )
+
+// seedsEnv has test/fleet try so many seeds, until one breaks a law.
+const seedsEnv = "HOTPARAM_FLEET_SEEDS"
 
 // errCompile is that of tests that do not compile.
 var errCompile = errors.New("does not compile")
@@ -171,13 +175,17 @@ func (b *bench) binary(ctx context.Context, what tests, bins map[string]string) 
 // try plants one fault and says what its tests say.
 func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
 	what := f.what()
-	within := 4*b.usual[what] + 20*time.Second
+	within := time.Duration(max(f.seeds, 4))*b.usual[what] + 20*time.Second
+	var env []string
+	if f.seeds > 0 {
+		env = append(env, seedsEnv+"="+strconv.Itoa(f.seeds))
+	}
 	if f.inScript() {
 		dir, err := b.plantScript(f)
 		if err != nil {
 			return outcome{}, err
 		}
-		return b.run(ctx, b.scripts[f.pkg], what, within, scriptsEnv+"="+dir), nil
+		return b.run(ctx, b.scripts[f.pkg], what, within, append(env, scriptsEnv+"="+dir)...), nil
 	}
 	text, err := f.plant(b.root)
 	if err != nil {
@@ -192,5 +200,5 @@ func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
 		return outcome{}, err
 	}
 	defer os.Remove(bin) // they are large
-	return b.run(ctx, bin, what, within), nil
+	return b.run(ctx, bin, what, within, env...), nil
 }

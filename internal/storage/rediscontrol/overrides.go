@@ -40,7 +40,7 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 }
 
 // Put stores an override in place of the one with its ID, with an audit entry, and returns it as stored:
-// with an ID made from its key if it had none, and with Created. Two round trips, more only during other
+// with an ID made from its key if it had none, and with Created. Three round trips, more only during other
 // changes of it.
 func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
 	o.ID = cmp.Or(o.ID, o.DefaultID())
@@ -55,7 +55,7 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 	return o, err
 }
 
-// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none. Two round trips.
+// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none. Three round trips.
 func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
@@ -145,6 +145,7 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 		case err != nil:
 			return fmt.Errorf("rediscontrol: %s override %q: %w", change.Action, id, err)
 		case code == 1:
+			s.keepWritten(ctx)
 			return nil
 		case code == -1:
 			return fmt.Errorf("rediscontrol: there are %d overrides already; delete some", MaxOverrides)
@@ -152,6 +153,14 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 	}
 	return fmt.Errorf("rediscontrol: override %q: changed by others %d times while it was written; try again", id,
 		putTries)
+}
+
+// keepWritten has this process know a change before it is acknowledged: it writes it back if Redis loses it before any
+// follower has read it, and changes nothing on top of an older state.
+func (s *OverrideStore) keepWritten(ctx context.Context) {
+	if state, err := s.read(ctx); err == nil {
+		s.feed.setKnown(state)
+	}
 }
 
 // entry reads one current override; "": none. One round trip, more only where Redis has lost data.

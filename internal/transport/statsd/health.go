@@ -15,7 +15,7 @@ const (
 	refusedAfter = 3 * time.Second
 	// refusedFor is how long a server counts as absent after a refusal. Linux limits how many ICMP messages it sends to
 	// another host, so most datagrams to a closed port are not refused.
-	refusedFor = 10 * time.Second
+	refusedFor = 5 * time.Second
 )
 
 // health is what is known about one server: whether it can be sent to, and whether that arrives. Safe for concurrent
