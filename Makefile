@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz soak upstreams evasion snapshot clean
+.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz fleet soak upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,21 @@ fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
 	    echo "== $$f $$name"; \
 	    (cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .); done; done
+
+SEEDS ?= 300
+FIRST ?= 1
+PROCESSES ?= $(shell nproc 2>/dev/null || echo 2)
+EXACTLY = GOMAXPROCS=1 GODEBUG=asyncpreemptoff=1
+fleet: ## SEEDS (default 300) minutes of a fleet on virtual time, from FIRST; SEED=17: one, the same to the byte, with a trace
+ifdef SEED
+	cd test && $(GO) run ./fleet/overlay $(CURDIR)/bin/fleet && \
+	    $(GO) test -c -overlay $(CURDIR)/bin/fleet/overlay.json -o $(CURDIR)/bin/fleet/exact.test ./fleet
+	$(EXACTLY) bin/fleet/exact.test -test.run TestFleet -test.v -exact -seed $(SEED) -seeds 1 -trace bin/fleet/trace.txt
+else
+	cd test && $(GO) test -c -o $(CURDIR)/bin/fleet/fleet.test ./fleet
+	seq $(FIRST) 10 $$(($(FIRST) + $(SEEDS) - 1)) | GOMAXPROCS=1 GOGC=400 xargs -P $(PROCESSES) -I{} \
+	    bin/fleet/fleet.test -test.run TestFleet -seeds 10 -seed {}
+endif
 
 SOAK ?= 10m
 soak: ## for SOAK (default 10m) five million keys and addresses through serve and a sidecar; memory has to be flat

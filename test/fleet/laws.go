@@ -170,8 +170,8 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 		return
 	}
 	for _, f := range l.w.plan.faults {
-		if f.kind == "deaf" || f.kind == "storm" {
-			return // an aggregator may have counted less
+		if (f.kind == "deaf" || f.kind == "storm") && l.w.at() > f.at && l.w.at() < f.end()+healWithin {
+			delete(l.knew, limiter.name) // an aggregator may have counted less
 		}
 	}
 	if l.knew[limiter.name] {
@@ -399,7 +399,7 @@ func (l *laws) judgeEnd() {
 	}
 	time.Sleep(25 * time.Hour)
 	l.w.redis.expire()
-	left, err := call(l.w.redis.mem.Server(), []string{"KEYS", "*"})
+	left, err := call(l.w.redis.srv, []string{"KEYS", "*"})
 	if err != nil {
 		l.breach("left-over", "%v", err)
 	}

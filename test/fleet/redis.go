@@ -27,6 +27,7 @@ const redisNode = "redis"
 type Redis struct {
 	net *Network
 	mem *miniredis.Miniredis
+	srv *server.Server // mem's
 
 	mu       sync.Mutex // held while a command runs
 	scripts  map[string]*script
@@ -49,7 +50,8 @@ func newRedis(n *Network) *Redis {
 	_ = conn.Close()
 	r.mem.Seed(int(n.seed))
 	r.aged = time.Now()
-	r.lua = newInterpreter(r.mem.Server())
+	r.srv = r.mem.Server()
+	r.lua = newInterpreter(r.srv)
 	return r
 }
 
@@ -127,7 +129,7 @@ func (r *Redis) serve(conn net.Conn) {
 	}
 	r.mu.Lock() // miniredis forgets its subscriptions
 	defer r.mu.Unlock()
-	r.mem.Server().Dispatch(peer, []string{"UNSUBSCRIBE"})
+	r.srv.Dispatch(peer, []string{"UNSUBSCRIBE"})
 }
 
 func (r *Redis) do(peer *server.Peer, args []string) {
@@ -158,7 +160,7 @@ func (r *Redis) do(peer *server.Peer, args []string) {
 	case "SCRIPT", "MULTI":
 		panic("fleet: Redis has no " + name + " here")
 	default:
-		r.mem.Server().Dispatch(peer, args)
+		r.srv.Dispatch(peer, args)
 	}
 }
 

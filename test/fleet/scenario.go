@@ -23,7 +23,7 @@ const (
 )
 
 // ruleFile gives the rules with a rate of the limit.
-func ruleFile(rate int) string {
+func ruleFile(p *plan, rate int) string {
 	return fmt.Sprintf(`
 namespace: %s
 ip:
@@ -34,11 +34,11 @@ rules:
     params: [id]
     hot: {rate: %d, window: %v, cooldown: %v, min_clients: 5}
     limit: {algorithm: token_bucket, rate: %d, burst: %d}
-`, namespace, ipLimit, ipWindow, hotRate, hotWindow, cooldown, rate, limitBurst)
+`, namespace, p.ipLimit, ipWindow, hotRate, hotWindow, cooldown, rate, limitBurst)
 }
 
-func mustRules(rate int) *rules.Set {
-	set, err := rules.Parse("rules.yaml", []byte(ruleFile(rate)))
+func mustRules(p *plan, rate int) *rules.Set {
+	set, err := rules.Parse("rules.yaml", []byte(ruleFile(p, rate)))
 	if err != nil {
 		panic(err)
 	}
@@ -90,6 +90,8 @@ var faultKinds = []string{"freeze-redis", "restart-redis", "lose-redis", "cut-li
 // plan is what a seed says.
 type plan struct {
 	limiters  int
+	clients   int
+	ipLimit   int  // requests of a client in a window
 	collector bool // counts go by a collector
 	link      Link // of streams
 	datagrams Link
@@ -115,9 +117,10 @@ func newPlan(seed uint64) *plan {
 		return a + time.Duration(r.Int64N(int64(b-a))).Truncate(time.Microsecond)
 	}
 	p := &plan{
-		limiters: 2 + r.IntN(3), collector: r.IntN(4) == 0,
-		link:      Link{Delay: 100 * time.Microsecond, Jitter: between(0, 2*time.Millisecond), Loss: 0.0005},
-		datagrams: Link{Delay: 150 * time.Microsecond, Jitter: between(0, 5*time.Millisecond), Loss: 0.0002 * r.Float64(), Double: 0.02 * r.Float64(), Late: 0.005 * r.Float64()},
+		limiters: 2 + r.IntN(3), clients: 500, ipLimit: ipLimit, collector: r.IntN(4) == 0,
+		link: Link{Delay: 100 * time.Microsecond, Jitter: between(0, 2*time.Millisecond), Loss: 0.0005},
+		datagrams: Link{Delay: 150 * time.Microsecond, Jitter: between(0, 5*time.Millisecond),
+			Loss: 0.0002 * r.Float64(), Double: 0.002 * r.Float64(), Late: 0.0005 * r.Float64()},
 		viralFrom: between(2*time.Second, 12*time.Second), viralTo: between(46*time.Second, 49*time.Second),
 		lift: between(20*time.Second, 50*time.Second), push: between(10*time.Second, 45*time.Second),
 	}
@@ -147,7 +150,7 @@ func newPlan(seed uint64) *plan {
 	}
 	for range 1 + r.IntN(8) {
 		f := fault{kind: faultKinds[r.IntN(len(faultKinds))], who: r.IntN(1 << 16), at: between(faultsFrom, faultsTo)}
-		f.took = min(time.Duration((0.05+12*r.Float64()*r.Float64()*r.Float64())*float64(time.Second)), faultsTo-f.at)
+		f.took = min(time.Duration((0.05+8*r.Float64()*r.Float64())*float64(time.Second)), faultsTo-f.at)
 		p.faults = append(p.faults, f)
 	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)

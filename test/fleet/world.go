@@ -38,7 +38,7 @@ type World struct {
 	blocks      []*block
 	pushed      time.Duration // when the second rules were acknowledged; 0: not yet
 	seen        *seen
-	traffic     context.CancelFunc
+	endTraffic  func()
 	driving     sync.WaitGroup
 	acting      sync.WaitGroup
 }
@@ -113,27 +113,19 @@ func (w *World) startLimiter(i int) {
 		w.net.SetBoth(p.name, "collector", w.plan.datagrams)
 		servers = []string{"collector:8125"}
 	}
-	w.limiters[i] = startLimiter(p, w.redis, mustRules(limitRate), w.addr(), servers)
+	w.limiters[i] = startLimiter(p, w.redis, mustRules(w.plan, limitRate), w.addr(), servers)
 }
 
 func (w *World) startAggregator(i int) {
 	w.addrs++
 	node := aggregatorNode(i)
 	w.aggregators[i] = startAggregator(w.process(node, fmt.Sprintf("%s.%d", node, w.addrs)), w.redis,
-		mustRules(limitRate), node)
+		mustRules(w.plan, limitRate), node)
 }
 
 // run lets the plan happen until its end. Judge is called every second, while all nodes wait.
 func (w *World) run(seed uint64, judge func()) {
-	ctx, stop := context.WithCancel(context.Background())
-	w.traffic = stop
-	for i, t := range w.plan.traffic {
-		w.driving.Go(func() { w.drive(ctx, t, rand.New(rand.NewPCG(seed, uint64(100+i)))) })
-	}
-	w.driving.Go(func() {
-		w.drive(ctx, traffic{only: -1, rate: func(time.Duration) float64 { return 10 * float64(w.plan.limiters) }},
-			rand.New(rand.NewPCG(seed, 99)))
-	})
+	w.drivePlan(seed, 10*float64(w.plan.limiters))
 	for _, f := range w.plan.faults {
 		w.after(f.at, func() { w.cause(f) })
 	}
@@ -149,9 +141,21 @@ func (w *World) run(seed uint64, judge func()) {
 		synctest.Wait()
 		judge()
 	}
-	stop()
-	w.driving.Wait()
+	w.endTraffic()
 	w.acting.Wait()
+}
+
+// drivePlan sends the traffic of the plan, and so many requests a second for keys that nobody else wants.
+func (w *World) drivePlan(seed uint64, cold float64) {
+	ctx, stop := context.WithCancel(context.Background())
+	w.endTraffic = func() {
+		stop()
+		w.driving.Wait()
+	}
+	all := append([]traffic{{only: -1, rate: func(time.Duration) float64 { return cold }}}, w.plan.traffic...)
+	for i, t := range all {
+		w.driving.Go(func() { w.drive(ctx, t, rand.New(rand.NewPCG(seed, uint64(99+i)))) })
+	}
 }
 
 func (w *World) after(d time.Duration, f func()) {
@@ -194,7 +198,7 @@ func (w *World) drive(ctx context.Context, t traffic, random *rand.Rand) {
 			continue
 		}
 		time.Sleep(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
-		to, client, id := t.only, 100+uint32(random.IntN(500)), t.id
+		to, client, id := t.only, 100+uint32(random.IntN(w.plan.clients)), t.id
 		if to < 0 {
 			to = random.IntN(w.plan.limiters)
 		}
@@ -269,7 +273,7 @@ func (w *World) push() {
 		if now != nil {
 			version = now.Version
 		}
-		change := &rules.Revision{Action: rules.RevisionPush, At: a.clock.now(), Author: "ann", Text: ruleFile(secondRate)}
+		change := &rules.Revision{Action: rules.RevisionPush, At: a.clock.now(), Author: "ann", Text: ruleFile(w.plan, secondRate)}
 		next, err := now.With(change, version)
 		if err != nil {
 			return err

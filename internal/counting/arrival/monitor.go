@@ -11,7 +11,7 @@ const (
 	maxLoss    = 0.05
 	window     = 3 * time.Second
 	lossAfter  = 3 * time.Second
-	worksAfter = 3 * time.Second
+	worksAfter = 2 * time.Second
 	// minMissing lines are never called a loss: a sender without traffic sends one a second.
 	minMissing = 3
 	// maxPending heartbeats may be on their way, or lost one after the other. A second each: none of the lines arrived.
