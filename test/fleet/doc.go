@@ -8,7 +8,7 @@
 // Links delay, lose, double, reorder and cut. Processes die, restart, hand over and hold a wrong clock. Redis freezes,
 // restarts and loses its data. What happens follows from a seed.
 //
-// An observer that sees everything judges the laws of laws.go each virtual second.
+// An observer that sees everything judges the laws of laws_test.go each virtual second.
 //
 //	make fleet                 # seeds in parallel processes
 //	make fleet SEED=17         # one seed, the same run to the byte, with a trace

@@ -68,7 +68,8 @@ func (s *size) compare(t *testing.T, small *size) {
 	}{
 		{"commands", s.cold.commands, small.cold.commands}, {"bytes in", s.cold.in, small.cold.in},
 		{"bytes out", s.cold.out, small.cold.out}, {"commands while keys are hot", s.busy.commands, small.busy.commands},
-		{"bytes in while keys are hot", s.busy.in, small.busy.in}, {"bytes out while keys are hot", s.busy.out, small.busy.out},
+		{"bytes in while keys are hot", s.busy.in, small.busy.in},
+		{"bytes out while keys are hot", s.busy.out, small.busy.out},
 	} {
 		if c.here > more*c.there {
 			t.Errorf("%s grow faster than limiters: %.0f for %d, %.0f for %d", c.what, c.there, small.limiters, c.here,
@@ -84,10 +85,12 @@ func (s *size) compare(t *testing.T, small *size) {
 // a request a second of one client that goes to all of them.
 func (s *size) measure(t *testing.T) {
 	const perLimiter, quiet, until = 5, 10 * time.Second, 22 * time.Second
-	p := &plan{limiters: s.limiters, clients: s.clients, ipLimit: 600, viralFrom: quiet, viralTo: until, push: time.Hour,
+	p := &plan{limiters: s.limiters, clients: s.clients, ipLimit: max(600, 2*s.limiters),
+		viralFrom: quiet, viralTo: until, push: time.Hour,
 		link:      Link{Delay: 200 * time.Microsecond, Jitter: time.Millisecond},
 		datagrams: Link{Delay: 200 * time.Microsecond, Jitter: time.Millisecond},
-		traffic:   []traffic{{id: loop, only: -1, one: true, rate: func(time.Duration) float64 { return float64(s.limiters) / 2 }}},
+		traffic: []traffic{{id: loop, only: -1, one: true,
+			rate: func(time.Duration) float64 { return float64(s.limiters) / 2 }}},
 	}
 	each := max(perLimiter*float64(s.limiters)/2/float64(s.hot), 2*hotRate)
 	for i := range s.hot {

@@ -148,7 +148,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm, parts := a.adminConfig(set, version), a.metrics()
-	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.parts.Aggregate.Heaviest, &adm, &parts, a.log); err != nil {
+	a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.parts.Aggregate.Heaviest, &adm, &parts, a.log)
+	if err != nil {
 		return err
 	}
 	if a.notify, err = notifyWebhooks(notifierConfig{

@@ -185,7 +185,7 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 			Log: log.Logger()})
 	}
 	limiter := as("hotparam-limiter")
-	stranger := func() *OverrideStore { return as("hotparam-aggregator").Overrides() } // knows nothing that Redis has lost
+	stranger := func() *OverrideStore { return as("hotparam-aggregator").Overrides() } // knows nothing of before
 	a := put(t, stranger(), block("a", "topic?id=1", "ann"))
 	look := looker(t, limiter)
 	look()

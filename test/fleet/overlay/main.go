@@ -13,6 +13,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -84,7 +85,7 @@ func mrandinit(`},
 }
 
 func write(dir string) error {
-	out, err := exec.Command("go", "env", "GOROOT").Output()
+	out, err := exec.CommandContext(context.Background(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		return fmt.Errorf("go env GOROOT: %w", err)
 	}
@@ -111,7 +112,7 @@ func write(dir string) error {
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for path, text := range texts {
-		copied := filepath.Join(dir, filepath.Base(path))
+		copied := filepath.Join(dir, filepath.Base(path)+".txt") // no package of the module around
 		if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
 			return err
 		}

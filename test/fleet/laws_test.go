@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"fmt"
 	"sort"
 	"strings"
@@ -30,7 +29,7 @@ func newLaws(w *World, report func(format string, args ...any)) *laws {
 		blocking: map[string]bool{}, knew: map[string]bool{}}
 }
 
-// break reports the first breaches of a law and counts all.
+// breach reports the first breaches of a law and counts all.
 func (l *laws) breach(law, format string, args ...any) {
 	if l.broken[law]++; l.broken[law] <= 2 {
 		l.report("%s at %.2fs: %s", law, l.w.at().Seconds(), fmt.Sprintf(format, args...))
@@ -226,7 +225,8 @@ func (l *laws) judgeBucket(now, calm time.Duration, verdicts []verdict) {
 		}
 		if wish := 0.9*min(least*stretch.Seconds(), float64(wanted)) - 3; calm > stretch+healWithin &&
 			now < l.w.plan.viralTo && float64(allowed) < wish {
-			l.breach("undershoot", "%d of %d for %s allowed in %v, at least %.0f", allowed, wanted, viral, stretch, wish)
+			l.breach("undershoot", "%d of %d for %s allowed in %v, at least %.0f", allowed, wanted, viral, stretch,
+				wish)
 		}
 	}
 }
@@ -262,152 +262,5 @@ func (l *laws) judgeWindow(now time.Duration, verdicts []verdict) {
 	}
 	if allowed < ipLimit*9/10 && l.w.plan.traffic[2].only >= 0 && now-l.calmSince() > ipWindow+healWithin {
 		l.breach("window-low", "%d requests of one client allowed in a window of %d", allowed, ipLimit)
-	}
-}
-
-// judgeBlocks judges overrides: what was acknowledged is in force within a second, and is never lost.
-func (l *laws) judgeBlocks(now, calm time.Duration) {
-	for _, limiter := range l.w.limiters {
-		if limiter == nil {
-			continue
-		}
-		for _, b := range l.w.blocks {
-			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, 5))
-			known := limiter.name + " " + b.id
-			due := calm > 2*time.Second && now-limiter.began > 2*time.Second
-			switch {
-			case b.put == 0 || b.lifting && b.lifted == 0:
-			case b.lifted > 0:
-				if due && now > b.lifted+time.Second && !v.Allowed {
-					l.breach("block-stays", "%s denies %s, lifted at %v", limiter.name, b.id, b.lifted)
-				}
-			case !v.Allowed:
-				l.blocking[known] = true
-			case l.blocking[known]:
-				l.breach("block-lost", "%s allowed %s, which it had blocked", limiter.name, b.id)
-			case due && now > b.put+time.Second:
-				l.breach("block-late", "%s allows %s, blocked at %v", limiter.name, b.id, b.put)
-			}
-		}
-	}
-}
-
-// judgeStates judges what processes say of themselves, and that one aggregator publishes.
-func (l *laws) judgeStates(now, calm time.Duration) {
-	w, publishing := l.w, 0
-	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.lostRules()
-	for _, a := range w.aggregators {
-		if a == nil {
-			continue
-		}
-		if a.Feed.Stats().Publishing {
-			publishing++
-		}
-		if late && now-a.began > 2*time.Second && a.rules.Load() == 0 {
-			l.breach("rules-late", "%s runs the first rules; others were pushed at %v", a.name, w.pushed)
-		}
-		if calm > alarmWithin {
-			if err := a.Aggregate.CheckSources(); err != nil {
-				l.breach("alarm-stays", "%s: %v", a.name, err)
-			}
-			if err := a.Aggregate.CheckPublication(); err != nil {
-				l.breach("alarm-stays", "%s: %v", a.name, err)
-			}
-		}
-	}
-	if calm > healWithin && now > healWithin && publishing != 1 {
-		l.breach("leaders", "%d aggregators publish", publishing)
-	}
-	for _, limiter := range w.limiters {
-		if limiter == nil {
-			continue
-		}
-		if late && now-limiter.began > 2*time.Second && limiter.rules.Load() == 0 {
-			l.breach("rules-late", "%s runs the first rules; others were pushed at %v", limiter.name, w.pushed)
-		}
-		if calm <= alarmWithin || now-limiter.began < alarmWithin {
-			continue
-		}
-		if limiter.Gate.Stats().StoreOpen {
-			l.breach("alarm-stays", "%s: the breaker is open", limiter.name)
-		}
-		if text, ok := limiter.sender.Status(); !ok {
-			l.breach("alarm-stays", "%s: %s", limiter.name, text)
-		}
-		if st := limiter.Hot.Stats(limiter.clock.now()); st.StalePublishers+st.NoInputPublishers > 0 {
-			l.breach("alarm-stays", "%s: %d publishers stale, %d without input", limiter.name, st.StalePublishers,
-				st.NoInputPublishers)
-		}
-	}
-}
-
-// lostRules reports whether Redis has lost the rules that were pushed. The programs write them back from their copy on
-// disk, which nodes here do not have.
-func (l *laws) lostRules() bool {
-	for _, f := range l.w.plan.faults {
-		if f.kind == "lose-redis" && f.at > l.w.plan.push {
-			return true
-		}
-	}
-	return false
-}
-
-// judgeWarnings judges what was logged: a warning has a cause, and ends with it.
-func (l *laws) judgeWarnings(now time.Duration) {
-	s := l.w.seen
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, warn := range s.warnings[l.judged:] {
-		caused := warn.at < time.Second || warn.at > runFor
-		for _, f := range l.w.plan.faults {
-			caused = caused || warn.at >= f.at && warn.at <= f.end()+alarmWithin
-		}
-		if !caused {
-			l.breach("alarm-without-cause", "%s at %v: %s", warn.who, warn.at, warn.text)
-		}
-	}
-	l.judged = len(s.warnings)
-	for who, n := range s.lines {
-		if float64(n) > 20+2*now.Seconds() {
-			l.breach("log-lines", "%s wrote %d lines", who, n)
-			s.lines[who] = 0
-		}
-	}
-}
-
-// judgeCost judges what Redis is asked for in a second without faults.
-func (l *laws) judgeCost(now, calm time.Duration) {
-	l.w.redis.mu.Lock()
-	commands := l.w.redis.commands
-	l.w.redis.mu.Unlock()
-	asked := commands - l.commands
-	l.commands = commands
-	if now < 2*time.Second || calm < 2*time.Second {
-		return
-	}
-	if most := uint64(60*(len(l.w.limiters)+len(l.w.aggregators)) + 3*hotRate*6); asked > most {
-		l.breach("redis-commands", "%d commands in a second, at most %d", asked, most)
-	}
-}
-
-// judgeEnd judges what is left when all processes have ended.
-func (l *laws) judgeEnd() {
-	for _, p := range l.w.over {
-		if p.err != nil && !p.quiet.Load() {
-			l.breach("stop", "%s ended with %v", p.name, p.err)
-		}
-	}
-	time.Sleep(25 * time.Hour)
-	l.w.redis.expire()
-	left, err := call(l.w.redis.srv, []string{"KEYS", "*"})
-	if err != nil {
-		l.breach("left-over", "%v", err)
-	}
-	keys, _ := left.([]any)
-	for _, k := range keys {
-		key := fmt.Sprintf("%s", k)
-		if !strings.Contains(key, "override") && !strings.Contains(key, "rules") && !strings.Contains(key, "audit") {
-			l.breach("left-over", "Redis still has %s a day later", key)
-		}
 	}
 }

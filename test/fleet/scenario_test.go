@@ -84,8 +84,10 @@ func (f fault) String() string {
 }
 
 // faultKinds are all that a plan may have. Those of Redis and of the network end by themselves; a process comes back.
-var faultKinds = []string{"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "kill-limiter",
-	"kill-aggregator", "hand-over", "deaf", "storm", "clock-drift", "clock-jump"}
+var faultKinds = []string{
+	"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "kill-limiter", "kill-aggregator",
+	"hand-over", "deaf", "storm", "clock-drift", "clock-jump",
+}
 
 // plan is what a seed says.
 type plan struct {
@@ -106,8 +108,8 @@ type plan struct {
 
 func (p *plan) String() string {
 	return fmt.Sprintf("%d limiters, collector %v, viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
-		"rules pushed at %v, faults %v", p.limiters, p.collector, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides,
-		p.lift, p.push, p.faults)
+		"rules pushed at %v, faults %v", p.limiters, p.collector, p.viralFrom.Seconds(), p.viralTo.Seconds(),
+		p.overrides, p.lift, p.push, p.faults)
 }
 
 // newPlan gives that of a seed.

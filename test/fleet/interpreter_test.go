@@ -10,7 +10,7 @@ import (
 
 type script = lua.FunctionProto
 
-// compiled scripts are shared by all runs of this process.
+// compile reads a script.
 func compile(text string) (*script, error) {
 	chunk, err := parse.Parse(strings.NewReader(text), "script")
 	if err != nil {

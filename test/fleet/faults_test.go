@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// cause lets a fault happen.
+func (w *World) cause(f fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen.note("fault %v", f)
+	l, a := f.who%len(w.limiters), f.who%len(w.aggregators)
+	limiter, aggregator := w.limiters[l], w.aggregators[a]
+	switch f.kind {
+	case "freeze-redis":
+		w.redis.Freeze(f.took)
+	case "lose-redis", "restart-redis":
+		if f.kind == "lose-redis" {
+			w.redis.Lose()
+		}
+		w.net.Kill(redisNode)
+		w.after(f.end(), func() { w.net.Revive(redisNode) })
+	case "cut-limiter":
+		if limiter != nil {
+			w.net.CutBoth(limiter.name, redisNode, f.took)
+		}
+	case "cut-aggregator":
+		if aggregator != nil {
+			w.net.CutBoth(aggregator.name, redisNode, f.took)
+		}
+	case "kill-limiter":
+		if limiter != nil {
+			limiter.kill()
+			w.over = append(w.over, &limiter.process)
+			w.limiters[l] = nil
+			w.after(f.end(), func() { w.locked(func() { w.startLimiter(l) }) })
+		}
+	case "kill-aggregator", "hand-over":
+		if aggregator == nil {
+			return
+		}
+		if f.kind == "hand-over" {
+			aggregator.stop()
+		} else {
+			aggregator.kill()
+			w.net.Kill(aggregatorNode(a))
+			w.net.Revive(aggregatorNode(a))
+		}
+		w.over = append(w.over, &aggregator.process)
+		w.aggregators[a] = nil
+		w.after(f.end(), func() {
+			<-aggregator.ended
+			w.locked(func() { w.startAggregator(a) })
+		})
+	case "deaf", "storm":
+		bad := Link{Delay: w.plan.datagrams.Delay, Loss: 1}
+		if f.kind == "storm" {
+			bad = Link{Delay: 50 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.4, Double: 0.2, Late: 0.5}
+		}
+		if limiter == nil {
+			return
+		}
+		from, to := limiter.name, aggregatorNode(a)
+		if w.plan.collector {
+			to = "collector"
+		}
+		w.net.Set(from, to, bad)
+		w.after(f.end(), func() { w.net.Set(from, to, w.plan.datagrams) })
+	case "clock-drift", "clock-jump":
+		nodes := []string{fmt.Sprintf("limiter%d", l+1), aggregatorNode(a)}
+		c := w.clocks[nodes[f.who/7%2]]
+		by := time.Duration(f.who%700-350) * time.Millisecond / 200 // up to 1.75 s
+		if f.kind == "clock-jump" {
+			c.ahead.Store(int64(by))
+			w.after(f.end(), func() { c.ahead.Store(0) })
+			return
+		}
+		const steps = 50
+		for i := range steps {
+			w.after(f.at+f.took*time.Duration(i+1)/steps,
+				func() { c.ahead.Store(int64(by) * int64(steps-1-i) / steps) })
+		}
+	}
+}
+
+func (w *World) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}

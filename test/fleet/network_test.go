@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"cmp"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Link is what a way from one node to another does to what travels on it.
+type Link struct {
+	Delay, Jitter time.Duration
+	// Loss, Double and Late are shares. A segment of a stream that is lost arrives after retransmit; a late datagram
+	// arrives up to latest after the others.
+	Loss, Double, Late float64
+}
+
+const (
+	retransmit = 200 * time.Millisecond
+	latest     = 300 * time.Millisecond
+)
+
+// Network joins the nodes of a bubble. Nothing waits while it holds its lock: a goroutine that waits for a mutex
+// lets no virtual time pass.
+type Network struct {
+	seed  uint64
+	trace func(format string, args ...any) // nil: none
+
+	mu      sync.Mutex // guards the rest
+	ways    map[[2]string]*way
+	dead    map[string]bool
+	sockets map[string]*socket
+	streams map[*stream]struct{}
+	opened  uint64
+	bytes   map[[2]string]uint64 // sent by streams
+}
+
+// way is one direction between two nodes.
+type way struct {
+	Link
+	random *rand.Rand
+	closed time.Time // nothing passes until then
+}
+
+func newNetwork(seed uint64) *Network {
+	return &Network{seed: seed, ways: map[[2]string]*way{}, dead: map[string]bool{}, sockets: map[string]*socket{},
+		streams: map[*stream]struct{}{}, bytes: map[[2]string]uint64{}}
+}
+
+// way gives the one between two nodes; n.mu is held.
+func (n *Network) way(from, to string) *way {
+	key := [2]string{from, to}
+	w := n.ways[key]
+	if w == nil {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, from+" "+to)
+		w = &way{random: rand.New(rand.NewPCG(n.seed, h.Sum64()))}
+		n.ways[key] = w
+	}
+	return w
+}
+
+// Set says what the way from one node to another does.
+func (n *Network) Set(from, to string, l Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.way(from, to).Link = l
+}
+
+// SetBoth says it for both directions.
+func (n *Network) SetBoth(a, b string, l Link) {
+	n.Set(a, b, l)
+	n.Set(b, a, l)
+}
+
+// Cut lets nothing pass from one node to another for a while: streams deliver late, datagrams are gone.
+func (n *Network) Cut(from, to string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.way(from, to)
+	if until := time.Now().Add(d); until.After(w.closed) {
+		w.closed = until
+	}
+}
+
+// CutBoth cuts both directions.
+func (n *Network) CutBoth(a, b string, d time.Duration) {
+	n.Cut(a, b, d)
+	n.Cut(b, a, d)
+}
+
+// Kill ends a node's sockets and connections. What it still writes goes nowhere.
+func (n *Network) Kill(node string) {
+	n.mu.Lock()
+	n.dead[node] = true
+	delete(n.sockets, node)
+	var ended []*stream
+	for s := range n.streams {
+		if s.from == node || s.to == node {
+			ended = append(ended, s)
+			delete(n.streams, s)
+		}
+	}
+	n.mu.Unlock()
+	slices.SortFunc(ended, func(a, b *stream) int { return cmp.Compare(a.id, b.id) }) // a map has no order
+	for _, s := range ended {
+		s.in.end(io.EOF)
+		s.out.end(io.EOF)
+	}
+}
+
+// Revive lets a node that was killed be reached again.
+func (n *Network) Revive(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.dead, node)
+}
+
+// at is when what leaves now arrives.
+func (w *way) at(now time.Time) time.Time {
+	d := w.Delay
+	if w.Jitter > 0 {
+		d += time.Duration(w.random.Int64N(int64(w.Jitter)))
+	}
+	return now.Add(d)
+}
+
+func (n *Network) note(format string, args ...any) {
+	if n.trace != nil {
+		n.trace(format, args...)
+	}
+}
+
+// streamBytes is how much streams have carried to and from a node.
+func (n *Network) streamBytes(node string) (in, out uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for way, sum := range n.bytes {
+		switch node {
+		case way[1]:
+			in += sum
+		case way[0]:
+			out += sum
+		}
+	}
+	return in, out
+}
