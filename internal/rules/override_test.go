@@ -120,6 +120,8 @@ func TestOverrideValidate(t *testing.T) {
 		{func(o *Override) { o.Key = "" }, "has no key"},
 		{func(o *Override) { o.Key = "topic?id=*" + strings.Repeat("x", 4086) }, ""},
 		{func(o *Override) { o.Key = "topic?id=*" + strings.Repeat("x", 4087) }, "has 4097 bytes, more than 4096"},
+		{func(o *Override) { o.Key, o.Resource = "", "/"+strings.Repeat("x", 4095) }, ""},
+		{func(o *Override) { o.Key, o.Resource = "", "/"+strings.Repeat("x", 4096) }, "has 4097 bytes, more than 4096"},
 		{func(o *Override) { o.Key = "topic?id=4\n*" }, "control characters"},
 		{func(o *Override) { o.Key = "topic?id=\xff*" }, "not UTF-8"},
 		{func(o *Override) { o.Key = "topic?id=ü" }, `write "topic?id=%C3%BC"`},
