@@ -155,7 +155,8 @@ func TestPlainTargetsAreBounded(t *testing.T) {
 		last   string // the key of the last line
 	}{
 		// each order of each choice, one line for what is not plain, and one for the targets of no rule
-		{1, "a", 2 + 1 + 1, ""}, {1, "a, b", 5 + 1 + 1, ""}, {1, "a, b, c", 16 + 1 + 1, ""}, {1, "a, b, c, d", 1 + 1, ""},
+		{1, "a", 2 + 1 + 1, ""}, {1, "a, b", 5 + 1 + 1, ""}, {1, "a, b, c", 16 + 1 + 1, ""},
+		{1, "a, b, c, d", 1 + 1, ""},
 		{400, "a, b, c, d", 400 + 1, ""}, {401, "a, b, c, d", 401 + 1, AskPlain},
 	} {
 		text := "rules:\n"

@@ -219,7 +219,8 @@ func TestThrottleRejectsNonsense(t *testing.T) {
 		args []any
 		want string
 	}{
-		{[]any{-1, 1, 1, 1}, "not negative"}, {[]any{0.5, 1, 1, 1}, "not negative"}, {[]any{"x", 1, 1, 1}, "not negative"},
+		{[]any{-1, 1, 1, 1}, "not negative"}, {[]any{0.5, 1, 1, 1}, "not negative"},
+		{[]any{"x", 1, 1, 1}, "not negative"},
 		{[]any{1, 1, 1, -1}, "not negative"}, {[]any{1, 1, 1, "x"}, "not negative"},
 		{[]any{1, 0, 1, 1}, "zero rates"}, {[]any{1, 1, 0, 1}, "zero rates"}, {[]any{1, 1.5, 1, 1}, "zero rates"},
 		{[]any{1, 1, "1e16", 1}, "zero rates"},
