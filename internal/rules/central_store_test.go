@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -107,6 +108,8 @@ func TestStoredValuesOfOthersAreRejected(t *testing.T) {
 			"changed in the store"},
 		"a revision to come": {strings.Replace(string(data), `"version":2,"current"`, `"version":1,"current"`, 1),
 			"revision 2"},
+		"a format before the first": {strings.Replace(string(data), `"hotparam_rules":1`, `"hotparam_rules":0`, 1),
+			"not written by"},
 		"no revision":             {`{"hotparam_rules":1,"version":1}`, "revision 0"},
 		"a trial without limiter": {strings.Replace(string(data), `"only":"one",`, "", 1), "names no limiter"},
 		"100 MB":                  {strings.Repeat("x", 100<<20), "more than"},
@@ -115,8 +118,32 @@ func TestStoredValuesOfOthersAreRejected(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := good.With(&rules.Revision{Action: rules.RevisionPush, Text: strings.Repeat("x", rules.MaxText+1)},
-		0); err == nil {
-		t.Error("a text over the bound was taken")
+}
+
+// A text may have as many bytes as docs/deploy says, and two of that length are read again, also if JSON escapes
+// each byte with another one. A value is read up to its bound.
+func TestTextsUpToTheBound(t *testing.T) {
+	t.Parallel()
+	const most = 384 << 10
+	s := change(t, nil, push(strings.Repeat("\n", most)))
+	s = change(t, s, rules.Revision{Action: rules.RevisionTry, At: at, Text: strings.Repeat("\"", most), Only: "one",
+		Until: at})
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := rules.DecodeStored(data); err != nil || !cmp.Equal(got, s) {
+		t.Errorf("two texts of %d bytes: %v", most, err)
+	}
+	long := push(strings.Repeat("x", most+1))
+	if _, err := s.With(&long, 0); err == nil || !strings.Contains(err.Error(), "393217 bytes, more than 393216") {
+		t.Errorf("a text of %d bytes: %v", most+1, err)
+	}
+	full := append(data, bytes.Repeat([]byte(" "), rules.MaxStored-len(data))...)
+	if _, err := rules.DecodeStored(full); err != nil {
+		t.Errorf("%d bytes: %v", len(full), err)
+	}
+	if _, err := rules.DecodeStored(append(full, ' ')); err == nil {
+		t.Errorf("%d bytes are read", len(full)+1)
 	}
 }

@@ -212,25 +212,22 @@ func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denia
 func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	switch {
 	case a.Delay == nil && !a.NoDelay:
-		return
 	case a.Delay != nil && a.NoDelay:
 		v.Fail("nodelay and delay exclude each other")
-		return
 	case a.Delay != nil && *a.Delay > s.Burst:
 		v.Fail("delay %d is more than the burst, %d", *a.Delay, s.Burst)
-		return
+	case a.NoDelay || *a.Delay == s.Burst:
+		s.Algorithm = limit.GCRA
+	default:
+		waits := s.Burst - *a.Delay
+		each := (s.Window + time.Duration(s.Limit) - 1) / time.Duration(s.Limit)
+		if time.Duration(waits) > maxWait/each {
+			v.Fail("%d calls at %d per %v would wait for more than %v", waits, s.Limit, s.Window, maxWait)
+		} else {
+			s.Wait = (time.Duration(waits)*each + time.Microsecond - 1).Truncate(time.Microsecond)
+		}
+		s.Algorithm, s.Burst = limit.GCRA, *a.Delay
 	}
-	s.Algorithm = limit.GCRA
-	if a.NoDelay || *a.Delay == s.Burst {
-		return
-	}
-	waits := s.Burst - *a.Delay
-	each := (s.Window + time.Duration(s.Limit) - 1) / time.Duration(s.Limit)
-	if time.Duration(waits) > maxWait/each {
-		v.Fail("%d calls at %d per %v would wait for more than %v", waits, s.Limit, s.Window, maxWait)
-		return
-	}
-	s.Burst, s.Wait = *a.Delay, (time.Duration(waits)*each + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // store makes a token bucket of bursty. Guava stores unused permits, up to those of one second (burst), and starts with

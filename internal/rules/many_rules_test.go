@@ -143,6 +143,40 @@ func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 	})
 }
 
+// Plain targets are described for up to three parameters in each order, up to a length that a proxy reads, and by not
+// too many lines: what is beyond is asked about.
+func TestPlainTargetsAreBounded(t *testing.T) {
+	t.Parallel()
+	rule := `  - {name: r%d, match: {path: "/r%[1]d"}, params: [%s], hot: {rate: 1}}` + "\n"
+	for _, c := range []struct {
+		rules  int
+		params string
+		lines  int
+		last   string // the key of the last line
+	}{
+		// each order of each choice, one line for what is not plain, and one for the targets of no rule
+		{1, "a", 2 + 1 + 1, ""}, {1, "a, b", 5 + 1 + 1, ""}, {1, "a, b, c", 16 + 1 + 1, ""},
+		{1, "a, b, c, d", 1 + 1, ""},
+		{400, "a, b, c, d", 400 + 1, ""}, {401, "a, b, c, d", 401 + 1, AskPlain},
+	} {
+		text := "rules:\n"
+		for i := range c.rules {
+			text += fmt.Sprintf(rule, i, c.params)
+		}
+		set, err := Parse("plain.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := set.Plain().Lines
+		if n := len(lines); n != c.lines || lines[n-1].Key != c.last {
+			t.Errorf("%d rules of %s: %d lines, the last one %+v", c.rules, c.params, n, lines[n-1])
+		}
+		if target := lines[0].Target; c.params != "a, b, c, d" && !strings.Contains(target, "(?!.{512})") {
+			t.Errorf("%s: of any length: %s", c.params, target)
+		}
+	}
+}
+
 // A look-up among many patterns compares few of them.
 func BenchmarkManyPatterns(b *testing.B) {
 	for _, form := range []string{"topic?id=*%d", "topic?*a*%d*", "t*%d", "*%d"} {

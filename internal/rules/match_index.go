@@ -160,7 +160,7 @@ func (m *matcher) candidates(path string, sc *Scratch) (routes []*route, plain b
 	switch {
 	case m.spelled && !parseas.Canonical(path):
 		return nil, false
-	case !m.spelled && strings.IndexByte(path, '%') >= 0:
+	case !m.spelled && strings.Contains(path, "%"):
 		return m.all, false // its decoded form may match a pattern
 	}
 	return m.openFor(path, sc), true

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -117,7 +118,10 @@ func TestOverrideValidate(t *testing.T) {
 		{func(o *Override) { o.Key = "!hp1:topic.aZh0123456789abcdef0123456789abcdef" }, ""},
 		{func(o *Override) { o.Action, o.Rate, o.Burst = ActionBlock, 0, 0 }, ""},
 		{func(o *Override) { o.Key = "" }, "has no key"},
-		{func(o *Override) { o.Key = "topic?id=" + strings.Repeat("x", 4096) }, "more than 4096"},
+		{func(o *Override) { o.Key = "topic?id=*" + strings.Repeat("x", 4086) }, ""},
+		{func(o *Override) { o.Key = "topic?id=*" + strings.Repeat("x", 4087) }, "has 4097 bytes, more than 4096"},
+		{func(o *Override) { o.Key, o.Resource = "", "/"+strings.Repeat("x", 4095) }, ""},
+		{func(o *Override) { o.Key, o.Resource = "", "/"+strings.Repeat("x", 4096) }, "has 4097 bytes, more than 4096"},
 		{func(o *Override) { o.Key = "topic?id=4\n*" }, "control characters"},
 		{func(o *Override) { o.Key = "topic?id=\xff*" }, "not UTF-8"},
 		{func(o *Override) { o.Key = "topic?id=ü" }, `write "topic?id=%C3%BC"`},
@@ -130,14 +134,19 @@ func TestOverrideValidate(t *testing.T) {
 		{func(o *Override) { o.Rate = -1 }, "not between 0 and"},
 		{func(o *Override) { o.Rate = math.NaN() }, "not between 0 and"},
 		{func(o *Override) { o.Rate = math.Inf(1) }, "not between 0 and"},
-		{func(o *Override) { o.Rate = 2e9 }, "not between 0 and"},
+		{func(o *Override) { o.Rate = rule.MaxRate }, ""},
+		{func(o *Override) { o.Rate = math.Nextafter(rule.MaxRate, math.Inf(1)) }, "not between 0 and"},
 		{func(o *Override) { o.Rate = 1e-9 }, "limit: "},
 		{func(o *Override) { o.Burst = -1 }, "below 0"},
 		{func(o *Override) { o.Burst, o.Rate = 1<<53, 3 }, "limit: "},
 		{func(o *Override) { o.Action = ActionExempt }, "which action \"exempt\" does not use"},
 		{func(o *Override) { o.Until = o.Created }, "not after it was made"},
+		{func(o *Override) { o.Reason, o.Author = strings.Repeat(" ", 1024), strings.Repeat("~", 256) }, ""},
 		{func(o *Override) { o.Reason = "a\x1b[2J" }, "reason of override"},
-		{func(o *Override) { o.Author = strings.Repeat("x", 300) }, "author of override"},
+		{func(o *Override) { o.Reason = "a\x1f" }, "reason of override"},
+		{func(o *Override) { o.Reason = "a\x7f" }, "reason of override"},
+		{func(o *Override) { o.Reason = strings.Repeat("x", 1025) }, "reason of override"},
+		{func(o *Override) { o.Author = strings.Repeat("x", 257) }, "author of override"},
 	} {
 		o := good
 		c.change(&o)

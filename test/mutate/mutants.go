@@ -193,7 +193,7 @@ func (b *bench) clean(ctx context.Context, s subject) (map[string]bool, error) {
 			return nil, err
 		}
 		began := time.Now()
-		if o := b.run(ctx, bin, what, 5*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua")); o.failed {
+		if o := b.runClean(ctx, bin, what, 5*time.Minute); o.failed {
 			return nil, fmt.Errorf("without a fault %s fails: %s\n%s", what.pkg, o.how, o.out)
 		}
 		b.usual[what] = time.Since(began)

@@ -128,12 +128,7 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 			return err
 		}
 		began := time.Now()
-		o := b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
-		if o.failed { // a busy machine may make it fail once
-			fmt.Fprintf(os.Stderr, "without a fault %s %s fails, once more: %s\n%s\n", what.pkg, what.pattern, o.how,
-				o.out)
-			o = b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
-		}
+		o := b.runClean(ctx, bin, what, 2*time.Minute)
 		switch {
 		case o.failed:
 			return fmt.Errorf("without a fault %s %s fails: %s\n%s", what.pkg, what.pattern, o.how, o.out)
@@ -146,6 +141,16 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 		b.usual[what] = time.Since(began)
 	}
 	return nil
+}
+
+// runClean runs tests without a fault, once more if they fail: a busy machine may make them.
+func (b *bench) runClean(ctx context.Context, bin string, what tests, within time.Duration) outcome {
+	o := b.run(ctx, bin, what, within, scriptsEnv+"="+filepath.Join(b.root, "lua"))
+	if o.failed {
+		fmt.Fprintf(os.Stderr, "without a fault %s %s fails, once more: %s\n%s\n", what.pkg, what.pattern, o.how, o.out)
+		o = b.run(ctx, bin, what, within, scriptsEnv+"="+filepath.Join(b.root, "lua"))
+	}
+	return o
 }
 
 // binary compiles tests without a fault, once for each package, or twice where it has

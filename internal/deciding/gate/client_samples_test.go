@@ -33,7 +33,7 @@ func TestReportNamesTheClients(t *testing.T) {
 			loop = c.N
 		}
 	}
-	if all < 100 || all > 128 || loop == 0 {
+	if all != 120 || loop == 0 { // one each half second, the first one a minute ago
 		t.Errorf("%d samples, %d of the loop", all, loop)
 	}
 	if len(r.DeniedClients) != 1 || r.DeniedSampled != 128 {
@@ -53,9 +53,9 @@ func TestReportNamesLongKeys(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
 	b.Report(b.now)
-	long := func(i int) string { return fmt.Sprintf("/topic?id=%02d%s", i, strings.Repeat("%E4%B8%AD", 27)) }
+	long := func(i int) string { return fmt.Sprintf("/topic?id=%02d%s", i, strings.Repeat("%E4%B8%AD", 60)) }
 	for i := range 1000 {
-		target := long(i % 40)
+		target := long(i / 2 % 40)
 		if i%2 == 0 {
 			target = long(7)
 		}
@@ -69,10 +69,48 @@ func TestReportNamesLongKeys(t *testing.T) {
 			t.Errorf("%s", key)
 		}
 	}
-	if len(keys) < 20 || bytes > 16384 || string(keys[0]) != "topic?id=07"+strings.Repeat("%E4%B8%AD", 27) {
-		t.Errorf("%d keys of %d bytes, the first one %s", len(keys), bytes, keys[0])
+	if len(keys) != 16384/(11+9*60) || string(keys[0]) != "topic?id=07"+strings.Repeat("%E4%B8%AD", 60) {
+		t.Errorf("%d keys of %d bytes: %s", len(keys), bytes, keys)
 	}
 	if keys := b.Report(end.Add(2 * time.Minute)).LongKeys; len(keys) > 0 {
 		t.Errorf("of two minutes ago: %s", keys)
+	}
+}
+
+// Of the requests of a client, of those that are denied because of it, and of those for long keys the first one after a
+// fixed time is sampled, also after the clock was set back.
+func TestSamplesHaveTheirRates(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	b.SetOverrides([]rules.Override{{ID: "no", Client: "198.51.100.9", Action: rules.ActionBlock}})
+	b.Report(b.now)
+	n := 0
+	ask := func(at time.Time) {
+		n++
+		target := fmt.Sprintf("/topic?id=%03d%s", n, strings.Repeat("%E4%B8%AD", 27))
+		b.Decide(t.Context(), at, request(target, "198.51.100.9"))
+	}
+	for i := range 2000 {
+		ask(b.now.Add(time.Duration(i) * time.Millisecond))
+	}
+	end := b.now.Add(2 * time.Second)
+	for _, step := range []struct {
+		at                time.Time
+		all, denied, long int
+	}{
+		{end.Add(-1), 4, 40, 40},
+		{end.Add(-time.Hour), 5, 41, 41},                           // set back
+		{end.Add(-time.Hour + 50*time.Millisecond - 1), 5, 41, 41}, // too early
+		{end.Add(-time.Hour + 50*time.Millisecond), 5, 42, 42},
+		{end.Add(-time.Hour + 500*time.Millisecond - 1), 5, 43, 43},
+		{end.Add(-time.Hour + 500*time.Millisecond), 6, 43, 43},
+	} {
+		ask(step.at)
+		r := b.Report(step.at)
+		if len(r.Clients) != 1 || int(r.Clients[0].N) != step.all || int(r.DeniedSampled) != step.denied ||
+			len(r.LongKeys) != step.long {
+			t.Errorf("at %v: %+v, %d denied, %d long keys, want %+v", step.at.Sub(b.now), r.Clients, r.DeniedSampled,
+				len(r.LongKeys), step)
+		}
 	}
 }

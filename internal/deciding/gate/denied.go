@@ -100,8 +100,7 @@ func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
 		return false
 	}
 	h := d.keys[0].h
-	if h == nil || !h.limited || h.limit.shadow || h.inFlight != nil || h.adaptive != nil || h.candidate != nil ||
-		h.fair != nil {
+	if h == nil || !h.limited || h.candidate != nil { // a candidate is judged also for what is denied
 		return false
 	}
 	name := string(d.name(0))

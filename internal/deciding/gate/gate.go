@@ -235,9 +235,8 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 		b = &l.shared
 	}
 	d.charge(b, -1, false).Subject.Name = subject
-	if g.take(ctx, d, &v) && !d.watched.empty() {
-		g.judgeWatched(ctx, d, &v)
-	}
+	g.take(ctx, d, &v)
+	g.judgeWatched(ctx, d, &v) // one in shadow mode
 	d.counters.verdict(&v)
 	g.end(d)
 	return v

@@ -115,6 +115,23 @@ ip: {fixed: {limit: 20, window: 1h}}
 	}
 }
 
+// A candidate is judged also for requests that are denied without a call of the store, with nothing else to charge.
+func TestCandidateOfRememberedDenials(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 2}}}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	for range 6 {
+		b.get("/topic?id=42", "192.0.2.1")
+	}
+	s := b.Stats()
+	if got, want := s.Candidates, (gate.Candidates{Same: 5, Stricter: 1}); got != want || s.CachedDenials != 2 {
+		t.Errorf("%+v, want %+v; %d cached denials", got, want, s.CachedDenials)
+	}
+}
+
 // A request that a window of its client denies does not reach the candidate of its key.
 func TestCandidateOfDeniedClients(t *testing.T) {
 	t.Parallel()

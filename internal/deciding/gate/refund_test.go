@@ -162,3 +162,37 @@ func TestRefundByAnotherProcess(t *testing.T) {
 		t.Errorf("%d were refunded, want 2", n)
 	}
 }
+
+// A refund counts its cost and voids denials if it is of a limit, of one of its statuses and of the last hour.
+func TestRefundThatCounts(t *testing.T) {
+	t.Parallel()
+	b := build(t, refundRules, gate.Config{})
+	b.hot("local?id=1")
+	for range 6 {
+		b.get("/local?id=1", "1.1.1.1")
+	}
+	for _, c := range []struct {
+		key    hottype.Key
+		cost   int64
+		age    time.Duration
+		status int
+		want   uint64
+	}{
+		{"local?id=1", 0, 0, 304, 0}, {"local?id=1", -1, 0, 304, 0}, {"local?id=1", 1, time.Hour + 1, 304, 0},
+		{"local?id=1", 1, 0, 303, 0}, {"local?id=1", 1, 0, 499, 0}, {"local?id=1", 1, 0, 600, 0},
+		{"unknown?id=1", 1, 0, 304, 0}, {"local?id=1", 3, time.Hour, 599, 3}, {"local?id=1", 1, 0, 304, 1},
+	} {
+		before := b.Stats()
+		b.Refund(b.now, &hottype.Refund{At: b.now.Add(-c.age), Charges: []hottype.KeyCharge{{
+			Key: c.key, Cost: c.cost, Store: hottype.ChargedLocal,
+			Statuses: hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}}}}}, c.status)
+		b.get("/local?id=1", "1.1.1.1")
+		after := b.Stats()
+		if n := after.Refunded - before.Refunded; n != c.want {
+			t.Errorf("%+v: %d refunded", c, n)
+		}
+		if denied := after.CachedDenials > before.CachedDenials; denied == (c.want > 0) {
+			t.Errorf("%+v: denied by memory: %v", c, denied)
+		}
+	}
+}

@@ -187,6 +187,18 @@ func TestShadowModeBeforeACache(t *testing.T) {
 	}
 }
 
+// A limit in shadow mode on a pattern counts each key by itself.
+func TestShadowModeOfAPattern(t *testing.T) {
+	t.Parallel()
+	b := build(t, triedRules, gate.Config{})
+	b.SetOverrides([]rules.Override{shadowLimit("here?*", 1)})
+	for i, target := range []string{"/here?id=1", "/here?id=2", "/here?id=1", "/here?id=2"} {
+		if v := b.get(target, "1.1.1.1"); !v.Allowed || v.WouldDeny != (i > 1) {
+			t.Errorf("request %d: %+v", i, v)
+		}
+	}
+}
+
 // A limit in shadow mode is judged by this process's share, whatever the store does, and never calls it.
 func TestShadowModeWithoutItsStore(t *testing.T) {
 	t.Parallel()

@@ -202,3 +202,27 @@ func TestBucketOutlivesItsOldExpiry(t *testing.T) {
 		}
 	}
 }
+
+// A bucket that does not start full is remembered for a day after it is full, from its first call on, whether this is
+// allowed or denied.
+func TestLackingBucketIsRememberedForADay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	raw, l := s.Client(), openLimiter(t, s.Addr())
+	for name, c := range map[string]struct {
+		cost, lack int64
+		full       time.Duration // as the state is written, one token a minute
+	}{
+		"allowed": {2, 1, 3 * time.Minute}, "denied": {2, 4, 4 * time.Minute}, "never allowed": {6, 1, time.Minute},
+	} {
+		charge := limit.Charge{Subject: limit.Subject{Space: "hot", Name: name}, Cost: c.cost, Spec: limit.Spec{
+			Algorithm: limit.TokenBucket, Limit: 1, Window: time.Minute, Burst: 5, InitialDeficit: c.lack}}
+		if _, err := l.Take(t.Context(), time.Time{}, []limit.Charge{charge}, make([]limit.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+		life := raw.PTTL(t.Context(), l.keys.limitState(&charge.Subject)).Val()
+		if want := 24*time.Hour + c.full; life > want+2*time.Millisecond || life < want-redistest.Patience {
+			t.Errorf("%s: lives %v, want %v", name, life, want)
+		}
+	}
+}

@@ -83,6 +83,35 @@ func TestRefundsAreBounded(t *testing.T) {
 	}
 }
 
+// What the server refunds is counted, and what it does not because the limit has changed, of charges in one call.
+func TestRefundsAreCounted(t *testing.T) {
+	t.Parallel()
+	l := open(t, redistest.Start(t).Addr())
+	r, results := l.Refunds(), make([]limit.Result, 1)
+	var want RefundsStats
+	for i, name := range []string{"kept", "changed", "never charged", "changed too", "kept too"} {
+		c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: name}, Cost: 1 << i,
+			Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Hour, Burst: 100}}
+		charged := c
+		switch name {
+		case "changed", "changed too":
+			want.Lost += uint64(c.Cost)
+			charged.Spec.Limit = 99
+			fallthrough
+		case "kept", "kept too":
+			if ok, err := l.Take(t.Context(), now(), []limit.Charge{charged}, results); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+		r.Refund(now(), c)
+	}
+	want.Refunded = 1<<5 - 1 - want.Lost
+	r.flush(t.Context())
+	if got := r.Stats(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // An error of the server is that of the refund, and every charge needs its time.
 func TestRefundOfAStoppedServer(t *testing.T) {
 	t.Parallel()

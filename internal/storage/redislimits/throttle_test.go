@@ -130,6 +130,8 @@ func TestThrottlePartUnderAnotherRate(t *testing.T) {
 		{0, 3, 1, [5]int64{0, 10, 9, -1, 1}}, // 333,333 us and a third
 		{333_333, 3, 0, [5]int64{0, 10, 9, -1, 1}}, {333_334, 3, 0, [5]int64{0, 10, 10, -1, 0}},
 		{333_333, 7, 0, [5]int64{0, 10, 9, -1, 1}}, {333_334, 7, 0, [5]int64{0, 10, 10, -1, 0}},
+		{1_000_000, 3, 2, [5]int64{0, 10, 8, -1, 1}}, // 666,666 us and two thirds
+		{1_166_666, 2, 0, [5]int64{0, 10, 8, -1, 1}}, {1_166_667, 2, 0, [5]int64{0, 10, 9, -1, 1}},
 	} {
 		clock.Set(now.Add(time.Duration(call.us) * time.Microsecond))
 		got, err := c.Throttle(context.Background(), "k", 9, call.count, time.Second, call.quantity)
@@ -211,6 +213,21 @@ func TestThrottleRejectsNonsense(t *testing.T) {
 		if _, err := c.Throttle(context.Background(), "k", bad.burst, bad.count, bad.period,
 			bad.quantity); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	for _, bad := range []struct { // as another program may call it
+		args []any
+		want string
+	}{
+		{[]any{-1, 1, 1, 1}, "not negative"}, {[]any{0.5, 1, 1, 1}, "not negative"},
+		{[]any{"x", 1, 1, 1}, "not negative"},
+		{[]any{1, 1, 1, -1}, "not negative"}, {[]any{1, 1, 1, "x"}, "not negative"},
+		{[]any{1, 0, 1, 1}, "zero rates"}, {[]any{1, 1, 0, 1}, "zero rates"}, {[]any{1, 1.5, 1, 1}, "zero rates"},
+		{[]any{1, 1, "1e16", 1}, "zero rates"},
+	} {
+		err := c.rdb.Eval(t.Context(), lua.CLThrottle(), []string{"k"}, bad.args...).Err()
+		if err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%v: %v", bad.args, err)
 		}
 	}
 }
