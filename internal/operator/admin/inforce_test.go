@@ -84,7 +84,8 @@ func TestLimitsAreShownAsTheyAreInForce(t *testing.T) {
 		Central bool
 	}
 	ask("/v1/rules/running", "RunningRules", &running)
-	if r := running.Rules; len(r) != 2 || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" || running.Central {
+	if r := running.Rules; len(r) != 2 || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" ||
+		running.Central {
 		t.Errorf("%+v", running)
 	}
 }
