@@ -40,6 +40,7 @@ type engine struct {
 	totals Report // the totals, as they grow
 	last   int64  // the second judged last
 
+	counts    int64 // given to the detector
 	uncertain int64 // the greatest error of a count so far
 
 	tickState
@@ -101,8 +102,10 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
-	for _, r := range e.detector.Errors() {
-		e.uncertain = max(e.uncertain, r.Error)
+	if e.counts > maxCounters { // until then each has a counter of its own
+		for _, r := range e.detector.Errors() {
+			e.uncertain = max(e.uncertain, r.Error)
+		}
 	}
 	if e.totals.Requests == 0 {
 		e.totals.First = b.second
@@ -132,6 +135,7 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		e.loops.asked(k.key, &e.who)
 		e.one[0] = hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who}
 		e.detector.AddAll(now, e.one[:])
+		e.counts++
 	}
 	if e.added.IsZero() && len(e.counted) > 0 {
 		e.added = now
