@@ -41,19 +41,21 @@ func TestPageAsksOnlyWhatCanBeAnswered(t *testing.T) {
 		{"client", "198.51", ""}, {"client", "198.51.100.300", ""}, {"client", "2001:db8", ""},
 		{"client", "2001:DB8::7", "canonical form"}, {"client", "::ffff:198.51.100.7", "canonical form"},
 		{"cidr", "198.51.100.0", ""}, {"cidr", "198.51.100.0/", ""}, {"cidr", "198.51.100.0/240", ""},
-		{"cidr", "2001:db8::/65", ""}, {"cidr", "198.51.100.7/24", "canonical form"}, {"cidr", "2001:db8::7/48", "canonical form"},
+		{"cidr", "2001:db8::/65", ""}, {"cidr", "198.51.100.7/24", "canonical form"},
+		{"cidr", "2001:db8::7/48", "canonical form"},
 		{"key", "?id=4", ""}, {"key", "topic?id=42", "Now it would hold topic?id=42"},
 		{"resource", "topic?", ""}, {"resource", "topic", "Now it would hold"}, {"class", "9", ""},
 	} {
-		run(t, ctx, until("(document.querySelector('#f-kind').value = '"+c.kind+"', true)"), write("#f-key", c.text), tried,
-			says("#dialog-reach", c.says))
+		run(t, ctx, until("(document.querySelector('#f-kind').value = '"+c.kind+"', true)"), write("#f-key", c.text),
+			tried, says("#dialog-reach", c.says))
 		if c.says == "" {
 			run(t, ctx, until("document.querySelector('#dialog-reach').textContent == ''"))
 		}
 	}
 	run(t, ctx, write("#f-rate", "1.5.2"), clickOn("#dialog-save"), says("#e-rate", "Write a number from"),
 		write("#f-rate", ""), clickOn("#dialog-save"), says("#e-rate", "Write a number from"),
-		write("#f-rate", "7"), write("#f-burst", "1.5"), clickOn("#dialog-save"), says("#e-burst", "Write a whole number"))
+		write("#f-rate", "7"), write("#f-burst", "1.5"), clickOn("#dialog-save"),
+		says("#e-burst", "Write a whole number"))
 	w.check(t)
 }
 

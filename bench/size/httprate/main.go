@@ -11,6 +11,6 @@ import (
 
 func main() {
 	byID := func(r *http.Request) (string, error) { return r.URL.Query().Get("id"), nil }
-	limit := httprate.Limit(100, time.Second, httprate.WithKeyFuncs(byID))
+	limit := httprate.LimitBy(100, time.Second, byID)
 	log.Fatal(http.ListenAndServe("127.0.0.1:3000", limit(http.NotFoundHandler())))
 }
