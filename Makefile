@@ -6,7 +6,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz fleet soak upstreams evasion snapshot clean
+.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz fleet soak incident upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,10 @@ endif
 SOAK ?= 10m
 soak: ## for SOAK (default 10m) five million keys and addresses through serve and a sidecar; memory has to be flat
 	cd test && SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 2h -run 'TestSoak$$' ./e2e
+
+INCIDENT ?= 5m
+incident: ## an incident of INCIDENT (default 5m) against serve, handled on the page by keyboard; needs chromium
+	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncidentByKeyboard ./admin
 
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them

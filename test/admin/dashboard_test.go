@@ -78,7 +78,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 			"/Of [0-9,]+ requests this would have denied [0-9,]+/.test(document.querySelector('#w-result').textContent)"),
 		until("document.querySelector('#w-rate').value == '40' && document.querySelector('#w-burst').value == '80'"),
 		fill("#w-rate", "1000"), fill("#w-burst", "5000"), says("#w-result", "would have denied 0 (0 %)"),
-		fill("#w-rate", "0"), says("#w-result", "above 0"),
+		fill("#w-rate", "0"), says("#w-result", "Write a number from"),
 		until("document.querySelector('#w-rate').getAttribute('aria-invalid')"),
 		clickOn("#key-24h"),
 		until("document.querySelector('#key-chart').getAttribute('aria-label').includes('at the end')"),

@@ -57,6 +57,11 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 		{"tally:\n  flsh: 1s\n", "tally.flush"},
 		{"redis: 5\n", ":1: redis: must be a mapping"},
 		{"log:\n  level: loud\n", ":2: log.level: "},
+		{"gate:\n  budget: 5ms\n  instance: one of two\n",
+			`:3: gate.instance: "one of two" cannot name a process; write up to 128 of`},
+		{"gate: {instance: \"a\\tb\"}\n", ":1: gate.instance: "},
+		{"aggregator:\n  id: 'news a'\n", `:2: aggregator.id: "news a" cannot name`},
+		{"kafka:\n  instance: a:b\n", `:2: kafka.instance: "a:b" cannot name`},
 		{"redis:\n  addr:\n", ":2: redis.addr: has no value"},
 		{"kafka:\n  brokers: [{a: b}]\n", ":2: kafka.brokers: item 1"},
 	} {
@@ -104,6 +109,7 @@ func TestNoSettingIsBelowZero(t *testing.T) {
 		{[]string{"--config", write(t, "detect: {max_rate: -0.5}\n")}, "detect.max_rate: -0.5 is below 0"},
 		{[]string{"--stop.timeout=-1s"}, "--stop.timeout: -1s is below 0; the default is 10s"},
 		{[]string{"--redis.db=-1"}, "--redis.db: -1 is below 0"},
+		{[]string{"--aggregator.id=news a"}, `--aggregator.id: "news a" cannot name a process`},
 		{[]string{"--stop.timeout=0s"}, ""},
 	} {
 		var cfg Aggregator

@@ -16,7 +16,9 @@ import (
 
 	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/textfile"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
@@ -158,13 +160,23 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	if flag.Enum != "" && !flag.EnumMap()[v] {
 		return fmt.Errorf("%q is none of %s", v, flag.Enum)
 	}
-	return checkNegative(flag, scratch)
+	return checkValue(flag, scratch)
 }
 
-// checkNegative is the error about a number or a time below 0. No setting can be that.
-func checkNegative(flag *kong.Flag, value reflect.Value) error {
+// names are settings that name a process, by what carries the name: Redis would have no report of a limiter whose name
+// it refuses, and no hot set of such an aggregator.
+var names = map[string]func(string) bool{
+	"gate.instance": rediscontrol.ValidID, "aggregator.id": rediscontrol.ValidID, "kafka.instance": kafka.ValidInstance,
+}
+
+// checkValue is the error about a number or a time below 0, which no setting can be, or about the name of a process.
+func checkValue(flag *kong.Flag, value reflect.Value) error {
 	if value.CanInt() && value.Int() < 0 || value.CanFloat() && value.Float() < 0 {
 		return fmt.Errorf("%v is below 0; the default is %s", value.Interface(), flag.Default)
+	}
+	if valid := names[flag.Name]; valid != nil && value.String() != "" && !valid(value.String()) {
+		return fmt.Errorf("%.200q cannot name a process; write up to 128 of a-z A-Z 0-9 . _ -, without spaces, "+
+			"such as news-1", value.String())
 	}
 	return nil
 }

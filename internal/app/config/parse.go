@@ -118,7 +118,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	p.args, p.settings = args, map[string]any{}
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
-		if err := checkNegative(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
+		if err := checkValue(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
 			return nil, Usage("--%s: %w", flag.Name, err)
 		}
 	}

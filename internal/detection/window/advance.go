@@ -44,7 +44,7 @@ func (c *Counter) rotate(left func(int, int64)) {
 	c.expireOldest(left)
 	c.endSecond()
 	ended := c.clock.pos
-	c.clock.set(c.clock.now + 1)
+	c.clock.next()
 	c.shedExcess(ended)
 	c.reuseMemory(&c.slots[ended], &c.slots[c.clock.pos])
 	c.startSecond()
@@ -139,6 +139,14 @@ func (c *clock) set(second int64) {
 	c.pos = second % c.size
 	if c.pos < 0 {
 		c.pos += c.size
+	}
+}
+
+// next is set of the second that follows, without a division.
+func (c *clock) next() {
+	c.now++
+	if c.pos++; c.pos == c.size {
+		c.pos = 0
 	}
 }
 

@@ -79,10 +79,14 @@ func TestLimitsAreShownAsTheyAreInForce(t *testing.T) {
 			t.Errorf("%s: %+v", key, k.Limits)
 		}
 	}
-	var running struct{ Rules []live.Rule }
+	var running struct {
+		Rules   []live.Rule
+		Central bool
+	}
 	ask("/v1/rules/running", "RunningRules", &running)
-	if r := running.Rules; len(r) != 2 || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" {
-		t.Errorf("%+v", r)
+	if r := running.Rules; len(r) != 2 || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" ||
+		running.Central {
+		t.Errorf("%+v", running)
 	}
 }
 

@@ -57,6 +57,17 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	return next, nil
 }
 
+// TestPageKnowsWhetherRulesAreCentral before it asks for them.
+func TestPageKnowsWhetherRulesAreCentral(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Central = &centralRules{} })
+	var running struct{ Central bool }
+	decode(t, w.ask(http.MethodGet, "/v1/rules/running", "").Body.Bytes(), &running)
+	if !running.Central {
+		t.Error("they are not")
+	}
+}
+
 func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}

@@ -120,6 +120,7 @@ type Stats struct {
 // starts nothing and listens nowhere.
 func New(cfg Config) (*Server, error) {
 	cfg.Config = cfg.WithDefaults()
+	cfg.CentralRules = cfg.Central != nil
 	if cfg.Metrics == nil {
 		cfg.Metrics = http.NotFoundHandler()
 	}

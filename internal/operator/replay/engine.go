@@ -40,11 +40,14 @@ type engine struct {
 	totals Report // the totals, as they grow
 	last   int64  // the second judged last
 
+	counts    int64 // given to the detector
 	uncertain int64 // the greatest error of a count so far
 
 	tickState
 
-	counted   []counted            // keys of the current request
+	decided   hottype.Verdict      // on the current request
+	counted   []counted            // its keys
+	one       [1]hottype.Count     // what is added of one of them
 	who       hottype.ClientSketch // its client
 	malformed bool                 // one of them has the reserved parameter
 	records   records
@@ -99,8 +102,10 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
-	for _, r := range e.detector.Errors() {
-		e.uncertain = max(e.uncertain, r.Error)
+	if e.counts > maxCounters { // until then each has a counter of its own
+		for _, r := range e.detector.Errors() {
+			e.uncertain = max(e.uncertain, r.Error)
+		}
 	}
 	if e.totals.Requests == 0 {
 		e.totals.First = b.second
@@ -118,7 +123,8 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
 	id, known := e.client(req)
 	e.counted, e.malformed = e.counted[:0], false
-	v := e.gate.Decide(ctx, now, req)
+	e.decided = e.gate.Decide(ctx, now, req)
+	v := &e.decided
 	clientsketch.Reset(&e.who)
 	clientsketch.Add(&e.who, req.Client, 1)
 	for _, k := range e.counted {
@@ -127,7 +133,9 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		}
 		e.spans.asked(k.key, &e.who)
 		e.loops.asked(k.key, &e.who)
-		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who})
+		e.one[0] = hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who}
+		e.detector.AddAll(now, e.one[:])
+		e.counts++
 	}
 	if e.added.IsZero() && len(e.counted) > 0 {
 		e.added = now
@@ -146,10 +154,10 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		e.totals.ShadowedBy[v.WouldDenyReason]++
 	}
 	if !v.Allowed {
-		e.denied(&v, id, known)
+		e.denied(v, id, known)
 	}
 	if e.verdict != nil {
-		e.verdict(s, &v)
+		e.verdict(s, v)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"slices"
+	"sync"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
@@ -14,7 +15,7 @@ import (
 )
 
 // order sorts requests by their second. It holds them as records until no line
-// within the allowed lateness can precede them.
+// within the allowed lateness can precede them. For one goroutine, but for reuse.
 type order struct {
 	seconds []*bucket // the oldest first
 	last    *bucket   // where the last record went: usually that of the next one
@@ -23,6 +24,8 @@ type order struct {
 	horizon       int64 // newest second returned by next; lines not after it are late
 	late          int64
 	early         int64 // seconds returned because maxSize was reached
+
+	spare sync.Pool // of *bucket
 }
 
 // bucket is one second. bucketSize is its memory beside the records.
@@ -56,7 +59,12 @@ func (o *order) bucket(second int64) *bucket {
 	i, found := slices.BinarySearchFunc(o.seconds, second,
 		func(b *bucket, second int64) int { return cmp.Compare(b.second, second) })
 	if !found {
-		o.seconds = slices.Insert(o.seconds, i, &bucket{second: second})
+		b, _ := o.spare.Get().(*bucket)
+		if b == nil {
+			b = &bucket{}
+		}
+		b.second = second
+		o.seconds = slices.Insert(o.seconds, i, b)
 		o.size += bucketSize
 	}
 	return o.seconds[i]
@@ -75,13 +83,34 @@ func (o *order) next(watermark int64) *bucket {
 		}
 		o.early++
 	}
-	o.seconds = slices.Delete(o.seconds, 0, 1)
+	o.seconds[0], o.seconds = nil, o.seconds[1:]
 	o.size -= int64(len(b.records)) + bucketSize
 	o.horizon = b.second
 	if o.last == b {
 		o.last = nil
 	}
 	return b
+}
+
+// complete returns the seconds that next does, up to about so many bytes of records; more: there are others.
+func (o *order) complete(watermark int64, most int) (seconds []*bucket, more bool) {
+	for size := 0; size < most; {
+		b := o.next(watermark)
+		if b == nil {
+			return seconds, false
+		}
+		seconds, size = append(seconds, b), size+len(b.records)
+	}
+	return seconds, true
+}
+
+// reuse takes back a bucket that nothing holds any more. Any goroutine may call it.
+func (o *order) reuse(b *bucket) {
+	const most = 4 << 10 // what is larger would be memory that maxSize does not count
+	if cap(b.records) <= most {
+		*b = bucket{records: b.records[:0]}
+		o.spare.Put(b)
+	}
 }
 
 // sourceWatermark is the progress of a source by its own time: the 16th latest time

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -161,6 +162,24 @@ func TestOrder(t *testing.T) {
 	o.add(entryAt(21, 0, "/"), &accesslog.Header{})
 	if o.late != 1 || o.early != 0 {
 		t.Errorf("late %d, early %d, want 1 and 0", o.late, o.early)
+	}
+}
+
+// A bucket that is used again has the requests of its new second alone, and what the old one was read as stays.
+func TestBucketsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	o := newOrder(1 << 20)
+	var all, want []string
+	for s := range int64(100) {
+		target := fmt.Sprint("/", s)
+		o.add(entryAt(s, 0, target), &accesslog.Header{})
+		b := o.next(s + 1)
+		targets, _ := draw(b)
+		all, want = append(all, targets...), append(want, target)
+		o.reuse(b)
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("%q", all)
 	}
 }
 

@@ -6,7 +6,7 @@
 //	log ──> lines ──> accesslog ─┘   by log time                 └────> detect.Detector ──> hotset.Replica
 //
 // It drives the same gate and detector as production, with the log's own time
-// as their clock, in one goroutine. So the report depends only on the rules and
+// as their clock, in one goroutine; a second one reads ahead. So the report depends only on the rules and
 // on the set of lines in the logs: not on the machine, on the speed, on the
 // order of the files, or on the order of lines as long as they are at most
 // Config.Lateness behind those of the same file.
@@ -129,46 +129,6 @@ func (r *replayer) open(l Source) {
 	r.sources, r.origins = append(r.sources, src), append(r.origins, origin)
 }
 
-// read reads a block from the source that is furthest behind, so that all
-// advance together, and judges the seconds that are complete.
-func (r *replayer) read(ctx context.Context) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		i := r.furthestBehind()
-		if i < 0 {
-			return r.judgeBefore(ctx, math.MaxInt64)
-		}
-		r.block(i)
-		if err := r.judgeBefore(ctx, r.watermark()); err != nil {
-			return err
-		}
-		r.progress()
-	}
-}
-
-// furthestBehind is the index of the source to read next, -1 at the end of all.
-func (r *replayer) furthestBehind() int {
-	best := -1
-	for i, s := range r.sources {
-		if !s.done && (best < 0 || s.pos.reached() < r.sources[best].pos.reached()) {
-			best = i
-		}
-	}
-	return best
-}
-
-// watermark is the second before which no source has further lines that are not
-// late.
-func (r *replayer) watermark() int64 {
-	i := r.furthestBehind()
-	if i < 0 {
-		return math.MaxInt64
-	}
-	return r.sources[i].pos.reached() - r.lateness
-}
-
 func (r *replayer) block(i int) {
 	src := r.sources[i]
 	for {
@@ -230,28 +190,25 @@ func (r *replayer) ended(i int, err error) {
 	r.errs = append(r.errs, err)
 }
 
-func (r *replayer) judgeBefore(ctx context.Context, before int64) error {
-	for b := r.order.next(before); b != nil; b = r.order.next(before) {
+func (r *replayer) judgePiece(ctx context.Context, p piece) error {
+	for _, b := range p.seconds {
 		if err := r.pace.wait(ctx, b.second); err != nil {
 			return err
 		}
 		r.judge.second(ctx, b)
+		r.order.reuse(b)
 		if r.cfg.Speed > 0 {
-			r.progress()
+			r.progress(p.read)
 		}
 	}
+	r.progress(p.read)
 	return ctx.Err()
 }
 
-func (r *replayer) progress() {
-	if r.cfg.Progress == nil {
-		return
+func (r *replayer) progress(bytes int64) {
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(bytes)
 	}
-	bytes := int64(0)
-	for _, s := range r.sources {
-		bytes += s.raw.n
-	}
-	r.cfg.Progress(bytes)
 }
 
 // pace replays the log at a speed, counted from its first second.

@@ -54,8 +54,8 @@ const defaultPartitions = 8
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// instanceName also takes none.
-var instanceName = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`)
+// ValidInstance reports whether a text may be ConsumerConfig.Instance; "" may.
+var ValidInstance = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`).MatchString
 
 // withDefaults also validates.
 func (c Config) withDefaults() (Config, error) {

@@ -85,7 +85,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	cfg.MaxLag = cmp.Or(max(cfg.MaxLag, 0), 30*time.Second)
 	cfg.SessionTimeout = cmp.Or(max(cfg.SessionTimeout, 0), 10*time.Second)
-	if !instanceName.MatchString(cfg.Instance) {
+	if !ValidInstance(cfg.Instance) {
 		return nil, fmt.Errorf("kafka: instance %q is not up to 249 of a-z A-Z 0-9 . _ -", cfg.Instance)
 	}
 	if cfg.SessionTimeout < time.Second {

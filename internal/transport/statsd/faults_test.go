@@ -20,8 +20,8 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 		ours + ":1": noType, ours + ":1|q": badType, ours + ":-1|c": badNumber, ours + ":one|c": badNumber,
 		ours + ":1e15|c": tooMany,
 		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate,
-		ours + ":1|c|T1.5": badTime,
-		ours + ":who|s":    badMember, "hp.news.alive:who|s": badMember,
+		ours + ":1|c|T1.5": badTime, ours + ":1|c|T990|T990": badTime,
+		ours + ":who|s": badMember, "hp.news.alive:who|s": badMember,
 	} {
 		var log bytes.Buffer
 		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
@@ -116,6 +117,39 @@ func TestOwnTime(t *testing.T) {
 			t.Errorf("nothing at %d: %v", at, got)
 		}
 	}
+}
+
+// Whatever a sender or a foreign relay writes behind T, and how often, no request counts outside the accepted seconds,
+// none counts twice, and each line that does not count has its counter.
+func TestOnlyAcceptedSecondsCount(t *testing.T) {
+	t.Parallel()
+	const now = 1_000_000
+	section := rapid.OneOf(
+		rapid.Map(rapid.Int64Range(-now, 2*now), func(at int64) string { return fmt.Sprint("|T", at) }),
+		rapid.Map(rapid.Int64Range(now-oldest-2, now-oldest+2), func(at int64) string { return fmt.Sprint("|T", at) }),
+		rapid.Map(rapid.Int64Range(now-4, now+4), func(at int64) string { return fmt.Sprint("|T", at) }),
+		rapid.SampledFrom([]string{"|T", "|T1e6", "|T0x1", "|T+1", "|T 1", "|T9223372036854775807",
+			"|T18446744073709551616", "|#T:1000000", "|@1", "|t1000000"}))
+	rapid.Check(t, func(t *rapid.T) {
+		got := sink{}
+		r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
+		lines := rapid.SliceOfN(rapid.SliceOfN(section, 0, 3), 1, 20).Draw(t, "sections of lines")
+		for _, sections := range lines {
+			r.packet([]byte("hp.news.t.hot_param.a=1:1|c" + strings.Join(sections, "")))
+		}
+		r.finish()
+		s, counted := r.statsNow(), uint64(0)
+		for c, n := range got {
+			if c.Second < now-3600 || c.Second > now+2 {
+				t.Fatalf("%d counted in second %d", n, c.Second)
+			}
+			counted += uint64(n)
+		}
+		bad := s.MalformedBy["time"].Lines + s.MalformedBy["rate"].Lines
+		if counted != s.Counted || s.Counted+s.Untimely+bad != uint64(len(lines)) {
+			t.Fatalf("%d counted of %d: %+v", counted, len(lines), s)
+		}
+	})
 }
 
 // A line above statsd.max_count is refused whole, whatever makes it so large; one at it counts.

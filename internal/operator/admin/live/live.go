@@ -41,6 +41,8 @@ type Config struct {
 	Loops func() []hottype.HotKey
 	// Rules returns the rules in force now.
 	Rules func() *rules.Set
+	// CentralRules says that they are from a central store: GET /v1/rules answers.
+	CentralRules bool
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
 	Reports func(context.Context) ([]hottype.LimiterReport, error)

@@ -45,8 +45,8 @@ func (s *Service) getRunning(w http.ResponseWriter, _ *http.Request) error {
 		clients = append(clients, viewClients(c.Name, cmp.Or(c.Fixed, set.IP.Fixed), cmp.Or(c.Sliding, set.IP.Sliding),
 			cmp.Or(c.InFlight, set.IP.InFlight)))
 	}
-	return web.WriteJSON(w, http.StatusOK,
-		map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients, "overrides": len(set.Overrides)})
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients,
+		"overrides": len(set.Overrides), "central": s.cfg.CentralRules})
 }
 
 func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.InFlight) ClientRule {

@@ -3,9 +3,8 @@
 
 export class Problem extends Error {
   // number is the second word that a change needs; undefined: none helps.
-  constructor({ detail, field, remedy, percent, losses, status }) {
+  constructor({ detail, field, remedy, percent, losses }) {
     super(detail);
-    this.status = status;
     this.field = field;
     this.remedy = remedy;
     this.number = percent ?? losses;
@@ -50,6 +49,25 @@ const query = (parts) => {
   return text && "?" + text;
 };
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
+
+const numbers = {
+  rate: { least: 1e-6, most: 1e9, want: "Write a number from 0.000001 to 1,000,000,000." },
+  burst: { least: 1, most: 2 ** 31 - 1, want: "Write a whole number from 1 to 2,147,483,647, or nothing." },
+};
+
+// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". Of a number that the server
+// would refuse it throws a Problem.
+export function limitOf(texts) {
+  const out = {};
+  for (const [field, { least, most, want }] of Object.entries(numbers)) {
+    const text = texts[field].trim(), n = Number(text);
+    if (field === "burst" && text === "") continue;
+    const fits = n >= least && n <= most && (field === "rate" || Number.isInteger(n));
+    if (!fits) throw new Problem({ detail: want, field });
+    out[field] = n;
+  }
+  return out;
+}
 
 // What may reach much is refused with the field confirm; secondWord in dialog.js asks then, and calls again with true.
 export const putOverride = (override, id, confirm) =>

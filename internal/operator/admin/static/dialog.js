@@ -1,7 +1,7 @@
 // Dialog: where a person sets an override. It resolves nothing itself: save
 // sends it, and what the server finds wrong is shown at the field.
 
-import { me, tryOverride } from "./api.js";
+import { limitOf, me, tryOverride } from "./api.js";
 import { $, el, plainKey, problemText, reachText, setText, targetOf } from "./text.js";
 
 const notes = {
@@ -20,6 +20,23 @@ const hints = {
   resource: "The name of a rule, or a path that the catch-all counts: every key of it",
   client: "One address", cidr: "A network such as 203.0.113.0/24: each of its clients by itself",
   class: "The name of a class: each of its clients by itself",
+};
+
+const resource = /^(\/|[a-z][a-z0-9_-]*$)/;
+const ipv4 = /^(0|[1-9]\d*)(\.(0|[1-9]\d*)){3}$/;
+const isAddress = (text) => (text.includes(":") ? URL.canParse(`http://[${text}]`)
+  : ipv4.test(text) && URL.canParse(`http://${text}`));
+
+// whole says of a target, by its kind, whether it is more than the beginning of one.
+const whole = {
+  key: (text) => /\*|^!hp1:/.test(text) || resource.test(text.split("?")[0]),
+  resource: (text) => resource.test(text) && !text.includes("?"),
+  client: isAddress,
+  cidr: (text) => {
+    const [, address, length] = text.match(/^(.*)\/(0|[1-9]\d?)$/) ?? [];
+    return length <= (text.includes(":") ? 64 : 32) && isAddress(address);
+  },
+  class: (text) => resource.test(text) && !text.includes("/"),
 };
 
 const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
@@ -86,15 +103,15 @@ export class OverrideDialog {
     this.#timer = setTimeout(() => this.#try(), 250);
   }
 
-  // try asks which keys the override would hold. What is not written whole yet is
-  // no error before it is sent.
+  // try asks which keys the override would hold, which no number changes. What is not written whole yet is no error
+  // before it is sent.
   async #try() {
-    const f = this.#form.elements, asked = ++this.#asked;
-    const what = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
-    if (what.action === "limit") what.rate = Number(f.rate.value) > 0 ? Number(f.rate.value) : 1;
+    const f = this.#form.elements, asked = ++this.#asked, target = f.key.value.trim();
+    const what = { [f.kind.value]: target, action: f.action.value };
+    if (what.action === "limit") what.rate = 1;
     let text = "";
     try {
-      if (f.key.value.trim()) text = reachText(await tryOverride(what));
+      if (whole[f.kind.value](target)) text = reachText(await tryOverride(what));
     } catch { /* said when it is sent */ }
     if (asked === this.#asked) setText(this.#dialog.querySelector("#dialog-reach"), text);
   }
@@ -113,7 +130,6 @@ export class OverrideDialog {
     button.disabled = true;
     try {
       const override = this.#read();
-      if (!override) return;
       await this.#save(override, this.#id);
       me.set(override.author ?? "");
       this.#dialog.close();
@@ -129,16 +145,7 @@ export class OverrideDialog {
   #read() {
     const f = this.#form.elements;
     const out = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
-    if (out.action === "limit") {
-      for (const name of ["rate", "burst"]) {
-        const text = f[name].value.trim();
-        if (text === "") continue;
-        out[name] = Number(text);
-        if (Number.isFinite(out[name])) continue;
-        this.#error(name, "Write a number.");
-        return null;
-      }
-    }
+    if (out.action === "limit") Object.assign(out, limitOf({ rate: f.rate.value, burst: f.burst.value }));
     if (tried.includes(out.action) && f.mode.value) out.mode = f.mode.value;
     for (const name of ["for", "reason", "author"]) {
       const text = f[name].value.trim();

@@ -8,7 +8,7 @@ import { $, cell, count, el, keyNode, plainKey, problemText, rate, setText, zone
 const every = 5000; // milliseconds between two questions while the view is open
 
 export class RulesView {
-  #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0; #file = false;
+  #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0;
 
   // say(parts) shows what was done.
   constructor(say) {
@@ -19,7 +19,6 @@ export class RulesView {
 
   show() {
     this.hide();
-    this.#file = false;
     this.#ask();
     this.#timer = setInterval(() => this.#ask(), every);
   }
@@ -27,24 +26,21 @@ export class RulesView {
   hide() { clearInterval(this.#timer); }
 
   async #ask() {
-    await Promise.all([this.#running(), this.#file || this.#central()]);
-  }
-
-  async #running() {
     try {
-      const { rules, clients } = await getJSON("/v1/rules/running");
+      const { rules, clients, central } = await getJSON("/v1/rules/running");
       $("running").tBodies[0].replaceChildren(...rules.map(ruleRow));
       $("running-clients").replaceChildren(...clients.map(clientRow));
+      if (central) await this.#central();
+      else setText($("rules-from"), "From a file: change the file, or start the program with --rules.");
     } catch { /* the banner says that the server is gone */ }
   }
 
-  // central shows the store, if the rules are from one.
+  // central shows the store that the rules are from.
   async #central() {
     let stored;
     try {
       stored = await getJSON("/v1/rules");
     } catch (problem) {
-      this.#file = problem.status === 404; // the rules are from a file, and stay so
       return setText($("rules-from"), problemText(problem));
     }
     for (const part of document.querySelectorAll("#view-rules .central")) part.hidden = false;

@@ -1,7 +1,7 @@
 // What if: a limit that a person moves, tried by the server on the last five
 // minutes of a key, and set as an override if it is right, or in shadow mode first.
 
-import { getJSON, me } from "./api.js";
+import { getJSON, limitOf, me } from "./api.js";
 import { $, count, percent, problemText, setText } from "./text.js";
 
 // The slider is logarithmic: its 100 steps are the rates from 1 to 10,000.
@@ -26,9 +26,8 @@ export class WhatIf {
       e.preventDefault();
       try {
         const reason = "tried on the last five minutes";
-        const override = { key: this.#key, action: "limit", rate: Number($("w-rate").value), reason };
+        const override = { key: this.#key, action: "limit", ...this.#typed(), reason };
         if (e.submitter === $("w-shadow")) override.mode = "shadow";
-        if ($("w-burst").value.trim()) override.burst = Number($("w-burst").value);
         if ($("w-for").value) override.for = $("w-for").value;
         if (me.get()) override.author = me.get();
         await apply(override);
@@ -58,20 +57,15 @@ export class WhatIf {
   // try asks the server; an answer that is late for its question is not shown.
   async #try() {
     const asked = ++this.#asked;
-    for (const id of ["w-rate", "w-burst"]) {
-      const text = $(id).value.trim(), least = id === "w-rate" ? Number.MIN_VALUE : 1;
-      if (Number(text) >= least || (id === "w-burst" && text === "")) continue;
-      return this.#wrong({ message: "Write a number above 0.", field: id.slice(2) });
-    }
-    const query = new URLSearchParams({ rate: $("w-rate").value.trim(), burst: $("w-burst").value.trim() });
     try {
-      const a = await getJSON(`/v1/keys/${this.#path}/what-if?${query}`);
+      const a = await getJSON(`/v1/keys/${this.#path}/what-if?${new URLSearchParams(this.#typed())}`);
       if (asked === this.#asked) this.#show(a);
     } catch (problem) {
       if (asked === this.#asked) this.#wrong(problem);
     }
-    return undefined;
   }
+
+  #typed() { return limitOf({ rate: $("w-rate").value, burst: $("w-burst").value }); }
 
   #show(a) {
     const part = a.requests > 0 ? a.denied / a.requests : 0;
