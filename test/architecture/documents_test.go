@@ -112,12 +112,12 @@ var pages = map[string]int{
 	"getting-started": 800, "concepts": 1900, "rules": 4600, "settings": 300, "detection": 2500, "limits": 3900,
 	"adaptive": 1200, "cache": 1200, "evasion": 1600, "security": 2300, "gateways": 3000, "go": 2200, "deploy": 2700,
 	"runbook": 3200, "admin": 3600, "metrics": 250, "protocol": 4000, "redis": 3300, "performance": 1400,
-	"architecture": 1000,
+	"architecture": 1000, "scale": 900,
 }
 
 // madeParts are the parts of a page that a program writes: between marks, or from a mark that names the program to the
 // end of the page.
-var madeParts = regexp.MustCompile(`(?ms)^<!-- (fields: .*?^<!-- end -->|api -->.*?^<!-- /api -->|` +
+var madeParts = regexp.MustCompile(`(?ms)^<!-- ((?:fields|computed): .*?^<!-- end -->|api -->.*?^<!-- /api -->|` +
 	`layers -->.*?^<!-- /layers -->|(?:\w+: )?go test .*)`)
 
 // words are what a reader reads: no marks of tables and lists.
@@ -131,7 +131,7 @@ func words(text string) int {
 	return n
 }
 
-// docs/ has twenty pages within their bounds, and each begins with one short paragraph about its use.
+// docs/ has 21 pages within their bounds, and each begins with one short paragraph about its use.
 func TestPagesOfDocumentsAreShort(t *testing.T) {
 	t.Parallel()
 	texts, total := listed(t, "docs/*.md", ":!docs/*/*"), 0
@@ -148,8 +148,8 @@ func TestPagesOfDocumentsAreShort(t *testing.T) {
 			t.Errorf("%s begins with %d words, of 40", name, n)
 		}
 	}
-	if len(texts) > 20 || total > 50_000 {
-		t.Errorf("%d pages of 20, %d words of 50,000", len(texts), total)
+	if len(texts) > len(pages) || total > 50_000 {
+		t.Errorf("%d pages of %d, %d words of 50,000", len(texts), len(pages), total)
 	}
 }
 
