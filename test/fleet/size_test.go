@@ -67,7 +67,8 @@ func (s *size) compare(t *testing.T, small *size) {
 		here, there float64
 	}{
 		{"commands", s.cold.commands, small.cold.commands}, {"bytes in", s.cold.in, small.cold.in},
-		{"bytes out", s.cold.out, small.cold.out}, {"commands while keys are hot", s.busy.commands, small.busy.commands},
+		{"bytes out", s.cold.out, small.cold.out},
+		{"commands while keys are hot", s.busy.commands, small.busy.commands},
 		{"bytes in while keys are hot", s.busy.in, small.busy.in},
 		{"bytes out while keys are hot", s.busy.out, small.busy.out},
 	} {
