@@ -37,7 +37,8 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 // judgeStates judges what processes say of themselves, and that one aggregator publishes.
 func (l *laws) judgeStates(now, calm time.Duration) {
 	w, publishing := l.w, 0
-	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.lostRules()
+	// The programs write rules back that Redis has lost, from their copy on disk, which nodes here do not have.
+	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.lostBetween(w.plan.push, runFor)
 	for _, a := range w.aggregators {
 		if a == nil {
 			continue
@@ -81,17 +82,6 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 				st.NoInputPublishers)
 		}
 	}
-}
-
-// lostRules reports whether Redis has lost the rules that were pushed. The programs write them back from their copy on
-// disk, which nodes here do not have.
-func (l *laws) lostRules() bool {
-	for _, f := range l.w.plan.faults {
-		if f.kind == "lose-redis" && f.at > l.w.plan.push {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeWarnings judges what was logged: a warning has a cause, and ends with it.

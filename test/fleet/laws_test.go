@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -169,14 +170,29 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 		return
 	}
 	for _, f := range l.w.plan.faults {
-		if (f.kind == "deaf" || f.kind == "storm") && l.w.at() > f.at && l.w.at() < f.end()+healWithin {
-			delete(l.knew, limiter.name) // an aggregator may have counted less
+		if l.w.at() <= f.at || l.w.at() >= f.end()+healWithin {
+			continue
+		}
+		switch f.kind {
+		case "deaf", "storm": // an aggregator may have counted less
+			delete(l.knew, limiter.name)
+		case "kill-aggregator": // the successor has counted for less than a window, and may have nothing to inherit
+			if l.lostBetween(f.at, f.end()+lease) {
+				delete(l.knew, limiter.name)
+			}
 		}
 	}
 	if l.knew[limiter.name] {
 		l.breach("forgotten", "%s held %s hot and does not any more", limiter.name, viral)
 		delete(l.knew, limiter.name)
 	}
+}
+
+// lostBetween reports whether Redis lost its data within a stretch.
+func (l *laws) lostBetween(from, to time.Duration) bool {
+	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
+		return f.kind == "lose-redis" && f.at >= from && f.at <= to
+	})
 }
 
 // says reports whether some state of a limiter, or of an aggregator, shows that detection is disturbed.

@@ -248,7 +248,9 @@ type datagrams struct {
 	net      *Network
 	from, to string
 	addr     netip.AddrPort
-	refused  bool // guarded by net.mu: the last one found no socket
+	// Guarded by net.mu.
+	refused bool      // the last one found no socket
+	last    time.Time // arrival of the last one that was not late: the packets of a flow take one path, in order
 }
 
 // Dial gives statsd.SenderConfig.Dial of a node, whose address is addr.
@@ -289,8 +291,13 @@ func (d *datagrams) Write(p []byte) (int, error) {
 // deliver sends one copy; d.net.mu is held.
 func (d *datagrams) deliver(w *way, now time.Time, to *socket, p []byte) {
 	at := w.at(now)
+	if at.Before(d.last) {
+		at = d.last
+	}
 	if w.random.Float64() < w.Late {
 		at = at.Add(time.Duration(w.random.Int64N(int64(latest))))
+	} else {
+		d.last = at
 	}
 	_ = to.in.put(parcel{at: at, from: d.addr, data: slices.Clone(p)}, false) // a closed socket takes nothing
 }
