@@ -90,7 +90,8 @@ func (l *laws) judgeWarnings(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, warn := range s.warnings[l.judged:] {
-		caused := warn.at < time.Second || warn.at > runFor
+		caused := warn.at < time.Second || warn.at > runFor ||
+			l.w.net.lostSegment(warn.who, l.w.start.Add(warn.at-time.Second))
 		for _, f := range l.w.plan.faults {
 			caused = caused || warn.at >= f.at && warn.at <= f.end()+alarmWithin
 		}

@@ -173,7 +173,7 @@ func (s *stream) send(p []byte) (at time.Time, err error) {
 	w := n.way(s.from, s.to)
 	at = w.at(time.Now())
 	if w.random.Float64() < w.Loss {
-		at = at.Add(retransmit)
+		at, w.lost = at.Add(retransmit), time.Now()
 	}
 	if at.Before(w.closed) {
 		at = w.closed.Add(retransmit)

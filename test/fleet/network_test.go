@@ -43,6 +43,7 @@ type way struct {
 	Link
 	random *rand.Rand
 	closed time.Time // nothing passes until then
+	lost   time.Time // when a segment of a stream was lost last
 }
 
 func newNetwork(seed uint64) *Network {
@@ -132,6 +133,18 @@ func (n *Network) note(format string, args ...any) {
 	if n.trace != nil {
 		n.trace(format, args...)
 	}
+}
+
+// lostSegment reports whether a stream of a node has lost a segment since a time.
+func (n *Network) lostSegment(node string, since time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for between, w := range n.ways {
+		if (between[0] == node || between[1] == node) && w.lost.After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // streamBytes is how much streams have carried to and from a node.
