@@ -53,20 +53,15 @@ func (w *World) cause(f fault) {
 			<-aggregator.ended
 			w.locked(func() { w.startAggregator(a) })
 		})
-	case "deaf", "storm":
+	case "deaf", "storm", "no-input":
 		bad := Link{Delay: w.plan.datagrams.Delay, Loss: 1}
 		if f.kind == "storm" {
 			bad = Link{Delay: 50 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.4, Double: 0.2, Late: 0.5}
 		}
-		if limiter == nil {
-			return
+		for _, way := range w.countWays(f) {
+			w.net.Set(way[0], way[1], bad)
+			w.after(f.end(), func() { w.net.Set(way[0], way[1], w.plan.datagrams) })
 		}
-		from, to := limiter.name, aggregatorNode(a)
-		if w.plan.collector {
-			to = "collector"
-		}
-		w.net.Set(from, to, bad)
-		w.after(f.end(), func() { w.net.Set(from, to, w.plan.datagrams) })
 	case "clock-drift", "clock-jump":
 		nodes := []string{fmt.Sprintf("limiter%d", l+1), aggregatorNode(a)}
 		c := w.clocks[nodes[f.who/7%2]]
@@ -82,6 +77,23 @@ func (w *World) cause(f fault) {
 				func() { c.ahead.Store(int64(by) * int64(steps-1-i) / steps) })
 		}
 	}
+}
+
+// countWays are the ways of counts that a fault is about: from one process to one, or from all to an aggregator.
+func (w *World) countWays(f fault) (ways [][2]string) {
+	to := aggregatorNode(f.who % len(w.aggregators))
+	switch {
+	case f.kind == "no-input" && w.plan.collector:
+		return [][2]string{{w.collector.name, to}}
+	case w.plan.collector:
+		to = "collector"
+	}
+	for i, limiter := range w.limiters {
+		if limiter != nil && (f.kind == "no-input" || i == f.who%len(w.limiters)) {
+			ways = append(ways, [2]string{limiter.name, to})
+		}
+	}
+	return ways
 }
 
 func (w *World) locked(f func()) {

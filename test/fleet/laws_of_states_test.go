@@ -84,6 +84,33 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 	}
 }
 
+// judgeDeafness judges that counts which do not arrive are noticed where they are sent, and where none arrive.
+func (l *laws) judgeDeafness(now time.Duration) {
+	w := l.w
+	if len(w.plan.faults) != 1 {
+		return
+	}
+	f := w.plan.faults[0]
+	if f.kind != "deaf" && f.kind != "no-input" || now <= f.at+sayWithin || now >= f.end() {
+		return
+	}
+	aggregator := w.aggregators[f.who%len(w.aggregators)]
+	if f.kind == "no-input" && aggregator.Aggregate.CheckSources() == nil {
+		l.breach("deaf", "%s does not say that it has no input", aggregator.name)
+	}
+	if f.kind == "no-input" && w.plan.collector || !w.plan.collector && !aggregator.Feed.Stats().Publishing {
+		return // limiters do not know; what a standby receives is not reported
+	}
+	for i, limiter := range w.limiters {
+		if f.kind == "deaf" && i != f.who%len(w.limiters) {
+			continue
+		}
+		if text, ok := limiter.sender.Status(); ok {
+			l.breach("deaf", "nothing that %s sends arrives, and it says: %s", limiter.name, text)
+		}
+	}
+}
+
 // judgeWarnings judges what was logged: a warning has a cause, and ends with it.
 func (l *laws) judgeWarnings(now time.Duration) {
 	s := l.w.seen

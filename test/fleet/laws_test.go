@@ -82,6 +82,7 @@ func (l *laws) judge() {
 	l.judgeWindow(now, verdicts)
 	l.judgeBlocks(now, calm)
 	l.judgeStates(now, calm)
+	l.judgeDeafness(now)
 	l.judgeWarnings(now)
 	l.judgeCost(now, calm)
 }

@@ -86,7 +86,7 @@ func (f fault) String() string {
 // faultKinds are all that a plan may have. Those of Redis and of the network end by themselves; a process comes back.
 var faultKinds = []string{
 	"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "kill-limiter", "kill-aggregator",
-	"hand-over", "deaf", "storm", "clock-drift", "clock-jump",
+	"hand-over", "deaf", "storm", "no-input", "clock-drift", "clock-jump",
 }
 
 // plan is what a seed says.
@@ -154,6 +154,10 @@ func newPlan(seed uint64) *plan {
 		f := fault{kind: faultKinds[r.IntN(len(faultKinds))], who: r.IntN(1 << 16), at: between(faultsFrom, faultsTo)}
 		f.took = min(time.Duration((0.05+8*r.Float64()*r.Float64())*float64(time.Second)), faultsTo-f.at)
 		p.faults = append(p.faults, f)
+	}
+	if r.IntN(4) == 0 { // one that is long, and alone
+		kind := []string{"deaf", "no-input"}[r.IntN(2)]
+		p.faults = []fault{{kind: kind, who: r.IntN(1 << 16), at: between(15*time.Second, 25*time.Second), took: 12 * time.Second}}
 	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)
 	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
