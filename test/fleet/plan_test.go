@@ -80,8 +80,8 @@ func TestPlan(t *testing.T) {
 
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-// sameTable reports whether two tables have the same words, and numbers that differ by 5 % at most or by one in the last
-// digit: a map has no order, so a run sends some lines more or less.
+// sameTable reports whether two tables have the same words, and numbers that differ by 5 % at most or by one in the
+// last digit: a map has no order, so a run sends some lines more or less.
 func sameTable(a, b string) bool {
 	as, bs := number.FindAllString(a, -1), number.FindAllString(b, -1)
 	if number.ReplaceAllString(a, "#") != number.ReplaceAllString(b, "#") {

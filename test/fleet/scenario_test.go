@@ -157,7 +157,8 @@ func newPlan(seed uint64) *plan {
 	}
 	if r.IntN(4) == 0 { // one that is long, and alone
 		kind := []string{"deaf", "no-input"}[r.IntN(2)]
-		p.faults = []fault{{kind: kind, who: r.IntN(1 << 16), at: between(15*time.Second, 25*time.Second), took: 12 * time.Second}}
+		p.faults = []fault{{kind: kind, who: r.IntN(1 << 16), at: between(15*time.Second, 25*time.Second),
+			took: 12 * time.Second}}
 	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)
 	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
