@@ -3,7 +3,8 @@
 // Redis is replaced:
 //
 //	traffic ──> limiters ──datagrams──> aggregators ──streams──> Redis (miniredis, scripts of lua/)
-//	               └────────────────────streams───────────────────┘
+//	               │                         └─────────HTTP──────> webhook
+//	               └────────────────────streams──────────────────> Redis
 //
 // Links delay, lose, double, reorder and cut. Processes die, restart, hand over and hold a wrong clock. Redis freezes,
 // restarts and loses its data. What happens follows from a seed.
@@ -13,5 +14,6 @@
 //	make fleet                 # seeds in parallel processes
 //	make fleet SEED=17         # one seed, the same run to the byte, with a trace
 //
-// What a bubble has no place for: processor time, pauses of a process, buffers of the kernel, a cluster of Redis.
+// What a bubble has no place for: processor time, pauses of a process, buffers of the kernel, a cluster of Redis, and
+// Kafka, whose client holds a mutex while it waits for a broker.
 package fleet

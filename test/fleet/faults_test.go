@@ -21,6 +21,9 @@ func (w *World) cause(f fault) {
 		}
 		w.net.Kill(redisNode)
 		w.after(f.end(), func() { w.net.Revive(redisNode) })
+	case "cut-webhook":
+		w.net.Kill(webhookNode)
+		w.after(f.end(), func() { w.net.Revive(webhookNode) })
 	case "cut-limiter":
 		if limiter != nil {
 			w.net.CutBoth(limiter.name, redisNode, f.took)

@@ -23,6 +23,7 @@ type laws struct {
 	knew     map[string]bool          // processes that held the viral key hot
 	commands uint64                   // of Redis, a second ago
 	judged   int                      // warnings that were looked at
+	notified int                      // and events
 }
 
 func newLaws(w *World, report func(format string, args ...any)) *laws {
@@ -83,6 +84,7 @@ func (l *laws) judge() {
 	l.judgeBlocks(now, calm)
 	l.judgeStates(now, calm)
 	l.judgeDeafness(now)
+	l.judgeEvents(now)
 	l.judgeWarnings(now)
 	l.judgeCost(now, calm)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/notify"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/pipeline/distributed"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -149,15 +150,18 @@ type Aggregator struct {
 	process
 	*distributed.Aggregator
 	listener *statsd.Listener
+	notifier *notify.Notifier
 }
 
 // startAggregator starts one that receives what is sent to node.
-func startAggregator(p process, r *Redis, set *rules.Set, node string) *Aggregator {
+func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node string) *Aggregator {
 	a := &Aggregator{process: p}
 	a.openStore(r, 0)
+	notifyOf := a.addNotifier(h)
 	a.Aggregator = distributed.NewAggregator(distributed.AggregatorConfig{
 		Store: a.store, Log: p.log, Overrides: func([]rules.Override) {},
 		Aggregate: aggregate.Config{Rules: set, Shards: 1, HotTTL: hotTTL, NoInputTTL: noInputTTL, Log: p.log,
+			OnChange: notifyOf,
 			Sources: map[string]func() aggregate.SourceStatus{"statsd": func() (s aggregate.SourceStatus) {
 				s.At, s.Heartbeats = a.listener.LastReceived()
 				return s
@@ -175,6 +179,7 @@ func startAggregator(p process, r *Redis, set *rules.Set, node string) *Aggregat
 	}
 	a.Add(lifecycle.Sources, "statsd", a.listener.Run)
 	a.Add(lifecycle.Sinks, "rules", followRules(a.Feed, &a.process, a.SetRules))
+	a.Add(lifecycle.Sinks, "notifications", a.notifier.Run)
 	a.start(a.Run)
 	return a
 }

@@ -22,6 +22,7 @@ type World struct {
 	start time.Time
 	net   *Network
 	redis *Redis
+	hook  *Webhook
 
 	mu          sync.Mutex // guards the rest; never held while anything waits
 	limiters    []*Limiter // by their place; nil while there is none
@@ -56,6 +57,7 @@ func newWorld(p *plan, seed uint64, trace io.Writer) *World {
 		w.net.trace = w.seen.note
 	}
 	w.redis = newRedis(w.net)
+	w.hook = newWebhook(w)
 	w.limiters, w.aggregators = make([]*Limiter, p.limiters), make([]*Aggregator, 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,6 +97,7 @@ func (w *World) process(node, name string) process {
 		rules: new(atomic.Int64)}
 	p.log = slog.New(logs{w.seen, name, p.quiet})
 	w.net.SetBoth(name, redisNode, w.plan.link)
+	w.net.SetBoth(name, webhookNode, w.plan.link)
 	return p
 }
 
@@ -116,7 +119,7 @@ func (w *World) startAggregator(i int) {
 	w.addrs++
 	node := aggregatorNode(i)
 	w.aggregators[i] = startAggregator(w.process(node, fmt.Sprintf("%s.%d", node, w.addrs)), w.redis,
-		mustRules(w.plan, limitRate), node)
+		w.hook, mustRules(w.plan, limitRate), node)
 }
 
 // run lets the plan happen until its end. Judge is called every second, while all nodes wait.
@@ -180,6 +183,7 @@ func (w *World) stop() {
 		p.stop()
 		<-p.ended
 	}
+	w.hook.close()
 	w.over = all
 }
 

@@ -154,7 +154,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}
 	if a.notify, err = notifyWebhooks(notifierConfig{
 		Notifications: cfg.Notifications, Instance: publisherName(cfg), Store: a.redis.CheckWrites,
-		Leads: isLeader(a.parts.Feed, a.parts.Hot, publisherName(cfg)), Log: a.log,
+		Leads: a.parts.Leads, Log: a.log,
 	}, &adm, &parts); err != nil {
 		return err
 	}

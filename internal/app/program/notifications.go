@@ -7,26 +7,23 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
-	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
 type notifierConfig struct {
 	config.Notifications
 	Instance string
-	Leads    func() bool // nil: this process tells
+	Leads    func() bool // nil: this process notifies
 	// Store says why the store of the limits fails, nil where it does not; a nil func: there is none.
 	Store func(context.Context) error
 	Log   *slog.Logger
@@ -194,18 +191,6 @@ func firstOf(names []string) string {
 		return names[0]
 	}
 	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
-}
-
-// isLeader reports whether this aggregator notifies: of those that publish, the one whose name comes first.
-// While none is known, because Redis does not answer, the last leader keeps sending.
-func isLeader(feed *rediscontrol.Feed, replica *hotset.Replica, name string) func() bool {
-	var did atomic.Bool
-	return func() bool {
-		if first := replica.FirstPublisher(time.Now()); first != "" {
-			did.Store(first == name && feed.Stats().Publishing)
-		}
-		return did.Load()
-	}
 }
 
 const trimHistory = "@every 10m"

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,9 @@ type Config struct {
 	Namespace, Instance, Version string
 	// IsLeader reports whether this process is the one that sends, of several that see the same events; nil: it is.
 	IsLeader func() bool
-	Log      *slog.Logger // nil discards
+	// DialContext opens connections to webhooks; nil: that of a net.Dialer.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	Log         *slog.Logger // nil discards
 }
 
 const (

@@ -32,6 +32,8 @@ type Aggregator struct {
 	Aggregate *aggregate.Aggregator
 	Hot       *hotset.Replica // what all aggregators together say is hot
 
+	name      string // its publisher ID
+	led       atomic.Bool
 	publisher *rediscontrol.Publisher
 	rules     atomic.Pointer[rules.Set]
 	upstreams atomic.Pointer[[]hottype.UpstreamLimit]
@@ -52,7 +54,7 @@ type AggregatorConfig struct {
 
 // NewAggregator wires one of many aggregators.
 func NewAggregator(c AggregatorConfig) *Aggregator {
-	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log,
+	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log, name: c.Publisher.ID,
 		Hot: &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL}, release: c.Store.Config().Timeout}
 	a.rules.Store(c.Aggregate.Rules)
 	a.now = c.Store.Config().Now
@@ -70,6 +72,15 @@ func NewAggregator(c AggregatorConfig) *Aggregator {
 	})
 	a.Add(lifecycle.Sinks, "upstreams", a.adapt)
 	return a
+}
+
+// Leads reports whether this aggregator sends notifications: of those that publish, the one whose name comes first.
+// While none is known, because Redis does not answer, the last leader goes on.
+func (a *Aggregator) Leads() bool {
+	if first := a.Hot.FirstPublisher(a.now()); first != "" {
+		a.led.Store(first == a.name && a.Feed.Stats().Publishing)
+	}
+	return a.led.Load()
 }
 
 // Rules are those in force.
