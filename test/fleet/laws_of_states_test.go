@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // judgeBlocks judges overrides: what was acknowledged is in force within a second, and is never lost.
@@ -14,16 +16,17 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 			continue
 		}
 		for _, b := range l.w.blocks {
-			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, 5))
+			// Each second another client, which no window denies.
+			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, 1000+uint32(now.Seconds())))
 			known := limiter.name + " " + b.id
 			due := calm > 2*time.Second && now-limiter.began > 2*time.Second
 			switch {
 			case b.put == 0 || b.lifting && b.lifted == 0:
 			case b.lifted > 0:
-				if due && now > b.lifted+time.Second && !v.Allowed {
+				if due && now > b.lifted+time.Second && v.Reason == hottype.ReasonBlocked {
 					l.breach("block-stays", "%s denies %s, lifted at %v", limiter.name, b.id, b.lifted)
 				}
-			case !v.Allowed:
+			case v.Reason == hottype.ReasonBlocked:
 				l.blocking[known] = true
 			case l.blocking[known]:
 				l.breach("block-lost", "%s allowed %s, which it had blocked", limiter.name, b.id)
