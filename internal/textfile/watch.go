@@ -9,7 +9,7 @@ const (
 	// Look is how often a watched file is looked at. A look is one stat; it also finds
 	// what notices of the kernel do not report: a link to elsewhere whose target
 	// changed, a file on a network, a directory that was replaced.
-	Look = 250 * time.Millisecond
+	Look = 500 * time.Millisecond
 	// Settle is how long a file must not have changed before it is read: editors
 	// and deployments write in several steps.
 	Settle = time.Second

@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
@@ -18,11 +19,19 @@ type pendingBatch struct {
 	lost    uint64
 }
 
-// Run flushes every Config.Flush until ctx ends, then a last time, and returns
-// nil. The end takes at most two calls of the sink, each within
+// Run flushes every Config.Flush, while something is counted, until ctx ends, then
+// a last time, and returns nil. The end takes at most two calls of the sink, each within
 // Config.Timeout. Stop those who Add first: what is added later stays.
 func (t *Tally) Run(ctx context.Context) error {
-	wait.Every(ctx, t.cfg.Flush, func() { _ = t.Flush(ctx) }) // counted and logged
+	for began := time.Now(); wait.For(ctx, t.cfg.Flush-time.Since(began)%t.cfg.Flush); {
+		_ = t.Flush(ctx) // counted and logged
+		if t.budget.keys.Load() == 0 && t.pending.Load() == 0 {
+			select {
+			case <-t.budget.first:
+			case <-ctx.Done():
+			}
+		}
+	}
 	// A rejected batch has one more chance, then what came since.
 	for range 2 {
 		_ = t.Flush(context.WithoutCancel(ctx))

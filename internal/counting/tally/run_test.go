@@ -31,10 +31,15 @@ func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
 		if synctest.Wait(); sink.calls.Load() != 1 {
 			t.Errorf("calls %d after the first tick", sink.calls.Load())
 		}
-		time.Sleep(time.Second) // nothing to send, nothing sent
+		time.Sleep(1049 * time.Millisecond) // nothing to send, nothing sent
+		ta.Add([]byte("b"), 2, 1)
+		time.Sleep(51 * time.Millisecond)
+		if synctest.Wait(); sink.calls.Load() != 2 {
+			t.Errorf("calls %d at the first tick after a pause", sink.calls.Load())
+		}
 		ta.Add([]byte("b"), 2, 1)
 		cancel()
-		if err := <-done; err != nil || sink.calls.Load() != 2 {
+		if err := <-done; err != nil || sink.calls.Load() != 3 {
 			t.Errorf("err %v, calls %d: the last flush is missing", err, sink.calls.Load())
 		}
 	})

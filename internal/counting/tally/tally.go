@@ -99,7 +99,7 @@ func New(cfg Config) *Tally {
 	}
 	t.budget = budget{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes),
 		maxSketches: int64(4 * cfg.TrackClients * len(t.coreShards)),
-		maxOpened:   int64(max(cfg.MaxKeys/openedShare/shardsPerCore, 1))}
+		maxOpened:   int64(max(cfg.MaxKeys/openedShare/shardsPerCore, 1)), first: make(chan struct{}, 1)}
 	t.tracked.Store(new(trackedKeys))
 	var next atomic.Uint32
 	t.lastUsed.New = func() any { return &t.coreShards[int(next.Add(1))%len(t.coreShards)] }

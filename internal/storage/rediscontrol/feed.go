@@ -18,6 +18,7 @@ package rediscontrol
 
 import (
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ type Feed struct {
 	// now is the process clock. It stamps what people read (audit entries) and
 	// measures ages; versions and expiries use the clock of Redis.
 	now       func() time.Time
+	polled    time.Time // a moment at which followers poll
 	hot       followState
 	overrides followState
 	commands  followState
@@ -88,6 +90,7 @@ func New(c *redisclient.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
 		rdb: c.Redis(), keys: redisclient.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: cfg.Now,
+		polled:      time.Now().Add(-rand.N(pollEvery)),
 		heldChanged: make(chan struct{}, 1), knownChanged: make(chan struct{}, 1),
 	}
 }

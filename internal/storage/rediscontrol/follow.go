@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -55,8 +54,8 @@ func (f *follower) run(ctx context.Context) error {
 		if !wait.For(ctx, syncGap) {
 			break
 		}
-		// Up to a tenth less, so that many followers do not poll in step.
-		noticed = wait.ForHint(ctx, pollEvery-rand.N(pollEvery/10), notices)
+		// The followers of a process poll together, which wakes it once, and those of many processes do not.
+		noticed = wait.ForHint(ctx, pollEvery-time.Since(f.feed.polled)%pollEvery, notices)
 	}
 	return nil
 }

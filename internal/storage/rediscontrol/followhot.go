@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,19 +21,18 @@ import (
 //
 // Large sets are read whole once; then only what changed is read, and the whole
 // again where something of that is missing. A poll is one round trip; reading
-// what is new is two more, and one more where changes are missing.
+// what is new is one more, and another one where changes are missing.
 func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set hottype.HotSet)) error {
 	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
 	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
 }
 
 type hotFollower struct {
-	feed    *Feed
-	fn      func(string, hottype.HotSet)
-	started bool
-	version string // of the namespace, at the last complete look
-	seen    map[string]seenSet
-	flags   map[string]string // what follows the versions of the publishers in the last index
+	feed  *Feed
+	fn    func(string, hottype.HotSet)
+	index map[string]string // at the last complete look; nil: there was none
+	seen  map[string]seenSet
+	flags map[string]string // what follows the versions of the publishers in the last index
 }
 
 // seenSet remembers which version of a publisher fn has got.
@@ -47,16 +47,12 @@ type seenSet struct {
 }
 
 func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
-	version, err := h.feed.rdb.Get(ctx, h.feed.keys.HotVersion()).Result() // "" where there is none
-	if err := wrapped("read "+h.feed.keys.HotVersion(), err); err != nil {
-		return false, err
-	}
-	if h.started && version == h.version {
-		return false, nil
-	}
 	index, err := h.feed.rdb.HGetAll(ctx, h.feed.keys.HotIndex()).Result()
 	if err != nil {
 		return false, fmt.Errorf("rediscontrol: read %s: %w", h.feed.keys.HotIndex(), err)
+	}
+	if h.index != nil && maps.Equal(index, h.index) { // each publication changes it
+		return false, nil
 	}
 	changed, complete, err := h.read(ctx, h.news(index))
 	if err != nil {
@@ -66,8 +62,7 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	if !complete {
 		return changed, nil // the next look reads again
 	}
-	// Read before the index: what came between is found by the next look.
-	h.started, h.version = true, version
+	h.index = index // read before the sets: what came between is found by the next look
 	return changed, nil
 }
 

@@ -24,11 +24,12 @@ type windowShard struct {
 	keys         keys
 	stripes      []stripe
 	clock        atomic.Pointer[clock]
-	lastAnswer   atomic.Int64 // when a call was last answered, ns since born; negative: never
-	lastExchange atomic.Int64 // and when all its sums were last exchanged
-	round        int64        // of calls; only Run uses it and what follows
-	unsure       int64        // the last round without a reply
-	failed       bool         // the last exchange
+	lastAnswer   atomic.Int64  // when a call was last answered, ns since born; negative: never
+	lastExchange atomic.Int64  // and when all its sums were last exchanged
+	round        int64         // of calls; only Run uses it and what follows
+	unsure       int64         // the last round without a reply
+	woken        chan struct{} // holds a signal that a decision was made after a while without any
+	failed       bool          // the last exchange
 }
 
 // clock is one moment by two clocks. From then on the monotonic clock of the process

@@ -122,6 +122,7 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 		s := &w.shards[i]
 		s.Windows, s.keys = w, l.shards[i].keys
 		s.clock.Store(&clock{w.born, w.born.UnixMicro()})
+		s.woken = make(chan struct{}, 1)
 		s.lastAnswer.Store(math.MinInt64 / 2)
 		s.lastExchange.Store(math.MinInt64 / 2)
 		s.stripes = make([]stripe, windowStripes/len(w.shards))
@@ -142,6 +143,9 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 		w.decided.Store(int64(at))
 		if at-last > idleAfter {
 			w.resumed.Store(int64(at))
+			for i := range w.shards {
+				wait.Signal(w.shards[i].woken)
+			}
 		}
 	}
 	age := at - time.Duration(shard.lastAnswer.Load())
@@ -152,12 +156,14 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	return age < freshFor && ended < exchangedFor
 }
 
-// idle reports whether a shard need not be exchanged now: there was no decision for a while, and the last
-// exchange succeeded less than idleEvery ago.
-func (l *windowShard) idle(now time.Time) bool {
+// idle is for how long a shard need not be exchanged, unless a decision is made: there was none for a while, and the
+// last exchange succeeded less than idleEvery ago.
+func (l *windowShard) idle(now time.Time) time.Duration {
 	at := now.Sub(l.born)
-	return at-time.Duration(l.decided.Load()) > idleAfter && !l.failed &&
-		at-time.Duration(l.lastExchange.Load()) < idleEvery-exchangeEvery/2
+	if l.failed || at-time.Duration(l.decided.Load()) <= idleAfter {
+		return 0
+	}
+	return max(0, idleEvery-exchangeEvery/2-(at-time.Duration(l.lastExchange.Load())))
 }
 
 // Take implements limit.Store, in memory. It is for fixed and sliding windows;
@@ -243,17 +249,22 @@ func (w *Windows) Stats() WindowsStats {
 func (w *Windows) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for i := range w.shards {
-		running.Go(func() {
-			wait.Every(ctx, exchangeEvery, func() {
-				if !w.shards[i].idle(w.store.now()) {
-					w.shards[i].exchange(ctx)
-				}
-			})
-			w.shards[i].exchange(ctx)
-		})
+		running.Go(func() { w.shards[i].run(ctx) })
 	}
 	running.Wait()
 	return nil
+}
+
+// run exchanges every exchangeEvery, and while nothing is decided every idleEvery.
+func (l *windowShard) run(ctx context.Context) {
+	for began := time.Now(); wait.For(ctx, exchangeEvery-time.Since(began)%exchangeEvery); {
+		if idle := l.idle(l.store.now()); idle > 0 {
+			wait.ForHint(ctx, idle, l.woken)
+			continue
+		}
+		l.exchange(ctx)
+	}
+	l.exchange(ctx)
 }
 
 // Reset deletes what this process has admitted to a subject, and what it knows of

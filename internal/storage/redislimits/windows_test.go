@@ -257,27 +257,33 @@ func TestWindowsThatAreIdle(t *testing.T) {
 	shard.lastAnswer.Store(int64(20 * time.Second))
 	shard.lastExchange.Store(int64(20 * time.Second))
 	w.decided.Store(int64(15 * time.Second))
-	if shard.idle(at(500)) {
+	if shard.idle(at(500)) != 0 {
 		t.Error("idle five seconds after a decision")
 	}
 	if w.Fresh(at(450), &subject) {
 		t.Error("without an answer for 450 ms, and not idle, the sums are known")
 	}
 	w.decided.Store(int64(time.Second))
-	if !shard.idle(at(500)) || shard.idle(at(960)) {
+	if shard.idle(at(500)) != 450*time.Millisecond || shard.idle(at(960)) != 0 {
 		t.Error("not exchanged once a second while idle")
 	}
 	shard.failed = true
-	if shard.idle(at(500)) {
+	if shard.idle(at(500)) != 0 {
 		t.Error("idle after a failure")
 	}
 	shard.failed = false
+	if len(shard.woken) != 0 {
+		t.Error("woken without a decision")
+	}
 	for _, step := range []struct {
 		ms    int
 		fresh bool
 	}{{900, true}, {1200, true}, {1310, false}} {
-		if w.Fresh(at(step.ms), &subject) != step.fresh || shard.idle(at(step.ms)) {
+		if w.Fresh(at(step.ms), &subject) != step.fresh || shard.idle(at(step.ms)) != 0 {
 			t.Errorf("%d ms after the last exchange: the sums are known: %v", step.ms, !step.fresh)
 		}
+	}
+	if len(shard.woken) != 1 {
+		t.Error("not woken by the first decision")
 	}
 }
