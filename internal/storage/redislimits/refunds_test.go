@@ -67,6 +67,54 @@ func TestRefundsByAge(t *testing.T) {
 	}
 }
 
+// A refund says what is left after it, as a look at the same time does.
+func TestRefundsSayWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, addrs := range serverAndCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, at := open(t, addrs...), now()
+			clock := setClock(l.rdb, at)
+			l.now = func() time.Time { return at }
+			rapid.Check(t, func(rt *rapid.T) {
+				at = at.Add(time.Hour)
+				clock.Set(at)
+				c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: limit.Spec{
+					Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.FixedWindow,
+						limit.SlidingWindow}).Draw(rt, "algorithm"),
+					Limit: rapid.Int64Range(1, 50).Draw(rt, "limit"),
+					Burst: rapid.Int64Range(1, 50).Draw(rt, "burst"), Window: time.Second,
+				}}
+				var results [1]limit.Result
+				ask := func(cost int64) limit.Result {
+					c.Cost = cost
+					if _, err := l.Take(t.Context(), at, []limit.Charge{c}, results[:]); err != nil {
+						rt.Fatal(err)
+					}
+					return results[0]
+				}
+				if !ask(rapid.Int64Range(1, c.Spec.Capacity()).Draw(rt, "cost")).Allowed {
+					return
+				}
+				charged := []time.Time{at}
+				at = at.Add(time.Duration(rapid.Int64Range(0, 1000).Draw(rt, "ms")) * time.Millisecond)
+				clock.Set(at)
+				c.Cost = rapid.Int64Range(1, c.Cost).Draw(rt, "refund")
+				if err := l.RefundAt(t.Context(), charged, []limit.Charge{c}, results[:]); err != nil {
+					rt.Fatal(err)
+				}
+				if refund, look := results[0], ask(0); refund.Remaining != look.Remaining ||
+					refund.Limit != look.Limit || refund.ResetAfter != look.ResetAfter {
+					rt.Errorf("%+v: the refund says %+v, a look %+v", c, refund, look)
+				}
+				if err := l.Reset(t.Context(), &c.Subject); err != nil {
+					rt.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // Refunds that Redis does not take are bounded and counted.
 func TestRefundsAreBounded(t *testing.T) {
 	t.Parallel()
