@@ -79,7 +79,7 @@ func TestLeastCount(t *testing.T) {
 	}{
 		{0, 0}, {0.2, 1}, {1, 1}, {2.5, 3}, {1.1 * 10, 11}, {0.7 * 10, 7}, {3 * 0.1 * 10, 3}, {7 + 1e-12, 7},
 		{7 - 1e-12, 7}, {7.0001, 8},
-		{1e13, 1e13}, {1e300, math.MaxInt64}, {math.Inf(1), math.MaxInt64},
+		{1e13, 1e13}, {math.MaxInt64, math.MaxInt64}, {1e300, math.MaxInt64}, {math.Inf(1), math.MaxInt64},
 	} {
 		if got := LeastCount(test.product); got != test.want {
 			t.Errorf("LeastCount(%v) = %d, want %d", test.product, got, test.want)
