@@ -206,6 +206,8 @@ func TestErrors(t *testing.T) {
 		{rule("limit: {rate: 1, values: [{key: 'topic?id=a b', rate: 1}]}"), `write "topic?id=a%20b"`},
 		{rule("limit: {rate: 1, values: [{key: 'news?id=1', rate: 1}]}"),
 			`is not one of rule "topic"; write "topic?id=1"`},
+		{"rules: [{name: '*', params: ['*'], hot: {rate: 1}, limit: {rate: 1, values: [{key: 'news?id=1', rate: 1}]}}]",
+			`is not one of rule "*"`},
 		{rule("limit: {rate: 1, values: [{key: 'topic?x=1', rate: 1}]}"),
 			`has parameter "x", which the rule does not track`},
 		{rule("limit: {rate: 1, values: [{key: 'topic?id=1&id=2', rate: 1}]}"),

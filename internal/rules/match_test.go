@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -215,6 +216,18 @@ classes:
 	if c := Default().ClassOf(nil, nil); c != nil {
 		t.Errorf("without classes: %v", c)
 	}
+	s = mustParse(t, `classes: [{name: crawler, match: {header: user-agent, pattern: "bot"}, verify: [example.com]}]`)
+	for _, verified := range []bool{false, true} {
+		is := func(string) bool { return verified }
+		for agent, of := range map[string]bool{"bot": verified, "curl": false} {
+			if c := s.ClassOf(textproto.MIMEHeader{"User-Agent": {agent}}, is); (c != nil) != of {
+				t.Errorf("%s, verified %v: %v", agent, verified, c)
+			}
+		}
+	}
+	if c := s.ClassOf(textproto.MIMEHeader{"User-Agent": {"bot"}}, nil); c != nil {
+		t.Errorf("verified by nothing: %v", c)
+	}
 }
 
 func TestDefault(t *testing.T) {
@@ -224,7 +237,8 @@ func TestDefault(t *testing.T) {
 		t.Error(got)
 	}
 	r := s.RuleFor("/topic")
-	if err := r.Limit.Spec.Validate(); err != nil || !r.Limit.Set || r.Hot.Threshold() != 2500 {
+	if err := r.Limit.Spec.Validate(); err != nil || !r.Limit.Set || r.Hot.Threshold() != 2500 ||
+		r.Limit.Spec.Limit != 100 || r.Limit.Spec.Window != time.Second || r.Limit.Spec.Burst != 200 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -107,6 +107,15 @@ func TestLongestName(t *testing.T) {
 	}
 }
 
+// A catch-all has limits of paths.
+func TestValuesOfPaths(t *testing.T) {
+	t.Parallel()
+	set := mustParse(t, `rules: [{name: "*", params: ["*"], hot: {rate: 1}, limit: {rate: 1, values: [{key: "/news?id=1", rate: 2}]}}]`)
+	if v := set.Rules[0].Values; len(v) != 1 || v[0].Key != "/news?id=1" {
+		t.Errorf("%+v", v)
+	}
+}
+
 // A fold of case reaches both ends of the alphabet.
 func TestFoldedLetters(t *testing.T) {
 	t.Parallel()
