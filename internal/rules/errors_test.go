@@ -124,6 +124,9 @@ func TestErrors(t *testing.T) {
 		{
 			"rules:\n  - {name: a, match: {path: /x/}, params: [], hot: {rate: 1}}\n  - {name: b, match: {path: '/x/{y}', methods: [GET]}, params: [], hot: {rate: 1}}",
 			`f.yaml:3: rules[1].match: no request comes here: rule "a" in line 2 takes them all`},
+		{
+			"rules:\n  - {name: a, match: {path: '/x/{y}'}, params: [], hot: {rate: 1}}\n  - {name: b, match: {path: '/x/{z}'}, params: [], hot: {rate: 1}}",
+			`f.yaml:3: rules[1].match: no request comes here: rule "a" in line 2 takes them all`},
 		{hot(""), "f.yaml:4: rules[0].hot.rate: is missing"},
 		{hot("rate: 0"), "rules[0].hot.rate: rate 0 is not between 0.000001 and 1000000000"},
 		{hot("rate: -1"), `"-1" is no rate`}, {hot("rate: 1e3"), `"1e3" is no rate`}, {hot("rate: .inf"), "is no rate"},

@@ -55,6 +55,7 @@ func TestMatchSpelled(t *testing.T) {
 		"/caf%c3%a9/%41":                    "* /caf%C3%A9/a",
 		"/" + strings.Repeat("%61", 3000):   "* /" + strings.Repeat("a", 3000),
 		"/" + strings.Repeat("a/../", 1999): "* /",
+		"/" + strings.Repeat("b", 1<<14):    "* /" + strings.Repeat("b", 8191) + "?!malformed",
 		"*":                                 "* *",
 	} {
 		if got := keys(s, hottype.Request{Target: target}); got != want {
