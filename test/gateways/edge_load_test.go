@@ -220,10 +220,11 @@ func gatewaysInAFlood(t *testing.T, d deciding) {
 	if got := s.get("/topic?id=blocked"); got.status != 429 {
 		t.Errorf("a blocked key: %d", got.status)
 	}
-	program.Await(t, 20*time.Second, "the counts", func() bool {
-		return s.metric("hotparam_edge_counted_total")+s.metric("hotparam_edge_lost_total")+
-			s.questions() >= float64(sent-max(15, sent/400))
-	})
+	known := func() float64 {
+		return s.metric("hotparam_edge_counted_total") + s.metric("hotparam_edge_lost_total") + s.questions()
+	}
+	program.Await(t, 20*time.Second, "the counts", func() bool { return known() >= float64(sent-15) })
+	t.Logf("%.0f of them are not counted", float64(sent)-known())
 }
 
 // processes are those of the gateway that take requests.
