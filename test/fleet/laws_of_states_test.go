@@ -17,7 +17,8 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 		}
 		for _, b := range l.w.blocks {
 			// Each second another client, which no window denies.
-			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, 1000+uint32(now.Seconds())))
+			client := 1000 + uint32(now.Seconds())
+			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, client))
 			known := limiter.name + " " + b.id
 			due := calm > 2*time.Second && now-limiter.began > 2*time.Second
 			switch {

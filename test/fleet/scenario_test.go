@@ -85,8 +85,8 @@ func (f fault) String() string {
 
 // faultKinds are all that a plan may have. Those of Redis and of the network end by themselves; a process comes back.
 var faultKinds = []string{
-	"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "cut-webhook", "kill-limiter", "kill-aggregator",
-	"hand-over", "deaf", "storm", "no-input", "clock-drift", "clock-jump",
+	"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "cut-webhook", "kill-limiter",
+	"kill-aggregator", "hand-over", "deaf", "storm", "no-input", "clock-drift", "clock-jump",
 }
 
 // plan is what a seed says.

@@ -115,8 +115,8 @@ func (a *Aggregator) addNotifier(h *Webhook) func([]detect.Change) {
 	}
 }
 
-// judgeEvents judges what the webhook has received: only what was hot, nothing lost, nothing late, and by the end of the
-// run what began has ended.
+// judgeEvents judges what the webhook has received: only what was hot, nothing lost, nothing late, and by the end of
+// the run what began has ended.
 func (l *laws) judgeEvents(now time.Duration) {
 	l.w.hook.mu.Lock()
 	events := l.w.hook.events

@@ -54,7 +54,8 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 		client: &http.Client{
 			Timeout: w.Timeout,
 			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, DialContext: n.cfg.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: w.Timeout,
+				Proxy: http.ProxyFromEnvironment, DialContext: n.cfg.DialContext,
+				TLSClientConfig: tls, TLSHandshakeTimeout: w.Timeout,
 				ForceAttemptHTTP2: true, MaxConnsPerHost: 4, IdleConnTimeout: 2 * refresh,
 			},
 			// Messages are meant for the configured URL, and may be signed.
