@@ -163,6 +163,9 @@ func TestBlocksInRedis(t *testing.T) {
 			t.Errorf("step %d: %q, want %q", i, text, want)
 		}
 	}
+	if st := l.batcher.stats.read(); st.Calls != 6 || st.Decisions != 6 {
+		t.Errorf("%+v after 6 decisions, each by itself", st)
+	}
 	for _, block := range []time.Duration{time.Hour, 10 * time.Hour} { // by the clock of the server
 		l := openLimiter(t, redistest.Start(t).Addr())
 		charges[0].Spec.Block, charges[0].Spec.BlockMax = block, block
