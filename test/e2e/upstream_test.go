@@ -71,7 +71,7 @@ func TestUpstreamSeesHostAndTarget(t *testing.T) {
 			c.flags...)
 		programs := map[string][]string{
 			"hotparam":        append([]string{"serve", "--state.dir", t.TempDir()}, flags...),
-			"limiter-sidecar": append([]string{"--redis.addr", redis.Addr()}, flags...),
+			"limiter-sidecar": append([]string{"--redis.addr", redis.Addr(), "--decide.listen="}, flags...),
 		}
 		for program, args := range programs {
 			t.Run(name+"/"+program, func(t *testing.T) { seenThrough(t, program, args, c.want) })
