@@ -103,8 +103,9 @@ func TestRefundsSayWhatIsLeft(t *testing.T) {
 				if err := l.RefundAt(t.Context(), charged, []limit.Charge{c}, results[:]); err != nil {
 					rt.Fatal(err)
 				}
-				if refund, look := results[0], ask(0); refund.Remaining != look.Remaining ||
-					refund.Limit != look.Limit || refund.ResetAfter != look.ResetAfter {
+				refund := results[0]
+				if look := ask(0); refund.Remaining != look.Remaining || refund.Limit != look.Limit ||
+					refund.ResetAfter != look.ResetAfter {
 					rt.Errorf("%+v: the refund says %+v, a look %+v", c, refund, look)
 				}
 				if err := l.Reset(t.Context(), &c.Subject); err != nil {
