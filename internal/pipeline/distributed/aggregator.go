@@ -55,7 +55,8 @@ type AggregatorConfig struct {
 // NewAggregator wires one of many aggregators.
 func NewAggregator(c AggregatorConfig) *Aggregator {
 	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log,
-		name: c.Publisher.ID, Hot: &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL}, release: c.Store.Config().Timeout}
+		Hot:  &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL},
+		name: c.Publisher.ID, release: c.Store.Config().Timeout}
 	a.rules.Store(c.Aggregate.Rules)
 	a.now = c.Store.Config().Now
 	c.Aggregate.Now = a.now
