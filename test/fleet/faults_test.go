@@ -57,14 +57,17 @@ func (w *World) cause(f fault) {
 			w.locked(func() { w.startAggregator(a) })
 		})
 	case "deaf", "storm", "no-input":
-		bad := Link{Delay: w.plan.datagrams.Delay, Loss: 1}
+		set := func(l Link) {
+			for _, way := range w.countWays(f) {
+				w.net.Set(way[0], way[1], l)
+			}
+		}
+		bad := w.silence()
 		if f.kind == "storm" {
 			bad = Link{Delay: 50 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.4, Double: 0.2, Late: 0.5}
 		}
-		for _, way := range w.countWays(f) {
-			w.net.Set(way[0], way[1], bad)
-			w.after(f.end(), func() { w.net.Set(way[0], way[1], w.plan.datagrams) })
-		}
+		set(bad)
+		w.after(f.end(), func() { set(w.plan.datagrams) })
 	case "clock-drift", "clock-jump":
 		nodes := []string{fmt.Sprintf("limiter%d", l+1), aggregatorNode(a)}
 		c := w.clocks[nodes[f.who/7%2]]
@@ -82,9 +85,24 @@ func (w *World) cause(f fault) {
 	}
 }
 
+func (w *World) aggregatorOf(f fault) string { return aggregatorNode(f.who % len(w.aggregators)) }
+
+// silence is a way that loses all counts.
+func (w *World) silence() Link { return Link{Delay: w.plan.datagrams.Delay, Loss: 1} }
+
+// countsTo is the way of counts to an aggregator from a limiter that starts: a fault that all share is its too.
+func (w *World) countsTo(aggregator string) Link {
+	for _, f := range w.plan.faults {
+		if f.kind == "no-input" && w.at() >= f.at && w.at() < f.end() && w.aggregatorOf(f) == aggregator {
+			return w.silence()
+		}
+	}
+	return w.plan.datagrams
+}
+
 // countWays are the ways of counts that a fault is about: from one process to one, or from all to an aggregator.
 func (w *World) countWays(f fault) (ways [][2]string) {
-	to := aggregatorNode(f.who % len(w.aggregators))
+	to := w.aggregatorOf(f)
 	switch {
 	case f.kind == "no-input" && w.plan.collector:
 		return [][2]string{{w.collector.name, to}}

@@ -107,6 +107,7 @@ func (w *World) startLimiter(i int) {
 	servers := w.servers()
 	for i := range w.aggregators {
 		w.net.SetBoth(p.name, aggregatorNode(i), w.plan.datagrams)
+		w.net.Set(p.name, aggregatorNode(i), w.countsTo(aggregatorNode(i)))
 	}
 	if w.plan.collector {
 		w.net.SetBoth(p.name, "collector", w.plan.datagrams)
