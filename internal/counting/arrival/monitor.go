@@ -103,7 +103,9 @@ func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 		m.bad, m.good, m.failure = now, time.Time{}, errNothing
 		return false
 	}
-	m.judge(now)
+	if advanced { // else nothing is known that was not known before
+		m.judge(now)
+	}
 	return advanced
 }
 

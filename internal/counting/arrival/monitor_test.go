@@ -114,6 +114,32 @@ func TestSmallLossesAreNone(t *testing.T) {
 	}
 }
 
+// TestReportsBetweenHeartbeats: publishers report whenever their set changes. A report in which the flow has not moved
+// says nothing new of a gap that has ended. (Found by test/fleet, seed 31001.)
+func TestReportsBetweenHeartbeats(t *testing.T) {
+	t.Parallel()
+	s := start()
+	report := func(after time.Duration) {
+		s.now = s.now.Add(after)
+		if s.report("a"); s.fails() {
+			t.Fatalf("fails at %v: %v", s.now, s.m.Err())
+		}
+		s.now = s.now.Add(-after)
+	}
+	for i := range 30 {
+		gap := i == 20 || i == 21
+		s.send(100, map[bool]float64{true: 0, false: 1}[gap])
+		switch {
+		case gap:
+		case i == 22:
+			report(400 * time.Millisecond)
+		default:
+			report(0)
+			report(600 * time.Millisecond)
+		}
+	}
+}
+
 func TestNothingArrives(t *testing.T) {
 	t.Parallel()
 	never, stops := start(), start()
