@@ -25,7 +25,8 @@ import (
 // backup, or replaced by a replica that lagged. Then every process that knows
 // more writes its copy back, and of several copies the one with the highest
 // version wins in the end, in any order of writes. Since a deletion is a newer
-// version too, no older copy brings a deleted override back.
+// version too, no older copy brings a deleted override back. Where a process that
+// knew nothing has changed an override before that, both are put together: see merge.
 type overrideCopy struct {
 	version int64             // unix microseconds, or one more than the version before
 	entries map[string]string // id -> JSON as stored, readable or not
@@ -106,17 +107,68 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		if err != nil {
 			return nil, err
 		}
-		known := s.feed.known()
-		if stored.version >= known.version {
-			s.feed.overridesBehind.Store(false)
-			return stored, nil
+		want := s.feed.known()
+		newer := stored.version >= want.version
+		if newer {
+			if want = s.merge(ctx, stored, want); want == nil {
+				s.feed.overridesBehind.Store(false)
+				return stored, nil
+			}
 		}
-		if !s.restore(ctx, stored, known) {
-			return known, nil
+		switch changed := s.restore(ctx, stored, want); {
+		case changed:
+		case newer && s.feed.overridesBehind.Swap(false): // it may not write; what a person has changed since holds
+			return stored, nil
+		default:
+			return want, nil
 		}
 	}
 	return nil, fmt.Errorf("rediscontrol: overrides that Redis lost were written back by others %d times; try again",
 		readTries)
+}
+
+// fewChanges of the audit are read first: a state follows the one that is known by a change or two.
+const fewChanges = 16
+
+// merge adds to a newer state the overrides that Redis had lost when it was made, by a process that did not know them:
+// they are known here and have not ended, and the audit, where each change is under its version, has neither the known
+// version nor their deletion. Nil: none. One round trip where an override is missing, two where much has changed.
+func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) *overrideCopy {
+	now, missing := s.feed.now(), map[string]string{}
+	for id, text := range known.entries {
+		o, _ := decodeOverride(id, text) // what cannot be read has no end
+		if _, ok := stored.entries[id]; !ok && (o.Until.IsZero() || now.Before(o.Until)) {
+			missing[id] = text
+		}
+	}
+	for _, n := range []int{fewChanges, MaxAudit} {
+		if len(missing) == 0 {
+			return nil
+		}
+		audit, err := s.Audit(ctx, n)
+		if err != nil {
+			return nil // what people have changed holds
+		}
+		for _, c := range audit {
+			if c.Revision == known.version {
+				return nil
+			}
+			if c.Revision > known.version && c.Action == rules.ChangeDelete {
+				delete(missing, c.ID)
+			}
+		}
+		if len(audit) < n {
+			break
+		}
+		if n == MaxAudit {
+			return nil // older changes are not known any more
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	maps.Copy(missing, stored.entries)
+	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: missing}
 }
 
 // writeDeniedRetry is the pause after a denied write of what may be megabytes.
@@ -139,9 +191,12 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	log := f.log.With("known_version", known.version, "redis_version", stored.version, "overrides", len(known.entries))
 	switch {
 	case err != nil && first:
-		log.Error(
-			"rediscontrol: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
-				"another program writes them back or an override is changed. Give Redis persistence", "err", err)
+		until := "they stay in force here until another program writes them back or an override is changed"
+		if stored.version > f.known().version {
+			until = "they are not in force until another program writes them back, because an override was changed since"
+		}
+		log.Error("rediscontrol: Redis has lost overrides, and they cannot be written back from here; "+until+
+			". Give Redis persistence", "err", err)
 	case done:
 		f.overridesBehind.Store(false)
 		f.counters.add(func(s *Stats) { s.OverridesRestored++ })

@@ -255,11 +255,11 @@ func between(t *testing.T, text, before, after string) string {
 	return text
 }
 
-// TestTheHighestVersionWins lets processes change, delete and look in any order
-// while Redis loses its data or comes back with an older state. When everybody
-// has looked, all enforce the state of the highest version that one of them knew
-// and the store has it too: nothing deleted comes back, nothing put goes.
-func TestTheHighestVersionWins(t *testing.T) {
+// TestLossesUndoNoChange lets processes change, delete and look in any order while Redis loses its data or comes back
+// with an older state. Then all know what is lost, or at the first loss one process alone. When all have looked, all
+// enforce what the store has, and each override is as it was changed last. Where one alone knew what was lost, no
+// override goes, but one may be as it was before, or come back.
+func TestLossesUndoNoChange(t *testing.T) {
 	t.Parallel()
 	m := redistest.Start(t)
 	const processes = 3
@@ -274,7 +274,12 @@ func TestTheHighestVersionWins(t *testing.T) {
 			looks[i]()
 		}
 		ctx, k := context.Background(), redisclient.NewKeys(s.namespace)
-		truth, backups := map[int64]map[string]string{}, []overrideCopy{{}}
+		type backup struct {
+			overrideCopy
+			audit []string
+		}
+		truth, backups, last := map[int64]map[string]string{}, []backup{{}}, map[string]string{}
+		lost, alone := false, false
 		stored := func() overrideCopy {
 			state, err := clients[0].Overrides().read(ctx)
 			if err != nil {
@@ -288,22 +293,33 @@ func TestTheHighestVersionWins(t *testing.T) {
 			switch rapid.SampledFrom([]string{"put", "delete", "look", "look", "backup", "lose"}).Draw(rt, "step") {
 			case "put":
 				put(t, clients[i].Overrides(), block(id, "topic?id=1", fmt.Sprint(i)))
+				last[id] = stored().entries[id]
 			case "delete":
-				if err := clients[i].Overrides().Delete(ctx, id, "ann"); err != nil &&
-					!errors.Is(err, rules.ErrNoOverride) {
+				switch err := clients[i].Overrides().Delete(ctx, id, "ann"); {
+				case err == nil:
+					delete(last, id)
+				case !errors.Is(err, rules.ErrNoOverride):
 					rt.Fatal(err)
 				}
 			case "look":
 				looks[i]()
 			case "backup":
-				backups = append(backups, stored())
+				backups = append(backups, backup{stored(), s.raw.LRange(ctx, k.OverrideAudit(), 0, -1).Val()})
 			case "lose":
-				// A change that was not read yet can be lost.
-				looks[i]()
+				one := !lost && rapid.Bool().Draw(rt, "one process has looked")
+				for n, look := range looks {
+					if n == i || !one {
+						look()
+					}
+				}
+				lost, alone = true, alone || one
 				b := rapid.SampledFrom(backups).Draw(rt, "backup")
 				s.lose(t)
 				for id, text := range b.entries {
 					s.raw.HSet(ctx, k.Overrides(), id, text)
+				}
+				for _, text := range b.audit {
+					s.raw.RPush(ctx, k.OverrideAudit(), text)
 				}
 				if b.version > 0 {
 					s.raw.Set(ctx, k.OverrideVersion(), b.version, time.Minute)
@@ -315,19 +331,20 @@ func TestTheHighestVersionWins(t *testing.T) {
 			}
 			truth[now.version] = now.entries
 		}
-		highest := stored().version
-		for _, c := range clients {
-			highest = max(highest, c.known().version)
-		}
 		var enforced [processes][]rules.Override
-		for range 2 {
+		for range 3 {
 			for i := range processes {
 				enforced[i] = looks[i]()
 			}
 		}
 		end := stored()
-		if end.version != highest || !maps.Equal(end.entries, truth[highest]) {
-			rt.Fatalf("the store has version %d, %v; want %d, %v", end.version, end.entries, highest, truth[highest])
+		for id, text := range end.entries {
+			if alone {
+				last[id] = text
+			}
+		}
+		if !maps.Equal(end.entries, last) {
+			rt.Fatalf("the store has %v, want %v", end.entries, last)
 		}
 		for i := range processes {
 			if diff := cmp.Diff(enforced[i], clients[0].Overrides().list(&end)); diff != "" &&
@@ -336,6 +353,35 @@ func TestTheHighestVersionWins(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestChangeByOneThatKnowsNothing: Redis loses all, and a process that has just begun changes an override before any
+// other has looked. (Found by test/fleet, seed 31330.)
+func TestChangeByOneThatKnowsNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	old := open(t, s.Addr())
+	a, b := put(t, old.Overrides(), block("a", "topic?id=1", "ann")), put(t, old.Overrides(), block("b", "topic?id=2", "ann"))
+	look := looker(t, old)
+	look()
+	s.Flush()
+	young := open(t, s.Addr()).Overrides()
+	c := put(t, young, block("c", "topic?id=3", "ann"))
+	if got, want := look(), []rules.Override{a, b, c}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+	if got, want := list(t, young), []rules.Override{a, b, c}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+	if err := young.Delete(t.Context(), "b", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * fewChanges { // many changes that it has not seen
+		c = put(t, young, c)
+	}
+	if got, want := look(), []rules.Override{a, c}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
 }
 
 // The arguments of a script are compared with what is stored, whatever the caller

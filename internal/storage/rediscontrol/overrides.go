@@ -158,7 +158,7 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 // keepWritten has this process know a change before it is acknowledged: it writes it back if Redis loses it before any
 // follower has read it, and changes nothing on top of an older state.
 func (s *OverrideStore) keepWritten(ctx context.Context) {
-	if state, err := s.read(ctx); err == nil {
+	if state, err := s.current(ctx); err == nil {
 		s.feed.setKnown(state)
 	}
 }
