@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,6 +174,42 @@ func TestPlainTargetsAreBounded(t *testing.T) {
 		}
 		if target := lines[0].Target; c.params != "a, b, c, d" && !strings.Contains(target, "(?!.{512})") {
 			t.Errorf("%s: of any length: %s", c.params, target)
+		}
+	}
+}
+
+// TestPlainTargetsOfARule: what a gateway has to compare besides the target, and which bytes of a name are plain.
+func TestPlainTargetsOfARule(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		match, parseAs, params string
+		hosts, methods         bool
+		asks                   bool   // no target of the rule is plain
+		name                   string // class of the bytes of names
+	}{
+		{match: "path: /a", name: `[\w.~-]`},
+		{match: "path: /a, hosts: [a.example]", hosts: true, name: `[\w.~-]`},
+		{match: "path: /a, methods: [GET]", methods: true, name: `[\w.~-]`},
+		{match: "path: /a", params: "id, header.x-tenant", asks: true},
+		{match: "path: /a", parseAs: "parse_as: nginx", name: `[a-z0-9_.~-]`},
+		{match: "path: /a", parseAs: "parse_as: php", name: `[\w~-]`},
+		{match: "path: /a", parseAs: "parse_as: strict", name: `[a-z0-9_~-]`},
+	} {
+		set, err := Parse("plain.yaml", fmt.Appendf(nil,
+			"%s\nrules:\n  - {name: a, match: {%s}, params: [%s], hot: {rate: 1}}\n", c.parseAs, c.match,
+			cmp.Or(c.params, "id")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := set.Plain()
+		if plain.Hosts != c.hosts || plain.Methods != c.methods {
+			t.Errorf("%s: hosts %v, methods %v", c.match, plain.Hosts, plain.Methods)
+		}
+		if asks := plain.Lines[0].Key == AskPlain; asks != c.asks {
+			t.Errorf("%s: %+v", c.match, plain.Lines[0])
+		}
+		if !strings.Contains(plain.Lines[0].Target, c.name+"++(?:=") && !c.asks {
+			t.Errorf("%s %s: no names of %s: %s", c.match, c.parseAs, c.name, plain.Lines[0].Target)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,32 @@ func TestReportNamesTheClients(t *testing.T) {
 	}
 	if r := b.Report(end.Add(2 * time.Minute)); len(r.Clients)+len(r.DeniedClients) > 0 {
 		t.Errorf("of two minutes ago: %+v", r)
+	}
+}
+
+// TestReportKeepsDeniedClientsApart: each has its own number, network and key.
+func TestReportKeepsDeniedClientsApart(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	clients, blocks := []string{"198.51.100.9", "203.0.113.4", "192.0.2.8"}, []rules.Override(nil)
+	for _, c := range clients {
+		blocks = append(blocks, rules.Override{ID: "no" + c, Client: c, Action: rules.ActionBlock})
+	}
+	b.SetOverrides(blocks)
+	b.Report(b.now)
+	for i := range 60 {
+		c := min(i%4, 2) // the last one has half of them
+		b.Decide(t.Context(), b.now.Add(time.Duration(i)*time.Second), request(fmt.Sprintf("/topic?id=%d", c), clients[c]))
+	}
+	found := b.Report(b.now.Add(59 * time.Second)).DeniedClients
+	if len(found) != 3 || found[0].Client != clients[2] {
+		t.Fatalf("%+v", found)
+	}
+	for _, f := range found {
+		c := slices.Index(clients, f.Client)
+		if f.N != []uint64{15, 15, 30}[c] || len(f.Keys) != 1 || f.Keys[0].Name != fmt.Sprintf("topic?id=%d", c) {
+			t.Errorf("%+v", f)
+		}
 	}
 }
 

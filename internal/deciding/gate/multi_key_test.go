@@ -64,6 +64,24 @@ func TestABlockedValueAmongOthers(t *testing.T) {
 }
 
 // TestAnExemptValueAmongOthers: it exempts nothing but itself.
+// TestEachKeyThatDeniesIsCounted: a request that two keys deny is denied by the first, and by each.
+func TestEachKeyThatDeniesIsCounted(t *testing.T) {
+	t.Parallel()
+	b := build(t, severalRules, gate.Config{})
+	b.hot("topic?id=1", "topic?id=2", "topic?id=3")
+	for range 20 {
+		b.get("/topic?id=1&id=2", "1.1.1.1")
+	}
+	b.get("/topic?id=1&id=2&id=3", "1.1.1.1")
+	denied := map[hottype.Key]uint64{}
+	for _, k := range b.Report(b.now).Keys {
+		denied[k.Key] = k.Denied
+	}
+	if denied["topic?id=1"] != 1 || denied["topic?id=2"] != 1 || denied["topic?id=3"] != 0 {
+		t.Errorf("%v", denied)
+	}
+}
+
 func TestAnExemptValueAmongOthers(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})

@@ -33,7 +33,11 @@ func TestRefundByStatus(t *testing.T) {
 	ask := func(target string) hottype.Verdict {
 		req := request(target, "1.1.1.1")
 		req.WillRelease = true
-		return b.Decide(t.Context(), b.now, req)
+		v := b.Decide(t.Context(), b.now, req)
+		if !v.Allowed && v.Refund != nil {
+			t.Errorf("%s: a denial that took nothing gives back: %+v", target, v)
+		}
+		return v
 	}
 	for _, target := range []string{"/shared?id=1", "/shared?id=9", "/local?id=1"} {
 		var took []*hottype.Refund

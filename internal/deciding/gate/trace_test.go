@@ -84,3 +84,14 @@ func TestReportHasTheKeyOfAnAlias(t *testing.T) {
 		}
 	}
 }
+
+func TestTraceOfARequestWithoutARule(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	b.Trace(b.now, hottype.ParseClient("192.0.2.7"))
+	b.Decide(t.Context(), b.now, request("/of/no/rule", "192.0.2.7"))
+	if r := b.Report(b.now); len(r.Traces) != 1 || len(r.Traces[0].Rows) != 1 || r.Traces[0].Rows[0].Key != "" ||
+		r.Traces[0].Rows[0].Reason != hottype.ReasonNoRule {
+		t.Errorf("%+v", r.Traces)
+	}
+}

@@ -239,3 +239,21 @@ func TestPrefetchOnlyWhereTheyPay(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestPrefetchedIsOneChargeOfACost: several charges, and looks, are for the server.
+func TestPrefetchedIsOneChargeOfACost(t *testing.T) {
+	t.Parallel()
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
+	defer stop()
+	one, look := hotCharge(100_000, 1), hotCharge(100_000, 0)
+	hammer(t, all, one, 5000)
+	redistest.Eventually(t, "tokens to be held", func() bool { return all[0].Stats().Held > 10 })
+	for name, charges := range map[string][]limit.Charge{"two": {one, one}, "a look": {look}, "none": {}} {
+		if all[0].TakePrefetched(charges, make([]limit.Result, len(charges))) {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if !all[0].TakePrefetched([]limit.Charge{one}, make([]limit.Result, 1)) {
+		t.Error("one of cost 1 is not taken")
+	}
+}
