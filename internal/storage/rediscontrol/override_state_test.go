@@ -382,6 +382,15 @@ func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	if got, want := look(), []rules.Override{a, c}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
+	s.Flush()
+	young = open(t, s.Addr()).Overrides()
+	put(t, young, c)
+	if err := young.Delete(t.Context(), "c", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := look(), []rules.Override{a}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
 }
 
 // The arguments of a script are compared with what is stored, whatever the caller
