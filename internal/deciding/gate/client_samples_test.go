@@ -61,7 +61,8 @@ func TestReportKeepsDeniedClientsApart(t *testing.T) {
 	b.Report(b.now)
 	for i := range 60 {
 		c := min(i%4, 2) // the last one has half of them
-		b.Decide(t.Context(), b.now.Add(time.Duration(i)*time.Second), request(fmt.Sprintf("/topic?id=%d", c), clients[c]))
+		at := b.now.Add(time.Duration(i) * time.Second)
+		b.Decide(t.Context(), at, request(fmt.Sprintf("/topic?id=%d", c), clients[c]))
 	}
 	found := b.Report(b.now.Add(59 * time.Second)).DeniedClients
 	if len(found) != 3 || found[0].Client != clients[2] {
