@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,17 +15,14 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// overrideCopy is the state of the overrides at one version: in Redis, or as a
-// process knows and enforces it. It is never changed. The zero value is the
-// state of a namespace that never had an override.
+// overrideCopy is the state of the overrides at one version: in Redis, or as a process knows and enforces it. It is
+// never changed. The zero value is the state of a namespace that never had an override.
 //
-// Versions only grow. So when Redis has a lower one than a process knows, Redis
-// lost data: it was flushed, restarted without persistence, restored from a
-// backup, or replaced by a replica that lagged. Then every process that knows
-// more writes its copy back, and of several copies the one with the highest
-// version wins in the end, in any order of writes. Since a deletion is a newer
-// version too, no older copy brings a deleted override back. Where a process that
-// knew nothing has changed an override before that, both are put together: see merge.
+// Versions only grow. So when Redis has a lower one than a process knows, Redis lost data: it was flushed, restarted
+// without persistence, restored from a backup, or replaced by a replica that lagged. Then every process that knows more
+// writes its copy back, and of several copies the one with the highest version wins in the end, in any order of writes.
+// Since a deletion is a newer version too, no older copy brings a deleted override back. Where a process that knew
+// nothing has changed an override before that, both are put together: see merge.
 type overrideCopy struct {
 	version int64             // unix microseconds, or one more than the version before
 	entries map[string]string // id -> JSON as stored, readable or not
@@ -107,20 +103,27 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		if err != nil {
 			return nil, err
 		}
-		want := s.feed.known()
-		newer := stored.version >= want.version
+		known := s.feed.known()
+		want, newer := known, stored.version >= known.version
 		if newer {
-			if want = s.merge(ctx, stored, want); want == nil {
+			want, err = s.merge(ctx, stored, known)
+			if err != nil {
+				return nil, err
+			}
+			if want == nil {
 				s.feed.overridesBehind.Store(false)
 				return stored, nil
 			}
 		}
 		switch changed := s.restore(ctx, stored, want); {
 		case changed:
-		case newer && s.feed.overridesBehind.Swap(false): // it may not write; what a person has changed since holds
-			return stored, nil
-		default:
+		case !s.feed.overridesBehind.Load():
 			return want, nil
+		case newer && s.feed.writeDenied(): // what a person has changed since holds
+			s.feed.overridesBehind.Store(false)
+			return stored, nil
+		default: // tried again at the next look
+			return known, nil
 		}
 	}
 	return nil, fmt.Errorf("rediscontrol: overrides that Redis lost were written back by others %d times; try again",
@@ -133,25 +136,33 @@ const fewChanges = 16
 // merge adds to a newer state the overrides that Redis had lost when it was made, by a process that did not know them:
 // they are known here and have not ended, and the audit, where each change is under its version, has neither the known
 // version nor their deletion. Nil: none. One round trip where an override is missing, two where much has changed.
-func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) *overrideCopy {
+func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) (*overrideCopy, error) {
+	if stored.version == known.version {
+		return nil, nil
+	}
 	now, missing := s.feed.now(), map[string]string{}
 	for id, text := range known.entries {
-		o, _ := decodeOverride(id, text) // what cannot be read has no end
-		if _, ok := stored.entries[id]; !ok && (o.Until.IsZero() || now.Before(o.Until)) {
+		if _, ok := stored.entries[id]; ok {
+			continue
+		}
+		if o, _ := decodeOverride(id, text); o.Until.IsZero() || now.Before(o.Until) { // what cannot be read has no end
 			missing[id] = text
 		}
 	}
 	for _, n := range []int{fewChanges, MaxAudit} {
 		if len(missing) == 0 {
-			return nil
+			break
 		}
 		audit, err := s.Audit(ctx, n)
+		if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
+			return nil, nil // what people have changed holds
+		}
 		if err != nil {
-			return nil // what people have changed holds
+			return nil, err
 		}
 		for _, c := range audit {
 			if c.Revision == known.version {
-				return nil
+				return nil, nil
 			}
 			if c.Revision > known.version && c.Action == rules.ChangeDelete {
 				delete(missing, c.ID)
@@ -161,15 +172,18 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 			break
 		}
 		if n == MaxAudit {
-			return nil // older changes are not known any more
+			return nil, nil // older changes are not known any more
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return nil, nil
 	}
 	maps.Copy(missing, stored.entries)
-	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: missing}
+	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: missing}, nil
 }
+
+// writeDenied reports whether Redis has denied a write here lately.
+func (f *Feed) writeDenied() bool { return f.now().UnixNano() < f.overridesDenied.Load() }
 
 // writeDeniedRetry is the pause after a denied write of what may be megabytes.
 const writeDeniedRetry = 30 * time.Second
@@ -181,7 +195,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	first := f.overridesBehind.CompareAndSwap(false, true)
 	if first {
 		f.counters.add(func(s *Stats) { s.OverridesLost++ })
-	} else if f.now().UnixNano() < f.overridesDenied.Load() {
+	} else if f.writeDenied() {
 		return false
 	}
 	done, err := s.runRestore(ctx, stored, known)
@@ -266,23 +280,4 @@ func endOf(until time.Time) int64 {
 		return 0
 	}
 	return max(until.UnixMilli(), 1)
-}
-
-// list reads the entries of a state that have not ended, by ID; unreadable ones are counted.
-func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
-	now := s.feed.now()
-	out := make([]rules.Override, 0, len(state.entries))
-	for id, text := range state.entries {
-		o, err := decodeOverride(id, text)
-		if err != nil {
-			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
-			s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
-			continue
-		}
-		if o.Until.IsZero() || now.Before(o.Until) {
-			out = append(out, o)
-		}
-	}
-	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
-	return out
 }

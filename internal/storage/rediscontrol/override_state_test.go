@@ -394,6 +394,29 @@ func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	}
 }
 
+// TestChangeAfterALossWaitsForTheAudit: a process that cannot read the audit for a moment forgets nothing.
+func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	old := open(t, s.Addr())
+	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
+	look := looker(t, old)
+	look()
+	s.Flush()
+	b := put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+	audit, k := s.Client().LRange(t.Context(), old.keys.OverrideAudit(), 0, -1).Val(), old.keys
+	s.Client().Del(t.Context(), k.OverrideAudit())
+	s.Client().Set(t.Context(), k.OverrideAudit(), "not a list", 0)
+	if _, err := old.Overrides().List(t.Context()); err == nil {
+		t.Error("it lists what it cannot know")
+	}
+	s.Client().Del(t.Context(), k.OverrideAudit())
+	s.Client().RPush(t.Context(), k.OverrideAudit(), audit)
+	if got, want := look(), []rules.Override{a, b}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+}
+
 // The arguments of a script are compared with what is stored, whatever the caller
 // believed: two processes that found the same loss, or one that was frozen in
 // between, undo nothing.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,25 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 		return nil, err
 	}
 	return s.list(state), nil
+}
+
+// list reads the entries of a state that have not ended, by ID; unreadable ones are counted.
+func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
+	now := s.feed.now()
+	out := make([]rules.Override, 0, len(state.entries))
+	for id, text := range state.entries {
+		o, err := decodeOverride(id, text)
+		if err != nil {
+			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
+			s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
+			continue
+		}
+		if o.Until.IsZero() || now.Before(o.Until) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
+	return out
 }
 
 // Put stores an override in place of the one with its ID, with an audit entry, and returns it as stored:
