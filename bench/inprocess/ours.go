@@ -35,7 +35,7 @@ rules:
 const ipWindows = `
 ip:
   fixed: {limit: 1000000000, window: 1s, scope: instance}
-  sliding: {limit: 1000000, window: 60s, scope: instance}
+  sliding: {limit: 100000000, window: 60s, scope: instance}
 `
 
 // pipeline is hotparam in one process: the gate counts into a tally, the tally
