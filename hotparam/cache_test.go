@@ -48,16 +48,19 @@ func counting() http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=3600")
-		fmt.Fprintf(w, "answer %d for %s", n.Add(1), r.Header.Get("X-User"))
+		fmt.Fprintf(w, "answer %d for %s", n.Add(1), userOf(r))
 	})
 }
 
-func ask(h http.Handler, method, target, user string) *httptest.ResponseRecorder {
+// user is where the context of a request has the name of its client: a header field of that name would make the
+// request bypass the cache for another reason.
+type user struct{}
+
+func userOf(r *http.Request) string { return r.Context().Value(user{}).(string) }
+
+func ask(h http.Handler, method, target, name string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, target, http.NoBody)
-	if user != "" {
-		r.Header.Set("X-User", user)
-	}
-	h.ServeHTTP(w, r)
+	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, name)))
 	return w
 }
 
@@ -112,7 +115,7 @@ func TestNamedClientsShareNoAnswers(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 100)
 	h := p.MiddlewareWith(options{Client: func(x hotparam.Exchange) (string, error) {
-		return x.R.Header.Get("X-User"), nil
+		return userOf(x.R), nil
 	}})(counting())
 	for i, c := range []struct{ user, body string }{
 		{"", "answer 1 for "}, {"anna", "answer 2 for anna"}, {"", "answer 1 for "}, {"bert", "answer 3 for bert"},

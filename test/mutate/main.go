@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -144,12 +143,20 @@ func (b *bench) tryAll(ctx context.Context, faults []fault, parallel int) ([]res
 				r := &results[i]
 				r.outcome, r.err = b.try(ctx, faults[i])
 				r.took = time.Since(began)
-				fmt.Fprintf(os.Stderr, "%3d of %d: %s: %s\n", i+1, len(faults), faults[i].name,
-					cmp.Or(r.how, "SURVIVED"))
+				switch {
+				case r.err != nil:
+					r.how = fmt.Sprint("not tried: ", r.err)
+				case !r.failed:
+					r.how = "SURVIVED"
+				}
+				fmt.Fprintf(os.Stderr, "%3d of %d: %s: %s\n", i+1, len(faults), faults[i].name, r.how)
 			}
 		})
 	}
 	for i := range faults {
+		if ctx.Err() != nil {
+			break
+		}
 		next <- i
 	}
 	close(next)
@@ -192,7 +199,7 @@ func report(faults []fault, results []result, verbose bool) (survived int) {
 		how := r.how
 		if !r.failed {
 			survived++
-			how = "SURVIVED " + f.pkg + " " + f.tests
+			how += " " + f.pkg + " " + f.tests
 		}
 		fmt.Fprintf(table, "%s\t%s\t%.1f s\n", f.name, how, r.took.Seconds())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"strings"
 	"sync"
@@ -113,6 +114,25 @@ func TestSumsOutAreSumsIn(t *testing.T) {
 			t.Fatalf("stats %+v, want %d added and flushed", s, added)
 		}
 	})
+}
+
+// The places of pairs depend on a seed of the process: so many pairs that some are found behind others.
+func TestSecondsOfAKeyAreApart(t *testing.T) {
+	t.Parallel()
+	sink := &recorder{}
+	ta := newTally(tally.Config{Sink: sink})
+	want := map[pair]int64{}
+	for i := range 3000 {
+		p := pair{hottype.Key(fmt.Sprint("topic?id=", i%100)), int64(i/100%10) - 5}
+		ta.Add([]byte(p.key), p.second, int64(i))
+		if i > 0 {
+			want[p] += int64(i)
+		}
+	}
+	_ = ta.Flush(context.Background())
+	if got := sink.sums(t); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 // Many goroutines, a full table, a sink that fails now and then: every request

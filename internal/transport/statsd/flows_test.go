@@ -1,6 +1,7 @@
 package statsd_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -257,6 +258,40 @@ func TestMoreSendersThanAreRemembered(t *testing.T) {
 	want(1024, false)
 	now.Add(11)
 	want(0, true)
+}
+
+// Where two senders share an address it is not known of which the lines are, also while one of them is silent.
+func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	now.Store(1_800_000_000)
+	l := listen(t, newInbox(), statsd.ListenerConfig{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	conn, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i, c := range []struct {
+		id        string
+		sent      uint64
+		uncounted bool
+	}{{"a", 10, false}, {"a", 20, false}, {"b", 7, true}, {"b", 8, true}, {"b", 9, true}, {"a", 40, true}} {
+		now.Add(1)
+		if _, err := fmt.Fprintf(conn, "hp.news.alive:%s-%d|s", c.id, c.sent); err != nil {
+			t.Fatal(err)
+		}
+		var got arrival.Flow
+		for range 200 {
+			list, _ := l.Received()
+			if got = list[c.id]; got.Sent == c.sent {
+				break
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		if got.Sent != c.sent || got.Uncounted != c.uncounted {
+			t.Errorf("heartbeat %d, of %s: %+v, want uncounted %v", i, c.id, got, c.uncounted)
+		}
+	}
 }
 
 // Counts that are sent after their second say it once a receiver of ours has reported; other servers get none of that,
