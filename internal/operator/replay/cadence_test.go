@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -176,23 +177,48 @@ func drawTraffic(t *rapid.T) (all []timed) {
 func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		set := parse(t, fmt.Sprintf(`
-rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: %s}
-  - {name: "*", params: ["*"], hot: %s}`, drawHeat(rt), drawHeat(rt)))
-		traffic := drawTraffic(rt)
-		var log strings.Builder
-		for _, e := range traffic {
-			path := "/" + strings.TrimPrefix(string(e.key), "/")
-			fmt.Fprintf(&log, "%d.%03d\t%s\tGET\t%s\n", e.at.Unix(), e.at.Nanosecond()/1e6, e.client, path)
-		}
-		rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", log.String()))
-		if err != nil {
-			rt.Fatal(err)
-		}
-		hot, loops := ticked(set, traffic, traffic[len(traffic)-1].at.Add(time.Minute))
-		if diff := gocmp.Diff(hot, rep.Hot) + gocmp.Diff(loops, rep.Loops); diff != "" {
+		heat := [2]string{drawHeat(rt), drawHeat(rt)}
+		if diff := replayAndTick(t, heat, drawTraffic(rt)); diff != "" {
 			rt.Fatalf("-ticked every 100 ms +replayed\n%s", diff)
 		}
 	})
+}
+
+// The same for more hot keys than there are places, which few drawn traffics have for long.
+func TestReplayOfFewPlacesIsADetectorTickedEvery100ms(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		random, at := rand.New(rand.NewPCG(seed, 0)), time.Unix(1_000_000_000, 0).UTC()
+		var traffic []timed
+		for range 200 {
+			at = at.Add(time.Duration(1+random.IntN(900)) * time.Millisecond)
+			traffic = append(traffic, timed{at: at, client: fmt.Sprint("192.0.2.", 1+random.IntN(2)),
+				key: hottype.NewKey("topic", fmt.Sprint("id=", 1+random.IntN(4)))})
+		}
+		heat := "{share: 0.3, min_rate: 0.5, window: 2s, cooldown: 7s, release_ratio: 0.5, max_hot: 2}"
+		if diff := replayAndTick(t, [2]string{heat, heat}, traffic); diff != "" {
+			t.Fatalf("seed %d: -ticked every 100 ms +replayed\n%s", seed, diff)
+		}
+	}
+}
+
+// replayAndTick compares what replay finds in traffic with what a detector finds that is ticked every 100 ms, under a
+// rule and a catch-all with these thresholds.
+func replayAndTick(t *testing.T, heat [2]string, traffic []timed) (diff string) {
+	t.Helper()
+	set := parse(t, fmt.Sprintf(`
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: %s}
+  - {name: "*", params: ["*"], hot: %s}`, heat[0], heat[1]))
+	var log strings.Builder
+	for _, e := range traffic {
+		path := "/" + strings.TrimPrefix(string(e.key), "/")
+		fmt.Fprintf(&log, "%d.%03d\t%s\tGET\t%s\n", e.at.Unix(), e.at.Nanosecond()/1e6, e.client, path)
+	}
+	rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot, loops := ticked(set, traffic, traffic[len(traffic)-1].at.Add(time.Minute))
+	return gocmp.Diff(hot, rep.Hot) + gocmp.Diff(loops, rep.Loops)
 }
