@@ -29,3 +29,31 @@ func TestScriptsAreNotSentAgain(t *testing.T) {
 		}
 	}
 }
+
+// A call ends by the timeout of its client, with its dial and all redirects, or earlier by its own deadline.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	hook := sendOnceHook{time.Minute}
+	for _, c := range []struct{ own, want time.Duration }{{0, time.Minute}, {time.Hour, time.Minute},
+		{time.Second, time.Second}} {
+		ctx, began := t.Context(), time.Now()
+		if c.own > 0 {
+			own, cancel := context.WithTimeout(ctx, c.own)
+			defer cancel()
+			ctx = own
+		}
+		check := func(ctx context.Context) error {
+			end, ok := ctx.Deadline()
+			if took := end.Sub(began); !ok || took < c.want || took > c.want+30*time.Second {
+				t.Errorf("with %v of its own it may take %v, want %v", c.own, took, c.want)
+			}
+			return nil
+		}
+		one := hook.ProcessHook(func(ctx context.Context, _ redis.Cmder) error { return check(ctx) })
+		all := hook.ProcessPipelineHook(func(ctx context.Context, _ []redis.Cmder) error { return check(ctx) })
+		cmd := redis.NewCmd(ctx, "get", "x")
+		if one(ctx, cmd) != nil || all(ctx, []redis.Cmder{cmd}) != nil {
+			t.Errorf("%v: failed", c.own)
+		}
+	}
+}
