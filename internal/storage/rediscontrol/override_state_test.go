@@ -417,6 +417,34 @@ func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 	}
 }
 
+// TestChangeAfterALossWaitsForTheWrite: a Redis that takes no writes for a moment loses nothing that is in force.
+func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	old := open(t, s.Addr())
+	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
+	look := looker(t, old)
+	look()
+	s.Flush()
+	b := put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+	writable := func(replicas string) {
+		t.Helper()
+		if err := s.Client().ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writable("1")
+	for range 2 {
+		if got, want := look(), []rules.Override{a}; !cmp.Equal(got, want) {
+			t.Errorf("without writes: %s", cmp.Diff(got, want))
+		}
+	}
+	writable("0")
+	if got, want := look(), []rules.Override{a, b}; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(got, want))
+	}
+}
+
 // The arguments of a script are compared with what is stored, whatever the caller
 // believed: two processes that found the same loss, or one that was frozen in
 // between, undo nothing.
