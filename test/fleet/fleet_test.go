@@ -43,7 +43,7 @@ func TestFleet(t *testing.T) {
 	}
 	done := uint64(0)
 	for ; done < uint64(n); done++ {
-		if !runSeed(t, *firstSeed+done) && planted != "" {
+		if !runPlan(t, *firstSeed+done, newPlan(*firstSeed+done)) && planted != "" {
 			break
 		}
 	}
@@ -52,8 +52,22 @@ func TestFleet(t *testing.T) {
 		virtual.Seconds()/took.Seconds())
 }
 
-// runSeed runs one seed.
-func runSeed(t *testing.T, seed uint64) (ok bool) {
+// TestSuccessorInASilence kills both aggregators, and lets no counts through from half a second after they are back:
+// they have no window by the time they take over, and no key may be forgotten.
+func TestSuccessorInASilence(t *testing.T) {
+	for seed := range uint64(3) {
+		p := newPlan(seed)
+		p.faults = nil
+		for who := range 2 {
+			p.faults = append(p.faults, fault{kind: "kill-aggregator", who: who, at: 25 * time.Second, took: time.Second})
+		}
+		p.faults = append(p.faults, fault{kind: "no-input", at: 26500 * time.Millisecond, took: 4 * time.Second})
+		runPlan(t, seed, p)
+	}
+}
+
+// runPlan runs the plan of a seed.
+func runPlan(t *testing.T, seed uint64, plan *plan) (ok bool) {
 	cryptotest.SetGlobalRandom(t, seed)
 	runtime.GC() // twice empties the pools of packages, which hold timers of the last bubble
 	runtime.GC()
@@ -61,7 +75,6 @@ func runSeed(t *testing.T, seed uint64) (ok bool) {
 	if *tracePath != "" {
 		trace = new(bytes.Buffer)
 	}
-	plan := newPlan(seed)
 	if trace != nil {
 		defer func() {
 			if err := os.WriteFile(*tracePath, trace.Bytes(), 0o600); err != nil {

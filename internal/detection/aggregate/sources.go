@@ -16,10 +16,10 @@ import (
 
 const (
 	// incompleteAfter is how long senders that promised a sign of life every second
-	// may be silent before cooling waits for them, noInputAfter before it is said
+	// may be silent before cooling waits for them, SilentAfter before it is said
 	// and published that nothing is seen.
 	incompleteAfter = 2 * time.Second
-	noInputAfter    = 3 * time.Second
+	SilentAfter     = 3 * time.Second
 )
 
 // SourceStatus is what is known about a source of counts at a moment.
@@ -66,7 +66,7 @@ func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cf
 func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var v sourceCheck
 	slept := now.Sub(s.looked)
-	if !s.looked.IsZero() && slept > noInputAfter {
+	if !s.looked.IsZero() && slept > SilentAfter {
 		v.incomplete = true
 		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile",
 			"for", slept.Round(time.Millisecond), "hot_keys", keys)
@@ -108,14 +108,14 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 		quiet = now.Sub(s.began)
 	}
 	switch {
-	case h.Err != "" && quiet > noInputAfter:
+	case h.Err != "" && quiet > SilentAfter:
 		st.Text, st.NoInput, st.incomplete = h.Err, true, true
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
 	case h.Heartbeats && h.Err == "" && quiet > s.goneAfter():
 		st.Text = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second))
 		st.waits = true
-	case h.Heartbeats && quiet > noInputAfter:
+	case h.Heartbeats && quiet > SilentAfter:
 		st.Text, st.NoInput, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
 		st.Text = fmt.Sprintf("heard %.1f s ago", quiet.Seconds())
@@ -130,7 +130,7 @@ func (s *sourceMonitor) goneAfter() time.Duration {
 	if s.cfg.NoInputTTL <= 0 {
 		return hotset.DefaultNoInputTTL
 	}
-	return max(s.cfg.NoInputTTL, noInputAfter)
+	return max(s.cfg.NoInputTTL, SilentAfter)
 }
 
 // logChanges keeps since when there is no input, and logs where that begins and ends.

@@ -93,10 +93,12 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 	a.Aggregate.SetRules(set)
 }
 
+// window is after how long a new process knows that a key of the rule is cold. A silence that began in its first
+// window, in which it had counted too little to find the key, is noticed by then.
 func (a *Aggregator) window(rule string) time.Duration {
 	for _, r := range a.Rules().Rules {
 		if r.Name == rule {
-			return r.Hot.Window
+			return r.Hot.Window + aggregate.SilentAfter
 		}
 	}
 	return 0

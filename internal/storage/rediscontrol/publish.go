@@ -29,8 +29,8 @@ type PublisherConfig struct {
 	// Keep is how long a set stays in Redis beyond the Until of its keys, for limiters that start while no
 	// aggregator publishes; at most a day, default [hotset.DefaultNoInputTTL], a negative one not at all.
 	Keep time.Duration
-	// Window, when set, gives the window of a rule. A process that takes the id and has not counted for a
-	// whole window cannot know that a key is cold: it keeps the rule's keys until it has, at most for Keep.
+	// Window, when set, is how long a process that takes the id has to count before it knows that a key of the rule
+	// is cold: its window at least. It keeps the rule's keys until then, at most for Keep.
 	Window func(rule string) time.Duration
 	// Since is since when this process has counted without a gap; the zero time while it gets no counts.
 	// Default: since it was built.
