@@ -42,7 +42,7 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 func (l *laws) judgeStates(now, calm time.Duration) {
 	w, publishing := l.w, 0
 	// The programs write rules back that Redis has lost, from their copy on disk, which nodes here do not have.
-	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.lostBetween(w.plan.push, runFor)
+	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second && !l.begins("lose-redis", w.plan.push, runFor)
 	for _, a := range w.aggregators {
 		if a == nil {
 			continue
@@ -78,7 +78,7 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 		if limiter.Gate.Stats().StoreOpen {
 			l.breach("alarm-stays", "%s: the breaker is open", limiter.name)
 		}
-		if text, ok := limiter.sender.Status(); !ok {
+		if text, ok := limiter.sender.Status(); !ok && !w.net.missedDatagram(limiter.name, w.start.Add(now-alarmWithin)) {
 			l.breach("alarm-stays", "%s: %s", limiter.name, text)
 		}
 		if st := limiter.Hot.Stats(limiter.clock.now()); st.StalePublishers+st.NoInputPublishers > 0 {
@@ -122,7 +122,8 @@ func (l *laws) judgeWarnings(now time.Duration) {
 	defer s.mu.Unlock()
 	for _, warn := range s.warnings[l.judged:] {
 		caused := warn.at < time.Second || warn.at > runFor ||
-			l.w.net.lostSegment(warn.who, l.w.start.Add(warn.at-time.Second))
+			l.w.net.lostSegment(warn.who, l.w.start.Add(warn.at-time.Second)) ||
+			l.w.net.missedDatagram(warn.who, l.w.start.Add(warn.at-alarmWithin))
 		for _, f := range l.w.plan.faults {
 			caused = caused || warn.at >= f.at && warn.at <= f.end()+alarmWithin
 		}

@@ -119,7 +119,10 @@ const (
 	releaseWithin = hotWindow + cooldown + time.Second
 	healWithin    = 5 * time.Second // after the last fault
 	sayWithin     = 8 * time.Second // silence of an aggregator counts after 5 s
-	alarmWithin   = 10 * time.Second
+	unnoticed     = 2 * time.Second // silence of counts
+	// alarmWithin is also how long a lost datagram keeps an alarm: it is in the loss of 3 s, which has to be low for 2 s,
+	// and senders, the collector and the aggregator report once a second each.
+	alarmWithin = 10 * time.Second
 )
 
 // judgeHot compares what limiters hold hot with the truth.
@@ -179,8 +182,12 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 		switch f.kind {
 		case "deaf", "storm": // an aggregator may have counted less
 			delete(l.knew, limiter.name)
+		case "no-input": // two that it does not notice in time add up
+			if f.took < unnoticed && l.begins("no-input", f.end(), f.end()+hotWindow+cooldown) {
+				delete(l.knew, limiter.name)
+			}
 		case "kill-aggregator": // the successor has counted for less than a window, and may have nothing to inherit
-			if l.lostBetween(f.at, f.end()+lease) {
+			if l.begins("lose-redis", f.at, f.end()+lease) {
 				delete(l.knew, limiter.name)
 			}
 		}
@@ -191,10 +198,10 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 	}
 }
 
-// lostBetween reports whether Redis lost its data within a stretch.
-func (l *laws) lostBetween(from, to time.Duration) bool {
+// begins reports whether a fault of a kind begins within a stretch.
+func (l *laws) begins(kind string, from, to time.Duration) bool {
 	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
-		return f.kind == "lose-redis" && f.at >= from && f.at <= to
+		return f.kind == kind && f.at >= from && f.at <= to
 	})
 }
 

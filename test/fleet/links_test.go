@@ -279,7 +279,11 @@ func (d *datagrams) Write(p []byte) (int, error) {
 	case to == nil:
 		d.refused = true
 		return len(p), nil
-	case now.Before(w.closed) || lost:
+	case lost:
+		n.note("lost %s>%s", d.from, d.to)
+		w.missed = now
+		return len(p), nil
+	case now.Before(w.closed):
 		return len(p), nil
 	case double:
 		d.deliver(w, now, to, p)
@@ -295,6 +299,8 @@ func (d *datagrams) deliver(w *way, now time.Time, to *socket, p []byte) {
 		at = d.last
 	}
 	if w.random.Float64() < w.Late {
+		d.net.note("late %s>%s", d.from, d.to)
+		w.missed = now
 		at = at.Add(time.Duration(w.random.Int64N(int64(latest))))
 	} else {
 		d.last = at

@@ -44,6 +44,7 @@ type way struct {
 	random *rand.Rand
 	closed time.Time // nothing passes until then
 	lost   time.Time // when a segment of a stream was lost last
+	missed time.Time // when a datagram was lost last, or late
 }
 
 func newNetwork(seed uint64) *Network {
@@ -141,6 +142,18 @@ func (n *Network) lostSegment(node string, since time.Time) bool {
 	defer n.mu.Unlock()
 	for between, w := range n.ways {
 		if (between[0] == node || between[1] == node) && w.lost.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// missedDatagram reports whether a datagram of a node, or of the collector, has been lost or late since a time.
+func (n *Network) missedDatagram(node string, since time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for between, w := range n.ways {
+		if (between[0] == node || between[0] == "collector") && w.missed.After(since) {
 			return true
 		}
 	}
