@@ -35,7 +35,7 @@ integration: ## everything, also what starts clusters of Redis, a browser and Ap
 	  (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -json -count=1 ./...) | (cd test; $(GO) run ./skips); done
 
 RUN ?= .
-mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 15 minutes
+mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 40 minutes
 	cd test && $(GO) run ./mutate -run '$(RUN)'
 
 SAMPLE ?= 0

