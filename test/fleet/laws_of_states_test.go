@@ -78,7 +78,8 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 		if limiter.Gate.Stats().StoreOpen {
 			l.breach("alarm-stays", "%s: the breaker is open", limiter.name)
 		}
-		if text, ok := limiter.sender.Status(); !ok && !w.net.missedDatagram(limiter.name, w.start.Add(now-alarmWithin)) {
+		lately := w.start.Add(now - alarmWithin)
+		if text, ok := limiter.sender.Status(); !ok && !w.net.missedDatagram(limiter.name, lately) {
 			l.breach("alarm-stays", "%s: %s", limiter.name, text)
 		}
 		if st := limiter.Hot.Stats(limiter.clock.now()); st.StalePublishers+st.NoInputPublishers > 0 {

@@ -120,8 +120,8 @@ const (
 	healWithin    = 5 * time.Second // after the last fault
 	sayWithin     = 8 * time.Second // silence of an aggregator counts after 5 s
 	unnoticed     = 2 * time.Second // silence of counts
-	// alarmWithin is also how long a lost datagram keeps an alarm: it is in the loss of 3 s, which has to be low for 2 s,
-	// and senders, the collector and the aggregator report once a second each.
+	// alarmWithin is also how long a lost datagram keeps an alarm: it is in the loss of 3 s, which has to be low for
+	// 2 s, and senders, the collector and the aggregator report once a second each.
 	alarmWithin = 10 * time.Second
 )
 
