@@ -394,16 +394,24 @@ func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	}
 }
 
+// changeAfterALoss is a Redis that lost the override a, which a process that still looks knows, before another one that
+// did not know it has put b.
+func changeAfterALoss(t *testing.T) (s *redistest.Server, old *Feed, look func() []rules.Override,
+	a, b rules.Override) {
+	t.Helper()
+	s = redistest.Start(t)
+	old = open(t, s.Addr())
+	a = put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
+	look = looker(t, old)
+	look()
+	s.Flush()
+	return s, old, look, a, put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+}
+
 // TestChangeAfterALossWaitsForTheAudit: a process that cannot read the audit for a moment forgets nothing.
 func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	old := open(t, s.Addr())
-	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
-	look := looker(t, old)
-	look()
-	s.Flush()
-	b := put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+	s, old, look, a, b := changeAfterALoss(t)
 	audit, k := s.Client().LRange(t.Context(), old.keys.OverrideAudit(), 0, -1).Val(), old.keys
 	s.Client().Del(t.Context(), k.OverrideAudit())
 	s.Client().Set(t.Context(), k.OverrideAudit(), "not a list", 0)
@@ -420,13 +428,7 @@ func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 // TestChangeAfterALossWaitsForTheWrite: a Redis that takes no writes for a moment loses nothing that is in force.
 func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	old := open(t, s.Addr())
-	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
-	look := looker(t, old)
-	look()
-	s.Flush()
-	b := put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+	s, _, look, a, b := changeAfterALoss(t)
 	writable := func(replicas string) {
 		t.Helper()
 		if err := s.Client().ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(); err != nil {

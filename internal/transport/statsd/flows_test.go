@@ -220,17 +220,24 @@ func toStream(t *testing.T, to string) (addr string) {
 	return in.LocalAddr().String()
 }
 
-// A listener that does not know of all senders says so, and forgets those that are silent.
-func TestMoreSendersThanAreRemembered(t *testing.T) {
-	t.Parallel()
-	var now atomic.Int64
+// listenAt is a listener with a clock of its own, in seconds, and a connection to it.
+func listenAt(t *testing.T) (l running, now *atomic.Int64, to net.Conn) {
+	t.Helper()
+	now = new(atomic.Int64)
 	now.Store(1_800_000_000)
-	l := listen(t, newInbox(), statsd.ListenerConfig{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
-	conn, err := net.Dial("udp", l.Addr().String())
+	l = listen(t, newInbox(), statsd.ListenerConfig{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	to, err := net.Dial("udp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { to.Close() })
+	return l, now, to
+}
+
+// A listener that does not know of all senders says so, and forgets those that are silent.
+func TestMoreSendersThanAreRemembered(t *testing.T) {
+	t.Parallel()
+	l, now, conn := listenAt(t)
 	if _, complete := l.Received(); !complete {
 		t.Error("nothing was received yet")
 	}
@@ -263,14 +270,7 @@ func TestMoreSendersThanAreRemembered(t *testing.T) {
 // Where two senders share an address it is not known of which the lines are, also while one of them is silent.
 func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
 	t.Parallel()
-	var now atomic.Int64
-	now.Store(1_800_000_000)
-	l := listen(t, newInbox(), statsd.ListenerConfig{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
-	conn, err := net.Dial("udp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	l, now, conn := listenAt(t)
 	for i, c := range []struct {
 		id        string
 		sent      uint64
