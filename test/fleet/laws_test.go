@@ -186,7 +186,7 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 			if f.took < unnoticed && l.begins("no-input", f.end(), f.end()+hotWindow+cooldown) {
 				delete(l.knew, limiter.name)
 			}
-		case "kill-aggregator": // the successor has counted for less than a window, and may have nothing to inherit
+		case "kill-aggregator", "hand-over": // one that begins has no window yet, and may have nothing to inherit
 			if l.begins("lose-redis", f.at, f.end()+lease) {
 				delete(l.knew, limiter.name)
 			}
