@@ -52,8 +52,8 @@ func TestFleet(t *testing.T) {
 		virtual.Seconds()/took.Seconds())
 }
 
-// TestSuccessorInASilence kills both aggregators, and lets no counts through from half a second after they are back:
-// they have no window by the time they take over, and no key may be forgotten.
+// TestSuccessorInASilence kills both aggregators, and lets no counts through soon after they are back: they have no
+// window by the time they take over, and no key may be forgotten.
 func TestSuccessorInASilence(t *testing.T) {
 	for seed := range uint64(3) {
 		p := newPlan(seed)
@@ -61,7 +61,10 @@ func TestSuccessorInASilence(t *testing.T) {
 		for who := range 2 {
 			p.faults = append(p.faults, fault{kind: "kill-aggregator", who: who, at: 25 * time.Second, took: time.Second})
 		}
-		p.faults = append(p.faults, fault{kind: "no-input", at: 26500 * time.Millisecond, took: 4 * time.Second})
+		for who := range 2 { // before and after the first heartbeat
+			p.faults = append(p.faults, fault{kind: "no-input", who: who,
+				at: 26250*time.Millisecond + time.Duration(seed)*300*time.Millisecond, took: 6 * time.Second})
+		}
 		runPlan(t, seed, p)
 	}
 }

@@ -20,6 +20,8 @@ const (
 	// and published that nothing is seen.
 	incompleteAfter = 2 * time.Second
 	SilentAfter     = 3 * time.Second
+	// promisedWithin is by when senders that promise a sign of life have given one.
+	promisedWithin = 1500 * time.Millisecond
 )
 
 // SourceStatus is what is known about a source of counts at a moment.
@@ -44,9 +46,10 @@ type SourceState struct {
 type sourceMonitor struct {
 	cfg          Config
 	began        time.Time
-	looked       time.Time // of the last look
-	noInput      time.Time // since when; zero: it sees
-	expiryLogged bool      // it was said that keys cool although nothing is seen
+	looked       time.Time            // of the last look
+	first        map[string]time.Time // when each source was first heard
+	noInput      time.Time            // since when; zero: it sees
+	expiryLogged bool                 // it was said that keys cool although nothing is seen
 
 	mu            sync.Mutex // guards the rest
 	states        []SourceState
@@ -59,7 +62,9 @@ type sourceCheck struct {
 	back       bool // they were until now
 }
 
-func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cfg, began: cfg.Now()} }
+func newSourceMonitor(cfg Config) *sourceMonitor {
+	return &sourceMonitor{cfg: cfg, began: cfg.Now(), first: map[string]time.Time{}}
+}
 
 // check asks the sources. It logs once when the input ends, when it
 // begins again, and when there was none for NoInputTTL; keys is how many are hot.
@@ -72,10 +77,12 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 			"for", slept.Round(time.Millisecond), "hot_keys", keys)
 	}
 	s.looked = now
-	waiting := len(s.cfg.Sources) > 0
+	waiting, unsure := len(s.cfg.Sources) > 0, false
 	var states []SourceState
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
-		st := s.judge(name, s.cfg.Sources[name](), now)
+		status := s.cfg.Sources[name]()
+		unsure = unsure || s.mayPromise(name, status)
+		st := s.judge(name, status, now)
 		states = append(states, st.SourceState)
 		v.noInput = v.noInput || st.NoInput
 		v.incomplete = v.incomplete || st.incomplete
@@ -85,15 +92,28 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states = states
-	missing := v.incomplete || v.noInput
-	v.back = !missing && !waiting && s.completeSince.IsZero()
+	whole := !v.incomplete && !v.noInput && !waiting && !unsure
+	v.back = whole && s.completeSince.IsZero()
 	switch {
-	case missing || waiting:
+	case !whole:
 		s.completeSince = time.Time{}
 	case s.completeSince.IsZero():
 		s.completeSince = now
 	}
 	return v
+}
+
+// mayPromise reports whether a source was heard for so short a time that it is not known whether its senders promise a
+// sign of life: then a silence would not be noticed.
+func (s *sourceMonitor) mayPromise(name string, h SourceStatus) bool {
+	if h.Heartbeats || h.At.IsZero() {
+		return false
+	}
+	first, heard := s.first[name]
+	if !heard {
+		first, s.first[name] = h.At, h.At
+	}
+	return h.At.Sub(first) < promisedWithin
 }
 
 type judged struct {
