@@ -183,11 +183,11 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 		case "deaf", "storm": // an aggregator may have counted less
 			delete(l.knew, limiter.name)
 		case "no-input": // two that it does not notice in time add up
-			if f.took < unnoticed && l.begins("no-input", f.end(), f.end()+hotWindow+cooldown) {
+			if f.took < unnoticed && l.meets("no-input", f.end()+1, f.end()+hotWindow+cooldown) {
 				delete(l.knew, limiter.name)
 			}
 		case "kill-aggregator", "hand-over": // one that begins has no window yet, and may have nothing to inherit
-			if l.begins("lose-redis", f.at, f.end()+lease) {
+			if l.meets("lose-redis", f.at, f.end()+lease) {
 				delete(l.knew, limiter.name)
 			}
 		}
@@ -198,10 +198,10 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 	}
 }
 
-// begins reports whether a fault of a kind begins within a stretch.
-func (l *laws) begins(kind string, from, to time.Duration) bool {
+// meets reports whether a fault of a kind falls into a stretch in part.
+func (l *laws) meets(kind string, from, to time.Duration) bool {
 	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
-		return f.kind == kind && f.at >= from && f.at <= to
+		return f.kind == kind && f.end() >= from && f.at <= to
 	})
 }
 
