@@ -43,7 +43,7 @@ func TestFleet(t *testing.T) {
 	}
 	done := uint64(0)
 	for ; done < uint64(n); done++ {
-		if !runPlan(t, *firstSeed+done, newPlan(*firstSeed+done)) && planted != "" {
+		if seed := *firstSeed + done; !runPlan(t, seed, newPlan(seed)) && planted != "" {
 			break
 		}
 	}

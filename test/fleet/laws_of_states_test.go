@@ -43,7 +43,7 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 	w, publishing := l.w, 0
 	// The programs write rules back that Redis has lost, from their copy on disk, which nodes here do not have.
 	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second &&
-		!l.meets("lose-redis", w.plan.push, runFor)
+		!l.meets("lose-redis", w.pushed, runFor)
 	for _, a := range w.aggregators {
 		if a == nil {
 			continue

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// incompleteAfter is how long senders that promised a sign of life every second
-	// may be silent before cooling waits for them, SilentAfter before it is said
-	// and published that nothing is seen.
-	incompleteAfter = 2 * time.Second
+	// SilentAfter is how long senders that promised a sign of life every second may be
+	// silent before it is said and published that nothing is seen, incompleteAfter
+	// before cooling waits for them.
 	SilentAfter     = 3 * time.Second
+	incompleteAfter = 2 * time.Second
 	// promisedWithin is by when senders that promise a sign of life have given one.
 	promisedWithin = 1500 * time.Millisecond
 )
@@ -81,7 +81,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var states []SourceState
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
 		status := s.cfg.Sources[name]()
-		unsure = unsure || s.mayPromise(name, status)
+		unsure = s.mayPromise(name, status) || unsure
 		st := s.judge(name, status, now)
 		states = append(states, st.SourceState)
 		v.noInput = v.noInput || st.NoInput
