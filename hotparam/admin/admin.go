@@ -92,7 +92,8 @@ func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 			Hot:   func() []hottype.HotKey { return with.Hot.Hot(time.Now()) },
 			Loops: func() []hottype.HotKey { return with.Hot.Loops(time.Now()) },
 			Rules: with.Gate.Rules, Reports: with.Reports, Overrides: with.Overrides, Upstreams: with.Bounds,
-			Store: with.Store, Status: func() []admin.Status { return status(p.Stats().Health) },
+			Store: with.Store, OnDemand: with.Store != "",
+			Status: func() []admin.Status { return status(p.Stats().Health) },
 		},
 		Command: with.Command, Access: access, Metrics: c.Metrics,
 	})

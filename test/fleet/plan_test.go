@@ -113,6 +113,7 @@ func checkInputs(t *testing.T, in inputs) {
 	}{
 		{"base commands", s.cold.commands / 20, 0.1 * in.get("base commands")},
 		{"base bytes", (s.cold.in + s.cold.out) / 20 / 1000, 0.1 * in.get("base bytes")},
+		{"report keys", reportKeys, 0},
 		{"most senders", arrivalFlows, 0},
 		{"most processes", windowProcesses, 0},
 	} {
@@ -126,6 +127,7 @@ func checkInputs(t *testing.T, in inputs) {
 const (
 	arrivalFlows    = 1024 // maxFlows of package statsd
 	windowProcesses = 512  // max_processes of lua/limit_exchange.lua
+	reportKeys      = 150  // minReportKeys of package rediscontrol
 )
 
 // harmonic is the sum of 1/i for i up to n.
@@ -219,6 +221,8 @@ func planTables(t *testing.T, in inputs) map[string]string {
 	// Aggregators: as many as zones at least, of four cores at most each.
 	countCores := limiters*one.lines*in.get("line work")*us + counts*in.get("count work")*us
 	aggregators := zones * math.Ceil(countCores/load/4/zones)
+	reported := limiters * min(in.get("hot keys"), in.get("report keys")) // keys a second, in all reports
+	reportCores := reported * in.get("report work") * us                  // of each reader
 	counters := countersFor(t, in, requests/aggregators)
 	limiterCores := perLimiter * (in.get("decision") + in.get("two windows")) * 1e-9
 
@@ -253,6 +257,8 @@ func planTables(t *testing.T, in inputs) map[string]string {
 		limiters, limiterCores*limiters, clients/limiters*in.get("client bytes")/mega)
 	row(&processes, "aggregators, %.1f M counts/s, %.1f M lines/s | %.0f, and a standby for each | %.1f, twice | %.0f MB: %d counters", counts/mega, limiters*one.lines/mega,
 		aggregators, countCores, float64(counters)*in.get("counter")/mega, counters)
+	row(&processes, "the same, to read %.0f k keys in reports a second for the page | in them | %.1f |", reported/1000,
+		2*aggregators*reportCores)
 	row(&processes, "Redis for hot sets, overrides and reports, %.1f k commands/s | 1, and replicas | %.2f | %.1f MB", base/1000,
 		baseCores, 2*in.get("hot keys")*in.get("hot key bytes")*aggregators/mega)
 
@@ -263,7 +269,10 @@ func planTables(t *testing.T, in inputs) map[string]string {
 		tens(2*limiters*one.statsd*across))
 	row(&bytes, "counts by Kafka, before compression, written once, read once | %.0f | %.0f", tens(2*limiters*one.kafka),
 		tens(2*limiters*one.kafka*across))
-	row(&bytes, "hot sets, overrides, reports | %.1f | %.1f", (limiters*in.get("base bytes")/1000)+
+	reports := (1 + 2*aggregators) * reported * in.get("report bytes")
+	row(&bytes, "keys in reports, written once, read by each aggregator's page | %.0f | %.0f", reports/mega,
+		reports*across/mega)
+	row(&bytes, "hot sets, overrides, other reports | %.1f | %.1f", (limiters*in.get("base bytes")/1000)+
 		limiters*in.get("change bytes")*in.get("hot keys")/10_000/1000,
 		((limiters*in.get("base bytes")/1000)+limiters*in.get("change bytes")*in.get("hot keys")/10_000/1000)*across)
 

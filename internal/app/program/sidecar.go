@@ -181,6 +181,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Loops:     func() []hottype.HotKey { return s.parts.Hot.Loops(time.Now()) },
 		Rules:     s.parts.Gate.Rules,
 		Reports:   s.parts.Feed.ReadReports,
+		OnDemand:  true,
 		Overrides: s.parts.Feed.Overrides(),
 		Store:     "Redis",
 		Upstreams: s.parts.Bounds,

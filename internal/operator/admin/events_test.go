@@ -20,6 +20,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/logbound"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -215,5 +216,65 @@ func TestRunSamplesEverySecond(t *testing.T) {
 		if n := strings.Count(body, ": still here\n\n"); n != 2 {
 			t.Errorf("%d heartbeats", n)
 		}
+	})
+}
+
+// TestReadsOnlyWhileSomeoneLooks: a page on demand reads what all limiters report while a stream is open and 10 s after
+// each question, and its first answer has them. Overrides are read once a minute, so that they are known while the
+// store is away.
+func TestReadsOnlyWhileSomeoneLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		w := newWorld(t, func(c *Config) {
+			c.Now, c.OnDemand = time.Now, true
+			report := c.Reports
+			c.Reports = func(ctx context.Context) ([]hottype.LimiterReport, error) { reads++; return report(ctx) }
+		})
+		w.reports = []hottype.LimiterReport{at(0, 10, 0, 0)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		pass := func(what string, seconds, want int) {
+			t.Helper()
+			reads = 0
+			<-time.After(time.Duration(seconds) * time.Second)
+			if reads != want {
+				t.Errorf("%s: %d reads in %d s, want %d", what, reads, seconds, want)
+			}
+		}
+		<-time.After(500 * time.Millisecond)
+		pass("no one looks", 100, 0)
+		w.ask("GET", "/readyz", "")
+		w.ask("GET", "/metrics", "")
+		pass("probed and scraped", 10, 0)
+		if _, err := w.store.Put(ctx, rules.Override{Key: "topic?id=42", Action: "block"}); err != nil {
+			t.Error(err)
+		}
+		pass("an override", 60, 0)
+		w.store.fail(errors.New("away"))
+		if got := w.ask("GET", "/v1/overrides", "").Body.String(); !strings.Contains(got, "topic?id=42") {
+			t.Errorf("overrides while the store is away: %s", got)
+		}
+		w.store.fail(nil)
+		pass("after a question", 30, 10)
+		reads = 0
+		if w.ask("GET", "/v1/clients", ""); reads != 1 {
+			t.Errorf("%d reads before the first answer", reads)
+		}
+		<-time.After(20 * time.Second)
+		looking, leave := context.WithCancel(ctx)
+		go func() {
+			p := &pipe{ResponseRecorder: httptest.NewRecorder()}
+			w.Handler().ServeHTTP(p, httptest.NewRequestWithContext(looking, "GET", "http://localhost/v1/events", nil))
+			done <- nil
+		}()
+		synctest.Wait()
+		pass("an open page", 100, 100)
+		leave()
+		<-done
+		pass("the page was closed", 100, 0)
+		cancel()
+		<-done
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -21,11 +20,9 @@ func TestOverview(t *testing.T) {
 			w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=x%03d", i), "topic", 300-float64(i), t0))
 		}
 	})
-	w.second(at(0, 10, 0, 0))
-	w.second(at(time.Second, 310, 25, 0))
 	o := w.Overview()
-	if o.Allowed != 300 || o.Denied != (hottype.Denials{hottype.ReasonHot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
-		t.Errorf("allowed %d, denied %+v, %d limiters, %d hot", o.Allowed, o.Denied, o.Limiters, o.HotKeys)
+	if o.HotKeys != 204 {
+		t.Errorf("%d hot", o.HotKeys)
 	}
 	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2},
 		"*": {HotKeys: 1, HotRate: 380}}

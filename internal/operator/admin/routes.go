@@ -78,6 +78,9 @@ func (s *Server) dispatch(r web.Route) http.Handler {
 			web.WriteProblem(w, forbidden(c, r.Needs(method)))
 			return
 		}
+		if strings.HasPrefix(r.Path, "/v1/") {
+			s.Watch(req.Context())
+		}
 		if err := h(w, req); err != nil {
 			s.writeError(w, req, err)
 		}

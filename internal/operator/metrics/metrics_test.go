@@ -84,12 +84,11 @@ func TestValues(t *testing.T) {
 func TestOverviewIsByRule(t *testing.T) {
 	t.Parallel()
 	got := scrape(t, metrics.Of(func() admin.Overview {
-		return admin.Overview{Denied: hottype.Denials{hottype.ReasonHot: 25}, Rules: map[string]admin.RuleOverview{
+		return admin.Overview{Rules: map[string]admin.RuleOverview{
 			"topic": {HotKeys: 1, HotRate: 350}, "calm": {},
 		}}
 	}))
 	has(t, got,
-		`hotparam_namespace_denied_total{reason="hot"} 25`, `hotparam_namespace_denied_total{reason="ip_sliding"} 0`,
 		`hotparam_namespace_rule_hot_keys{rule="topic"} 1`, `hotparam_namespace_rule_hot_rate{rule="topic"} 350`,
 		`hotparam_namespace_rule_hot_keys{rule="calm"} 0`,
 	)

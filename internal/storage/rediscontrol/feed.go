@@ -71,6 +71,7 @@ type Feed struct {
 	commands  followState
 	rules     followState
 	counters  counted[Stats]
+	limiters  atomic.Int64 // alive, as the last report was answered; 0: none was
 	// overridesKnown is what this process enforces; nil: nothing follows.
 	// overridesBehind says that Redis has an older state. Until overridesDenied
 	// (unix nanoseconds) this process does not try to write it again.

@@ -7,25 +7,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// maxReportKeys bounds one report: dashboards show the busiest keys.
-const maxReportKeys = 1000
+// Bounds of the keys of one report. A reader decodes the reports of all limiters each second, so that with many
+// limiters each reports fewer keys, but more than the page shows.
+const (
+	maxReportKeys     = 1000
+	minReportKeys     = 150
+	maxReportKeysOver = 20_000 // of all limiters together, while each has more than minReportKeys
+)
+
+// reportKeys is how many keys one of so many limiters reports.
+func reportKeys(limiters int64) int {
+	return int(min(max(maxReportKeysOver/max(limiters, 1), minReportKeys), maxReportKeys))
+}
 
 // WriteReport stores what one limiter has decided so far, for five seconds, in
 // place of its last report, and tells how many limiters are alive, this one
-// included. Of more than 1000 keys it keeps those with the most decisions. A key
-// that is not UTF-8 is shown with U+FFFD. One round trip.
+// included. Of more than 1000 keys, or 150 where there are many limiters, it keeps those with
+// the most decisions. A key that is not UTF-8 is shown with U+FFFD. One round trip.
 func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live int, err error) {
 	if !ValidID(r.Instance) {
 		return 0, fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
-	text, err := encode(f.bounded(r))
+	text, err := encode(f.bounded(r, reportKeys(f.limiters.Load())))
 	if err != nil {
 		return 0, err
 	}
@@ -37,29 +46,30 @@ func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live i
 		f.counters.add(func(s *Stats) { s.ReportErrors++ })
 		return 0, fmt.Errorf("rediscontrol: write report of %q: %w", r.Instance, err)
 	}
+	f.limiters.Store(int64(max(live, 1)))
 	return live, nil
 }
 
 // bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
 // not changed.
-func (f *Feed) bounded(r hottype.LimiterReport) hottype.LimiterReport {
-	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(max(0, len(r.Keys)-maxReportKeys)) })
-	r.Keys = heaviest(r.Keys, func(a, b hottype.KeyDecisions) int {
+func (f *Feed) bounded(r hottype.LimiterReport, keys int) hottype.LimiterReport {
+	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(max(0, len(r.Keys)-keys)) })
+	r.Keys = heaviest(r.Keys, keys, func(a, b hottype.KeyDecisions) int {
 		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
 	})
-	r.OverrideHits = heaviest(r.OverrideHits, func(a, b hottype.OverrideHits) int {
+	r.OverrideHits = heaviest(r.OverrideHits, maxReportKeys, func(a, b hottype.OverrideHits) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
 	})
 	return r
 }
 
-func heaviest[T any](list []T, compare func(a, b T) int) []T {
-	if len(list) <= maxReportKeys {
+func heaviest[T any](list []T, most int, compare func(a, b T) int) []T {
+	if len(list) <= most {
 		return list
 	}
 	list = slices.Clone(list)
 	slices.SortFunc(list, compare)
-	return list[:maxReportKeys]
+	return list[:most]
 }
 
 // ReadReports returns the reports of the last five seconds, by instance. Two round trips.
@@ -104,14 +114,11 @@ const reportEvery = time.Second
 type Reporter struct {
 	feed   *Feed
 	report func(now time.Time) hottype.LimiterReport
-	live   atomic.Int64
 }
 
 // Reporter makes a reporter. Only Run's goroutine calls report.
 func (f *Feed) Reporter(report func(now time.Time) hottype.LimiterReport) *Reporter {
-	r := &Reporter{feed: f, report: report}
-	r.live.Store(1)
-	return r
+	return &Reporter{feed: f, report: report}
 }
 
 // Run reports until ctx ends and returns nil: once a second, and at once when other overrides hold. The
@@ -133,17 +140,14 @@ func (r *Reporter) Run(ctx context.Context) error {
 
 // Live is how many limiters are alive, at least 1. Without Redis it stays as it was: the others go on by
 // themselves, with their share of the limit.
-func (r *Reporter) Live() int { return int(r.live.Load()) }
+func (r *Reporter) Live() int { return int(max(r.feed.limiters.Load(), 1)) }
 
 func (r *Reporter) once(ctx context.Context, stopped bool) {
 	bounded, cancel := context.WithTimeout(ctx, reportEvery)
 	defer cancel()
 	report := r.report(r.feed.now())
 	report.OverridesRevision, report.Stopped = r.feed.overridesHeld.Load(), stopped
-	live, err := r.feed.WriteReport(bounded, report)
-	if err == nil {
-		r.live.Store(int64(max(live, 1)))
-	}
+	_, _ = r.feed.WriteReport(bounded, report) // a failure is counted, and the next one repeats it
 }
 
 const (

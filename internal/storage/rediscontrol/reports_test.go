@@ -97,6 +97,16 @@ func TestReportsAreBounded(t *testing.T) {
 	if n := c.Stats().ReportKeysCut; n != 500 {
 		t.Errorf("%d cut", n)
 	}
+	for limiters, most := range map[int64]int{0: 1000, 1: 1000, 20: 1000, 50: 400, 133: 150, 1000: 150} {
+		c.limiters.Store(limiters)
+		if _, err := c.WriteReport(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.ReadReports(context.Background())
+		if err != nil || len(got) != 1 || len(got[0].Keys) != most {
+			t.Errorf("with %d limiters: %d keys, %v; want %d", limiters, len(got[0].Keys), err, most)
+		}
+	}
 	if _, err := c.WriteReport(context.Background(), hottype.LimiterReport{}); err == nil ||
 		!strings.Contains(err.Error(), `instance ""`) {
 		t.Errorf("no instance: %v", err)
@@ -125,4 +135,31 @@ func TestReportersKnowEachOther(t *testing.T) {
 	if a.Live() != 2 {
 		t.Errorf("without Redis %d are alive; the other one still is", a.Live())
 	}
+}
+
+// BenchmarkReadReports reads what the page of an aggregator reads each second in a large fleet.
+func BenchmarkReadReports(b *testing.B) {
+	c := open(b, redistest.Start(b).Addr())
+	const limiters = 500
+	c.limiters.Store(limiters)
+	for i := range limiters {
+		r := report(fmt.Sprint("limiter-", i), 0)
+		for k := range reportKeys(limiters) {
+			r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprint("topic?id=", 1_000_000+k)),
+				Allowed: 123_456, Denied: 7_654_321})
+		}
+		if _, err := c.WriteReport(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+		c.limiters.Store(limiters)
+	}
+	keys := 0
+	for b.Loop() {
+		list, err := c.ReadReports(b.Context())
+		if err != nil || len(list) != limiters {
+			b.Fatal(len(list), err)
+		}
+		keys += limiters * len(list[0].Keys)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(keys), "ns/key")
 }

@@ -2,7 +2,7 @@
 //
 //	Hot() ──────────┐                         ┌──> /v1/events ──> dashboard (one SSE stream a client)
 //	Reports() ──────┼─> sample ──> snapshot ──┼──> /v1/hot, /v1/keys/{key}
-//	Overrides.List ─┘   (1, once a second)    └──> [Service.Overview], for /metrics
+//	Overrides.List ─┘   (1, once a second)    └──> history
 //	Publish(changes) ────────────────────────────> /v1/events, at once
 //
 // The invariant: all that is shown at one moment is of one sample, and no client delays the sampler: a stream that does
@@ -46,6 +46,9 @@ type Config struct {
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
 	Reports func(context.Context) ([]hottype.LimiterReport, error)
+	// OnDemand has reports and overrides read while someone looks alone: in a fleet of limiters, each with a page that
+	// reads what all of them report, the reads grow with the square of their number. See [Service.Watch].
+	OnDemand bool
 	// Upstreams are those that adaptive limits follow, with their bounds; nil: none.
 	Upstreams func() []hottype.UpstreamLimit
 	// Store names what reports and overrides are read from, such as "Redis"; "": a disk.
@@ -102,8 +105,9 @@ type Service struct {
 	hub                   *hub
 	changes, sampleErrors atomic.Uint64
 
-	reading sync.Mutex // one reading of the overrides at a time, in order
-	samples int        // taken; for Run alone
+	reading sync.Mutex   // one reading of the overrides at a time, in order
+	samples int          // taken; for Run alone
+	watched atomic.Int64 // until when someone looks, Unix ns
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates

@@ -16,12 +16,6 @@ import (
 type rates struct {
 	instances map[string]*instance
 	full      map[hottype.Key]hottype.Key // of the aliases in reports; replaced, never changed
-	total     decided
-}
-
-type decided struct {
-	Allowed uint64
-	Denied  hottype.Denials
 }
 
 type instance struct {
@@ -64,7 +58,7 @@ func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 		case rep.Stopped:
 			delete(r.instances, rep.Instance)
 		case ok:
-			in.update(now, rep, &r.total)
+			in.update(now, rep)
 		case len(r.instances) < maxInstances:
 			// What it decided before its first report here belongs to no interval.
 			r.instances[rep.Instance] = newInstance(now, rep)
@@ -108,7 +102,7 @@ func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
 
 // update takes the next report of a known limiter. A counter that shrank began
 // again at 0: all of it is new.
-func (in *instance) update(now time.Time, rep hottype.LimiterReport, total *decided) {
+func (in *instance) update(now time.Time, rep hottype.LimiterReport) {
 	apart := rep.At.Sub(in.last.At)
 	if apart >= 0 && apart < minReportInterval {
 		in.last.OverridesRevision = rep.OverridesRevision
@@ -118,13 +112,10 @@ func (in *instance) update(now time.Time, rep hottype.LimiterReport, total *deci
 		*in = *newInstance(now, rep) // its clock jumped
 		return
 	}
-	allowed := grown(in.last.Allowed, rep.Allowed)
-	sp := speed{Allowed: perSecond(allowed, apart), Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
-	total.Allowed += allowed
+	sp := speed{Allowed: perSecond(grown(in.last.Allowed, rep.Allowed), apart),
+		Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
 	for r, n := range rep.Denied.All() {
-		n = grown(in.last.Denied[r], n)
-		total.Denied[r] += n
-		sp.Denied[r] = perSecond(n, apart)
+		sp.Denied[r] = perSecond(grown(in.last.Denied[r], n), apart)
 	}
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
@@ -210,14 +201,10 @@ func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Second
 // maxHottest is how many keys Hottest gives.
 const maxHottest = 100
 
-// Overview is what the server sees, over all limiters. The totals count from the
-// start of this process.
+// Overview is what is hot in the namespace.
 type Overview struct {
-	Allowed  uint64          `metric:"hotparam_namespace_allowed_total" help:"Requests that all limiters of the namespace allowed since this process started. Each program shows the total: do not sum over instances."`
-	Denied   hottype.Denials `metric:"hotparam_namespace_denied_total" help:"Requests that all limiters of the namespace denied since this process started, by reason. Each program shows the total: do not sum over instances."`
-	Limiters int             `metric:"hotparam_namespace_limiters" help:"Limiters that reported within the last 5 seconds."`
-	HotKeys  int             `metric:"hotparam_namespace_hot_keys" help:"Keys of the namespace that are hot, as this program sees it."`
-	Loops    int             `metric:"hotparam_namespace_loops" help:"Keys of the namespace over their threshold because of one or a few clients; not hot, not limited."`
+	HotKeys int `metric:"hotparam_namespace_hot_keys" help:"Keys of the namespace that are hot, as this program sees it."`
+	Loops   int `metric:"hotparam_namespace_loops" help:"Keys of the namespace over their threshold because of one or a few clients; not hot, not limited."`
 	// Rules says what is hot by the name of the rule. Every rule in force is there.
 	Rules map[string]RuleOverview `label:"rule"`
 }
@@ -228,14 +215,8 @@ type RuleOverview struct {
 }
 
 func (s *Service) Overview() Overview {
-	now, hot := s.cfg.Now(), s.cfg.Hot()
-	s.mu.Lock()
-	total, limiters := s.rates.total, s.rates.now(now).Limiters
-	s.mu.Unlock()
-	return Overview{
-		Allowed: total.Allowed, Denied: total.Denied, Limiters: limiters,
-		HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot),
-	}
+	hot := s.cfg.Hot()
+	return Overview{HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot)}
 }
 
 // byRule sums what is hot. A rule that is not in force here, as in the moment of a reload, has no sum.

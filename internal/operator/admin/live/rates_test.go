@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
@@ -53,48 +51,6 @@ func TestRatesSequence(t *testing.T) {
 			t.Errorf("line %d: %+v", i, sp)
 		}
 	}
-	if r.total.Allowed != 300+600+100+20+100 {
-		t.Errorf("total %+v", r.total)
-	}
-}
-
-// TestTotalsAreWhatTheLimitersCounted: over any history of reports the totals
-// are the sum of each limiter's growth since its first report, whatever the
-// order and whichever reports are missed.
-func TestTotalsAreWhatTheLimitersCounted(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		r, first, last := newRates(), map[string]hottype.LimiterReport{}, map[string]hottype.LimiterReport{}
-		counts := map[string]uint64{}
-		for i := range rapid.IntRange(1, 40).Draw(rt, "seconds") {
-			now := t0.Add(time.Duration(i) * time.Second)
-			var reports []hottype.LimiterReport
-			for n := range 3 {
-				id := fmt.Sprint(n)
-				counts[id] += rapid.Uint64Range(0, 1000).Draw(rt, "decided")
-				if rapid.IntRange(0, 3).Draw(rt, "seen") == 0 {
-					continue
-				}
-				rep := hottype.LimiterReport{Instance: id, At: now, Allowed: counts[id],
-					Denied: hottype.Denials{hottype.ReasonBlocked: counts[id] / 2, hottype.ReasonStore: 7}}
-				if _, ok := first[id]; !ok {
-					first[id] = rep
-				}
-				last[id] = rep
-				reports = append(reports, rep)
-			}
-			r.add(now, reports)
-		}
-		var want decided
-		for id, l := range last {
-			want.Allowed += l.Allowed - first[id].Allowed
-			want.Denied[hottype.ReasonBlocked] += l.Denied[hottype.ReasonBlocked] -
-				first[id].Denied[hottype.ReasonBlocked]
-		}
-		if r.total != want {
-			rt.Fatalf("got %+v, want %+v", r.total, want)
-		}
-	})
 }
 
 func TestLimitersAreBounded(t *testing.T) {

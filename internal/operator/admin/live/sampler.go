@@ -18,9 +18,18 @@ const maxShown = 100
 // does not stop the clock of the page.
 const readTimeout = 400 * time.Millisecond
 
+// unwatchedEvery is how many samples apart the overrides are read while no one looks, so that the page has those of a
+// moment ago if it is opened while the store is away.
+const unwatchedEvery = 60
+
 func (s *Service) Sample(ctx context.Context, now time.Time) {
-	s.readReports(ctx, now)
-	s.ReadOverrides(ctx)
+	watched := s.isWatched(now)
+	if watched {
+		s.readReports(ctx, now)
+	}
+	if watched || s.samples%unwatchedEvery == 0 {
+		s.ReadOverrides(ctx)
+	}
 	set, aliasedLoops, heaviest := s.cfg.Hot(), s.aliasedLoops(), s.heaviest()
 	hot, loops := s.named(set), s.named(aliasedLoops)
 	if heaviest != nil {
@@ -46,6 +55,29 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	}
 	s.latest.state = st
 	s.hub.send(event("state", st))
+}
+
+// watchedFor is for how long a question has the reports read; a page or a person who looks asks again before.
+const watchedFor = 10 * time.Second
+
+// Watch says that someone looks: reports and overrides are read each second until 10 s after the last call, and while
+// a stream is open. Where they were not, Watch reads them before it returns. Rates are known from the second report of
+// each limiter on.
+func (s *Service) Watch(ctx context.Context) {
+	if !s.cfg.OnDemand {
+		return
+	}
+	now := s.cfg.Now()
+	was := s.isWatched(now)
+	s.watched.Store(now.Add(watchedFor).UnixNano())
+	if !was {
+		s.readReports(ctx, now)
+		s.ReadOverrides(ctx)
+	}
+}
+
+func (s *Service) isWatched(now time.Time) bool {
+	return !s.cfg.OnDemand || now.UnixNano() < s.watched.Load() || s.hub.stats().Streams > 0
 }
 
 func (s *Service) readReports(ctx context.Context, now time.Time) {
