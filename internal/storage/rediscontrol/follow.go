@@ -51,11 +51,11 @@ func (f *follower) run(ctx context.Context) error {
 	noticed := false
 	for ctx.Err() == nil {
 		f.look(ctx, noticed)
-		if !wait.For(ctx, syncGap) {
-			break
-		}
+		looked := time.Now()
 		// The followers of a process poll together, which wakes it once, and those of many processes do not.
-		noticed = wait.ForHint(ctx, pollEvery-time.Since(f.feed.polled)%pollEvery, notices)
+		if noticed = wait.ForHint(ctx, pollEvery-time.Since(f.feed.polled)%pollEvery, notices); noticed {
+			wait.For(ctx, syncGap-time.Since(looked))
+		}
 	}
 	return nil
 }
