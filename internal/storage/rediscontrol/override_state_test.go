@@ -431,7 +431,7 @@ func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
 	s, _, look, a, b := changeAfterALoss(t)
 	follow := func(host, port string) { // a replica refuses the writes of scripts in every release
 		t.Helper()
-		if err := s.Client().SlaveOf(t.Context(), host, port).Err(); err != nil {
+		if err := s.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
