@@ -166,6 +166,8 @@ func await(t *testing.T, most time.Duration, what string, f func() bool) time.Du
 	return time.Since(began)
 }
 
+func isViral(h hot) bool { return len(h.Keys) == 1 && h.Keys[0].Key == "topic?id=4242" }
+
 func normal(t *testing.T) bool {
 	for name := range adminPorts {
 		if !ready(t, name) {
@@ -201,8 +203,7 @@ func TestStack(t *testing.T) {
 func judgeViral(t *testing.T) {
 	began := time.Now()
 	await(t, time.Minute, "topic 4242 to be hot", func() bool {
-		h := whatIsHot(t)
-		return len(h.Keys) == 1 && h.Keys[0].Key == "topic?id=4242"
+		return isViral(whatIsHot(t))
 	})
 	await(t, time.Minute, "three seconds of it at its limit", func() bool {
 		held := 0
