@@ -142,7 +142,7 @@ func TestOneServerOut(t *testing.T) {
 		if s := b.Stats(); s.StoreClosed != 1 || s.BreakersOpen != 0 || s.StoreOpen {
 			t.Errorf("%+v", s)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || strings.Count(log.String(), "server=b") != 2 {
+		if n := strings.Count(log.String(), "\n"); n != 3 || strings.Count(log.String(), "server=b") != 3 {
 			t.Errorf("logged:\n%s", &log)
 		}
 	})

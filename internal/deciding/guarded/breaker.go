@@ -21,6 +21,9 @@ const (
 	probeEvery = 250 * time.Millisecond
 	// logOutagesEvery is the least time between two outages that are logged.
 	logOutagesEvery = 10 * time.Second
+	// lastsAfter is when an outage is logged as one that lasts. The log bounds repeated lines, so that the beginning of
+	// an outage after many short ones may be missing.
+	lastsAfter = 5 * time.Second
 )
 
 // breakers are one breaker for the whole store, or one for each of its servers.
@@ -52,6 +55,7 @@ type breaker struct {
 	failed   atomic.Int64            // when a failure was last counted, since all.born
 	since    atomic.Int64            // when the breaker opened, since all.born
 	logged   bool                    // the outage in progress is in the log
+	lasts    bool                    // and that it lasts
 	loggedAt time.Duration           // when an outage was last logged, since all.born
 	cause    atomic.Pointer[failure] // the last one
 }
@@ -175,9 +179,9 @@ func excluded(err error) bool {
 		errors.Is(err, errSameFailure)
 }
 
-// onStateChange counts and logs a change. An outage toggles the breaker between open and half open four
-// times a second, so only its beginning and its end are logged; and of a store that fails again and again
-// one outage in logOutagesEvery, while the counters count all. gobreaker makes these calls one at a time.
+// onStateChange counts and logs a change. An outage toggles the breaker between open and half open four times a second,
+// so only its beginning, that it lasts, and its end are logged; and of a store that fails again and again one outage in
+// logOutagesEvery, while the counters count all. gobreaker makes these calls one at a time.
 func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	now := time.Since(b.all.born)
 	if from == gobreaker.StateClosed {
@@ -188,25 +192,32 @@ func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	if b.server != "" {
 		log = log.With("server", b.server)
 	}
+	out := now - time.Duration(b.since.Load())
 	switch {
 	case to == gobreaker.StateClosed:
 		b.all.closed.Add(1)
 		if b.logged {
-			out := now - time.Duration(b.since.Load())
 			log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
 		}
-		b.logged = false
+		b.logged, b.lasts = false, false
+	case !b.lasts && out >= lastsAfter:
+		b.logged, b.lasts = true, true
+		log.Warn("gate: shared store still fails, deciding by on_store_failure", "for", out.Round(time.Second),
+			"err", b.lastError())
 	case !b.logged && (b.loggedAt == 0 || now-b.loggedAt >= logOutagesEvery):
 		b.logged, b.loggedAt = true, now
-		err := errPanic
-		if f := b.cause.Load(); f != nil {
-			err = f.err
-		}
 		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", b.all.tripAfter,
-			"err", err)
+			"err", b.lastError())
 	default:
 		log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
 	}
+}
+
+func (b *breaker) lastError() error {
+	if f := b.cause.Load(); f != nil {
+		return f.err
+	}
+	return errPanic
 }
 
 // recordFailure finds out which server failed a call and reports it to its breaker. The

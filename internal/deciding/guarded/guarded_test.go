@@ -463,6 +463,36 @@ func TestOutagesInTheLog(t *testing.T) {
 	})
 }
 
+// An outage that lasts is logged after five seconds, also where its beginning was not because of one before.
+func TestOutageThatLasts(t *testing.T) {
+	t.Parallel()
+	bubble(t, []string{""}, func(w *world) {
+		outage := func(lasts time.Duration) {
+			w.fails(errDown)
+			for began := time.Now(); time.Since(began) < lasts; time.Sleep(time.Millisecond) {
+				_ = w.take(0)
+			}
+			w.allows()
+			time.Sleep(250 * time.Millisecond)
+			_ = w.take(0)
+		}
+		outage(time.Second)
+		outage(4500 * time.Millisecond)
+		if w.lines() != 2 {
+			w.Errorf("%d lines of outages that do not last\n%s", w.lines(), w.log)
+		}
+		time.Sleep(time.Minute)
+		outage(time.Second)
+		outage(5500 * time.Millisecond) // ends within ten seconds of the first
+		time.Sleep(time.Minute)
+		outage(time.Minute)
+		if w.lines() != 2+2+2+3 || strings.Count(w.log.String(), "shared store still fails") != 2 ||
+			!strings.Contains(w.log.String(), "for=5s err=down") {
+			w.Errorf("%d lines\n%s", w.lines(), w.log)
+		}
+	})
+}
+
 // The next outage that is logged begins ten seconds after the last one that was, or later.
 func TestOutageAfterTenSeconds(t *testing.T) {
 	t.Parallel()
