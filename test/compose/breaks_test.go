@@ -39,7 +39,7 @@ func status(name, of string) sign {
 
 var (
 	noRedis = []sign{
-		line("limiter-sidecar-1", "shared store"), metric("limiter-sidecar-1", "hotparam_gate_store_open", "1"),
+		line("limiter-sidecar-1", "shared store fails"), metric("limiter-sidecar-1", "hotparam_gate_store_open", "1"),
 		status("limiter-sidecar-1", "breaker"), readiness("aggregator-1"),
 	}
 	noKafka = []sign{

@@ -202,7 +202,7 @@ func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 		b.logged, b.lasts = false, false
 	case !b.lasts && out >= lastsAfter:
 		b.logged, b.lasts = true, true
-		log.Warn("gate: shared store still fails, deciding by on_store_failure", "for", out.Round(time.Second),
+		log.Warn("gate: shared store fails persistently, deciding by on_store_failure", "for", out.Round(time.Second),
 			"err", b.lastError())
 	case !b.logged && (b.loggedAt == 0 || now-b.loggedAt >= logOutagesEvery):
 		b.logged, b.loggedAt = true, now

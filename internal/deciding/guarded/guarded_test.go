@@ -486,7 +486,7 @@ func TestOutageThatLasts(t *testing.T) {
 		outage(5500 * time.Millisecond) // ends within ten seconds of the first
 		time.Sleep(time.Minute)
 		outage(time.Minute)
-		if w.lines() != 2+2+2+3 || strings.Count(w.log.String(), "shared store still fails") != 2 ||
+		if w.lines() != 2+2+2+3 || strings.Count(w.log.String(), "shared store fails persistently") != 2 ||
 			!strings.Contains(w.log.String(), "for=5s err=down") {
 			w.Errorf("%d lines\n%s", w.lines(), w.log)
 		}

@@ -179,7 +179,7 @@ const heaviestEvery = 10
 // heaviest are the keys with the greatest rates, hot or not, in some samples. Only one sample is taken
 // at a time.
 func (s *Service) heaviest() []hottype.HotKey {
-	if s.samples++; s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
+	if s.cfg.Heaviest == nil || s.samples%heaviestEvery != 0 {
 		return nil
 	}
 	return s.named(s.cfg.Heaviest(s.cfg.HistoryKeys))

@@ -31,6 +31,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 		s.ReadOverrides(ctx)
 	}
 	set, aliasedLoops, heaviest := s.cfg.Hot(), s.aliasedLoops(), s.heaviest()
+	s.samples++
 	hot, loops := s.named(set), s.named(aliasedLoops)
 	if heaviest != nil {
 		near := closest(s.cfg.Rules(), heaviest, hot, loops)
