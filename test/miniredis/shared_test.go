@@ -98,7 +98,7 @@ func TestReportsAreRead(t *testing.T) {
 	c, now := rediscontrol.New(connect(t, m)), time.Now()
 	m.SetTime(now)
 	for i, name := range []string{"a", "b"} {
-		if _, err := c.WriteReport(t.Context(), hottype.LimiterReport{Instance: name, At: now,
+		if err := c.WriteReport(t.Context(), hottype.LimiterReport{Instance: name, At: now,
 			Allowed: uint64(i + 1)}); err != nil {
 			t.Fatal(err)
 		}

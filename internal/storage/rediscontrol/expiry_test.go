@@ -58,7 +58,7 @@ func (m mortal) overrides() {
 		m.after(what)
 	}
 	for range 2 {
-		_, err := m.c.WriteReport(ctx, report("host:1", 1))
+		err := m.c.WriteReport(ctx, report("host:1", 1))
 		check("WriteReport", err)
 		_, err = m.c.PublishBounds(ctx, "token", nil)
 		check("PublishBounds", err)

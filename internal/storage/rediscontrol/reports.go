@@ -26,28 +26,27 @@ func reportKeys(limiters int64) int {
 	return int(min(max(maxReportKeysOver/max(limiters, 1), minReportKeys), maxReportKeys))
 }
 
-// WriteReport stores what one limiter has decided so far, for five seconds, in
-// place of its last report, and tells how many limiters are alive, this one
-// included. Of more than 1000 keys, or 150 where there are many limiters, it keeps those with
-// the most decisions. A key that is not UTF-8 is shown with U+FFFD. One round trip.
-func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) (live int, err error) {
+// WriteReport stores what one limiter has decided so far, for five seconds, in place of its last report. Of more than
+// 1000 keys, or 150 where there are many limiters, it keeps those with the most decisions. A key that is not UTF-8 is
+// shown with U+FFFD. One round trip.
+func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) error {
 	if !ValidID(r.Instance) {
-		return 0, fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
+		return fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
 	text, err := encode(f.bounded(r, reportKeys(f.limiters.Load())))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	live, err = writeReport.Run(ctx, f.rdb,
+	live, err := writeReport.Run(ctx, f.rdb,
 		[]string{f.keys.Report(r.Instance), f.keys.ReportIndex()},
 		r.Instance, text, reportLife.Milliseconds(),
 	).Int()
 	if err != nil {
 		f.counters.add(func(s *Stats) { s.ReportErrors++ })
-		return 0, fmt.Errorf("rediscontrol: write report of %q: %w", r.Instance, err)
+		return fmt.Errorf("rediscontrol: write report of %q: %w", r.Instance, err)
 	}
 	f.limiters.Store(int64(max(live, 1)))
-	return live, nil
+	return nil
 }
 
 // bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
@@ -147,7 +146,7 @@ func (r *Reporter) once(ctx context.Context, stopped bool) {
 	defer cancel()
 	report := r.report(r.feed.now())
 	report.OverridesRevision, report.Stopped = r.feed.overridesHeld.Load(), stopped
-	_, _ = r.feed.WriteReport(bounded, report) // a failure is counted, and the next one repeats it
+	_ = r.feed.WriteReport(bounded, report) // a failure is counted, and the next one repeats it
 }
 
 const (
