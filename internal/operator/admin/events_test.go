@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,22 +226,25 @@ func TestRunSamplesEverySecond(t *testing.T) {
 func TestReadsOnlyWhileSomeoneLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reads := 0
+		var reads atomic.Int64
 		w := newWorld(t, func(c *Config) {
 			c.Now, c.OnDemand = time.Now, true
 			report := c.Reports
-			c.Reports = func(ctx context.Context) ([]hottype.LimiterReport, error) { reads++; return report(ctx) }
+			c.Reports = func(ctx context.Context) ([]hottype.LimiterReport, error) {
+				reads.Add(1)
+				return report(ctx)
+			}
 		})
 		w.reports = []hottype.LimiterReport{at(0, 10, 0, 0)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
-		pass := func(what string, seconds, want int) {
+		pass := func(what string, seconds int, want int64) {
 			t.Helper()
-			reads = 0
+			reads.Store(0)
 			<-time.After(time.Duration(seconds) * time.Second)
-			if reads != want {
-				t.Errorf("%s: %d reads in %d s, want %d", what, reads, seconds, want)
+			if got := reads.Load(); got != want {
+				t.Errorf("%s: %d reads in %d s, want %d", what, got, seconds, want)
 			}
 		}
 		<-time.After(500 * time.Millisecond)
@@ -258,9 +262,9 @@ func TestReadsOnlyWhileSomeoneLooks(t *testing.T) {
 		}
 		w.store.fail(nil)
 		pass("after a question", 30, 10)
-		reads = 0
-		if w.ask("GET", "/v1/clients", ""); reads != 1 {
-			t.Errorf("%d reads before the first answer", reads)
+		reads.Store(0)
+		if w.ask("GET", "/v1/clients", ""); reads.Load() != 1 {
+			t.Errorf("%d reads before the first answer", reads.Load())
 		}
 		<-time.After(20 * time.Second)
 		looking, leave := context.WithCancel(ctx)
