@@ -20,10 +20,10 @@ func (w *World) cause(f fault) {
 			w.redis.Lose()
 		}
 		w.net.Kill(redisNode)
-		w.after(f.end(), func() { w.net.Revive(redisNode) })
+		w.after(f.back(), func() { w.net.Revive(redisNode) })
 	case "cut-webhook":
 		w.net.Kill(webhookNode)
-		w.after(f.end(), func() { w.net.Revive(webhookNode) })
+		w.after(f.back(), func() { w.net.Revive(webhookNode) })
 	case "cut-limiter":
 		if limiter != nil {
 			w.net.CutBoth(limiter.name, redisNode, f.took)
@@ -37,7 +37,7 @@ func (w *World) cause(f fault) {
 			limiter.kill()
 			w.over = append(w.over, &limiter.process)
 			w.limiters[l] = nil
-			w.after(f.end(), func() { w.locked(func() { w.startLimiter(l) }) })
+			w.after(f.back(), func() { w.locked(func() { w.startLimiter(l) }) })
 		}
 	case "kill-aggregator", "hand-over":
 		if aggregator == nil {
@@ -52,11 +52,24 @@ func (w *World) cause(f fault) {
 		}
 		w.over = append(w.over, &aggregator.process)
 		w.aggregators[a] = nil
-		w.after(f.end(), func() {
+		w.after(f.back(), func() {
 			<-aggregator.ended
 			w.locked(func() { w.startAggregator(a) })
 		})
+	case "freeze-kafka":
+		w.kafka.Freeze(f.took)
+	case "restart-kafka":
+		w.net.Kill(kafkaNode)
+		w.after(f.back(), func() { w.net.Revive(kafkaNode) })
+	case "leaderless":
+		w.kafka.Leaderless(f.who%kafkaPartitions, f.took)
 	case "deaf", "storm", "no-input":
+		if w.kafka != nil && f.kind != "storm" {
+			for _, way := range w.countWays(f) {
+				w.net.CutBoth(way[0], way[1], f.took)
+			}
+			return
+		}
 		set := func(l Link) {
 			for _, way := range w.countWays(f) {
 				w.net.Set(way[0], way[1], l)
@@ -67,14 +80,18 @@ func (w *World) cause(f fault) {
 			bad = Link{Delay: 50 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.4, Double: 0.2, Late: 0.5}
 		}
 		set(bad)
-		w.after(f.end(), func() { set(w.plan.datagrams) })
+		good := w.plan.datagrams
+		if w.kafka != nil {
+			good = w.plan.link
+		}
+		w.after(f.back(), func() { set(good) })
 	case "clock-drift", "clock-jump":
 		nodes := []string{fmt.Sprintf("limiter%d", l+1), aggregatorNode(a)}
 		c := w.clocks[nodes[f.who/7%2]]
 		by := time.Duration(f.who%700-350) * time.Millisecond / 200 // up to 1.75 s
 		if f.kind == "clock-jump" {
 			c.ahead.Store(int64(by))
-			w.after(f.end(), func() { c.ahead.Store(0) })
+			w.after(f.back(), func() { c.ahead.Store(0) })
 			return
 		}
 		const steps = 50
@@ -93,7 +110,7 @@ func (w *World) silence() Link { return Link{Delay: w.plan.datagrams.Delay, Loss
 // countsTo is the way of counts to an aggregator from a limiter that starts: a fault that all share is its too.
 func (w *World) countsTo(aggregator string) Link {
 	for _, f := range w.plan.faults {
-		if f.kind == "no-input" && w.at() >= f.at && w.at() < f.end() && w.aggregatorOf(f) == aggregator {
+		if f.kind == "no-input" && w.at() >= f.at && w.at() < f.back() && w.aggregatorOf(f) == aggregator {
 			return w.silence()
 		}
 	}
@@ -104,6 +121,13 @@ func (w *World) countsTo(aggregator string) Link {
 func (w *World) countWays(f fault) (ways [][2]string) {
 	to := w.aggregatorOf(f)
 	switch {
+	case w.kafka != nil && f.kind == "no-input":
+		if a := w.aggregators[f.who%len(w.aggregators)]; a != nil {
+			ways = append(ways, [2]string{a.name, kafkaNode})
+		}
+		return ways
+	case w.kafka != nil:
+		to = kafkaNode
 	case f.kind == "no-input" && w.plan.collector:
 		return [][2]string{{w.collector.name, to}}
 	case w.plan.collector:

@@ -38,9 +38,9 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 	}
 }
 
-// judgeStates judges what processes say of themselves, and that one aggregator publishes.
+// judgeStates judges what processes say of themselves, and that one aggregator publishes, or by Kafka each.
 func (l *laws) judgeStates(now, calm time.Duration) {
-	w, publishing := l.w, 0
+	w, publishing, publishers := l.w, 0, 1
 	// The programs write rules back that Redis has lost, from their copy on disk, which nodes here do not have.
 	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second &&
 		!l.meets("lose-redis", w.pushed, runFor)
@@ -63,7 +63,10 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 			}
 		}
 	}
-	if calm > healWithin && now > healWithin && publishing != 1 {
+	if w.kafka != nil {
+		publishers = len(w.aggregators)
+	}
+	if calm > healWithin && now > healWithin && publishing != publishers {
 		l.breach("leaders", "%d aggregators publish", publishing)
 	}
 	for _, limiter := range w.limiters {
@@ -97,6 +100,10 @@ func (l *laws) judgeDeafness(now time.Duration) {
 		return
 	}
 	f := w.plan.faults[0]
+	if w.kafka != nil {
+		l.judgeOutage(f)
+		return
+	}
 	if f.kind != "deaf" && f.kind != "no-input" || now <= f.at+sayWithin || now >= f.end() {
 		return
 	}
@@ -112,6 +119,27 @@ func (l *laws) judgeDeafness(now time.Duration) {
 			continue
 		}
 		if text, ok := limiter.sender.Status(); ok {
+			l.breach("deaf", "nothing that %s sends arrives, and it says: %s", limiter.name, text)
+		}
+	}
+}
+
+// judgeOutage is judgeDeafness where counts go by Kafka. Readers do not notice that one producer is away, nor limiters
+// that a reader is.
+func (l *laws) judgeOutage(f fault) {
+	if l.w.at() <= f.at+sayWithin || l.w.at() >= f.back() {
+		return
+	}
+	all := f.kind == "freeze-kafka" || f.kind == "restart-kafka"
+	for i, a := range l.w.aggregators {
+		of := all || f.kind == "no-input" && i == f.who%len(l.w.aggregators)
+		if of && a.Aggregate.CheckSources() == nil {
+			l.breach("deaf", "%s does not say that it has no input", a.name)
+		}
+	}
+	for i, limiter := range l.w.limiters {
+		of := all || f.kind == "deaf" && i == f.who%len(l.w.limiters)
+		if text, ok := limiter.sender.Status(); ok && of {
 			l.breach("deaf", "nothing that %s sends arrives, and it says: %s", limiter.name, text)
 		}
 	}

@@ -212,15 +212,19 @@ func (l *laws) says(limiter *Limiter) bool {
 		hot.NoInputPublishers > 0 || hot.Publishers == 0 {
 		return true
 	}
-	if _, ok := limiter.sender.Status(); !ok || limiter.sender.Stats().Loss > 0.05 {
+	if _, ok := limiter.sender.Status(); !ok || limiter.sender.loss() > 0.05 {
 		return true
 	}
+	read := 0
 	for _, a := range l.w.aggregators {
 		if a == nil || a.Aggregate.CheckSources() != nil || a.Aggregate.CheckPublication() != nil {
 			return true
 		}
+		if a.consumer != nil {
+			read += int(a.consumer.Stats().Partitions)
+		}
 	}
-	return false
+	return l.w.kafka != nil && read < kafkaPartitions
 }
 
 // judgeBucket judges what passed of the viral key in the last seconds, if all limiters held it hot.

@@ -121,6 +121,12 @@ func (n *Network) Revive(node string) {
 	delete(n.dead, node)
 }
 
+func (n *Network) isDead(node string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dead[node]
+}
+
 // at is when what leaves now arrives.
 func (w *way) at(now time.Time) time.Time {
 	d := w.Delay

@@ -23,6 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
@@ -93,35 +94,73 @@ func (p *process) kill() {
 	p.cancel()
 }
 
+// sender is how counts leave a limiter.
+type sender interface {
+	tally.Sink
+	Status() (text string, ok bool) // whether they arrive
+	loss() float64                  // share that does not
+}
+
+type statsdSender struct{ *statsd.Sender }
+
+func (s statsdSender) loss() float64 { return s.Stats().Loss }
+
+type kafkaSender struct{ *kafka.Producer }
+
+func (s kafkaSender) Status() (text string, ok bool) {
+	if err := s.Outage(); err != nil {
+		return err.Error(), false
+	}
+	return "takes counts", true
+}
+
+func (s kafkaSender) loss() float64 { return 0 }
+
 // Limiter is a sidecar.
 type Limiter struct {
 	process
 	*distributed.Pipeline
-	sender *statsd.Sender
+	sender sender
 }
 
-// startLimiter starts one that sends its counts to the first of servers, and a copy to the second if there is one.
-func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers []string) *Limiter {
+// startLimiter starts one that sends its counts to Kafka if there is one, or else to the first of servers, and a copy
+// to the second if there is one.
+func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers []string, k *Kafka) *Limiter {
 	l := &Limiter{process: p}
 	l.openStore(r, budget)
-	var err error
-	l.sender, err = statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
-		Log: p.log, Dial: p.net.Dial(p.name, addr)})
-	if err != nil {
-		panic(err)
+	shared := distributed.Shared{Store: l.store, NoInputTTL: noInputTTL}
+	if k != nil {
+		producer, err := kafka.NewProducer(kafka.ProducerConfig{Config: p.counts(k), Source: p.name, Now: p.clock.now})
+		if err != nil {
+			panic(err)
+		}
+		l.sender = kafkaSender{producer}
+	} else {
+		out, err := statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
+			Log: p.log, Dial: p.net.Dial(p.name, addr)})
+		if err != nil {
+			panic(err)
+		}
+		l.sender = statsdSender{out}
+		shared.Arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs, Observe: func(r arrival.Report) { out.Observe(r) }}
 	}
+	shared.Sink = l.sender
 	l.Pipeline = distributed.New(
 		pipeline.Config{
 			Rules: set, Tally: tally.Config{Log: p.log},
 			Gate: gate.Config{Local: limit.NewMemory(limit.MemoryConfig{}), Budget: budget, Instance: p.name,
 				ColdKeys: true, Log: p.log},
-		},
-		distributed.Shared{Store: l.store, Sink: l.sender, NoInputTTL: noInputTTL, Arrivals: &rediscontrol.Arrivals{
-			FlowIDs: l.sender.FlowIDs, Observe: func(r arrival.Report) { l.sender.Observe(r) }}})
+		}, shared)
 	l.Add(lifecycle.Sinks, "redis", l.store.Watch)
 	l.Add(lifecycle.Sinks, "rules", followRules(l.Feed, &l.process, l.SetRules))
 	l.start(l.Run)
 	return l
+}
+
+// counts are the settings of a producer, and those of a consumer without its group.
+func (p *process) counts(k *Kafka) kafka.Config {
+	return kafka.Config{Brokers: []string{kafkaNode + ":9092"}, Topic: "counts", Namespace: namespace, Log: p.log,
+		Open: k.openers(p.name)}
 }
 
 // followRules has a process run the central rules.
@@ -149,37 +188,63 @@ func followRules(feed *rediscontrol.Feed, p *process, apply func(*rules.Set)) fu
 type Aggregator struct {
 	process
 	*distributed.Aggregator
-	listener *statsd.Listener
+	consumer *kafka.Consumer // nil: counts come by StatsD
 	notifier *notify.Notifier
 }
 
-// startAggregator starts one that receives what is sent to node.
-func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node string) *Aggregator {
+// startAggregator starts one that receives what is sent to node, or its part of what Kafka has.
+func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node string, k *Kafka) *Aggregator {
 	a := &Aggregator{process: p}
 	a.openStore(r, 0)
-	notifyOf := a.addNotifier(h)
+	publisher := rediscontrol.PublisherConfig{ID: "aggregator", Lease: lease, Hold: hotTTL, Keep: noInputTTL}
+	var listener *statsd.Listener
+	var unread time.Duration
+	source := func() (s aggregate.SourceStatus) {
+		s.At, s.Heartbeats = listener.LastReceived()
+		return s
+	}
+	if k != nil {
+		publisher.ID = node
+		if !k.static {
+			unread = sessionTimeout
+		}
+		source = func() (s aggregate.SourceStatus) {
+			var err error
+			if s.At, s.Heartbeats, err = a.consumer.LastReceived(); err != nil {
+				s.Err = err.Error()
+			}
+			return s
+		}
+	} else {
+		publisher.Received = func() (map[string]arrival.Flow, bool) { return listener.Received() }
+	}
 	a.Aggregator = distributed.NewAggregator(distributed.AggregatorConfig{
-		Store: a.store, Log: p.log, Overrides: func([]rules.Override) {},
+		Store: a.store, Log: p.log, Unread: unread, Overrides: func([]rules.Override) {},
 		Aggregate: aggregate.Config{Rules: set, Shards: 1, HotTTL: hotTTL, NoInputTTL: noInputTTL, Log: p.log,
-			OnChange: notifyOf,
-			Sources: map[string]func() aggregate.SourceStatus{"statsd": func() (s aggregate.SourceStatus) {
-				s.At, s.Heartbeats = a.listener.LastReceived()
-				return s
-			}}},
-		Publisher: rediscontrol.PublisherConfig{ID: "aggregator", Lease: lease, Hold: hotTTL, Keep: noInputTTL,
-			Received: func() (map[string]arrival.Flow, bool) { return a.listener.Received() }},
+			Sources: map[string]func() aggregate.SourceStatus{"counts": source}},
+		Publisher: publisher,
 	})
+	handle := func(counts []hottype.Count) { _ = a.Aggregate.Send(context.Background(), counts) }
 	var err error
-	a.listener, err = statsd.NewListener(statsd.ListenerConfig{
-		Packets: []net.PacketConn{p.net.ListenPacket(node)}, Names: names, Log: p.log, Now: p.clock.now,
-		Handle: func(counts []hottype.Count) { _ = a.Aggregate.Send(context.Background(), counts) },
-	})
+	if k != nil {
+		c := kafka.ConsumerConfig{Config: p.counts(k), Handle: handle, Taken: a.Aggregate.ForgetPast,
+			Lost: a.Aggregate.Forget, Now: p.clock.now, SessionTimeout: sessionTimeout, Instance: k.instance(node)}
+		c.Group = "aggregators"
+		if a.consumer, err = kafka.NewConsumer(c); err == nil {
+			a.Add(lifecycle.Sources, "kafka", a.consumer.Run)
+		}
+	} else {
+		listener, err = statsd.NewListener(statsd.ListenerConfig{Packets: []net.PacketConn{p.net.ListenPacket(node)},
+			Names: names, Log: p.log, Now: p.clock.now, Handle: handle})
+		if err == nil {
+			a.Add(lifecycle.Sources, "statsd", listener.Run)
+		}
+	}
 	if err != nil {
 		panic(err)
 	}
-	a.Add(lifecycle.Sources, "statsd", a.listener.Run)
 	a.Add(lifecycle.Sinks, "rules", followRules(a.Feed, &a.process, a.SetRules))
-	a.Add(lifecycle.Sinks, "notifications", a.notifier.Run)
+	a.addNotifier(h)
 	a.start(a.Run)
 	return a
 }

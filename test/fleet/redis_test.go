@@ -35,10 +35,7 @@ type Redis struct {
 	commands uint64
 	aged     time.Time // until when keys have expired
 
-	frozen struct {
-		sync.Mutex
-		until chan struct{} // nil: it runs
-	}
+	freezer
 }
 
 func newRedis(n *Network) *Redis {
@@ -58,34 +55,6 @@ func newRedis(n *Network) *Redis {
 func (r *Redis) close() {
 	r.mem.Close()
 	r.lua.close()
-}
-
-// Freeze is SIGSTOP for a while: what is asked meanwhile is done afterwards.
-func (r *Redis) Freeze(d time.Duration) {
-	until := make(chan struct{})
-	r.frozen.Lock()
-	r.frozen.until = until
-	r.frozen.Unlock()
-	time.AfterFunc(d, func() {
-		r.frozen.Lock()
-		if r.frozen.until == until {
-			r.frozen.until = nil
-		}
-		r.frozen.Unlock()
-		close(until)
-	})
-}
-
-func (r *Redis) awaitThaw() {
-	for {
-		r.frozen.Lock()
-		until := r.frozen.until
-		r.frozen.Unlock()
-		if until == nil {
-			return
-		}
-		<-until
-	}
 }
 
 // Lose empties the server: data and scripts.

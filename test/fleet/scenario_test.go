@@ -71,13 +71,16 @@ type traffic struct {
 
 // fault is what goes wrong, and for how long.
 type fault struct {
-	kind string
-	at   time.Duration
-	took time.Duration
-	who  int
+	kind  string
+	at    time.Duration
+	took  time.Duration
+	after time.Duration // until others have noticed
+	who   int
 }
 
-func (f fault) end() time.Duration { return f.at + f.took }
+// back is when what was away is there again, and end when all know.
+func (f fault) back() time.Duration { return f.at + f.took }
+func (f fault) end() time.Duration  { return f.back() + f.after }
 
 func (f fault) String() string {
 	return fmt.Sprintf("%s at %.2fs for %.2fs (%d)", f.kind, f.at.Seconds(), f.took.Seconds(), f.who)
@@ -89,12 +92,17 @@ var faultKinds = []string{
 	"kill-aggregator", "hand-over", "deaf", "storm", "no-input", "clock-drift", "clock-jump",
 }
 
+// kafkaKinds are those that a plan may have besides where counts go by Kafka.
+var kafkaKinds = []string{"freeze-kafka", "restart-kafka", "leaderless"}
+
 // plan is what a seed says.
 type plan struct {
 	limiters  int
 	clients   int
 	ipLimit   int  // requests of a client in a window
 	collector bool // counts go by a collector
+	kafka     bool // or by Kafka
+	static    bool // whose readers keep their partitions over a restart
 	link      Link // of streams
 	datagrams Link
 	traffic   []traffic
@@ -107,8 +115,8 @@ type plan struct {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("%d limiters, collector %v, viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
-		"rules pushed at %v, faults %v", p.limiters, p.collector, p.viralFrom.Seconds(), p.viralTo.Seconds(),
+	return fmt.Sprintf("%d limiters, collector %v, Kafka %v (static members %v), viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
+		"rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka, p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(),
 		p.overrides, p.lift, p.push, p.faults)
 }
 
@@ -160,6 +168,9 @@ func newPlan(seed uint64) *plan {
 		p.faults = []fault{{kind: kind, who: r.IntN(1 << 16), at: between(15*time.Second, 25*time.Second),
 			took: 12 * time.Second}}
 	}
+	if seed%4 == 3 {
+		p.countByKafka(rand.New(rand.NewPCG(seed, 2)))
+	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)
 	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	for range 1 + r.IntN(3) {
@@ -169,6 +180,32 @@ func newPlan(seed uint64) *plan {
 	p.lift = max(p.lift, p.overrides[0]+3*time.Second)
 	return p
 }
+
+// countByKafka changes a plan to one whose counts go by Kafka.
+func (p *plan) countByKafka(r *rand.Rand) {
+	p.kafka, p.collector, p.static = true, false, r.IntN(2) == 0
+	for range r.IntN(4) {
+		at := faultsFrom + time.Duration(r.Int64N(int64(faultsTo-faultsFrom)))
+		p.faults = append(p.faults, fault{kind: kafkaKinds[r.IntN(len(kafkaKinds))], who: r.IntN(1 << 16), at: at,
+			took: min(time.Duration(r.Int64N(int64(10*time.Second))), faultsTo-at)})
+	}
+	if r.IntN(4) == 0 { // one that is long, and alone
+		p.faults = []fault{{kind: kafkaKinds[r.IntN(len(kafkaKinds))], who: r.IntN(1 << 16), at: 20 * time.Second,
+			took: 12 * time.Second}}
+	}
+	for i := range p.faults {
+		switch f := &p.faults[i]; f.kind {
+		case "kill-aggregator":
+			f.after = max(sessionTimeout-f.took, 0) + kafkaNotices
+		case "deaf", "storm", "no-input", "hand-over", "freeze-kafka", "restart-kafka", "leaderless":
+			f.after = kafkaNotices
+		}
+	}
+}
+
+// kafkaNotices is how long clients of Kafka may take to notice that brokers, or a partition, are back: they pause for
+// up to 3 s between attempts.
+const kafkaNotices = 5 * time.Second
 
 // standsStill reports whether a process would stop in good order while it may connect to Redis. The client's PubSub
 // holds a mutex then, for which its Close waits, and a goroutine that waits for a mutex lets no virtual time pass.

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/notify"
 )
 
@@ -29,7 +31,8 @@ type Webhook struct {
 type notified struct {
 	at   time.Duration
 	from string
-	also string // another process that has sent it
+	also string // another process that has sent it, and when
+	then time.Duration
 	notify.Event
 }
 
@@ -51,7 +54,7 @@ func newWebhook(w *World) *Webhook {
 			if i < 0 {
 				h.events = append(h.events, notified{at: w.at(), from: m.Instance, Event: e})
 			} else if h.events[i].from != m.Instance {
-				h.events[i].also = m.Instance
+				h.events[i].also, h.events[i].then = m.Instance, w.at()
 			}
 		}
 	})}
@@ -86,8 +89,9 @@ func (h *Webhook) close() {
 	h.served.Wait()
 }
 
-// addNotifier has an aggregator notify the webhook of what becomes hot and cold.
-func (a *Aggregator) addNotifier(h *Webhook) func([]detect.Change) {
+// addNotifier has an aggregator notify the webhook of what becomes hot and cold in what all of them publish, as its
+// page shows it.
+func (a *Aggregator) addNotifier(h *Webhook) {
 	var err error
 	a.notifier, err = notify.New(notify.Config{Namespace: namespace, Instance: a.name, Log: a.log,
 		IsLeader:    func() bool { return a.Leads() },
@@ -98,21 +102,22 @@ func (a *Aggregator) addNotifier(h *Webhook) func([]detect.Change) {
 	if err != nil {
 		panic(err)
 	}
-	return func(changes []detect.Change) {
-		for i := range changes {
-			c := &changes[i]
-			e := notify.Event{At: c.At, Key: string(c.Hot.Key), Rule: c.Hot.Rule, Rate: c.Hot.Rate}
+	page := live.New(live.Config{Namespace: namespace, Log: a.log, Now: a.clock.now, Rules: a.Rules,
+		Hot: func() []hottype.HotKey { return a.Hot.Hot(a.clock.now()) },
+		OnChange: func(c live.Change) {
+			e := notify.Event{At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate}
 			switch c.Kind {
-			case detect.BecameHot:
+			case live.BecameHot:
 				e.Kind = notify.Hot
-			case detect.Cooled:
+			case live.Cooled:
 				e.Kind = notify.Cold
 			default:
-				continue
+				return
 			}
 			a.notifier.Notify(e)
-		}
-	}
+		}}.WithDefaults())
+	a.Add(lifecycle.Sinks, "page", page.Run)
+	a.Add(lifecycle.Sinks, "notifications", a.notifier.Run)
 }
 
 // judgeEvents judges what the webhook has received: only what was hot, nothing lost, nothing late, and by the end of
@@ -143,7 +148,7 @@ func (l *laws) judgeEvents(now time.Duration) {
 	}
 	began, last := 0, notify.Kind("")
 	for _, e := range events {
-		if e.also != "" && !l.happened(e.at-healWithin, e.at+healWithin) {
+		if e.also != "" && !l.happened(e.then-healWithin, e.then+healWithin) {
 			l.breach("event-repeated", "%s is %s, by %s and by %s", e.Key, e.Kind, e.from, e.also)
 		}
 		if e.Key != string(keyOf(viral)) {

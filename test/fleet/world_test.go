@@ -22,6 +22,7 @@ type World struct {
 	start time.Time
 	net   *Network
 	redis *Redis
+	kafka *Kafka // nil: counts go by StatsD
 	hook  *Webhook
 
 	mu          sync.Mutex // guards the rest; never held while anything waits
@@ -58,6 +59,9 @@ func newWorld(p *plan, seed uint64, trace io.Writer) *World {
 	}
 	w.redis = newRedis(w.net)
 	w.hook = newWebhook(w)
+	if p.kafka {
+		w.kafka = newKafka(w.net, p.static)
+	}
 	w.limiters, w.aggregators = make([]*Limiter, p.limiters), make([]*Aggregator, 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,6 +101,7 @@ func (w *World) process(node, name string) process {
 		rules: new(atomic.Int64)}
 	p.log = slog.New(logs{w.seen, name, p.quiet})
 	w.net.SetBoth(name, redisNode, w.plan.link)
+	w.net.SetBoth(name, kafkaNode, w.plan.link)
 	w.net.SetBoth(name, webhookNode, w.plan.link)
 	return p
 }
@@ -113,14 +118,14 @@ func (w *World) startLimiter(i int) {
 		w.net.SetBoth(p.name, "collector", w.plan.datagrams)
 		servers = []string{"collector:8125"}
 	}
-	w.limiters[i] = startLimiter(p, w.redis, mustRules(w.plan, limitRate), w.addr(), servers)
+	w.limiters[i] = startLimiter(p, w.redis, mustRules(w.plan, limitRate), w.addr(), servers, w.kafka)
 }
 
 func (w *World) startAggregator(i int) {
 	w.addrs++
 	node := aggregatorNode(i)
 	w.aggregators[i] = startAggregator(w.process(node, fmt.Sprintf("%s.%d", node, w.addrs)), w.redis,
-		w.hook, mustRules(w.plan, limitRate), node)
+		w.hook, mustRules(w.plan, limitRate), node, w.kafka)
 }
 
 // run lets the plan happen until its end. Judge is called every second, while all nodes wait.

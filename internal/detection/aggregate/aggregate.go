@@ -152,7 +152,7 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	now := a.cfg.Now()
 	v := a.sources.check(now, len(a.Hot()))
-	if v.incomplete {
+	if v.incomplete || v.failing {
 		a.detector.MarkIncomplete(now)
 	}
 	if v.back { // what was not counted would look like a low past

@@ -137,6 +137,8 @@ func TestTapeOfTheSources(t *testing.T) {
 		{at: 40, a: 23, b: 23, since: -1, message: "the senders are taken for gone"},
 		{at: 41, a: 23, b: 23, since: -1},
 		{at: 42, a: 42, b: 42, check: sourceCheck{back: true}, since: 42},
+		{at: 43, a: 42, b: 43, err: "x", check: sourceCheck{failing: true}, since: 42},
+		{at: 44, a: 44, b: 44, since: 42},
 	} {
 		log.Reset()
 		clock = at(time.Duration(step.at) * time.Second)

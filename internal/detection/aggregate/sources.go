@@ -59,6 +59,7 @@ type sourceMonitor struct {
 type sourceCheck struct {
 	noInput    bool // nothing comes from the sources
 	incomplete bool // counts may be missing
+	failing    bool // a source knows what is wrong before it is silent: what it has lost may not cool until then
 	back       bool // they were until now
 }
 
@@ -86,6 +87,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 		states = append(states, st.SourceState)
 		v.noInput = v.noInput || st.NoInput
 		v.incomplete = v.incomplete || st.incomplete
+		v.failing = v.failing || status.Err != "" && !st.NoInput
 		waiting = waiting && st.waits
 	}
 	s.logChanges(&v, waiting, states, now, keys)

@@ -219,6 +219,26 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 	})
 }
 
+// A source that loses the brokers gives its keys up before it is silent. They do not cool until it is.
+func TestSourceThatFails(t *testing.T) {
+	t.Parallel()
+	var w wire
+	set := rulesOf(2)
+	set.Rules[0].Hot.Cooldown = time.Second
+	cfg := Config{Rules: set, Sources: map[string]func() SourceStatus{"kafka": w.heard}}
+	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
+		traffic(t, a, &w, 10)
+		w.say(func(h *SourceStatus) { h.Err = "no brokers" })
+		a.Forget(func(hottype.Key) bool { return true })
+		for range 40 {
+			pass(500 * time.Millisecond)
+			if !isHot(a) {
+				t.Fatalf("cooled at %v: %+v", time.Now(), a.Sources())
+			}
+		}
+	})
+}
+
 // A process that stood still has counted nothing meanwhile, and does not take that
 // for cold keys.
 func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {

@@ -39,6 +39,7 @@ type Aggregator struct {
 	upstreams atomic.Pointer[[]hottype.UpstreamLimit]
 	now       func() time.Time
 	release   time.Duration
+	unread    time.Duration
 	log       *slog.Logger
 }
 
@@ -47,6 +48,9 @@ type AggregatorConfig struct {
 	Aggregate aggregate.Config
 	Publisher rediscontrol.PublisherConfig
 	Store     *redisclient.Client
+	// Unread is for how long after a death no process may read what the dead one read; what a successor inherits does
+	// not cool by then.
+	Unread time.Duration
 	// Overrides receives each list of live overrides.
 	Overrides func([]rules.Override)
 	Log       *slog.Logger
@@ -56,7 +60,7 @@ type AggregatorConfig struct {
 func NewAggregator(c AggregatorConfig) *Aggregator {
 	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log,
 		Hot:  &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL},
-		name: c.Publisher.ID, release: c.Store.Config().Timeout}
+		name: c.Publisher.ID, release: c.Store.Config().Timeout, unread: c.Unread}
 	a.rules.Store(c.Aggregate.Rules)
 	a.now = c.Store.Config().Now
 	c.Aggregate.Now = a.now
@@ -98,7 +102,7 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 func (a *Aggregator) window(rule string) time.Duration {
 	for _, r := range a.Rules().Rules {
 		if r.Name == rule {
-			return r.Hot.Window + aggregate.SilentAfter
+			return r.Hot.Window + aggregate.SilentAfter + a.unread
 		}
 	}
 	return 0

@@ -91,14 +91,14 @@ func (l *clusterClient) pause(ctx context.Context) bool {
 
 // try gives a client, once.
 func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
-	cfg, err := l.cfg.sarama(newDialer(hard))
+	cfg, err := l.cfg.sarama()
 	if err != nil {
 		return nil, err
 	}
 	if adjust != nil {
 		adjust(cfg)
 	}
-	client, err := sarama.NewClient(l.cfg.Brokers, cfg)
+	client, err := l.cfg.Open.Client(hard, l.cfg.Brokers, cfg)
 	if err != nil {
 		return nil, l.explain(err)
 	}

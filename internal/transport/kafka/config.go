@@ -24,6 +24,7 @@ package kafka
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,26 @@ type Config struct {
 	// it has, and 8 where it is created. Where the topic has another number, that is logged and used.
 	Partitions int32
 	Log        *slog.Logger // receives each outage once; default slog.Default()
+	// Open opens connections; default those of sarama to Brokers.
+	Open *Openers
+}
+
+// Openers open what a Producer and a Consumer use of a cluster. The end of ctx closes a client's connections.
+type Openers struct {
+	Client   func(ctx context.Context, brokers []string, settings *sarama.Config) (sarama.Client, error)
+	Producer func(sarama.Client) (sarama.SyncProducer, error)
+	Consumer func(sarama.Client) (sarama.Consumer, error)
+	Group    func(group string, client sarama.Client) (sarama.ConsumerGroup, error)
+}
+
+var openBrokers = &Openers{
+	Client: func(ctx context.Context, brokers []string, settings *sarama.Config) (sarama.Client, error) {
+		settings.Net.Proxy.Enable = true // only a way to dial ourselves
+		settings.Net.Proxy.Dialer = newDialer(ctx)
+		return sarama.NewClient(brokers, settings)
+	},
+	Producer: sarama.NewSyncProducerFromClient, Consumer: sarama.NewConsumerFromClient,
+	Group: sarama.NewConsumerGroupFromClient,
 }
 
 const defaultPartitions = 8
@@ -82,22 +103,20 @@ func (c Config) withDefaults() (Config, error) {
 	if _, err := c.TLS.config(); err != nil {
 		return c, err
 	}
-	c.Log = cmp.Or(c.Log, slog.Default())
+	c.Log, c.Open = cmp.Or(c.Log, slog.Default()), cmp.Or(c.Open, openBrokers)
 	return c, nil
 }
 
 // sarama gives the settings of the Kafka client. All waits are short: counts
 // are worth little after some seconds, and a Send or a shutdown must not hang
 // on a broker that does not answer.
-func (c Config) sarama(d *dialer) (*sarama.Config, error) {
+func (c Config) sarama() (*sarama.Config, error) {
 	s := sarama.NewConfig()
 	s.ClientID = "hotparam" // in the brokers' logs
 	s.Net.DialTimeout = 3 * time.Second
 	s.Net.ReadTimeout = 5 * time.Second
 	s.Net.WriteTimeout = 5 * time.Second
 	s.Net.MaxOpenRequests = 1 // keeps records of a partition in order
-	s.Net.Proxy.Enable = true // only a way to dial ourselves
-	s.Net.Proxy.Dialer = d
 	c.Login.apply(s)
 	// Read at every connection: certificates are renewed while we run.
 	tls, err := c.TLS.config()

@@ -153,12 +153,12 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 		return err
 	}
 	defer data.Close()
-	consumer, err := sarama.NewConsumerFromClient(data)
+	consumer, err := c.cfg.Open.Consumer(data)
 	if err != nil {
 		return err
 	}
 	defer consumer.Close()
-	group, err := sarama.NewConsumerGroupFromClient(c.cfg.Group, client)
+	group, err := c.cfg.Open.Group(c.cfg.Group, client)
 	if err != nil {
 		return err
 	}
@@ -216,24 +216,39 @@ type readError struct {
 // readErrorFor is how long an error may be why no record comes.
 const readErrorFor = 10 * time.Second
 
+// newPartition is how long producers may take to write to a partition that is new to them and to us.
+const newPartition = 15 * time.Second
+
 // LastReceived is when the last record of our namespace came, the zero time before the first; whether
 // producers write one into every partition each second, so that silence means that they are cut off;
-// and what is wrong with the brokers, if that is known. A member without a partition misses nothing.
+// and what is wrong with the brokers, if that is known. Where they do, the partition that has been silent
+// for longest says when: its keys are counted nowhere else. A member without a partition misses nothing.
 func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
-	now := c.cfg.Now()
-	c.mu.Lock()
-	idle := len(c.reading) == 0 && c.session.Load()
-	c.mu.Unlock()
+	now, promised := c.cfg.Now(), c.promised.Load()
 	if ns := c.heard.Load(); ns > 0 {
 		last = time.Unix(0, ns)
 	}
+	c.mu.Lock()
+	idle := len(c.reading) == 0 && c.session.Load()
+	for partition, p := range c.reading {
+		heard := time.Unix(0, p.heard.Load())
+		if !promised || !heard.Before(last) {
+			continue
+		}
+		if c.heard.Load()-heard.UnixNano() > int64(2*aliveEvery) {
+			err = fmt.Errorf("kafka: no record in partition %d of topic %q, where every producer writes one each second",
+				partition, c.cfg.Topic)
+		}
+		last = heard
+	}
+	c.mu.Unlock()
 	if outage := c.link.outage.Load(); outage != nil {
 		err = *outage
-	} else if m := c.erred.Load(); m != nil && m.at.After(last) && now.Sub(m.at) < readErrorFor {
+	} else if m := c.erred.Load(); m != nil && !m.at.Before(last) && now.Sub(m.at) < readErrorFor {
 		err = m.err
 	}
 	if idle && err == nil {
 		last = now
 	}
-	return last, c.promised.Load(), err
+	return last, promised, err
 }

@@ -36,13 +36,13 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	}
 	in := Inspection{Brokers: cfg.Brokers, Topic: cfg.Topic, Group: cfg.Group, Settings: map[string]string{},
 		Unknown: map[string]string{}}
-	settings, err := cfg.sarama(newDialer(ctx))
+	settings, err := cfg.sarama()
 	if err != nil {
 		return in, err
 	}
 	settings.Admin.Retry.Max = 1
 	settings.Metadata.Full = true // to know the brokers before the topic
-	client, err := sarama.NewClient(cfg.Brokers, settings)
+	client, err := cfg.Open.Client(ctx, cfg.Brokers, settings)
 	if err != nil {
 		in.Err = fmt.Sprintf("kafka: cannot reach brokers %v: %v%s", cfg.Brokers, err, hint(err))
 		return in, nil

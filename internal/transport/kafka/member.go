@@ -62,9 +62,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 
 // read owns a partition until ctx ends.
 func (c *Consumer) read(ctx context.Context, r *reader) {
-	c.mu.Lock()
-	c.reading[r.partition] = r.progress
-	c.mu.Unlock()
+	c.take(r)
 	c.cfg.Taken()
 	r.run(ctx)
 	n := int32(c.link.partitionCount.Load())
@@ -72,6 +70,14 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 	c.mu.Lock()
 	delete(c.reading, r.partition)
 	c.mu.Unlock()
+}
+
+// take notes that a partition is read, and gives its first record time.
+func (c *Consumer) take(r *reader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.progress.heard.Store(c.cfg.Now().Add(newPartition).UnixNano())
+	c.reading[r.partition] = r.progress
 }
 
 // offsetAt is the offset of the first record since a time, or else the end. The end is read first, or a

@@ -37,8 +37,17 @@ func (r *reader) run(ctx context.Context) {
 		if err == nil {
 			continue // a jump, or the end
 		}
-		r.c.failed(err)
+		r.failed(err)
 		wait.For(ctx, reopenAfter)
+	}
+}
+
+// failed notes an error of this partition: from now on it has to be heard.
+func (r *reader) failed(err error) {
+	r.c.failed(err)
+	now := r.c.cfg.Now().UnixNano()
+	if heard := r.progress.heard.Load(); heard > now {
+		r.progress.heard.CompareAndSwap(heard, now)
 	}
 }
 
@@ -57,7 +66,7 @@ func (r *reader) open(ctx context.Context) error {
 	go func() {
 		defer close(drained)
 		for err := range p.Errors() {
-			r.c.failed(err)
+			r.failed(err)
 		}
 	}()
 	defer func() {
@@ -149,7 +158,9 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	}
 	rec, err := ParseRecord(msg.Value)
 	if err == nil && rec.Namespace == c.cfg.Namespace {
-		c.heard.Store(c.cfg.Now().UnixNano())
+		now := c.cfg.Now().UnixNano()
+		c.heard.Store(now)
+		r.progress.heard.Store(now)
 		if rec.Sequence > 0 {
 			c.promised.Store(true)
 		}
@@ -200,6 +211,7 @@ func (c *Consumer) skip(partition int32, records int64) {
 type progress struct {
 	newest atomic.Int64 // unix nanoseconds: when the last records read were written
 	end    atomic.Bool  // there is nothing more
+	heard  atomic.Int64 // when the last record of our namespace came, or by when the first one has to; unix nanoseconds
 }
 
 func (p *progress) at(t time.Time, end bool) {

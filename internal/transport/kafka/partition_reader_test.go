@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -48,10 +50,60 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 		t.Error(d)
 	}
 	want := ConsumerStats{Records: 9, Reread: 1, Counts: 3, Requests: 603, Malformed: 3, Foreign: 1, Duplicates: 1,
-		Misplaced: 2, Partition: map[string]PartitionStats{}}
+		Misplaced: 2, Topic: 8, Partition: map[string]PartitionStats{}}
 	if d := cmp.Diff(want, c.Stats()); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestSilentPartition: producers write to every partition each second, so that one partition without records, while
+// others have some, is a silence; a partition that has just come has time for its first record, until it fails.
+func TestSilentPartition(t *testing.T) {
+	t.Parallel()
+	t0 := time.Unix(1700000000, 0)
+	now, sequence := t0, uint64(0)
+	c := consumerOf(t, &now, func([]hottype.Count) {})
+	var readers [2]*reader
+	for i := range readers {
+		r := &reader{c: c, partition: int32(i), seen: newDuplicates(maxOrigins), progress: &progress{}}
+		readers[i] = r
+		c.take(r)
+	}
+	hear := func(r *reader, second int, numbered bool) {
+		now = t0.Add(time.Duration(second) * time.Second)
+		rec := Record{Namespace: "news", Source: "s"}
+		if sequence++; numbered {
+			rec.Sequence = sequence
+		}
+		r.record(&sarama.ConsumerMessage{Value: rec.Append(nil), Timestamp: now})
+	}
+	check := func(second, last int, wrong string) {
+		t.Helper()
+		now = t0.Add(time.Duration(second) * time.Second)
+		at, _, err := c.LastReceived()
+		if at != t0.Add(time.Duration(last)*time.Second) || fmt.Sprint(err) != wrong {
+			t.Errorf("after %d s: heard at %v, %v", second, at.Sub(t0), err)
+		}
+	}
+	hear(readers[0], 1, false)
+	check(10, 1, "<nil>") // nothing is promised
+	hear(readers[0], 11, true)
+	check(14, 11, "<nil>") // the other one has until 15
+	hear(readers[0], 18, true)
+	const silent = `kafka: no record in partition 1 of topic "t", where every producer writes one each second`
+	check(19, 15, silent)
+	hear(readers[1], 20, true)
+	check(20, 18, "<nil>")
+	hear(readers[1], 24, true)
+	check(24, 18, `kafka: no record in partition 0 of topic "t", where every producer writes one each second`)
+	readers[0].failed(errors.New("no leader"))
+	check(25, 18, "no leader")
+	c.take(readers[1])
+	hear(readers[0], 26, true)
+	check(27, 26, "<nil>")
+	readers[1].failed(errors.New("no leader"))
+	hear(readers[0], 30, true)
+	check(30, 27, "no leader")
 }
 
 func TestLag(t *testing.T) {

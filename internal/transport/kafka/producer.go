@@ -122,7 +122,7 @@ const aliveEvery = time.Second
 // queue, which is bounded and drops the oldest; sarama's would grow or block.
 func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer client.Close()
-	producer, err := sarama.NewSyncProducerFromClient(client)
+	producer, err := p.cfg.Open.Producer(client)
 	if err != nil {
 		p.link.failed(fmt.Errorf("kafka: producer: %w", err))
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ConsumerStats is what a Consumer read. All but Partitions, Lag and Partition only grow.
+// ConsumerStats is what a Consumer read. All but Partitions, Topic, Lag and Partition only grow.
 type ConsumerStats struct {
 	Records uint64 `metric:"hotparam_kafka_in_records_total" help:"Records read, those read again included."`
 	// Reread are the backlog of partitions that moved: records below the offset that the group had
@@ -23,6 +23,7 @@ type ConsumerStats struct {
 	Misplaced  uint64                    `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition: their producer does not follow docs/protocol.md, or partitions were added."`
 	Errors     uint64                    `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
 	Partitions int64                     `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
+	Topic      int64                     `metric:"hotparam_kafka_in_topic_partitions" help:"Partitions of the topic; the aggregators of a group together read all of them."`
 	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
 	Partition  map[string]PartitionStats `label:"partition"`
 }
@@ -39,6 +40,7 @@ func (c *Consumer) Stats() ConsumerStats {
 		Duplicates: c.duplicates.Load(), Misplaced: c.misplaced.Load(), Errors: c.errors.Load(),
 		Partition: map[string]PartitionStats{},
 	}
+	s.Topic = c.link.partitionCount.Load()
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
