@@ -14,8 +14,8 @@
 //	make fleet                 # seeds in parallel processes
 //	make fleet SEED=17         # one seed, the same run to the byte, with a trace
 //
-// In every fourth seed the counts go by Kafka instead, by the producer and the consumer of the programs, to a model of a
-// topic and a group, by a model of what they use of Kafka's client: that holds a mutex while it waits for a broker.
+// In every fourth seed the counts go by Kafka instead, by the producer and the consumer of the programs, to a model of
+// a topic and a group, by a model of what they use of Kafka's client: that holds a mutex while it waits for a broker.
 // The brokers freeze and restart, and partitions lose their leader.
 //
 // What a bubble has no place for: processor time, pauses of a process, buffers of the kernel, a cluster of Redis.

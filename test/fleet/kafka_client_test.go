@@ -32,7 +32,9 @@ func (k *Kafka) openers(node string) *kafka.Openers {
 		Producer: func(c sarama.Client) (sarama.SyncProducer, error) {
 			return &kafkaProducer{conn: c.(*kafkaClient).dial()}, nil
 		},
-		Consumer: func(c sarama.Client) (sarama.Consumer, error) { return &kafkaConsumer{client: c.(*kafkaClient)}, nil },
+		Consumer: func(c sarama.Client) (sarama.Consumer, error) {
+			return &kafkaConsumer{client: c.(*kafkaClient)}, nil
+		},
 		Group: func(_ string, c sarama.Client) (sarama.ConsumerGroup, error) {
 			client := c.(*kafkaClient)
 			id := fmt.Sprintf("%s at %v", node, time.Now())

@@ -152,7 +152,7 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 		switch {
 		case !wrong:
 			delete(l.differed, limiter.name)
-		case !differed:
+		case !differed, l.w.kafka != nil && l.says(limiter): // then it takes findWithin
 			l.differed[limiter.name] = now
 		case now-since >= sayWithin && !l.says(limiter):
 			l.breach("silent", "%s does not know since %v that %s is hot or over, and no state says so", limiter.name, since,

@@ -142,7 +142,8 @@ func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers 
 			panic(err)
 		}
 		l.sender = statsdSender{out}
-		shared.Arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs, Observe: func(r arrival.Report) { out.Observe(r) }}
+		shared.Arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs,
+			Observe: func(r arrival.Report) { out.Observe(r) }}
 	}
 	shared.Sink = l.sender
 	l.Pipeline = distributed.New(

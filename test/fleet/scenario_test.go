@@ -116,8 +116,8 @@ type plan struct {
 
 func (p *plan) String() string {
 	return fmt.Sprintf("%d limiters, collector %v, Kafka %v (static members %v), viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
-		"rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka, p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(),
-		p.overrides, p.lift, p.push, p.faults)
+		"rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka, p.static, p.viralFrom.Seconds(),
+		p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults)
 }
 
 // newPlan gives that of a seed.
@@ -195,9 +195,12 @@ func (p *plan) countByKafka(r *rand.Rand) {
 	}
 	for i := range p.faults {
 		switch f := &p.faults[i]; f.kind {
-		case "kill-aggregator":
-			f.after = max(sessionTimeout-f.took, 0) + kafkaNotices
-		case "deaf", "storm", "no-input", "hand-over", "freeze-kafka", "restart-kafka", "leaderless":
+		case "kill-aggregator", "hand-over", "no-input", "freeze-kafka", "restart-kafka", "leaderless":
+			f.after = kafkaNotices
+			if !p.static { // what the next process inherits stays for as long as a dead one may own its partition
+				f.after += sessionTimeout
+			}
+		case "deaf", "storm":
 			f.after = kafkaNotices
 		}
 	}

@@ -120,6 +120,9 @@ func (a *Aggregator) addNotifier(h *Webhook) {
 	a.Add(lifecycle.Sinks, "notifications", a.notifier.Run)
 }
 
+// slowEvents are the faults that keep events back: they are of what aggregators read from Redis.
+var slowEvents = []string{"cut-webhook", "freeze-redis", "restart-redis", "lose-redis", "cut-aggregator"}
+
 // judgeEvents judges what the webhook has received: only what was hot, nothing lost, nothing late, and by the end of
 // the run what began has ended.
 func (l *laws) judgeEvents(now time.Duration) {
@@ -130,7 +133,7 @@ func (l *laws) judgeEvents(now time.Duration) {
 		if e.Key != string(keyOf(viral)) && e.Key != string(keyOf(slow)) && e.Key != string(keyOf(flapping)) {
 			l.breach("event-without-cause", "%s is %s", e.Key, e.Kind)
 		}
-		if took := l.w.start.Add(e.at).Sub(e.At); took > sayWithin && !l.happened(0, now, "cut-webhook") {
+		if took := l.w.start.Add(e.at).Sub(e.At); took > sayWithin && !l.happened(e.at-took, e.at, slowEvents...) {
 			l.breach("event-late", "%s is %s, received after %v", e.Key, e.Kind, took)
 		}
 	}

@@ -120,12 +120,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	found.Rules, found.Sources, found.NoInputTTL = set, a.sources(cfg), noInputTTL(cfg.Redis)
 	found.Shards = runtime.GOMAXPROCS(0)
 	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
-	var unread time.Duration
-	if len(cfg.Kafka.Brokers) > 0 && cfg.Group.Instance == "" {
-		unread = cfg.Group.SessionTimeout
-	}
 	a.parts = distributed.NewAggregator(distributed.AggregatorConfig{
-		Aggregate: found, Store: a.redis, Log: a.log, Unread: unread,
+		Aggregate: found, Store: a.redis, Log: a.log, Unread: unread(cfg),
 		Publisher: rediscontrol.PublisherConfig{ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL,
 			Keep: noInputTTL(cfg.Redis), Received: a.received()},
 		Overrides: func(live []rules.Override) { a.schedules.setLive(live) },

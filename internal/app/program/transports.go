@@ -145,6 +145,14 @@ func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Co
 	return kafka.NewConsumer(c)
 }
 
+// unread is for how long brokers wait for an aggregator that died before another one may read its partitions.
+func unread(cfg config.Aggregator) time.Duration {
+	if len(cfg.Kafka.Brokers) == 0 || cfg.Group.Instance != "" {
+		return 0
+	}
+	return cfg.Group.SessionTimeout
+}
+
 // backlog is how far back a partition has to be read so that every window of
 // the rules is full: the longest of them, and what may lie between a request
 // and the record that counts it.

@@ -98,7 +98,8 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 }
 
 // window is after how long a new process knows that a key of the rule is cold. A silence that began in its first
-// window, in which it had counted too little to find the key, is noticed by then.
+// window, in which it had counted too little to find the key, is noticed by then. What a dead process had to read has
+// a reader by then: a broker that comes back waits for the dead one anew, so that outages add to it.
 func (a *Aggregator) window(rule string) time.Duration {
 	for _, r := range a.Rules().Rules {
 		if r.Name == rule {

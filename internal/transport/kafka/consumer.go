@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -230,16 +232,8 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	}
 	c.mu.Lock()
 	idle := len(c.reading) == 0 && c.session.Load()
-	for partition, p := range c.reading {
-		heard := time.Unix(0, p.heard.Load())
-		if !promised || !heard.Before(last) {
-			continue
-		}
-		if c.heard.Load()-heard.UnixNano() > int64(2*aliveEvery) {
-			err = fmt.Errorf("kafka: no record in partition %d of topic %q, where every producer writes one each second",
-				partition, c.cfg.Topic)
-		}
-		last = heard
+	if promised {
+		last, err = c.leastHeard(last, now)
 	}
 	c.mu.Unlock()
 	if outage := c.link.outage.Load(); outage != nil {
@@ -251,4 +245,22 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 		last = now
 	}
 	return last, promised, err
+}
+
+// leastHeard is when the partition was heard that has been silent for longest, at the latest last, and what is wrong
+// with it. The caller holds mu.
+func (c *Consumer) leastHeard(last, now time.Time) (least time.Time, err error) {
+	least = last
+	for _, partition := range slices.Sorted(maps.Keys(c.reading)) {
+		switch heard := time.Unix(0, c.reading[partition].heard.Load()); {
+		case heard.Before(least):
+			if least = heard; last.Sub(heard) > 2*aliveEvery {
+				err = fmt.Errorf("kafka: no record in partition %d of topic %q, where every producer writes one each second",
+					partition, c.cfg.Topic)
+			}
+		case heard.After(now) && err == nil:
+			err = fmt.Errorf("kafka: partition %d of topic %q has not been read yet", partition, c.cfg.Topic)
+		}
+	}
+	return least, err
 }

@@ -88,7 +88,8 @@ func TestSilentPartition(t *testing.T) {
 	hear(readers[0], 1, false)
 	check(10, 1, "<nil>") // nothing is promised
 	hear(readers[0], 11, true)
-	check(14, 11, "<nil>") // the other one has until 15
+	const unread = `kafka: partition 1 of topic "t" has not been read yet`
+	check(14, 11, unread) // it has until 15
 	hear(readers[0], 18, true)
 	const silent = `kafka: no record in partition 1 of topic "t", where every producer writes one each second`
 	check(19, 15, silent)
@@ -100,7 +101,7 @@ func TestSilentPartition(t *testing.T) {
 	check(25, 18, "no leader")
 	c.take(readers[1])
 	hear(readers[0], 26, true)
-	check(27, 26, "<nil>")
+	check(27, 26, unread)
 	readers[1].failed(errors.New("no leader"))
 	hear(readers[0], 30, true)
 	check(30, 27, "no leader")
