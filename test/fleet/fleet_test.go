@@ -70,6 +70,20 @@ func TestSuccessorInASilence(t *testing.T) {
 	}
 }
 
+// TestDeadReaders kills both aggregators. Their partitions of Kafka have no reader until the group has given them up,
+// and no key may be forgotten.
+func TestDeadReaders(t *testing.T) {
+	for _, seed := range []uint64{3, 7, 11} {
+		p := newPlan(seed)
+		p.static, p.faults = false, nil
+		for who := range 2 {
+			p.faults = append(p.faults, fault{kind: "kill-aggregator", who: who, at: 20 * time.Second, took: time.Second,
+				after: sessionTimeout + kafkaNotices})
+		}
+		runPlan(t, seed, p)
+	}
+}
+
 // runPlan runs the plan of a seed.
 func runPlan(t *testing.T, seed uint64, plan *plan) (ok bool) {
 	cryptotest.SetGlobalRandom(t, seed)
