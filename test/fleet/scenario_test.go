@@ -115,9 +115,9 @@ type plan struct {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("%d limiters, collector %v, Kafka %v (static members %v), viral from %.2fs to %.2fs, blocks at %v, the first lifted at %v, "+
-		"rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka, p.static, p.viralFrom.Seconds(),
-		p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults)
+	return fmt.Sprintf("%d limiters, collector %v, Kafka %v (static members %v), viral from %.2fs to %.2fs, "+
+		"blocks at %v, the first lifted at %v, rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka,
+		p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults)
 }
 
 // newPlan gives that of a seed.
