@@ -233,7 +233,7 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	c.mu.Lock()
 	idle := len(c.reading) == 0 && c.session.Load()
 	if promised {
-		last, err = c.leastHeard(last, now)
+		last, err = c.longestSilence(last, now)
 	}
 	c.mu.Unlock()
 	if outage := c.link.outage.Load(); outage != nil {
@@ -247,9 +247,9 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	return last, promised, err
 }
 
-// leastHeard is when the partition was heard that has been silent for longest, at the latest last, and what is wrong
-// with it. The caller holds mu.
-func (c *Consumer) leastHeard(last, now time.Time) (least time.Time, err error) {
+// longestSilence is since when the partition with the longest silence has had no record, at the latest last, and what
+// is wrong with it. The caller holds mu.
+func (c *Consumer) longestSilence(last, now time.Time) (least time.Time, err error) {
 	least = last
 	for _, partition := range slices.Sorted(maps.Keys(c.reading)) {
 		switch heard := time.Unix(0, c.reading[partition].heard.Load()); {

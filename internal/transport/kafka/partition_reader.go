@@ -42,7 +42,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// failed notes an error of this partition: from now on it has to be heard.
+// failed notes an error of this partition. From now on the absence of records is a silence.
 func (r *reader) failed(err error) {
 	r.c.failed(err)
 	now := r.c.cfg.Now().UnixNano()
