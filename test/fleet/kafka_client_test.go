@@ -15,16 +15,17 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // openers opens connections of a node.
 func (k *Kafka) openers(node string) *kafka.Openers {
 	return &kafka.Openers{
 		Client: func(ctx context.Context, _ []string, settings *sarama.Config) (sarama.Client, error) {
-			c := &kafkaClient{kafka: k, node: node, settings: settings, done: make(chan struct{})}
-			context.AfterFunc(ctx, func() { _ = c.Close() })
+			c := &kafkaClient{kafka: k, node: node, settings: settings}
+			c.ctx, c.end = context.WithCancel(ctx)
 			if _, err := c.dial().ask(kafkaRequest{Kind: "metadata"}); err != nil {
-				_ = c.Close()
+				c.end()
 				return nil, fmt.Errorf("%w: %w", sarama.ErrOutOfBrokers, err)
 			}
 			return c, nil
@@ -57,50 +58,13 @@ type kafkaClient struct {
 	kafka    *Kafka
 	node     string
 	settings *sarama.Config
-
-	mu     sync.Mutex // guards the rest
-	conns  []net.Conn
-	closed bool
-	done   chan struct{} // closed with it
+	ctx      context.Context // the client's; its end closes the connections
+	end      context.CancelFunc
 }
 
 func (c *kafkaClient) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed = true
-		close(c.done)
-	}
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-	c.conns = nil
+	c.end()
 	return nil
-}
-
-// connect opens a connection, which the end of the client closes.
-func (c *kafkaClient) connect() (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, sarama.ErrClosedClient
-	}
-	conn, err := c.kafka.connect(c.node)
-	if err == nil {
-		c.conns = append(c.conns, conn)
-	}
-	return conn, err
-}
-
-// pause waits, or ends with the client or with stop, which may be nil.
-func (c *kafkaClient) pause(d time.Duration, stop <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-stop:
-	case <-c.done:
-	}
 }
 
 func (c *kafkaClient) Partitions(string) ([]int32, error) {
@@ -122,6 +86,7 @@ func (c *kafkaClient) GetOffset(_ string, partition int32, since int64) (int64, 
 type kafkaConn struct {
 	client *kafkaClient
 	conn   net.Conn // nil: none
+	unbind func() bool
 	out    *bufio.Writer
 	to     *gob.Encoder
 	from   *gob.Decoder
@@ -130,24 +95,25 @@ type kafkaConn struct {
 func (c *kafkaClient) dial() *kafkaConn { return &kafkaConn{client: c} }
 
 func (c *kafkaConn) close() {
-	if c.conn == nil {
-		return
+	if c.conn != nil {
+		c.unbind()
+		_ = c.conn.Close()
+		c.conn = nil
 	}
-	_ = c.conn.Close()
-	c.client.mu.Lock()
-	defer c.client.mu.Unlock()
-	c.client.conns = slices.DeleteFunc(c.client.conns, func(conn net.Conn) bool { return conn == c.conn })
-	c.conn = nil
 }
 
 // ask gives an answer within the time-out of the settings.
 func (c *kafkaConn) ask(r kafkaRequest) (a kafkaAnswer, err error) {
+	if c.client.ctx.Err() != nil {
+		return a, sarama.ErrClosedClient
+	}
 	if c.conn == nil {
-		conn, err := c.client.connect()
+		conn, err := c.client.kafka.connect(c.client.node)
 		if err != nil {
 			return a, err
 		}
-		c.conn, c.out = conn, bufio.NewWriterSize(conn, 1<<16)
+		c.conn, c.unbind = conn, context.AfterFunc(c.client.ctx, func() { _ = conn.Close() })
+		c.out = bufio.NewWriterSize(conn, 1<<16)
 		c.to, c.from = gob.NewEncoder(c.out), gob.NewDecoder(conn)
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(c.client.settings.Net.ReadTimeout))
@@ -202,7 +168,7 @@ func (p *kafkaProducer) SendMessages(list []*sarama.ProducerMessage) error {
 		for _, f := range failed {
 			left = append(left, f.Msg)
 		}
-		p.conn.client.pause(settings.Backoff, nil)
+		wait.For(p.conn.client.ctx, settings.Backoff)
 	}
 }
 
@@ -215,8 +181,9 @@ type kafkaConsumer struct {
 func (c *kafkaConsumer) Close() error { return nil }
 
 func (c *kafkaConsumer) ConsumePartition(_ string, i int32, offset int64) (sarama.PartitionConsumer, error) {
-	r := &kafkaReader{conn: c.client.dial(), partition: i, offset: offset, stop: make(chan struct{}),
+	r := &kafkaReader{conn: c.client.dial(), partition: i, offset: offset,
 		messages: make(chan *sarama.ConsumerMessage), errs: make(chan *sarama.ConsumerError)}
+	r.ctx, r.end = context.WithCancel(c.client.ctx)
 	go r.run()
 	return r, nil
 }
@@ -227,51 +194,43 @@ type kafkaReader struct {
 	conn      *kafkaConn
 	partition int32
 	offset    int64
-	end       atomic.Int64
-	stop      chan struct{}
+	highWater atomic.Int64
+	ctx       context.Context
+	end       context.CancelFunc
 	messages  chan *sarama.ConsumerMessage
 	errs      chan *sarama.ConsumerError
 }
 
-func (r *kafkaReader) AsyncClose()                              { close(r.stop) }
+func (r *kafkaReader) AsyncClose()                              { r.end() }
 func (r *kafkaReader) Messages() <-chan *sarama.ConsumerMessage { return r.messages }
 func (r *kafkaReader) Errors() <-chan *sarama.ConsumerError     { return r.errs }
-func (r *kafkaReader) HighWaterMarkOffset() int64               { return r.end.Load() }
+func (r *kafkaReader) HighWaterMarkOffset() int64               { return r.highWater.Load() }
 
 func (r *kafkaReader) run() {
 	defer close(r.errs)
 	defer close(r.messages)
 	defer r.conn.close()
-	for !r.stopped() {
+	for r.ctx.Err() == nil {
 		a, err := r.conn.ask(kafkaRequest{Kind: "fetch", Partition: r.partition, Offset: r.offset})
 		if err != nil {
 			select {
 			case r.errs <- &sarama.ConsumerError{Partition: r.partition, Err: err}:
-			case <-r.stop:
+			case <-r.ctx.Done():
 			}
-			r.conn.client.pause(r.conn.client.settings.Consumer.Retry.Backoff, r.stop)
+			wait.For(r.ctx, r.conn.client.settings.Consumer.Retry.Backoff)
 			continue
 		}
-		r.end.Store(a.End)
+		r.highWater.Store(a.End)
 		for _, record := range a.Records {
 			m := &sarama.ConsumerMessage{Partition: r.partition, Offset: r.offset, Value: record.Value,
 				Timestamp: time.UnixMilli(record.At)}
 			select {
 			case r.messages <- m:
 				r.offset++
-			case <-r.stop:
+			case <-r.ctx.Done():
 				return
 			}
 		}
-	}
-}
-
-func (r *kafkaReader) stopped() bool {
-	select {
-	case <-r.stop:
-		return true
-	default:
-		return false
 	}
 }
 

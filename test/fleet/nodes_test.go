@@ -60,14 +60,18 @@ type process struct {
 	err    error
 }
 
-func (p *process) openStore(r *Redis, budget time.Duration) {
-	like := r.Client(p.name)
-	var err error
-	p.store, err = redisclient.Open(redisclient.Config{OptionsFrom: like, Namespace: namespace, Budget: budget,
-		Now: p.clock.now, Log: p.log})
+// must gives what a constructor made. Its errors are mistakes in the settings of this package.
+func must[T any](made T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+	return made
+}
+
+func (p *process) openStore(r *Redis, budget time.Duration) {
+	like := r.Client(p.name)
+	p.store = must(redisclient.Open(redisclient.Config{OptionsFrom: like, Namespace: namespace, Budget: budget,
+		Now: p.clock.now, Log: p.log}))
 	p.closes = append(p.closes, p.store.Close, like.Close)
 }
 
@@ -130,17 +134,11 @@ func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers 
 	l.openStore(r, budget)
 	shared := distributed.Shared{Store: l.store, NoInputTTL: noInputTTL}
 	if k != nil {
-		producer, err := kafka.NewProducer(kafka.ProducerConfig{Config: p.counts(k), Source: p.name, Now: p.clock.now})
-		if err != nil {
-			panic(err)
-		}
-		l.sender = kafkaSender{producer}
+		l.sender = kafkaSender{must(kafka.NewProducer(kafka.ProducerConfig{Config: p.counts(k), Source: p.name,
+			Now: p.clock.now}))}
 	} else {
-		out, err := statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
-			Log: p.log, Dial: p.net.Dial(p.name, addr)})
-		if err != nil {
-			panic(err)
-		}
+		out := must(statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
+			Log: p.log, Dial: p.net.Dial(p.name, addr)}))
 		l.sender = statsdSender{out}
 		shared.Arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs,
 			Observe: func(r arrival.Report) { out.Observe(r) }}
@@ -175,10 +173,7 @@ func followRules(feed *rediscontrol.Feed, p *process, apply func(*rules.Set)) fu
 			if r.Version <= p.rules.Load() {
 				return
 			}
-			set, err := rules.Parse("central", []byte(r.Text))
-			if err != nil {
-				panic(err)
-			}
+			set := must(rules.Parse("central", []byte(r.Text)))
 			p.rules.Store(r.Version)
 			apply(set)
 		})
@@ -226,23 +221,16 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 		Publisher: publisher,
 	})
 	handle := func(counts []hottype.Count) { _ = a.Aggregate.Send(context.Background(), counts) }
-	var err error
 	if k != nil {
 		c := kafka.ConsumerConfig{Config: p.counts(k), Handle: handle, Taken: a.Aggregate.ForgetPast,
 			Lost: a.Aggregate.Forget, Now: p.clock.now, SessionTimeout: sessionTimeout, Instance: k.instance(node)}
 		c.Group = "aggregators"
-		if a.consumer, err = kafka.NewConsumer(c); err == nil {
-			a.Add(lifecycle.Sources, "kafka", a.consumer.Run)
-		}
+		a.consumer = must(kafka.NewConsumer(c))
+		a.Add(lifecycle.Sources, "kafka", a.consumer.Run)
 	} else {
-		listener, err = statsd.NewListener(statsd.ListenerConfig{Packets: []net.PacketConn{p.net.ListenPacket(node)},
-			Names: names, Log: p.log, Now: p.clock.now, Handle: handle})
-		if err == nil {
-			a.Add(lifecycle.Sources, "statsd", listener.Run)
-		}
-	}
-	if err != nil {
-		panic(err)
+		listener = must(statsd.NewListener(statsd.ListenerConfig{Packets: []net.PacketConn{p.net.ListenPacket(node)},
+			Names: names, Log: p.log, Now: p.clock.now, Handle: handle}))
+		a.Add(lifecycle.Sources, "statsd", listener.Run)
 	}
 	a.Add(lifecycle.Sinks, "rules", followRules(a.Feed, &a.process, a.SetRules))
 	a.addNotifier(h)
@@ -260,26 +248,20 @@ type Collector struct {
 // startCollector starts one that receives what is sent to node.
 func startCollector(p process, addr netip.Addr, node string, servers []string) *Collector {
 	c := &Collector{process: p}
-	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
+	sender := must(statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
 		Log: p.log, Dial: p.net.Dial(p.name, addr), Relay: func() map[string]arrival.Flow {
 			flows, _ := c.listener.Received()
 			return flows
-		}})
-	if err != nil {
-		panic(err)
-	}
+		}}))
 	sums := tally.New(tally.Config{Sink: sender, Log: p.log})
-	c.listener, err = statsd.NewListener(statsd.ListenerConfig{
+	c.listener = must(statsd.NewListener(statsd.ListenerConfig{
 		Packets: []net.PacketConn{p.net.ListenPacket(node)}, Names: names, Log: p.log, Now: p.clock.now,
 		Handle: func(counts []hottype.Count) {
 			for i := range counts {
 				sums.AddCount(counts[i])
 			}
 		},
-	})
-	if err != nil {
-		panic(err)
-	}
+	}))
 	c.Add(lifecycle.Sources, "statsd", c.listener.Run)
 	c.Add(lifecycle.Buffers, "tally", sums.Run)
 	c.Add(lifecycle.Sinks, "statsd", sender.Run)

@@ -38,11 +38,7 @@ rules:
 }
 
 func mustRules(p *plan, rate int) *rules.Set {
-	set, err := rules.Parse("rules.yaml", []byte(ruleFile(p, rate)))
-	if err != nil {
-		panic(err)
-	}
-	return set
+	return must(rules.Parse("rules.yaml", []byte(ruleFile(p, rate))))
 }
 
 // The parts of a run: what happens in the middle ends before the calm, in which all must be well.

@@ -92,16 +92,12 @@ func (h *Webhook) close() {
 // addNotifier has an aggregator notify the webhook of what becomes hot and cold in what all of them publish, as its
 // page shows it.
 func (a *Aggregator) addNotifier(h *Webhook) {
-	var err error
-	a.notifier, err = notify.New(notify.Config{Namespace: namespace, Instance: a.name, Log: a.log,
+	a.notifier = must(notify.New(notify.Config{Namespace: namespace, Instance: a.name, Log: a.log,
 		IsLeader:    func() bool { return a.Leads() },
 		DialContext: h.dial(a.name),
 		Webhooks: []notify.Webhook{{Name: "ops", URL: "http://" + webhookNode + "/", Format: notify.JSON,
 			Events: []notify.Kind{notify.Hot, notify.Cold}}},
-	}, time.Now())
-	if err != nil {
-		panic(err)
-	}
+	}, time.Now()))
 	page := live.New(live.Config{Namespace: namespace, Log: a.log, Now: a.clock.now, Rules: a.Rules,
 		Hot: func() []hottype.HotKey { return a.Hot.Hot(a.clock.now()) },
 		OnChange: func(c live.Change) {

@@ -258,7 +258,7 @@ func (c *Consumer) longestSilence(last, now time.Time) (least time.Time, err err
 				err = fmt.Errorf("kafka: no record in partition %d of topic %q, where every producer writes one each second",
 					partition, c.cfg.Topic)
 			}
-		case heard.After(now) && err == nil:
+		case heard.After(now) && now.Sub(last) <= 2*aliveEvery && err == nil: // else all of them are silent
 			err = fmt.Errorf("kafka: partition %d of topic %q has not been read yet", partition, c.cfg.Topic)
 		}
 	}

@@ -72,7 +72,7 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 	c.mu.Unlock()
 }
 
-// take notes that a partition is read, and gives its first record time.
+// take notes that a partition is read from now on, and by when its first record has to come.
 func (c *Consumer) take(r *reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -211,7 +211,7 @@ func (c *Consumer) skip(partition int32, records int64) {
 type progress struct {
 	newest atomic.Int64 // unix nanoseconds: when the last records read were written
 	end    atomic.Bool  // there is nothing more
-	heard  atomic.Int64 // when the last record of our namespace came, or by when the first one has to; unix nanoseconds
+	heard  atomic.Int64 // unix nanoseconds: when the last record of our namespace came, or by when the first has to
 }
 
 func (p *progress) at(t time.Time, end bool) {
