@@ -46,13 +46,6 @@ func serve(t *testing.T, lines string) *site {
 		s.seen = r.Host + r.RequestURI
 	}))
 	t.Cleanup(s.app.Close)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url = "http://" + ln.Addr().String()
-	_, s.port, _ = net.SplitHostPort(ln.Addr().String())
-	ln.Close()
 	s.write(rules)
 	t.Cleanup(func() {
 		if err := caddy.Stop(); err != nil {
@@ -70,9 +63,17 @@ func (s *site) write(rules string) {
 	}
 }
 
-// load gives Caddy a Caddyfile, as caddy reload --force does.
+// load gives Caddy a Caddyfile, as caddy reload --force does. The site has another port each time, because Caddy closes
+// the listener of the old configuration after Load has returned, and until then a connection may be the old one's.
 func (s *site) load(lines string) {
 	s.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.url = "http://" + ln.Addr().String()
+	_, s.port, _ = net.SplitHostPort(ln.Addr().String())
+	ln.Close()
 	s.reload(lines, true)
 }
 
