@@ -14,9 +14,6 @@
 //	make fleet                 # seeds in parallel processes
 //	make fleet SEED=17         # one seed, the same run to the byte, with a trace
 //
-// In some seeds (31330, 583) lines of one instant change places: miniredis gives a message to its subscribers in the
-// order of a map.
-//
 // In every fourth seed the counts go by Kafka instead, by the producer and the consumer of the programs, to a model of
 // a topic and a group, by a model of what they use of Kafka's client: that holds a mutex while it waits for a broker.
 // The brokers freeze and restart, and partitions lose their leader.

@@ -21,12 +21,12 @@ func compile(text string) (*script, error) {
 
 // interpreter runs the scripts of one server, one at a time. Scripts have local variables only.
 type interpreter struct {
-	state *lua.LState
-	srv   *server.Server
+	state   *lua.LState
+	command func(args []string) (answer any, err error)
 }
 
-func newInterpreter(srv *server.Server) *interpreter {
-	in := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true}), srv: srv}
+func newInterpreter(command func([]string) (any, error)) *interpreter {
+	in := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true}), command: command}
 	for name, open := range map[string]lua.LGFunction{lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable,
 		lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath} {
 		in.state.Push(in.state.NewFunction(open))
@@ -119,7 +119,7 @@ func (in *interpreter) dispatch(l *lua.LState) (lua.LValue, error) {
 	for i := range args {
 		args[i] = lua.LVAsString(l.Get(i + 1))
 	}
-	v, err := call(in.srv, args)
+	v, err := in.command(args)
 	if err != nil {
 		return nil, err
 	}

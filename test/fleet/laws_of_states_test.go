@@ -194,7 +194,7 @@ func (l *laws) judgeEnd() {
 	}
 	time.Sleep(25 * time.Hour)
 	l.w.redis.expire()
-	left, err := call(l.w.redis.srv, []string{"KEYS", "*"})
+	left, err := l.w.redis.call([]string{"KEYS", "*"})
 	if err != nil {
 		l.breach("left-over", "%v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,13 +30,21 @@ type Redis struct {
 	mem *miniredis.Miniredis
 	srv *server.Server // mem's
 
-	mu       sync.Mutex // held while a command runs
-	scripts  map[string]*script
-	lua      *interpreter
-	commands uint64
-	aged     time.Time // until when keys have expired
+	mu          sync.Mutex // held while a command runs
+	scripts     map[string]*script
+	lua         *interpreter
+	commands    uint64
+	aged        time.Time      // until when keys have expired
+	subscribers []subscription // in the order in which they came
 
 	freezer
+}
+
+// subscription is that of a connection to a channel. Those of miniredis are in a map by address, so that a message
+// would reach its subscribers in another order each time.
+type subscription struct {
+	peer    *server.Peer
+	channel string
 }
 
 func newRedis(n *Network) *Redis {
@@ -48,7 +57,7 @@ func newRedis(n *Network) *Redis {
 	r.mem.Seed(int(n.seed))
 	r.aged = time.Now()
 	r.srv = r.mem.Server()
-	r.lua = newInterpreter(r.srv)
+	r.lua = newInterpreter(r.call)
 	return r
 }
 
@@ -96,9 +105,9 @@ func (r *Redis) serve(conn net.Conn) {
 			peer.Flush()
 		}
 	}
-	r.mu.Lock() // miniredis forgets its subscriptions
+	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.srv.Dispatch(peer, []string{"UNSUBSCRIBE"})
+	r.subscribers = slices.DeleteFunc(r.subscribers, func(s subscription) bool { return s.peer == peer })
 }
 
 func (r *Redis) do(peer *server.Peer, args []string) {
@@ -126,11 +135,44 @@ func (r *Redis) do(peer *server.Peer, args []string) {
 			return
 		}
 		r.lua.run(peer, s, args[2:])
-	case "SCRIPT", "MULTI":
+	default:
+		r.dispatch(peer, name, args)
+	}
+}
+
+// dispatch carries out a command that is no script; r.mu is held.
+func (r *Redis) dispatch(peer *server.Peer, name string, args []string) {
+	switch name {
+	case "SCRIPT", "MULTI", "UNSUBSCRIBE", "PSUBSCRIBE":
 		panic("fleet: Redis has no " + name + " here")
+	case "SUBSCRIBE":
+		for i, channel := range args[1:] {
+			r.subscribers = append(r.subscribers, subscription{peer, channel})
+			push(peer, "subscribe", channel, func(w *server.Writer) { w.WriteInt(i + 1) })
+		}
+	case "PUBLISH":
+		n := 0
+		for _, s := range r.subscribers {
+			if s.channel == args[1] {
+				push(s.peer, "message", s.channel, func(w *server.Writer) { w.WriteBulk(args[2]) })
+				s.peer.Flush()
+				n++
+			}
+		}
+		peer.WriteInt(n)
 	default:
 		r.srv.Dispatch(peer, args)
 	}
+}
+
+// push writes what no command has asked for.
+func push(peer *server.Peer, kind, channel string, last func(*server.Writer)) {
+	peer.Block(func(w *server.Writer) {
+		w.WritePushLen(3)
+		w.WriteBulk(kind)
+		w.WriteBulk(channel)
+		last(w)
+	})
 }
 
 // expireEvery is how exact an expiry is: miniredis looks at all keys each time.
@@ -167,12 +209,12 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-// call carries out a command of a script and gives its answer.
-func call(srv *server.Server, args []string) (any, error) {
+// call carries out a command of a script and gives its answer; r.mu is held.
+func (r *Redis) call(args []string) (any, error) {
 	var buf bytes.Buffer
 	out := bufio.NewWriter(&buf)
 	peer := server.NewPeer(out)
-	srv.Dispatch(peer, args)
+	r.dispatch(peer, strings.ToUpper(args[0]), args)
 	peer.Flush()
 	return server.ParseReply(bufio.NewReader(&buf))
 }
