@@ -2,7 +2,7 @@
 // redis-server on a free loopback port: hotparam's store (redislimits) beside
 // redis_rate, throttled and rueidislimiter.
 //
-//	go run ./redis [-rounds 5] [-for 400ms] [-callers 1,16,64,256] [-only regexp] [-server redis-server]
+//	go run ./redis [-rounds 5] [-for 400ms] [-callers 16,64,256] [-only regexp] [-server redis-server]
 //
 // "admitted" has a limit that is never reached, "refused" one of 100 a second,
 // which is what a hot key is like; "prefetch" takes up to 10,000 of it ahead of the
@@ -12,6 +12,8 @@
 // decision of a sidecar, from the request on; with "windows async" that is what
 // all rows of ours are, the first one with prefetch. Every contender has a client of
 // its own with the options that it comes with, and contexts with a deadline.
+//
+// "a caller alone" asks all contenders in turn, from one goroutine; -for does not concern it.
 //
 // Every measurement has a lead-in of half its length that does not count. CPU is
 // that of this process, load generator included, Redis' CPU what INFO says, both

@@ -29,7 +29,7 @@ const (
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 400*time.Millisecond, "how long one measurement takes")
-	callers := flag.String("callers", "1,16,64,256", "how many ask at the same time")
+	callers := flag.String("callers", "16,64,256", "how many ask at the same time")
 	only := flag.String("only", "", "a regular expression of the rows to measure, \"what, who\"")
 	server := flag.String("server", "redis-server", "the server to start")
 	flag.Parse()
@@ -64,11 +64,15 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	}
 	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p50, ms", "p99, ms", "CPU, us", "Redis CPU, us",
 		"admitted, %", "over the limit", "errors, %")
+	b.lone = measure.NewSheet(measure.Lower, "mean of the fastest 95 %, us", "p10, us", "p50, us", "p99, us")
 	cases, err := b.cases(ctx, callers)
 	if err != nil {
 		return err
 	}
 	if err := measure.Rounds(rounds, cases...); err != nil {
+		return err
+	}
+	if err := b.lone.Write(os.Stdout); err != nil {
 		return err
 	}
 	return b.sheet.Write(os.Stdout)
@@ -79,6 +83,7 @@ type bench struct {
 	d     time.Duration
 	rdb   *redis.Client // asks the server how it is
 	sheet *measure.Sheet
+	lone  *measure.Sheet // of a caller alone
 	only  *regexp.Regexp
 }
 
@@ -114,6 +119,12 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 			return nil, fmt.Errorf("-callers: %q is no number of callers", text)
 		}
 		callers = append(callers, n)
+	}
+	for _, q := range []question{{what: "a caller alone, admitted", perSecond: never},
+		{what: "a caller alone, refused", perSecond: soon}} {
+		if b.only.MatchString(q.what) {
+			cases = append(cases, func() error { return b.alone(ctx, q.what, q.perSecond) })
+		}
 	}
 	for _, n := range callers {
 		add(question{what: "one hot key, admitted", callers: n, perSecond: never},

@@ -133,13 +133,17 @@ func (w *watchedConn) forget() bool {
 	return true
 }
 
+// freshFor is how long a connection is taken to be good after it was read from: to look costs a system call.
+const freshFor = time.Millisecond
+
 // SyscallConn is how the pool looks whether an idle connection is still good. One
 // that was closed here is not; what TLS hides is taken to be.
 func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	if w.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	if direct, ok := w.Conn.(syscall.Conn); ok {
+	fresh := int64(time.Since(w.of.born))-w.heard.Load() < int64(freshFor)
+	if direct, ok := w.Conn.(syscall.Conn); ok && !fresh {
 		return direct.SyscallConn()
 	}
 	return opaque{}, nil

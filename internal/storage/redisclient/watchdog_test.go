@@ -117,3 +117,30 @@ func TestOpaqueLines(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A connection that was just read from is handed out without a look, which costs a system call, and any other with one.
+func TestLooksAtConnectionsThatRest(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	dialed, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := newWatchdog().add(dialed, "a")
+	defer conn.Close()
+	now := int64(time.Since(conn.of.born))
+	for heard, looks := range map[int64]bool{now + int64(time.Hour): false, now - int64(freshFor): true} {
+		conn.heard.Store(heard)
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, passes := raw.(opaque); passes == looks {
+			t.Errorf("read from at %d: %T", heard-now, raw)
+		}
+	}
+}

@@ -79,10 +79,13 @@ func newBatch() *batch {
 	return &batch{done: make(chan struct{}), buffer: buffers.Get().(*buffer)}
 }
 
-// newSingle is a batch of one request, which must not change until its results are read.
-// It has one waiter, and a buffer of its own.
-func newSingle(r *request) *batch {
-	b := &batch{shapes: [][]charged{r.charges}, requests: []queued{{waiters: 1}}, buffer: &buffer{}}
+// single is a batch of this request alone, which must not change until its results are read. It has one waiter, and
+// its memory is the request's, since new memory is cold after each wait for Redis.
+func (r *request) single() *batch {
+	b := &r.batch
+	*b = batch{shapes: append(b.shapes[:0], r.charges), requests: append(b.requests[:0], queued{waiters: 1}),
+		buffer: &r.buffer}
+	b.keys, b.targets = b.keys[:0], b.targets[:0]
 	for i := range r.charges {
 		b.keys, b.targets = append(b.keys, r.key(i)), append(b.targets, int32(i))
 	}

@@ -37,6 +37,9 @@ func (c *charged) encode(args []any, cost int64) []any {
 func (b *batch) encode(args []any) []any {
 	args = append(args, len(b.keys))
 	args = append(args, b.keys...)
+	if c := &b.shapes[0][0]; len(b.requests) == 1 && len(b.keys) == 1 && c.Kind == limitcore.KindBucket {
+		return append(args, c.cost, c.Capacity, c.Unit, c.Fill, b.requests[0].wanted()) // the shorter way
+	}
 	args = append(args, len(b.shapes))
 	for _, shape := range b.shapes {
 		args = append(args, len(shape))

@@ -85,6 +85,9 @@ func requestsOf(args []any) (all string) {
 	n := number()
 	keys := args[:n]
 	args = args[n:]
+	if len(args) == 5 {
+		args = []any{1, 1, "t", args[0], args[1], args[2], args[3], 1, args[4], 1, 0}
+	}
 	shapes := make([][]charged, number())
 	for s := range shapes {
 		for range number() {

@@ -172,7 +172,7 @@ func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, er
 		b.mu.Unlock()
 		return waiter{}, false, nil
 	}
-	own := newSingle(r)
+	own := r.single()
 	b.begin(own)
 	b.mu.Unlock()
 	defer b.end(own)
@@ -203,7 +203,7 @@ func (l *shardLimiter) send(ctx context.Context, b *batch) error {
 	*args = b.encode(append((*args)[:0], "evalsha", l.many.Hash()))
 	cmd := redis.NewIntSliceCmd(ctx, *args...)
 	err := l.rdb.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		(*args)[0], (*args)[1] = "eval", l.manyText
 		cmd = redis.NewIntSliceCmd(ctx, *args...)
 		err = l.rdb.Process(ctx, cmd)

@@ -87,6 +87,9 @@ type request struct {
 	ends     []int        // where each name ends in keys
 	specs    []limit.Spec // of terms; all are valid
 	compiled []limitcore.Compiled
+
+	batch  batch // of this request alone
+	buffer buffer
 }
 
 // set fills in charges; its error is that of an invalid spec.
