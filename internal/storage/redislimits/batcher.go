@@ -22,6 +22,8 @@ const (
 	// maxOut bounds the calls in flight when Redis is slow: half of the connections
 	// that a client has by default.
 	maxOut = 8
+	// enough different requests are sent beside the call in flight.
+	enough = 32
 	// gatherFor is the longest that a call waits for further requests.
 	gatherFor = 500 * time.Microsecond
 )
@@ -36,10 +38,12 @@ var (
 // batcher puts decisions that are requested at the same time into one call. A request is
 // sent at once if no call is in flight. Requests that arrive while one is in flight wait,
 // and are sent together when it returns: the higher the load, the more requests share a
-// call. The order of arrival is kept.
+// call. The order of arrival is kept in a call.
 //
-// One call at a time is enough: with two, as many callers make twice as many calls of
-// half the size, and were measured to be no faster. When a call is in flight for longer
+// One call at a time is enough for requests that are merged: with two, as many callers make
+// twice as many calls of half the size, and were measured to be no faster. Enough different
+// requests are sent beside it: Redis judges the one call while this process makes the other,
+// a fifth more of them in the same time. When a call is in flight for longer
 // than `overdue`, its answer may be lost, and the waiters have a deadline. The next call
 // is sent meanwhile, so a lost answer fails only its own callers.
 //
@@ -109,9 +113,9 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 	return w, nil
 }
 
-// flush sends the first batch that waits, unless a call is in flight; mu is held.
+// flush sends the first batch that waits, if no call is in flight, or one and it has enough requests; mu is held.
 func (b *batcher) flush() {
-	if b.current != nil || len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || b.current != nil && (b.out > 1 || len(b.waiting[0].requests) < enough) {
 		return
 	}
 	next := b.waiting[0]

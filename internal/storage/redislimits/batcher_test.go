@@ -3,6 +3,7 @@ package redislimits
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,44 @@ func TestBatcherGathers(t *testing.T) {
 	if s := a.stats.read(); s != (Stats{Calls: 2, Decisions: 9, Merged: 6, Largest: 8}) {
 		t.Errorf("%+v", s)
 	}
+}
+
+// Enough different requests are sent beside a call that is out, and wait for one of two.
+func TestBatcherSendsEnoughBesideACall(t *testing.T) {
+	t.Parallel()
+	a, ctx := newManual(), context.Background()
+	different := func(n, from int) {
+		for i := range n {
+			a.enqueues(t, ctx, strconv.Itoa(from+i), 1)
+		}
+	}
+	state := func() (out, waiting int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.out, len(a.waiting)
+	}
+	different(1, 0)
+	redistest.Next(t, a.sentBatches, "first call")
+	different(enough-1, 1)
+	a.enqueues(t, ctx, "1", 2*enough)
+	if out, waiting := state(); out != 1 || waiting != 1 {
+		t.Errorf("%d calls, %d wait, with one request less than enough", out, waiting)
+	}
+	different(1, enough)
+	if f := redistest.Next(t, a.sentBatches, "second call"); len(f.requests) != enough {
+		t.Errorf("second call: %d requests", len(f.requests))
+	}
+	different(2*enough, 2*enough)
+	if out, waiting := state(); out != 2 || waiting != 1 {
+		t.Errorf("%d calls, %d wait, with two in flight", out, waiting)
+	}
+	a.answer <- nil
+	if f := redistest.Next(t, a.sentBatches, "third call"); len(f.requests) != 2*enough {
+		t.Errorf("third call: %d requests", len(f.requests))
+	}
+	a.answer <- nil
+	a.answer <- nil
+	a.calls.Wait()
 }
 
 // A waiter that leaves before a batch is sent is not charged, and a call without waiters
