@@ -9,8 +9,8 @@ import (
 )
 
 // A caller alone mostly waits for two processes to wake, which takes another time each second: so all contenders are
-// asked in one process, in a random order anew each time. No context of a call ends later than our client's own time-out
-// of 1 s, as no decision of a program does, since a later end costs ours a timer.
+// asked in one process, in a random order anew each time. No context of a call ends later than our client's own
+// time-out of 1 s, as no decision of a program does, since a later end costs ours a timer.
 const (
 	askedAlone = 2500 // how often each is asked in a round
 	oneContext = time.Second

@@ -38,7 +38,7 @@ rules:
 }
 
 func mustRules(p *plan, rate int) *rules.Set {
-	return must(rules.Parse("rules.yaml", []byte(ruleFile(p, rate))))
+	return must(rules.Parse("rules.yaml", []byte(cmp.Or(p.rules, ruleFile(p, rate)))))
 }
 
 // The parts of a run: what happens in the middle ends before the calm, in which all must be well.
@@ -93,6 +93,7 @@ var kafkaKinds = []string{"freeze-kafka", "restart-kafka", "leaderless"}
 
 // plan is what a seed says.
 type plan struct {
+	rules     string // in place of ruleFile
 	limiters  int
 	clients   int
 	ipLimit   int  // requests of a client in a window

@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
+)
+
+const replayRules = `
+namespace: e2e
+rules:
+  - {name: w1, match: {path: /w1}, params: [id], hot: {rate: 100, window: 1s, cooldown: 2s, min_clients: 5}, limit: {rate: 9000}}
+  - {name: w2, match: {path: /w2}, params: [id], hot: {rate: 100, window: 2s, cooldown: 2s, min_clients: 5}, limit: {rate: 9000}}
+  - {name: w5, match: {path: /w5}, params: [id], hot: {rate: 100, window: 5s, cooldown: 2s, min_clients: 5}, limit: {rate: 9000}}
+`
+
+const (
+	asksFor  = 8 * time.Second
+	askEvery = 20 * time.Millisecond
+	asks     = 45 // of each second, which leaves its end free: a request that arrives a little later is still in it
+	// tooLate is by how much this process, or an answer, may be late before a round says nothing.
+	tooLate = 60 * time.Millisecond
+)
+
+// TestReplayEqualsLive asks two sidecars for keys from 97 to 103 % of their threshold, so many times in each second. A
+// replay of the same requests has the same hot keys.
+func TestReplayEqualsLive(t *testing.T) {
+	t.Parallel()
+	redis, config := redistest.Start(t), write(t, "hotparam.yaml", replayRules)
+	counts, admin := freeport.Addr(t), freeport.Addr(t)
+	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", counts,
+		"--admin.listen", admin)
+	ready(t, admin)
+	var sidecars [2]string
+	for i := range sidecars {
+		sidecars[i], admin = freeport.Addr(t), freeport.Addr(t)
+		launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--statsd.addr", counts,
+			"--decide.listen", sidecars[i], "--admin.listen", admin)
+		ready(t, admin)
+	}
+	for round := 1; ; round++ {
+		k := newSteadyKeys(round)
+		seen := watchKeys(t, redis, k.keys...)
+		time.Sleep(3 * time.Second) // until senders know the receiver, which reports once a second
+		late := k.ask(t, sidecars)
+		time.Sleep(500 * time.Millisecond)
+		first, last := replayed(t, config, &k.sent), replayed(t, config, &k.answered)
+		t.Logf("round %d: this process was late by %v at most", round, late)
+		wrong := ""
+		for _, key := range k.keys {
+			seen.mu.Lock()
+			live := !seen.since[key].IsZero()
+			seen.mu.Unlock()
+			if first[key] == last[key] && live != first[key] {
+				wrong += fmt.Sprintf("%s is hot: %v, replayed %v\n", key, live, first[key])
+			}
+			if percent := k.percent[key]; late < tooLate && percent != 100 && first[key] != (percent > 100) {
+				wrong += fmt.Sprintf("%s is hot in a replay: %v\n", key, first[key])
+			}
+		}
+		switch {
+		case wrong == "":
+			return
+		case late < tooLate || round == 3:
+			t.Fatal(wrong)
+		}
+	}
+}
+
+// steadyKeys are those of one round.
+type steadyKeys struct {
+	keys           []string
+	percent        map[string]int
+	sent, answered strings.Builder // logs of when each request was sent, and of when all of its call were answered
+}
+
+func newSteadyKeys(round int) *steadyKeys {
+	k := &steadyKeys{percent: map[string]int{}}
+	for _, window := range []int{1, 2, 5} {
+		for percent := 97; percent <= 103; percent++ {
+			key := fmt.Sprintf("w%d?id=%d-%d", window, round, percent)
+			k.keys, k.percent[key] = append(k.keys, key), percent
+		}
+	}
+	return k
+}
+
+// ask gives by how much a call or its answer was late at most.
+func (k *steadyKeys) ask(t *testing.T, sidecars [2]string) (late time.Duration) {
+	t.Helper()
+	begin := time.Now().Truncate(time.Second).Add(time.Second)
+	for second := range int(asksFor / time.Second) {
+		for i := range asks {
+			due := begin.Add(time.Duration(second)*time.Second + time.Duration(i)*askEvery)
+			time.Sleep(time.Until(due))
+			var checks []string
+			var lines strings.Builder
+			for _, key := range k.keys {
+				for n := i * k.percent[key] / asks; n < (i+1)*k.percent[key]/asks; n++ {
+					checks = append(checks, fmt.Sprintf(`{"method":"GET","uri":"/%s","ip":"192.0.2.%d"}`, key, n))
+					fmt.Fprintf(&lines, "AT\t192.0.2.%d\tGET\t/%s\n", n, key)
+				}
+			}
+			sent := time.Now()
+			status, text := do(t, http.MethodPost, "http://"+sidecars[i%2]+"/v1/decide",
+				"["+strings.Join(checks, ",")+"]", http.Header{"Content-Type": {"application/json"}})
+			if status != http.StatusOK {
+				t.Fatalf("%d %s", status, text)
+			}
+			answered := time.Now()
+			late = max(late, sent.Sub(due), answered.Sub(sent))
+			k.sent.WriteString(strings.ReplaceAll(lines.String(), "AT", stamp(sent)))
+			k.answered.WriteString(strings.ReplaceAll(lines.String(), "AT", stamp(answered)))
+		}
+	}
+	return late
+}
+
+func stamp(at time.Time) string { return fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1e3) }
+
+// replayed is which keys become hot in a replay of a log.
+func replayed(t *testing.T, config string, log fmt.Stringer) map[string]bool {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "replay.json")
+	p := launch(t, "hotparam", "replay", "--config", config, "--format", "events", "--json", out,
+		write(t, "requests.log", log.String()))
+	if code := p.Wait(20 * time.Second); code != 0 {
+		t.Fatalf("exit %d: %s", code, p.Said())
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct{ Hot []struct{ Key string } }
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	hot := map[string]bool{}
+	for _, span := range report.Hot {
+		hot[span.Key] = true
+	}
+	return hot
+}
