@@ -29,8 +29,7 @@
 -- One round trip: TIME, one MGET, and a write for each key that changed. Inside
 -- Redis 7, for each request: 0.23 us where 60 ask for one hot key, 3.3 us where 40
 -- ask for keys of their own, 6.3 us where they ask for a hot key and two windows of
--- their own. A call with one request costs a little more than "decide", for a bucket
--- less.
+-- their own. A call with one bucket costs less than "decide", one with more a little more.
 --
 -- A key that is no string counts as none and is overwritten: it must not fail
 -- the requests beside it.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,6 +20,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
 const rules = `
@@ -67,13 +70,8 @@ func (s *site) write(rules string) {
 // the listener of the old configuration after Load has returned, and until then a connection may be the old one's.
 func (s *site) load(lines string) {
 	s.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.url = "http://" + ln.Addr().String()
-	_, s.port, _ = net.SplitHostPort(ln.Addr().String())
-	ln.Close()
+	s.port = strconv.Itoa(freeport.Port(s.t))
+	s.url = "http://127.0.0.1:" + s.port
 	s.reload(lines, true)
 }
 

@@ -64,7 +64,7 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	}
 	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p50, ms", "p99, ms", "CPU, us", "Redis CPU, us",
 		"admitted, %", "over the limit", "errors, %")
-	b.lone = measure.NewSheet(measure.Lower, "mean of the fastest 95 %, us", "p10, us", "p50, us", "p99, us")
+	b.lone = measure.NewSheet(measure.Lower, "mean of the fastest 95 %, us", "p50, us")
 	cases, err := b.cases(ctx, callers)
 	if err != nil {
 		return err

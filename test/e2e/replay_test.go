@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,43 +54,53 @@ func TestReplayEqualsLive(t *testing.T) {
 	}
 	for round := 1; ; round++ {
 		k := newSteadyKeys(round)
-		seen := watchKeys(t, redis, k.keys...)
+		seen := watchKeys(t, redis, append(k.keys, k.ends[:]...)...)
 		late := k.ask(t, sidecars)
-		time.Sleep(500 * time.Millisecond) // for the last counts, and Redis
-		first, last := replayed(t, config, &k.sent), replayed(t, config, &k.answered)
-		t.Logf("round %d: this process was late by %v at most", round, late)
-		wrong := ""
-		for _, key := range k.keys {
-			seen.mu.Lock()
-			live := !seen.since[key].IsZero()
-			seen.mu.Unlock()
-			if first[key] == last[key] && live != first[key] {
-				wrong += fmt.Sprintf("%s is hot: %v, replayed %v\n", key, live, first[key])
-			}
-			if percent := k.percent[key]; late < tooLate && percent != 100 && first[key] != (percent > 100) {
-				wrong += fmt.Sprintf("%s is hot in a replay: %v\n", key, first[key])
-			}
+		for i, end := range k.ends { // what a sidecar counts arrives in order
+			program.Await(t, 20*time.Second, "the last counts", func() bool {
+				decide(t, sidecars[i], slices.Repeat([]string{end}, 200), 0)
+				return seen.found(end)
+			})
 		}
-		switch {
-		case wrong == "":
+		wrong := k.compare(t, config, seen, late)
+		t.Logf("round %d, late by %v at most: %s", round, late, wrong)
+		if wrong == "" {
 			return
-		case round == 3:
-			t.Fatal(wrong)
-		default:
-			t.Log(wrong)
+		}
+		if round == 3 {
+			t.Fatal("live and replay differ in each round")
 		}
 	}
+}
+
+// compare says where the keys that were hot are not those of a replay.
+func (k *steadyKeys) compare(t *testing.T, config string, seen *watch, late time.Duration) (wrong string) {
+	t.Helper()
+	first, last := replayed(t, config, &k.sent), replayed(t, config, &k.answered)
+	for _, key := range k.keys {
+		if live := seen.found(key); first[key] == last[key] && live != first[key] {
+			wrong += fmt.Sprintf("%s is hot: %v, replayed %v\n", key, live, first[key])
+		}
+		if percent := k.percent[key]; late < tooLate && percent != 100 && first[key] != (percent > 100) {
+			wrong += fmt.Sprintf("%s is hot in a replay: %v\n", key, first[key])
+		}
+	}
+	return wrong
 }
 
 // steadyKeys are those of one round.
 type steadyKeys struct {
 	keys           []string
 	percent        map[string]int
+	ends           [2]string       // far above their threshold, one for each sidecar
 	sent, answered strings.Builder // logs of when each request was sent, and of when all of its call were answered
 }
 
 func newSteadyKeys(round int) *steadyKeys {
 	k := &steadyKeys{percent: map[string]int{}}
+	for i := range k.ends {
+		k.ends[i] = fmt.Sprintf("w1?id=%d-end-%d", round, i)
+	}
 	for _, window := range []int{1, 2, 5} {
 		for percent := 97; percent <= 103; percent++ {
 			key := fmt.Sprintf("w%d?id=%d-%d", window, round, percent)
@@ -107,28 +118,39 @@ func (k *steadyKeys) ask(t *testing.T, sidecars [2]string) (late time.Duration) 
 		for i := range asks {
 			due := begin.Add(time.Duration(second)*time.Second + time.Duration(i)*askEvery)
 			time.Sleep(time.Until(due))
-			var checks []string
-			var lines strings.Builder
+			var keys []string
 			for _, key := range k.keys {
-				for n := i * k.percent[key] / asks; n < (i+1)*k.percent[key]/asks; n++ {
-					checks = append(checks, fmt.Sprintf(`{"method":"GET","uri":"/%s","ip":"192.0.2.%d"}`, key, n))
-					fmt.Fprintf(&lines, "AT\t192.0.2.%d\tGET\t/%s\n", n, key)
-				}
+				n := (i+1)*k.percent[key]/asks - i*k.percent[key]/asks
+				keys = append(keys, slices.Repeat([]string{key}, n)...)
 			}
 			sent := time.Now()
-			status, text := do(t, http.MethodPost, "http://"+sidecars[i%2]+"/v1/decide",
-				"["+strings.Join(checks, ",")+"]", http.Header{"Content-Type": {"application/json"}})
-			if status != http.StatusOK {
-				t.Fatalf("%d %s", status, text)
-			}
+			decide(t, sidecars[i%2], keys, i)
 			answered := time.Now()
 			late = max(late, sent.Sub(due), answered.Sub(sent))
-			k.sent.WriteString(strings.ReplaceAll(lines.String(), "AT", stamp(sent)))
-			k.answered.WriteString(strings.ReplaceAll(lines.String(), "AT", stamp(answered)))
+			for n, key := range keys {
+				fmt.Fprintf(&k.sent, "%s\t%s\tGET\t/%s\n", stamp(sent), visitor(i+n), key)
+				fmt.Fprintf(&k.answered, "%s\t%s\tGET\t/%s\n", stamp(answered), visitor(i+n), key)
+			}
 		}
 	}
 	return late
 }
+
+// decide asks a sidecar for keys in one call, each by another visitor, from the first on.
+func decide(t *testing.T, sidecar string, keys []string, first int) {
+	t.Helper()
+	checks := make([]string, len(keys))
+	for n, key := range keys {
+		checks[n] = fmt.Sprintf(`{"method":"GET","uri":"/%s","ip":"%s"}`, key, visitor(first+n))
+	}
+	status, text := do(t, http.MethodPost, "http://"+sidecar+"/v1/decide", "["+strings.Join(checks, ",")+"]",
+		http.Header{"Content-Type": {"application/json"}})
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+}
+
+func visitor(n int) string { return fmt.Sprintf("192.0.2.%d", n%250) }
 
 func stamp(at time.Time) string { return fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1e3) }
 

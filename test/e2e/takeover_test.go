@@ -100,6 +100,13 @@ func (w *watch) gap(key string) time.Duration {
 	return gap
 }
 
+// found reports whether a key has been hot.
+func (w *watch) found(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.since[key].IsZero()
+}
+
 func (w *watch) hot(key string) bool { return w.mirror.Lookup([]byte(key), time.Now()) != nil }
 
 // peak is the highest rate of a key so far; it begins anew.

@@ -21,7 +21,7 @@ import (
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 	seeds     = flag.Int("seeds", 3, "how many seeds are run, one after the other")
-	exact     = flag.Bool("exact", false, "built with the overlay of overlay.sh: a seed gives the same run to the byte")
+	exact     = flag.Bool("exact", false, "built with what fleet/overlay writes: a seed gives the same run to the byte")
 	tracePath = flag.String("trace", "", "file that gets what happened, in virtual microseconds")
 )
 

@@ -81,30 +81,12 @@ func TestReplayEqualsLive(t *testing.T) {
 func (p *plan) ask(t *testing.T, hot map[hottype.Key]bool) (log []string) {
 	t.Helper()
 	w := newWorld(p, 1, nil)
-	time.Sleep(3*time.Second + 217*time.Millisecond)
-	var mu sync.Mutex // guards log
+	time.Sleep(3*time.Second + 217*time.Millisecond) // virtual: receivers have reported, and no second begins
 	var asking sync.WaitGroup
+	logs := make(chan []string)
 	for _, window := range windows {
 		for percent := 97; percent <= 103; percent++ {
-			target := fmt.Sprintf("/w%d?id=%d", window, percent)
-			asking.Go(func() {
-				random, began := rand.New(rand.NewPCG(uint64(window), uint64(percent))), time.Now()
-				for i := 0; ; i++ {
-					at := time.Duration(i) * time.Second * 100 / time.Duration(thresholdRate*percent)
-					if at >= steadyFor {
-						return
-					}
-					time.Sleep(time.Until(began.Add(at.Truncate(time.Microsecond))))
-					r, now := request("", uint32(i%100)), time.Now()
-					r.Target = target
-					l := w.limiters[random.IntN(len(w.limiters))]
-					asking.Go(func() { l.Gate.Decide(context.Background(), now, r) })
-					mu.Lock()
-					log = append(log, fmt.Sprintf("%d.%06d\t%v\tGET\t%s\n", now.Unix(), now.Nanosecond()/1e3,
-						r.Client.Addr, target))
-					mu.Unlock()
-				}
-			})
+			go func() { logs <- w.askSteadily(window, percent, &asking) }()
 		}
 	}
 	for range (steadyFor + 2*time.Second) / lookEvery {
@@ -116,8 +98,28 @@ func (p *plan) ask(t *testing.T, hot map[hottype.Key]bool) (log []string) {
 			}
 		}
 	}
+	for range 7 * len(windows) {
+		log = append(log, <-logs...)
+	}
 	asking.Wait()
 	w.stop()
 	w.redis.close()
 	return log
+}
+
+// askSteadily asks limiters for a key of a percentage of its threshold, and gives the lines of a log.
+func (w *World) askSteadily(window, percent int, asking *sync.WaitGroup) (log []string) {
+	random, began := rand.New(rand.NewPCG(uint64(window), uint64(percent))), time.Now()
+	for i := 0; ; i++ {
+		at := time.Duration(i) * time.Second * 100 / time.Duration(thresholdRate*percent)
+		if at >= steadyFor {
+			return log
+		}
+		time.Sleep(time.Until(began.Add(at.Truncate(time.Microsecond))))
+		r, now, l := request("", uint32(i%w.plan.clients)), time.Now(), w.limiters[random.IntN(len(w.limiters))]
+		r.Target = fmt.Sprintf("/w%d?id=%d", window, percent)
+		asking.Go(func() { l.Gate.Decide(context.Background(), now, r) })
+		log = append(log, fmt.Sprintf("%d.%06d\t%v\tGET\t%s\n", now.Unix(), now.Nanosecond()/1e3, r.Client.Addr,
+			r.Target))
+	}
 }

@@ -142,8 +142,8 @@ func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	if w.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	fresh := int64(time.Since(w.of.born))-w.heard.Load() < int64(freshFor)
-	if direct, ok := w.Conn.(syscall.Conn); ok && !fresh {
+	rests := time.Since(w.of.born)-time.Duration(w.heard.Load()) >= freshFor
+	if direct, ok := w.Conn.(syscall.Conn); ok && rests {
 		return direct.SyscallConn()
 	}
 	return opaque{}, nil

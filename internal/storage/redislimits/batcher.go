@@ -41,11 +41,10 @@ var (
 // call. The order of arrival is kept in a call.
 //
 // One call at a time is enough for requests that are merged: with two, as many callers make
-// twice as many calls of half the size, and were measured to be no faster. Enough different
-// requests are sent beside it: Redis judges the one call while this process makes the other,
-// a fifth more of them in the same time. When a call is in flight for longer
-// than `overdue`, its answer may be lost, and the waiters have a deadline. The next call
-// is sent meanwhile, so a lost answer fails only its own callers.
+// twice as many calls of half the size, and are no faster. Enough different requests are sent
+// beside it: Redis judges one call while this process makes the other. When a call is in
+// flight for longer than `overdue`, its answer may be lost, and the waiters have a deadline.
+// The next call is sent meanwhile, so a lost answer fails only its own callers.
 //
 // Calls are made by a goroutine of the batcher, which begins when there is something
 // to send and ends when there is not; calls.Wait waits for it. So a caller may leave at

@@ -311,13 +311,16 @@ func FuzzPacket(f *testing.F) {
 
 func BenchmarkPacket(b *testing.B) {
 	const lines = 24
-	for _, names := range []int{24, 20000} {
-		b.Run(fmt.Sprint(names, "names"), func(b *testing.B) {
+	for _, of := range []struct {
+		names  int
+		second string // that lines say
+	}{{24, ""}, {20000, ""}, {20000, "|T1000"}} {
+		b.Run(fmt.Sprint(of.names, "names", of.second), func(b *testing.B) {
 			var packets [][]byte
-			for i := 0; i < names; i += lines {
+			for i := 0; i < of.names; i += lines {
 				var p []byte
 				for j := range lines {
-					p = fmt.Appendf(p, "hp.news.topic.hot_param.id=%d-lang=en:1|c\n", i+j)
+					p = fmt.Appendf(p, "hp.news.topic.hot_param.id=%d-lang=en:1|c%s\n", i+j, of.second)
 				}
 				packets = append(packets, p)
 			}
