@@ -53,8 +53,8 @@ const maxQueuedBytes = 64 << 20
 // maxAge is how long a batch may wait. Later it would count in a wrong second.
 const maxAge = time.Second
 
-// mayTake is how long a datagram may be under way, the wait for a busy receiver included, and its counts still belong
-// to the right second. To read the time of a line costs a third of the line.
+// mayTake is how long a datagram may be under way, the wait for a busy receiver included, with its counts in the right
+// second.
 const mayTake = 250 * time.Millisecond
 
 // chunkSize is for how many names there is one allocation.
