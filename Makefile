@@ -1,20 +1,22 @@
 # `make` alone prints this help. Everything here is an ordinary go command.
 .DEFAULT_GOAL := help
 GO ?= go
-GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # Each adapter to a framework is a module of its own.
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate mutants lint bench peers fuzz fleet soak incident upstreams evasion snapshot clean
+.PHONY: help check demo build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: ## the whole pipeline in one process, alive in ten seconds
-	$(GO) run ./cmd/hotparam demo
+check: ## before a change: format, vet, linters, the race detector on what changed and what depends on it (SINCE=HEAD~1)
+	.ci/check
 
-build: ## the four programs, into bin/
+demo: ## the whole pipeline in one process, alive in ten seconds
+	$(GO) run ./cmd/demo
+
+build: ## the programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 test: ## the product within a minute; uses redis-server if it is installed
@@ -30,9 +32,33 @@ test-long: ## STEPS (default 1000000) random steps for each law of the limits; n
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
-integration: ## everything, also what starts clusters of Redis, a browser and Apache Kafka; nothing may skip
+integration: ## everything, also what starts clusters of Redis, a browser and Apache Kafka; nothing may skip (RACE=-race)
 	@set -ex; for module in . test $(ADAPTERS); do \
-	  (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -json -count=1 ./...) | (cd test; $(GO) run ./skips); done
+	  (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test $(RACE) -json -count=1 -timeout 2h ./...) | \
+	  (cd test; $(GO) run ./skips); done
+
+LOAD ?= 1
+busy: ## the same with the race detector, beside a program that takes every processor LOAD (default 1) times
+	cd test && $(GO) build -o $(CURDIR)/bin/busy ./busy
+	bin/busy -load $(LOAD) $(MAKE) integration RACE=-race
+
+nightly: export HOTPARAM_NIGHTLY = 1
+nightly: ## what .ci/run has no time for: every module with the race detector, and each search by chance at length; a day
+	@set -ex; for module in . test bench $(ADAPTERS); do (cd $$module; $(GO) mod verify); done
+	$(MAKE) integration RACE=-race
+	$(MAKE) benchmarks
+	$(MAKE) test-long STEPS=100000
+	$(MAKE) fleet SEEDS=300
+	$(MAKE) fuzz
+	$(MAKE) mutate
+	$(MAKE) mutants SAMPLE=60
+	$(MAKE) soak
+	$(MAKE) incident
+	$(MAKE) evasion
+
+benchmarks: ## every benchmark once: does it still run?
+	grep -rl --include='*_test.go' '^func Benchmark' hotparam internal | xargs -n 1 dirname | sort -u | sed 's|^|./|' | \
+	  xargs $(GO) test -vet=off -run '^$$' -bench . -benchtime 1x
 
 RUN ?= .
 mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 40 minutes
@@ -42,8 +68,8 @@ SAMPLE ?= 0
 mutants: ## changes the core by rule, and prints what no test notices (RUN=canon: some, SAMPLE=60 of each); hours
 	cd test && $(GO) run ./mutate -mutants '$(or $(RUN),.)' -sample $(SAMPLE) -seed $(or $(SEED),1)
 
-lint: ## go vet and golangci-lint (with staticcheck in it)
-	@set -ex; for module in . test $(ADAPTERS); do (cd $$module; $(GO) vet ./...; $(GO) run $(GOLANGCI) run ./...); done
+lint: ## golangci-lint, with go vet and staticcheck in it
+	@set -ex; linter=$$(.ci/linter); cd bench; $(GO) vet ./...; cd ..; for module in . test $(ADAPTERS); do (cd $$module; $$linter run ./...); done
 
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ \
@@ -87,6 +113,9 @@ INCIDENT ?= 5m
 incident: ## an incident of INCIDENT (default 5m) against serve, handled on the page by keyboard; needs chromium
 	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncidentByKeyboard ./admin
 
+pictures: ## the pictures of docs/dashboard, from the demo after two minutes of it; needs chromium. Look at each
+	cd test && HOTPARAM_PICTURES=$(CURDIR)/docs/dashboard $(GO) test -count=1 -v -timeout 1h -run 'TestPictures$$' ./admin
+
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them
 	test/parseas/setup.sh $(UPSTREAMS)
@@ -98,9 +127,11 @@ evasion: ## REQUESTS (default 25000) mutated targets through serve to each of 12
 	cd test && HOTPARAM_UPSTREAMS=$(CURDIR)/$(UPSTREAMS) HOTPARAM_FUZZ_REQUESTS=$(REQUESTS) HOTPARAM_REQUIRE_SERVERS=1 \
 	    $(GO) test -count=1 -v -timeout 2h -run TestNoSpellingEvades ./parseas
 
-snapshot: ## the release's binaries for this machine, into dist/, by the release's configuration
+snapshot: ## what a release has, for Linux on this machine's kind of processor, into dist/, by the release's configuration
+	mkdir -p bin
+	sed -E 's/goos: .*/goos: [linux]/; s/goarch: .*/goarch: [$(shell $(GO) env GOARCH)]/' .goreleaser.yaml > bin/goreleaser.yaml
 	$(GO) run $(GORELEASER) check
-	$(GO) run $(GORELEASER) build --snapshot --clean --single-target
+	$(GO) run $(GORELEASER) release --snapshot --clean -f bin/goreleaser.yaml
 
 clean: ## what build made
 	rm -rf bin dist

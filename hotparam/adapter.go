@@ -41,6 +41,7 @@ type Decision struct {
 	*Verdict
 	tracker *httplimit.RequestTracker
 	end     func() // of the context that outlives the client; nil: none does
+	endBody func() // of a body that was awaited; nil: none was
 }
 
 // Proceed reports whether the request goes on.
@@ -60,16 +61,42 @@ func (j *Decision) Done() {
 	if j.end != nil {
 		j.end()
 	}
+	if j.endBody != nil {
+		j.endBody()
+	}
 	j.tracker.Done()
 }
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
 // error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have
-// it. Where limits adapt the body of r is replaced by one that is watched.
+// it. Where limits adapt the body of r is replaced by one that is watched, and where they bound requests in flight by
+// one whose beginning was read.
 func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	if l.options.Forwards {
 		l.clients.BeforeForwarding(r)
 	}
+	if l.options.Skip != nil && l.options.Skip(c) {
+		return l.enforce(c, w, r)
+	}
+	awaited, endBody, ok := l.decide.AwaitBody(w, r)
+	switch {
+	case !ok:
+		return nil, nil
+	case awaited == r:
+		return l.enforce(c, w, r)
+	}
+	*r = *awaited
+	j, err := l.enforce(c, w, r)
+	if j == nil {
+		endBody()
+		return nil, err
+	}
+	j.endBody = endBody
+	return j, nil
+}
+
+// enforce is Enforce for a request whose body has been awaited.
+func (l *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	j, err := l.Decide(c, r)
 	switch {
 	case errors.Is(err, errResponseWritten):

@@ -15,8 +15,8 @@ import (
 )
 
 // Config says how a Pipeline works. The zero value is one process with the
-// default rules: each path with its query is a key, which is hot from 500 requests
-// a second on and is then held to 100.
+// default rules: each path with its query, less parameters such as utm_source, is a key,
+// which is hot from 500 requests a second on and is then held to 100.
 type Config struct {
 	// Rules; nil: the default rules.
 	Rules *Rules

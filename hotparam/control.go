@@ -39,12 +39,12 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 		next.ID, err = p.overrideID(ctx, next)
 	}
 	if err == nil {
-		next, err = p.with.Overrides.Put(ctx, next)
+		var change rules.Change
+		if change, err = p.with.Overrides.PutIf(ctx, next, rules.AnyVersion); err == nil {
+			return rule.Override(*change.After), nil
+		}
 	}
-	if err != nil {
-		return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
-	}
-	return rule.Override(next), nil
+	return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
 }
 
 // overrideID is the ID of the live override that o replaces, else the one that its target makes.
@@ -58,7 +58,7 @@ func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, er
 
 // RemoveOverride removes a live override by its ID; ErrNoOverride if there is none.
 func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
-	if err := p.with.Overrides.Delete(ctx, id, ""); err != nil {
+	if _, err := p.with.Overrides.DeleteIf(ctx, id, "", rules.AnyVersion); err != nil {
 		return fmt.Errorf("hotparam: remove override: %w", err)
 	}
 	return nil
@@ -146,6 +146,9 @@ func alone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.
 	if cfg.StateDir != "" {
 		if store, err = filestore.OpenOverrides(cfg.StateDir); err != nil {
 			return nil, nil, fmt.Errorf("Config.StateDir: %w", err)
+		}
+		if missing := store.Missing(); missing != "" {
+			cfg.Log.Warn("hotparam: Config.StateDir is not as it was left: " + missing)
 		}
 	}
 	p.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {

@@ -101,7 +101,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.parts.AddStats(func() any { return p.layer.Cache().Stats() })
 	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
 	p.decide = httplimit.NewSafeGate(safe)
-	safe.Holds = true
+	safe.Holds, safe.GuardsBodies = true, true
 	p.leaseGate = httplimit.NewSafeGate(safe)
 	expectRun(weak.Make(p), cfg.Log)
 	return p, nil

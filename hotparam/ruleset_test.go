@@ -301,7 +301,7 @@ func TestErrorsOfGoValues(t *testing.T) {
 			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight", Lease: time.Millisecond}
 		},
 		"IP.InFlight.Limit: is missing":       func(s *rule.Set) { s.IP.InFlight = &rule.InFlight{Lease: time.Second} },
-		`Namespace: "A B" is not`:             func(s *rule.Set) { s.Namespace = "A B" },
+		`Namespace: "A B" cannot be used`:     func(s *rule.Set) { s.Namespace = "A B" },
 		`ParseAs.Preset: "rail" is no preset`: func(s *rule.Set) { s.ParseAs.Preset = "rail" },
 		"hotparam: rules: Set: Rules[1].Name: \"topic\" is the name of the rule at Rules[0] too": func(s *rule.Set) {
 			s.Rules = append(s.Rules, topic)

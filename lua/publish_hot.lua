@@ -76,8 +76,8 @@ redis.call('SET', epoch_key, int(epoch) .. ' ' .. token .. ' ' .. int(now_ms + l
 
 -- The clock is the floor of versions, so that a Redis that lost everything
 -- gives none a second time.
-local last = tonumber(redis.call('GET', version_key) or '0')
-local version = math.max(last + 1, floor + 1, now_ms)
+local last = version_of(redis.call('GET', version_key), now_ms, 1000)
+local version = math.max(last + 1, version_of(floor, now_ms, 1000) + 1, now_ms)
 redis.call('SET', version_key, int(version), 'PX', version_life_ms)
 
 redis.call('HSET', set_key, 'epoch', int(epoch), 'seq', int(seq), 'version', int(version))

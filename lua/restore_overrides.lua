@@ -28,7 +28,7 @@ local life_ms = ARGV[4]
 local channel = ARGV[5]
 local last = 6 + 3 * tonumber(ARGV[6])
 
-local stored = tonumber(redis.call('GET', version_key) or '0') or 0
+local stored = version_of(redis.call('GET', version_key), now, 1000000)
 if stored ~= found or stored >= version then
   return 0
 end

@@ -18,7 +18,7 @@
 -- ARGV[10] the least version that there must be: that of the overrides which
 --          the caller's process enforces; 0 where it knows none
 --
--- Returns {code, trimmed}:
+-- Returns {code, trimmed, version}, with the version that the change has, 0 where it was not made:
 --   1  done
 --   0  conflict: the entry is not the one that was read; nothing written for it
 --  -1  full: ARGV[7] overrides exist; nothing written for it
@@ -41,9 +41,9 @@ local life_ms = ARGV[8]
 local channel = ARGV[9]
 local least = tonumber(ARGV[10])
 
-local stored = tonumber(redis.call('GET', version_key) or '0') or 0
+local stored = version_of(redis.call('GET', version_key), now, 1000000)
 if stored < least then
-  return {-2, 0}
+  return {-2, 0, 0}
 end
 
 -- At most 1000 at a time: unpack has a limit, and the next call takes the rest.
@@ -53,7 +53,7 @@ if #ended > 0 then
   redis.call('ZREM', until_key, unpack(ended))
 end
 
-local code = 1
+local code, version = 1, 0
 if id ~= '' then
   local current = redis.call('HGET', entries_key, id) or ''
   if current ~= expected then
@@ -73,7 +73,7 @@ if id ~= '' then
   end
   if code == 1 then
     -- Microseconds, so that no version is given twice although Redis forgot it.
-    local version = math.max(stored + 1, now)
+    version = math.max(stored + 1, now)
     redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
     redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
     redis.call('SET', version_key, int(version))
@@ -83,4 +83,4 @@ end
 for i = 1, 4 do
   redis.call('PEXPIRE', KEYS[i], life_ms)
 end
-return {code, #ended}
+return {code, #ended, version}

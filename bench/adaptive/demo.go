@@ -22,7 +22,7 @@ func showDemo(file, dir string) error {
 		return err
 	}
 	if len(seen.Course) == 0 {
-		return fmt.Errorf("%s has no course: is it of hotparam demo --json, with a --duration?", file)
+		return fmt.Errorf("%s has no course: is it of hotparam demo -o json, with a --duration?", file)
 	}
 	var asked, answered, site []float64
 	for _, s := range seen.Course {

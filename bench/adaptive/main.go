@@ -3,7 +3,7 @@
 //	go run ./adaptive              # the table of docs/adaptive/RESULTS.md, and its pictures
 //	go run ./adaptive "onset 10 x" # one scenario, second by second
 //	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
-//	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo, which --json writes
+//	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo -o json
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
-	demo := flag.String("demo", "", "result of hotparam demo, which --json writes")
+	demo := flag.String("demo", "", "result of hotparam demo -o json")
 	dir := flag.String("dir", "../docs/adaptive", "where pictures go")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")

@@ -46,8 +46,6 @@ func questions(envoy string) []question {
 				"haproxy/edge.exempt", "nginx/hotparam.lua"},
 			[]string{"--spoe.listen", "{addr}", "--edge.listen", "{edge}"}, "8184",
 			[]string{"var(txn.hotparam.request),lua.hotparam-decide", "str(pass)"}},
-		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",
-			[]string{"http-request lua.hotparam", ""}},
 		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"},
 			[]string{"--envoy.listen", "{addr}"},
 			"8183", envoySilence},

@@ -5,10 +5,11 @@ package main
 import (
 	"os"
 
+	"github.com/hotparam/pipeline/internal/app/fleet"
 	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
 	os.Exit(program.Main("aggregator",
-		"Finds the hot keys in counts from StatsD or Kafka and publishes them to Redis.", program.Aggregator))
+		"Finds the hot keys in counts from StatsD or Kafka and publishes them to Redis.", fleet.Aggregator))
 }

@@ -5,11 +5,12 @@ package main
 import (
 	"os"
 
+	"github.com/hotparam/pipeline/internal/app/fleet"
 	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
 	os.Exit(program.Main("collector",
 		"Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.",
-		program.Collector))
+		fleet.Collector))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,11 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
-	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -50,6 +46,9 @@ type answer struct {
 	header http.Header
 	body   json.RawMessage
 }
+
+// MarshalJSON returns the answer as the listener has written it.
+func (a answer) MarshalJSON() ([]byte, error) { return a.body, nil }
 
 // ask sends a question and decodes the answer into v, nil for none.
 func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err error) {
@@ -185,55 +184,13 @@ func authorOf(named string) string {
 	return cmp.Or(named, os.Getenv("USER"))
 }
 
-// tokenCmd makes a token of the admin listener. The configuration file gets its hash.
-type tokenCmd struct {
-	Name    string        `default:"me" help:"Who will hold it: the author of what it changes."`
-	Role    string        `enum:"viewer,operator,admin" default:"viewer" help:"What it may do: ${enum}."`
-	Expires time.Duration `placeholder:"DURATION" help:"How long it holds, such as 2160h; default: until it is taken out of the file."`
-	Stdin   bool          `help:"Read the token from standard input instead of making one."`
-}
-
-func (c *tokenCmd) Run(k *kong.Kong) error {
-	if c.Expires < 0 {
-		return config.Usage("token: --expires %v: want more than 0", c.Expires)
-	}
-	token := auth.NewToken()
-	if c.Stdin {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // what cannot be read is short
-		token = strings.TrimSpace(line)
-		if len(token) < auth.MinToken {
-			return config.Usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
-		}
-		if err := auth.CheckToken("stdin", token); err != nil {
-			return err
-		}
-	}
-	role, err := auth.ParseRole(c.Role)
-	if err != nil {
-		return err
-	}
-	var until time.Time
-	if c.Expires > 0 {
-		until = time.Now().Add(c.Expires).Truncate(time.Second)
-	}
-	line := auth.FormatToken(role, token, until)
-	if _, err := auth.ParseTokens("name", map[string]string{c.Name: line}); err != nil {
-		return config.Usage("token: %v", err)
-	}
-	if !c.Stdin {
-		fmt.Fprintf(k.Stdout, "# The token, shown this once:\n# %s\n", token)
-	}
-	fmt.Fprintf(k.Stdout, "admin:\n  tokens:\n    %q: %s\n", c.Name, line)
-	return nil
-}
-
 // waitFlags let a command end only when its change holds everywhere.
 type waitFlags struct {
-	Wait time.Duration `placeholder:"10s" help:"Wait, at most so long, until every limiter has the change; exit code 1 if one lags."`
+	Wait time.Duration `placeholder:"DURATION" help:"Wait, at most so long (10s), until every limiter has the change; exit code 1 if one lags."`
 }
 
 // waitForAll waits until every limiter has what is stored now.
-func (c *adminFlags) waitForAll(ctx context.Context, k *kong.Kong, most time.Duration) error {
+func (c *adminFlags) waitForAll(ctx context.Context, log *changeLog, most time.Duration) error {
 	if most <= 0 {
 		return nil
 	}
@@ -241,7 +198,7 @@ func (c *adminFlags) waitForAll(ctx context.Context, k *kong.Kong, most time.Dur
 	if err != nil {
 		return err
 	}
-	return c.waitFor(ctx, k, most, a.Revision)
+	return c.waitFor(ctx, log, most, a.Revision)
 }
 
 type limitersAnswer struct {
@@ -258,7 +215,7 @@ func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error)
 const pollEvery = 100 * time.Millisecond
 
 // waitFor waits until no limiter has an older revision, and says which have where that takes too long.
-func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Duration, revision int64) error {
+func (c *adminFlags) waitFor(ctx context.Context, log *changeLog, most time.Duration, revision int64) error {
 	if most <= 0 {
 		return nil
 	}
@@ -275,8 +232,7 @@ func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Durati
 			}
 		}
 		if len(behind) == 0 {
-			fmt.Fprintf(k.Stdout, "%s it, after %v\n", counted(len(a.Limiters), "limiter has", "limiters have"),
-				time.Since(began).Round(time.Millisecond))
+			log.arrived(len(a.Limiters), time.Since(began))
 			return nil
 		}
 		if time.Since(began) >= most {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +18,10 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/app/program"
+	"github.com/hotparam/pipeline/internal/app/fleet"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/carbon"
 	"github.com/hotparam/pipeline/internal/operator/doctor"
 	"github.com/hotparam/pipeline/internal/operator/udpstat"
@@ -32,9 +32,9 @@ import (
 
 type doctorCmd struct {
 	config.Doctor
-	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache and what memory it may take."`
+	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache, what memory it may take and whether it refuses gateways."`
 	adminAccess
-	JSON    bool          `name:"json" help:"One JSON document instead of text."`
+	outputFlags
 	Quiet   bool          `short:"q" help:"Leave out what is fine."`
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
 }
@@ -67,16 +67,10 @@ func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
 }
 
 func (c *doctorCmd) report(out io.Writer, r doctor.Report) error {
-	var err error
-	if c.JSON {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(r)
-	} else {
+	err := c.Print(out, r, func(out io.Writer) error {
 		color := isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == ""
-		err = doctor.Write(out, r, doctor.Options{Color: color, Quiet: c.Quiet})
-	}
+		return doctor.Write(out, r, doctor.Options{Color: color, Quiet: c.Quiet})
+	})
 	if err == nil && r.Worst() == doctor.Fail {
 		err = errFindings
 	}
@@ -183,7 +177,7 @@ func (c *doctorCmd) graphite(ctx context.Context, set *rules.Set, want doctor.Ex
 	if c.Graphite.URL == "" {
 		return nil
 	}
-	poller, err := program.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
+	poller, err := fleet.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
 	if err != nil {
 		return unusable("graphite.url", err)
 	}
@@ -195,8 +189,8 @@ func (c *doctorCmd) kafka(ctx context.Context, set *rules.Set, want doctor.Expec
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
-	cfg := program.KafkaConfig(c.Kafka, set.Namespace, quiet)
-	cfg.Group = c.Group.Group
+	cfg := fleet.KafkaConfig(c.Kafka, set.Namespace, quiet)
+	cfg.Group = c.Group.Name(set.Namespace)
 	in, err := kafka.Inspect(ctx, cfg)
 	if err != nil {
 		return unusable("kafka.brokers", err)
@@ -208,7 +202,7 @@ func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expec
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
-	client, err := program.OpenRedis(c.Redis, set.Namespace, 0, quiet)
+	client, err := fleet.OpenRedis(c.Redis, set.Namespace, 0, quiet)
 	if err != nil {
 		return unusable("redis.addr", err)
 	}
@@ -224,7 +218,8 @@ func unusable(setting string, err error) []doctor.Finding {
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
 }
 
-// running inspects the program at --admin: its response cache, and what memory its connections may take.
+// running inspects the program at --admin: its response cache, what memory its connections may take, and whether
+// it refuses gateways.
 func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Finding {
 	in := doctor.CacheInspection{Admin: config.Redact(c.Admin)}
 	if c.Admin == "" {
@@ -236,8 +231,32 @@ func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Findin
 		in.Err = err.Error()
 		return doctor.Cache(in, set)
 	}
+	if !strings.Contains("\n"+string(page.body), "\nhotparam_") {
+		in.Err = in.Admin + " answers, and what it answers at /metrics is not that of hotparam; is --admin right?"
+		return doctor.Cache(in, set)
+	}
 	in.Present, in.Silent = silentUpstreams(string(page.body))
-	return append(doctor.Cache(in, set), doctor.Memory(memoryOf(in.Admin, string(page.body)))...)
+	return slices.Concat(doctor.Cache(in, set), doctor.Memory(memoryOf(in.Admin, string(page.body))),
+		doctor.Gateways(in.Admin, refusedGateways(string(page.body))),
+		doctor.Envoy(envoyOf(in.Admin, string(page.body))), runningRules(ctx, &admin, in.Admin))
+}
+
+// runningRules inspects what a running program has seen of its rules; it finds nothing if the program does not say.
+func runningRules(ctx context.Context, admin *adminFlags, shown string) []doctor.Finding {
+	var a struct {
+		Rules     []doctor.RunningRule
+		Processes []live.Process
+	}
+	if _, err := admin.ask(ctx, question{path: "/v1/rules/running"}, &a); err != nil {
+		return nil
+	}
+	var others []string
+	for _, p := range a.Processes {
+		if p.Rules == "other" {
+			others = append(others, p.Kind+" "+printable(p.Instance))
+		}
+	}
+	return doctor.RunningRules(shown, a.Rules, others)
 }
 
 // memoryOf reads from /metrics what the connections of each listener may take, and what the process may.

@@ -27,24 +27,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// checked runs hotparam doctor in a process of its own, because it reads the
-// environment and the terminal.
-func checked(t *testing.T, args ...string) (report doctor.Report, text string, code int) {
+// running is a hotparam doctor in a process of its own, because it reads the environment and the terminal.
+type running struct {
+	cmd         *exec.Cmd
+	out, errOut bytes.Buffer
+}
+
+// startDoctor starts one. Tests start several before they wait, because each watches the kernel for a second.
+func startDoctor(t *testing.T, args ...string) *running {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"doctor"}, args...)...)
-	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err := cmd.Run()
-	if err != nil && cmd.ProcessState == nil {
+	r := &running{cmd: exec.Command(os.Args[0], append([]string{"doctor"}, args...)...)}
+	r.cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.errOut
+	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if strings.HasPrefix(out.String(), "{") {
-		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-			t.Fatalf("%v in %s", err, &out)
+	return r
+}
+
+// wait waits until a doctor has ended. The report is that of -o json.
+func (r *running) wait(t *testing.T) (report doctor.Report, text string, code int) {
+	t.Helper()
+	_ = r.cmd.Wait() // the exit code is judged
+	if strings.HasPrefix(r.out.String(), "{") {
+		if err := json.Unmarshal(r.out.Bytes(), &report); err != nil {
+			t.Errorf("%v in %s", err, &r.out)
 		}
 	}
-	return report, out.String() + errOut.String(), cmd.ProcessState.ExitCode()
+	return report, r.out.String() + r.errOut.String(), r.cmd.ProcessState.ExitCode()
 }
 
 // losesNow says that this machine throws datagrams away while the test runs,
@@ -73,7 +83,7 @@ func TestDoctorExitCodes(t *testing.T) {
 	}
 	gone := ln.Addr().String()
 	_ = ln.Close()
-	for _, tt := range []struct {
+	cases := []struct {
 		name string
 		args []string
 		code int
@@ -89,8 +99,13 @@ func TestDoctorExitCodes(t *testing.T) {
 		{"no such file", []string{"-c", "absent.yaml"}, 1, "absent.yaml"},
 		{"a setting that cannot be", []string{"--redis.addr", "127.0.0.1:70000"}, 1, "fix --redis.addr"},
 		{"usage", []string{"--redis.adr", "x"}, 2, "unknown flag"},
-	} {
-		_, text, code := checked(t, tt.args...)
+	}
+	doctors := make([]*running, len(cases))
+	for i, tt := range cases {
+		doctors[i] = startDoctor(t, tt.args...)
+	}
+	for i, tt := range cases {
+		_, text, code := doctors[i].wait(t)
 		if tt.code == 0 && losesNow(text) {
 			code = 0
 		}
@@ -123,8 +138,18 @@ func TestDoctorReadsMetrics(t *testing.T) {
 		return metrics.ListenerStats{Listeners: map[string]listener.Stats{"proxy": {MemoryBound: 2 << 30}},
 			MemoryLimit: 3 << 30}
 	})
+	gateways := func(n int) metrics.Collector {
+		return metrics.Of(func() metrics.GatewayStats {
+			return metrics.GatewayStats{Refused: map[string]int{"check": n, "edge": 0}}
+		})
+	}
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("<!doctype html><p>welcome"))
+	}))
+	t.Cleanup(page.Close)
+	html := page.URL
 	caching := write(t, strings.Replace(goodRules, "limit:", "cache: {}, limit:", 1))
-	for _, tt := range []struct {
+	cases := []struct {
 		name, admin, token string
 		code               int
 		says               []string
@@ -136,14 +161,24 @@ func TestDoctorReadsMetrics(t *testing.T) {
 		{"no cache", admin(), "0123456789abcdef", 0, []string{"no response cache"}},
 		{"much memory", admin(cache, listeners), "0123456789abcdef", 0, []string{
 			"connections take at most 2 GiB (proxy 2 GiB), and the process may take 3 GiB"}},
+		{"a gateway is refused", admin(cache, gateways(2)), "0123456789abcdef", 1, []string{
+			"the listener check refused gateways within the last minute (addresses: 2)", "check.token_file"}},
+		{"gateways have their tokens", admin(cache, gateways(0)), "0123456789abcdef", 0, []string{
+			"no gateway was refused within the last minute"}},
+		{"another server", html, "", 1, []string{"is not that of hotparam; is --admin right?"}},
 		{"another token", admin(cache), "no", 1, []string{"401", "--token-file"}},
 		{"not named", "", "", 0, []string{"not known, for topic"}},
-	} {
+	}
+	doctors := make([]*running, len(cases))
+	for i, tt := range cases {
 		args := []string{"-c", caching}
 		if tt.admin != "" {
 			args = append(args, "--admin", tt.admin, "--token", tt.token)
 		}
-		_, text, code := checked(t, args...)
+		doctors[i] = startDoctor(t, args...)
+	}
+	for i, tt := range cases {
+		_, text, code := doctors[i].wait(t)
 		if tt.code == 0 && losesNow(text) {
 			code = 0
 		}
@@ -157,8 +192,8 @@ func TestDoctorReadsMetrics(t *testing.T) {
 
 func TestDoctorJSON(t *testing.T) {
 	t.Parallel()
-	report, text, code := checked(t, "--json", "-c",
-		write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
+	report, text, code := startDoctor(t, "-o", "json", "-c",
+		write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n")).wait(t)
 	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != doctor.Warn ||
 		!strings.Contains(report.Findings[0].What, "has no limit") {
 		t.Errorf("exit code %d, report %+v in %s", code, report, text)

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -19,13 +19,13 @@ import (
 )
 
 type explainCmd struct {
-	Privacy  config.Privacy `embed:"" prefix:"privacy."`
-	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
-	JSON     bool           `name:"json" help:"One JSON object a line."`
-	Header   []string       `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
-	IP       string         `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
-	Names    config.Names   `embed:"" prefix:"names."`
-	Requests []string       `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
+	Privacy config.Privacy `embed:"" prefix:"privacy."`
+	Config  string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
+	outputFlags
+	Header   []string     `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
+	IP       string       `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
+	Names    config.Names `embed:"" prefix:"names."`
+	Requests []string     `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
 }
 
 // explanation is how one request is seen under one rule. The JSON names are a
@@ -60,24 +60,27 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 	if err != nil {
 		return err
 	}
-	method, any := http.MethodGet, false
+	var list []explanation
+	method := http.MethodGet
 	for _, arg := range c.Requests {
 		if isMethod(arg) {
 			method = arg
 			continue
 		}
-		any = true
 		req := c.request(method, arg, header)
-		for _, e := range explain(set, names, &req) {
-			if err := c.write(k.Stdout, e); err != nil {
+		list = append(list, explain(set, names, &req)...)
+	}
+	if list == nil {
+		return config.Usage("explain: no URL after the method %s", method)
+	}
+	return c.Print(k.Stdout, list, func(out io.Writer) error {
+		for _, e := range list {
+			if err := e.write(out); err != nil {
 				return err
 			}
 		}
-	}
-	if !any {
-		return config.Usage("explain: no URL after the method %s", method)
-	}
-	return nil
+		return nil
+	})
 }
 
 func (c *explainCmd) request(method, target string, header http.Header) hottype.Request {
@@ -126,6 +129,11 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
 		out = append(out, e)
 	}
+	if set.HasLongPath(req) {
+		base.Limits = append([]string{"denied as malformed, but for exempt clients: the path has more than " +
+			strconv.Itoa(set.QueryBounds.PathBytes) + " bytes (query_bounds.path_bytes)"}, clients...)
+		return []explanation{base}
+	}
 	if len(out) == 0 {
 		base.Limits = append([]string{"no rule matches: not counted"}, clients...)
 		out = append(out, base)
@@ -133,12 +141,7 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 	return out
 }
 
-func (c *explainCmd) write(w io.Writer, e explanation) error {
-	if c.JSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(e)
-	}
+func (e explanation) write(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/output"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -84,7 +85,7 @@ func TestExplainSaysAllKeys(t *testing.T) {
 	var out strings.Builder
 	req := hottype.Request{Method: "GET", Target: "/topic?id=star&id=7"}
 	for _, e := range explain(set, canon.Names{Prefix: "hp"}, &req) {
-		if err := new(explainCmd).write(&out, e); err != nil {
+		if err := e.write(&out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,21 +97,21 @@ func TestExplainSaysAllKeys(t *testing.T) {
 	}
 }
 
-// What --json prints is a contract: one object a line with these names.
+// What -o json prints is a contract: a list of objects with these names.
 func TestExplainJSON(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	c := explainCmd{JSON: true}
+	c := outputFlags{output.Flags{Output: "json"}}
 	req := hottype.Request{Method: "GET", Target: "/x?a=<b>"}
-	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
-		if err := c.write(&out, e); err != nil {
-			t.Fatal(err)
-		}
+	list := explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req)
+	if err := c.printTable(&out, list, nil); err != nil {
+		t.Fatal(err)
 	}
-	var doc map[string]any
-	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil || strings.Count(out.String(), "\n") != 1 {
+	var docs []map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &docs); err != nil || len(docs) != 1 {
 		t.Fatalf("%v in %q", err, &out)
 	}
+	doc := docs[0]
 	for name, want := range map[string]string{"rule": "*", "resource": "/x", "key": "/x?a=%3Cb%3E",
 		"metric": "hotparam.Z2Fx.hot_param.a=Z3CbZ3E"} {
 		if doc[name] != want {
@@ -122,10 +123,9 @@ func TestExplainJSON(t *testing.T) {
 func TestExplainNeverSendsControlBytes(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	c := explainCmd{}
 	req := hottype.Request{Method: "GET", Target: "/\x1b[2Jx\u009b?a=\x07"}
 	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
-		if err := c.write(&out, e); err != nil {
+		if err := e.write(&out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ rules:
 		var out strings.Builder
 		req := hottype.Request{Method: "GET", Target: tt.target}
 		for _, e := range explain(tt.set, canon.Names{Prefix: "hp"}, &req) {
-			if err := new(explainCmd).write(&out, e); err != nil {
+			if err := e.write(&out); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/alecthomas/kong"
 
@@ -15,6 +16,7 @@ type gatewayCmd struct {
 }
 
 type gatewayRules struct {
+	outputFlags
 	Privacy config.Privacy `embed:"" prefix:"privacy."`
 	Config  string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
 }
@@ -29,9 +31,16 @@ func (c *gatewayNginxCmd) Run(k *kong.Kong, p *config.Parser) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(k.Stdout, "# Written by hotparam gateway nginx, for version %s of the rules.\n%s",
-		edge.Version(set), edge.Nginx(set))
-	return err
+	return c.printFile(k.Stdout, fmt.Sprintf("# Written by hotparam gateway nginx, for version %s of the rules.\n%s",
+		edge.Version(set), edge.Nginx(set)))
+}
+
+// printFile prints a file of a gateway, as it is or within one value.
+func (c *gatewayRules) printFile(out io.Writer, text string) error {
+	return c.Print(out, map[string]string{"file": text}, func(out io.Writer) error {
+		_, err := io.WriteString(out, text)
+		return err
+	})
 }
 
 func (c *gatewayHAProxyCmd) Run(k *kong.Kong, p *config.Parser) error {
@@ -39,6 +48,5 @@ func (c *gatewayHAProxyCmd) Run(k *kong.Kong, p *config.Parser) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(k.Stdout, "# Written by hotparam gateway haproxy.\n%s", edge.HAProxy(set))
-	return err
+	return c.printFile(k.Stdout, fmt.Sprintf("# Written by hotparam gateway haproxy.\n%s", edge.HAProxy(set)))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/output"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
@@ -58,7 +60,7 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	warn(k.Stderr, a.Trouble) // else an empty table would look like a quiet site
-	return c.print(k, answer, a.table)
+	return c.printTable(k.Stdout, answer, a.table)
 }
 
 func (a *hotAnswer) table(t io.Writer) {
@@ -107,20 +109,35 @@ func since(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Sec
 
 type hotGetCmd struct {
 	adminFlags
-	Output string `short:"o" enum:"json,yaml" default:"yaml" help:"How to print it: ${enum}."`
-	Key    string `arg:"" help:"Key, such as 'topic?id=42'."`
+	outputFlags
+	Key string `arg:"" help:"Key, such as 'topic?id=42'."`
 }
 
 func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	var a struct{ Key hottype.Key }
-	answer, err := c.ask(ctx, question{path: "/v1/keys/" + url.PathEscape(c.Key)}, &a)
+	a, answer, err := c.askKey(ctx, c.Key)
 	if err != nil {
 		return err
 	}
-	if text := readable(a.Key); text != "" && c.Output == "yaml" {
-		fmt.Fprintf(k.Stdout, "# reads %s\n", printable(text))
+	return c.Print(k.Stdout, answer, func(out io.Writer) error {
+		if text := readable(a.Key); text != "" {
+			fmt.Fprintf(out, "# reads %s\n", printable(text))
+		}
+		return (&output.Flags{Output: "yaml"}).Print(out, answer, nil)
+	})
+}
+
+type keyAnswer struct {
+	Key   hottype.Key
+	Asked string
+}
+
+// askKey asks about a key, and fails if the listener was asked about another one.
+func (c *adminFlags) askKey(ctx context.Context, key string) (a keyAnswer, raw answer, err error) {
+	raw, err = c.ask(ctx, question{path: "/v1/key", query: url.Values{"key": {key}}}, &a)
+	if err == nil {
+		err = c.heard(key, a.Asked)
 	}
-	return (&outputFlags{Output: c.Output}).print(k, answer, nil)
+	return a, raw, err
 }
 
 type hotWatchCmd struct {
@@ -129,17 +146,25 @@ type hotWatchCmd struct {
 	Find   string `placeholder:"TEXT" help:"Only keys with this in their name."`
 }
 
-// Run ends when the stream does.
+// Run ends when the stream does, or when nothing has come for the time of --timeout: a server sends its state each
+// second.
 func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
-	resp, err := c.send(ctx, question{path: "/v1/events"})
+	heard, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	silence := time.AfterFunc(c.Timeout, func() {
+		end(fmt.Errorf("%s has sent nothing for %v; is it stopped or overloaded?", config.Redact(c.Admin), c.Timeout))
+	})
+	defer silence.Stop()
+	resp, err := c.send(heard, question{path: "/v1/events"})
 	if err != nil {
-		return err
+		return cmp.Or(causeOf(ctx, heard), err)
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxAnswer)
 	kind := ""
 	for lines.Scan() {
+		silence.Reset(c.Timeout)
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		switch {
 		case name == "event":
@@ -153,7 +178,15 @@ func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if ctx.Err() != nil {
 		return nil // asked to end
 	}
-	return errors.Join(fmt.Errorf("%s ended the stream", c.Admin), lines.Err())
+	return cmp.Or(causeOf(ctx, heard), errors.Join(fmt.Errorf("%s ended the stream", c.Admin), lines.Err()))
+}
+
+// causeOf returns why inner has ended, or nil if it has not, or has ended because outer did.
+func causeOf(outer, inner context.Context) error {
+	if outer.Err() == nil {
+		return context.Cause(inner)
+	}
+	return nil
 }
 
 func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
@@ -169,7 +202,7 @@ func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 		return nil
 	}
 	if c.Output == "json" {
-		_, err := fmt.Fprintf(k.Stdout, "%s\n", escaped([]byte(data), jsonEscape))
+		_, err := fmt.Fprintf(k.Stdout, "%s\n", output.EscapeJSON([]byte(data)))
 		return err
 	}
 	text := fmt.Sprintf("%s %-14s %s", v.At.Local().Format("15:04:05 MST"), v.Kind, v.Key)
@@ -185,25 +218,32 @@ func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 
 type hotResetCmd struct {
 	adminFlags
+	outputFlags
 	Key    string `arg:"" optional:"" help:"Key, such as 'topic?id=42'."`
 	Client string `placeholder:"CLIENT" help:"Client in place of a key: an address, or a name."`
 }
 
 func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	path := "/v1/keys/" + url.PathEscape(c.Key) + "/reset"
-	switch {
+	path, query := "/v1/key/reset", url.Values{"key": {c.Key}, "author": {authorOf("")}}
+	var err error
+	switch { // nothing is reset before the listener has named what it was asked about
 	case (c.Key == "") == (c.Client == ""):
 		return config.Usage("hot reset: want a key or --client")
 	case c.Client != "":
-		path = "/v1/clients/" + url.PathEscape(c.Client) + "/reset"
+		path, query = "/v1/client/reset", url.Values{"client": {c.Client}, "author": {authorOf("")}}
+		_, _, err = c.client(ctx, c.Client)
+	default:
+		_, _, err = c.askKey(ctx, c.Key)
 	}
-	var of struct{ Key, Client string }
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: path,
-		query: url.Values{"author": {authorOf("")}}}, &of); err != nil {
+	if err != nil {
 		return fmt.Errorf("hot reset: %w", err)
 	}
-	fmt.Fprintf(k.Stdout, "reset: %s\n", printable(of.Key+of.Client))
-	return nil
+	var of struct{ Key, Client string }
+	answer, err := c.ask(ctx, question{method: http.MethodPost, path: path, query: query}, &of)
+	if err != nil {
+		return fmt.Errorf("hot reset: %w", err)
+	}
+	return c.printLine(k.Stdout, answer, "reset: %s", printable(of.Key+of.Client))
 }
 
 // knownClients is a number of clients, "-" if it is not known.

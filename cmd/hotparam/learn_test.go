@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,10 +43,9 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"learn", "-o", out, log}, 0},
+		{[]string{"learn", "--out", out, log}, 0},
 		{[]string{"config", "validate", out}, 0},
-		{[]string{"replay", "--config", out, "--json", filepath.Join(dir, "replay.json"), log}, 0},
-		{[]string{"learn", "-o", out, log}, 1}, // it exists
+		{[]string{"learn", "--out", out, log}, 1}, // it exists
 		{[]string{"learn", filepath.Join(dir, "none")}, 1},
 		{[]string{"learn", dir}, 1},
 	} {
@@ -58,9 +60,12 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 	if set.Rules[0].Name != "topic" || set.Rules[0].Params[0].Name != "id" {
 		t.Errorf("rules %+v", set.Rules[0])
 	}
-	report, err := os.ReadFile(filepath.Join(dir, "replay.json"))
-	if err != nil || !strings.Contains(string(report), `"hot":[{"key":"topic?id=42"`) {
-		t.Errorf("the viral topic is not hot with what was learned from it: %.2000s, %v", report, err)
+	cmd := exec.Command(os.Args[0], "replay", "--config", out, "-o", "json", log)
+	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
+	text, err := cmd.Output()
+	var report struct{ Hot []struct{ Key string } }
+	if err := errors.Join(err, json.Unmarshal(text, &report)); err != nil || report.Hot[0].Key != "topic?id=42" {
+		t.Errorf("the viral topic is not hot with what was learned from it: %.2000s, %v", text, err)
 	}
 }
 
@@ -113,5 +118,19 @@ func TestPipesAreSpooled(t *testing.T) {
 			t.Errorf("%s still has its name", f.Name())
 		}
 		logs.Close()
+	}
+}
+
+func TestLogFormat_ArgumentsAreOfAShell(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]logFormat{
+		"":                 {Format: "auto"},
+		" --format events": {Format: "events"},
+		` --log-format '$remote_addr "$request" it'\''s'`: {Format: "auto", LogFormat: `$remote_addr "$request" it's`},
+		" --log-format json:time=ts,client=ip,target=url": {Format: "auto", LogFormat: "json:time=ts,client=ip,target=url"},
+	} {
+		if got := f.arguments(); got != want {
+			t.Errorf("%+v: %q, want %q", f, got, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
-	"github.com/hotparam/pipeline/internal/operator/learn"
+	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -25,6 +26,28 @@ import (
 type logFormat struct {
 	Format    string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
 	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format, as log_format of nginx has it: '$$remote_addr \"$$request\" $$status $$msec'; or fields of JSON lines: json:time=ts,client=ip,target=url."`
+}
+
+// arguments are the options as a shell reads them, with a space before each; "" where none was given.
+func (f *logFormat) arguments() (text string) {
+	if f.Format != "auto" {
+		text = " --format " + f.Format
+	}
+	if f.LogFormat != "" {
+		text += " --log-format " + shellWord(f.LogFormat)
+	}
+	return text
+}
+
+// plainWord matches words that a shell takes as they are.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord quotes a word for a shell.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (f *logFormat) format() (accesslog.Format, error) {
@@ -35,7 +58,7 @@ type replayCmd struct {
 	Privacy config.Privacy `embed:"" prefix:"privacy."`
 	Config  string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
 	logFormat
-	JSON     string        `name:"json" placeholder:"FILE" help:"Write the result as one JSON document; - is standard output, without the report."`
+	outputFlags
 	Speed    string        `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
 	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
 	MaxKeys  int           `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
@@ -85,22 +108,12 @@ func allMalformed(command string, r *replay.Report) error {
 }
 
 func (c *replayCmd) write(out io.Writer, r *replay.Report) error {
-	if c.JSON == "-" {
-		return r.WriteJSON(out)
-	}
 	opts := replay.Options{Top: c.Top, NoRules: c.Config == ""}
 	if isatty.IsTerminal(os.Stdout.Fd()) {
 		opts.Color = os.Getenv("NO_COLOR") == ""
 		opts.Width, _, _ = term.GetSize(int(os.Stdout.Fd()))
 	}
-	if err := replay.Write(out, r, opts); err != nil || c.JSON == "" {
-		return err
-	}
-	f, err := os.Create(c.JSON)
-	if err != nil {
-		return fmt.Errorf("replay: --json: %w", err)
-	}
-	return errors.Join(r.WriteJSON(f), f.Close())
+	return c.Print(out, r, func(out io.Writer) error { return replay.Write(out, r, opts) })
 }
 
 func parseSpeed(s string) (float64, error) {
@@ -152,7 +165,7 @@ func openLogs(paths []string) (*logFiles, error) {
 func (l *logFiles) sources(read func(*os.File) io.Reader) []replay.Source {
 	var sources []replay.Source
 	for i, f := range l.files {
-		sources = append(sources, replay.Source{Name: l.names[i], Reader: read(f)})
+		sources = append(sources, replay.Source{Name: l.names[i], Reader: read(f), Unpack: unpack.Reader})
 	}
 	return sources
 }
@@ -174,99 +187,4 @@ func progress(size int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(size, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowBytes(true),
 		progressbar.OptionSetDescription("replay"), progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish())
-}
-
-type learnCmd struct {
-	Output string `short:"o" placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
-	logFormat
-	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
-	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Most bytes of standard input, or of a pipe, that are kept in a temporary file to be read again."`
-	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
-}
-
-// Run writes the configuration to standard output, what people
-// read beside it to standard error.
-func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
-	if c.Output != "" {
-		if _, err := os.Lstat(c.Output); err == nil {
-			return fmt.Errorf("learn: %s exists; remove it or write somewhere else", c.Output)
-		}
-	}
-	logs, err := reopenable(c.Files, c.MaxSpool)
-	if err != nil {
-		return err
-	}
-	defer logs.Close()
-	cfg := learn.Config{Lateness: c.Lateness}
-	if cfg.Format, err = c.format(); err != nil {
-		return err
-	}
-	if bar := progress(logs.size * learn.Passes); bar != nil {
-		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }
-		defer func() { _ = bar.Clear() }()
-	}
-	proposal, err := learn.Learn(ctx, cfg, func() ([]replay.Source, error) {
-		return logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }), nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := proposal.Write(k.Stderr); err != nil {
-		return err
-	}
-	if c.Output == "" {
-		return proposal.WriteYAML(k.Stdout)
-	}
-	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return fmt.Errorf("learn: --output: %w", err)
-	}
-	fmt.Fprintf(k.Stderr, "%s: what happens with it: hotparam replay --config %s %s\n", c.Output, c.Output, c.Files[0])
-	return errors.Join(proposal.WriteYAML(f), f.Close())
-}
-
-// reopenable opens logs that can be read several times from their beginning. What can be read only once, standard input
-// and pipes, is copied to a temporary file that has no name any more when this returns: it goes with the process.
-func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
-	l, err := openLogs(paths)
-	if err != nil {
-		return nil, err
-	}
-	l.size = 0
-	for i, f := range l.files {
-		info, err := f.Stat()
-		if err == nil && !info.Mode().IsRegular() {
-			l.files[i], err = spool(f, maxSpool)
-		}
-		if err == nil {
-			info, err = l.files[i].Stat()
-		}
-		if err != nil {
-			l.Close()
-			return nil, fmt.Errorf("learn: %s: %w", l.names[i], err)
-		}
-		l.size += info.Size()
-	}
-	return l, nil
-}
-
-func spool(from *os.File, most int64) (*os.File, error) {
-	defer from.Close()
-	f, err := os.CreateTemp("", "hotparam-learn-*")
-	if err != nil {
-		return nil, err
-	}
-	err = os.Remove(f.Name())
-	var n int64
-	if err == nil {
-		n, err = io.Copy(f, io.LimitReader(from, most+1))
-	}
-	if err == nil && n > most {
-		err = fmt.Errorf("more than --max-spool %d bytes; write it to a file and name that", most)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

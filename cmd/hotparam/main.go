@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/fleet"
 	"github.com/hotparam/pipeline/internal/app/program"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
@@ -51,7 +53,7 @@ type commands struct {
 	Limiter    sidecarCmd    `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
 	Load       loadCmd       `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
 	Version    versionCmd    `cmd:"" help:"Print the version; --version does too."`
-	Completion completionCmd `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
+	Completion completionCmd `cmd:"" help:"Print the code by which a shell completes commands by the tab key."`
 }
 
 const name = "hotparam"
@@ -85,18 +87,35 @@ func start(args []string) int {
 	return p.Fail(os.Stderr, cmd.Run(p))
 }
 
-type versionCmd struct{}
+type versionCmd struct{ outputFlags }
 
-func (versionCmd) Run(k *kong.Kong) error {
-	fmt.Fprintln(k.Stdout, name, config.Version())
-	return nil
+func (c *versionCmd) Run(k *kong.Kong) error {
+	return c.printLine(k.Stdout, map[string]string{"name": name, "version": config.Version()}, "%s %s", name,
+		config.Version())
 }
 
-type completionCmd struct{ kongcompletion.Completion }
+type completionCmd struct {
+	outputFlags
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell that reads the code: ${enum}."`
+}
 
 func (*completionCmd) Help() string {
-	return "Prints a command that turns tab completion on in this shell. Put it into the shell's start-up file to keep " +
-		"it. Without a shell it is made for the one that you log in with."
+	return "Tab completion in this shell: source <(hotparam completion bash). Put the line into the shell's start-up file to " +
+		"keep it. For fish: hotparam completion fish | source."
+}
+
+func (c *completionCmd) Run(k *kong.Context) error {
+	var text bytes.Buffer
+	out, exit := k.Stdout, k.Exit
+	k.Stdout, k.Exit = &text, func(int) {} // Run prints the code and ends the process
+	err := (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(k)
+	if k.Stdout, k.Exit = out, exit; err != nil {
+		return err
+	}
+	return c.Print(out, map[string]string{"shell": c.Shell, "code": text.String()}, func(out io.Writer) error {
+		_, err := out.Write(text.Bytes())
+		return err
+	})
 }
 
 type configCmd struct {
@@ -104,29 +123,48 @@ type configCmd struct {
 }
 
 type validateCmd struct {
+	outputFlags
 	Files []string `arg:"" name:"file" help:"YAML files."`
 }
 
-func (v validateCmd) Run(k *kong.Kong) error {
-	return validate(k, v.Files, program.Validate, func(set *rules.Set) string {
+func (v *validateCmd) Run(k *kong.Kong) error {
+	return v.validate(k, v.Files, program.Validate, func(set *rules.Set) string {
 		return "namespace " + set.Namespace + ", " + amounts(set)
 	})
 }
 
+// checkedFile is what was found in one file: what it holds, or the error because of which it cannot be used.
+type checkedFile struct {
+	File     string   `json:"file"`
+	OK       bool     `json:"ok"`
+	Holds    string   `json:"holds,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Error    string   `json:"error,omitempty"`
+}
+
 // validate checks files, and prints what is in those without an error.
-func validate(k *kong.Kong, files []string, check func(path string) (*rules.Set, []string, error),
+func (f *outputFlags) validate(k *kong.Kong, files []string, check func(path string) (*rules.Set, []string, error),
 	holds func(*rules.Set) string) error {
 	var failed error
-	for _, path := range files {
+	list := make([]checkedFile, len(files))
+	for i, path := range files {
 		set, warnings, err := check(path)
 		if err != nil {
 			failed = errors.Join(failed, err)
+			list[i] = checkedFile{File: path, Error: err.Error()}
 			continue
 		}
 		warn(k.Stderr, warnings)
-		fmt.Fprintf(k.Stdout, "%s: ok: %s\n", path, holds(set))
+		list[i] = checkedFile{File: path, OK: true, Holds: holds(set), Warnings: warnings}
 	}
-	return failed
+	return errors.Join(failed, f.Print(k.Stdout, map[string]any{"files": list}, func(out io.Writer) error {
+		for _, c := range list {
+			if c.OK {
+				fmt.Fprintf(out, "%s: ok: %s\n", c.File, c.Holds)
+			}
+		}
+		return nil
+	}))
 }
 
 func warn(to io.Writer, list []string) {
@@ -146,19 +184,19 @@ func amounts(set *rules.Set) string {
 type collectorCmd struct{ config.Collector }
 
 func (c *collectorCmd) Run(ctx context.Context, p *config.Parser) error {
-	return program.Collector(ctx, c.Collector, p, config.Version())
+	return fleet.Collector(ctx, c.Collector, p, config.Version())
 }
 
 type aggregatorCmd struct{ config.Aggregator }
 
 func (c *aggregatorCmd) Run(ctx context.Context, p *config.Parser) error {
-	return program.Aggregator(ctx, c.Aggregator, p, config.Version())
+	return fleet.Aggregator(ctx, c.Aggregator, p, config.Version())
 }
 
 type sidecarCmd struct{ config.Sidecar }
 
 func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
-	return program.Sidecar(ctx, c.Sidecar, p, config.Version())
+	return fleet.Sidecar(ctx, c.Sidecar, p, config.Version())
 }
 
 // healthCmd asks a URL once. It is the health check of containers that have neither a

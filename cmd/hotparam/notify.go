@@ -40,7 +40,7 @@ func (c *notifyTestCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	err = c.print(k, answer, func(t io.Writer) {
+	err = c.printTable(k.Stdout, answer, func(t io.Writer) {
 		row(t, "WEBHOOK", "RESULT", "TOOK")
 		for _, r := range a.Results {
 			result := "ok"
@@ -67,7 +67,7 @@ func (c *notifyLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	return c.print(k, answer, func(t io.Writer) {
+	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		row(t, "WEBHOOK", "FORMAT", "EVENTS", "SENT", "LOST", "QUEUED", "ERROR")
 		for _, w := range a.Webhooks {
 			row(t, w.Name, w.Format, strings.Join(w.Events, ","), strconv.FormatUint(w.Sent, 10),

@@ -25,14 +25,14 @@ func TestNotifyCommands(t *testing.T) {
 	var out bytes.Buffer
 	k := &kong.Kong{Stdout: &out}
 	ls := notifyLsCmd{}
-	ls.Admin, ls.Timeout, ls.Output = server.URL, 30e9, "table"
+	ls.Admin, ls.Timeout, ls.Output = server.URL, 30e9, "text"
 	if err := ls.Run(t.Context(), k); err != nil ||
 		!strings.Contains(out.String(), "ops      slack   hot     3     2     4       -") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	out.Reset()
 	test := notifyTestCmd{Author: "ann"}
-	test.Admin, test.Timeout, test.Output = server.URL, 30e9, "table"
+	test.Admin, test.Timeout, test.Output = server.URL, 30e9, "text"
 	err := test.Run(t.Context(), k)
 	if err == nil || !strings.Contains(out.String(), "answered 500\ufffd") || !strings.Contains(out.String(), "ok") {
 		t.Errorf("%v\n%s", err, &out)

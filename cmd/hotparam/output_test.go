@@ -8,8 +8,9 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/internal/app/output"
 )
 
 // hostile are texts that a terminal would act upon.
@@ -39,13 +40,13 @@ func TestHostileTextIsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for output, read := range map[string]func([]byte, any) error{
-		"json": json.Unmarshal, "yaml": yaml.Unmarshal, "table": nil} {
-		t.Run(output, func(t *testing.T) {
+	for form, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal, "yaml": yaml.Unmarshal, "text": nil} {
+		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			f := outputFlags{Output: output}
-			err := f.print(&kong.Kong{Stdout: &b}, answer{body: body}, func(w io.Writer) {
+			f := outputFlags{output.Flags{Output: form}}
+			err := f.printTable(&b, answer{body: body}, func(w io.Writer) {
 				for _, text := range hostile {
 					row(w, text, "x")
 				}

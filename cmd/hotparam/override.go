@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,7 +24,7 @@ type overrideCmd struct {
 	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or cache a key, a resource, a client, a network, a class."`
 	Rm      overrideRmCmd      `cmd:"" help:"Remove overrides."`
 	Enforce overrideEnforceCmd `cmd:"" help:"Enforce an override that is in shadow mode."`
-	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override, or a revision and all after it."`
+	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override."`
 	Diff    overrideDiffCmd    `cmd:"" help:"Tell what apply would change."`
 	Apply   overrideApplyCmd   `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
 }
@@ -33,6 +34,8 @@ type listedOverride struct {
 	rules.Override
 	For    time.Duration `json:"-"` // of a file: in place of until
 	Source string        `json:"source,omitempty"`
+	// Version goes with a change of it, so that a change by somebody else is not lost.
+	Version int64 `json:"version,omitempty"`
 	// What one in shadow mode met and would have denied; nil where that is not known.
 	Hits      *uint64  `json:"hits,omitempty"`
 	WouldDeny *uint64  `json:"would_deny,omitempty"`
@@ -90,7 +93,7 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	return c.print(k, answer, func(t io.Writer) {
+	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		row(t, "ID", "FOR", "EFFECT", "WOULD DENY", "UNTIL", "BY", "WRITTEN", "REASON")
 		for i := range list {
 			o := &list[i]
@@ -100,8 +103,25 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
+// onVersion makes a change only of what its author has seen.
+type onVersion struct {
+	On *int64 `placeholder:"VERSION" help:"Refuse unless the override has this version, as ls -o json shows it; 0: unless there is none."`
+}
+
+func (o onVersion) header() http.Header {
+	if o.On == nil {
+		return http.Header{}
+	}
+	return ifMatch(*o.On)
+}
+
+func ifMatch(version int64) http.Header {
+	return http.Header{"If-Match": {strconv.Quote(strconv.FormatInt(version, 10))}}
+}
+
 type overrideSetCmd struct {
 	adminFlags
+	outputFlags
 	waitFlags
 	confirmFlags
 	Key      string   `arg:"" optional:"" help:"Key, such as 'topic?id=42', or a pattern with *."`
@@ -113,11 +133,12 @@ type overrideSetCmd struct {
 	Burst    *int64   `placeholder:"N" help:"So many at once."`
 	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"What it does: ${enum}."`
 	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny no request, count what it would deny."`
-	For      string   `placeholder:"15m" help:"For how long; default: until it is removed."`
+	For      string   `placeholder:"DURATION" help:"For how long, such as 15m; default: until it is removed."`
 	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
 	Reason   string   `help:"Why, for the audit."`
 	Author   string   `help:"Who, for the audit; default: who is logged in. A token with a name stands above it."`
 	ID       string   `name:"id" help:"ID of your own."`
+	onVersion
 }
 
 func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -148,138 +169,117 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Burst != nil {
 		body["burst"] = *c.Burst
 	}
-	var revision int64
-	if err := c.confirm(k, func(word url.Values) (err error) {
-		revision, err = c.putOverride(ctx, k.Stdout, k.Stderr, c.ID, body, word)
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.waitFor(ctx, k, c.Wait, revision)
-}
-
-func (c *adminFlags) putOverride(ctx context.Context, out, warn io.Writer, id string,
-	body any, query url.Values) (revision int64, err error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return 0, err
-	}
-	path := "/v1/overrides"
-	if id != "" {
-		path += "/" + url.PathEscape(id)
-	}
-	return c.change(ctx, out, warn, "", question{
-		method: http.MethodPut, path: path, query: query, body: string(text),
-		header: http.Header{"Content-Type": {"application/json"}},
+	return c.logChanges(k, func(log *changeLog) error {
+		var saved savedOverride
+		if err := c.confirm(k, func(word url.Values) (err error) {
+			saved, err = c.putOverride(ctx, log, overridePut{c.ID, body, c.header(), word})
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.waitFor(ctx, log, c.Wait, saved.Revision)
 	})
 }
 
-// change asks for a change that is answered with an override, and says what holds now and what may not be meant.
-func (c *adminFlags) change(ctx context.Context, out, warn io.Writer, did string,
-	q question) (revision int64, err error) {
-	var a struct {
-		rules.Override
-		Revision int64
-		Warnings []string
+// overridePut is an override to be set: under an ID, if it has one.
+type overridePut struct {
+	id     string
+	body   any
+	header http.Header
+	query  url.Values
+}
+
+func (c *adminFlags) putOverride(ctx context.Context, log *changeLog, p overridePut) (savedOverride, error) {
+	text, err := json.Marshal(p.body)
+	if err != nil {
+		return savedOverride{}, err
 	}
+	path := "/v1/overrides"
+	if p.id != "" {
+		path += "/" + url.PathEscape(p.id)
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	maps.Copy(header, p.header)
+	return c.change(ctx, log, "set", question{
+		method: http.MethodPut, path: path, query: p.query, body: string(text), header: header,
+	})
+}
+
+// savedOverride is an override as a change has left it. Limiters have the change from Revision on; Change is its number
+// in the audit, by which it is undone.
+type savedOverride struct {
+	rules.Override
+	Revision, Change int64
+	Warnings         []string
+}
+
+// change asks for a change that is answered with an override, and logs what holds now and what may not be meant.
+func (c *adminFlags) change(ctx context.Context, log *changeLog, did string,
+	q question) (a savedOverride, err error) {
 	if _, err = c.ask(ctx, q, &a); err != nil {
-		return 0, err
+		return a, err
 	}
-	fmt.Fprintf(out, "%s: %s%s, %s, until %s\n",
-		printable(a.ID), did, printable(a.Target().String()), effect(&a.Override), ending(&a.Override))
-	for _, w := range a.Warnings {
-		fmt.Fprintf(warn, "%s: %s\n", name, printable(w))
-	}
-	return a.Revision, nil
+	log.add(madeChange{ID: a.ID, Did: did, Override: &a.Override, Revision: a.Revision, Change: a.Change,
+		Warnings: a.Warnings})
+	return a, nil
 }
 
 type overrideRmCmd struct {
 	adminFlags
+	outputFlags
 	waitFlags
 	Author string   `help:"Who, for the audit; default: who is logged in."`
 	IDs    []string `arg:"" name:"id" help:"IDs, as ls shows them."`
+	onVersion
 }
 
 func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
-	for _, id := range c.IDs {
-		if err := c.remove(ctx, k.Stdout, id, authorOf(c.Author)); err != nil {
-			return err
-		}
+	if c.On != nil && len(c.IDs) > 1 {
+		return config.Usage("override rm: --on is for one override")
 	}
-	return c.waitForAll(ctx, k, c.Wait)
+	return c.logChanges(k, func(log *changeLog) error {
+		for _, id := range c.IDs {
+			if err := c.remove(ctx, log, id, authorOf(c.Author), c.header()); err != nil {
+				return err
+			}
+		}
+		return c.waitForAll(ctx, log, c.Wait)
+	})
 }
 
-func (c *adminFlags) remove(ctx context.Context, out io.Writer, id, author string) error {
+func (c *adminFlags) remove(ctx context.Context, log *changeLog, id, author string, header http.Header) error {
 	_, err := c.ask(ctx, question{
 		method: http.MethodDelete, path: "/v1/overrides/" + url.PathEscape(id), query: url.Values{"author": {author}},
+		header: header,
 	}, nil)
 	if err == nil {
-		fmt.Fprintf(out, "%s: removed\n", printable(id))
+		log.add(madeChange{ID: id, Did: "removed"})
 	}
 	return err
 }
 
 type overrideEnforceCmd struct {
 	adminFlags
+	outputFlags
 	waitFlags
 	confirmFlags
 	ID     string `arg:"" help:"ID, as ls shows it."`
 	Author string `help:"Who, for the audit; default: who is logged in."`
+	onVersion
 }
 
 func (c *overrideEnforceCmd) Run(ctx context.Context, k *kong.Kong) error {
-	var revision int64
-	if err := c.confirm(k, func(word url.Values) (err error) {
-		revision, err = c.change(ctx, k.Stdout, k.Stderr, "enforced; ", question{
-			method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
-			query: merged(url.Values{"author": {authorOf(c.Author)}}, word),
-		})
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.waitFor(ctx, k, c.Wait, revision)
-}
-
-type overrideUndoCmd struct {
-	adminFlags
-	waitFlags
-	confirmFlags
-	ID       string `arg:"" help:"ID, as ls shows it."`
-	Revision int64  `placeholder:"N" help:"Take this revision and all after it back; default: the last change."`
-	Author   string `help:"Who, for the audit; default: who is logged in."`
-}
-
-func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
-	query := url.Values{"author": {authorOf(c.Author)}}
-	if c.Revision != 0 {
-		query.Set("revision", strconv.FormatInt(c.Revision, 10))
-	}
-	var revision int64
-	if err := c.confirm(k, func(word url.Values) (err error) {
-		revision, err = c.undo(ctx, k.Stdout, c.ID, merged(query, word))
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.waitFor(ctx, k, c.Wait, revision)
-}
-
-func (c *adminFlags) undo(ctx context.Context, out io.Writer, id string, query url.Values) (revision int64, err error) {
-	var a struct {
-		Override *rules.Override
-		Revision int64
-	}
-	_, err = c.ask(ctx, question{
-		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(id) + "/undo", query: query,
-	}, &a)
-	if err != nil {
-		return 0, err
-	}
-	text := "there is none now"
-	if a.Override != nil {
-		text = printable(a.Override.Target().String()) + ", " + effect(a.Override) + ", until " + ending(a.Override)
-	}
-	fmt.Fprintf(out, "%s: undone; %s\n", printable(id), text)
-	return a.Revision, nil
+	return c.logChanges(k, func(log *changeLog) error {
+		var saved savedOverride
+		if err := c.confirm(k, func(word url.Values) (err error) {
+			saved, err = c.change(ctx, log, "enforced", question{
+				method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
+				query: merged(url.Values{"author": {authorOf(c.Author)}}, word), header: c.header(),
+			})
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.waitFor(ctx, log, c.Wait, saved.Revision)
+	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 type overrideFile struct {
 	adminFlags
+	outputFlags
 	File  string `arg:"" help:"YAML or JSON with a list overrides, as ls -o yaml prints it; - is standard input."`
 	Prune bool   `help:"Remove the overrides that the file does not have."`
 }
@@ -29,16 +31,34 @@ func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range put {
-		if p.before != nil {
-			fmt.Fprintf(k.Stdout, "- %s\n", p.before.line())
-		}
-		fmt.Fprintf(k.Stdout, "+ %s\n", p.after.line())
-	}
 	for i := range gone {
-		fmt.Fprintf(k.Stdout, "- %s\n", gone[i].line())
+		put = append(put, overrideChange{before: &gone[i]})
 	}
-	return nil
+	plan := make([]plannedChange, len(put))
+	for i, p := range put {
+		if plan[i].Before = p.before; p.after != nil {
+			after := p.after.body(p.after.Author)
+			plan[i].After = &after
+		}
+	}
+	return c.Print(k.Stdout, map[string]any{"changes": plan}, func(out io.Writer) error {
+		for _, p := range put {
+			if p.before != nil {
+				fmt.Fprintf(out, "- %s\n", p.before.line())
+			}
+			if p.after != nil {
+				fmt.Fprintf(out, "+ %s\n", p.after.line())
+			}
+		}
+		return nil
+	})
+}
+
+// plannedChange is an override as it is and as the file would have it: without Before it would be new, without After
+// it would be removed.
+type plannedChange struct {
+	Before *listedOverride `json:"before,omitempty"`
+	After  *overrideBody   `json:"after,omitempty"`
 }
 
 func (o *listedOverride) line() string {
@@ -57,33 +77,62 @@ type overrideApplyCmd struct {
 	overrideFile
 	waitFlags
 	confirmFlags
+	Force  bool   `help:"Also replace overrides that somebody has changed since the file was written."`
 	Author string `help:"Who, for the audit; default: who is logged in."`
 }
 
 func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
+	return c.logChanges(k, func(log *changeLog) error { return c.applyAll(ctx, k, log) })
+}
+
+func (c *overrideApplyCmd) applyAll(ctx context.Context, k *kong.Kong, log *changeLog) error {
 	put, gone, err := c.changes(ctx)
 	if err != nil {
 		return err
 	}
 	author := authorOf(c.Author)
+	var failed []error
+	ended := 0
 	for _, p := range put {
-		if err := c.confirm(k, func(word url.Values) error {
-			_, err := c.putOverride(ctx, k.Stdout, k.Stderr, p.after.ID, p.after.body(author), word)
-			return err
-		}); err != nil {
-			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()),
-				err)
+		if o := &p.after.Override; p.after.For == 0 && o.Expired(time.Now()) {
+			// It holds nowhere any more, and the others hold all the same.
+			fmt.Fprintf(k.Stderr, "%s: %s was left out: it ended at %s\n", name, printable(o.Target().String()),
+				ending(o))
+			ended++
+		} else if err := c.apply(ctx, k, log, p, author); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", printable(o.Target().String()), err))
 		}
 	}
 	for i := range gone {
-		if err := c.remove(ctx, k.Stdout, gone[i].ID, author); err != nil {
-			return err
+		if err := c.remove(ctx, log, gone[i].ID, author, ifMatch(gone[i].Version)); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", printable(gone[i].Target().String()), err))
 		}
 	}
-	if len(put)+len(gone) == 0 {
-		fmt.Fprintln(k.Stdout, "nothing to change")
+	switch all := len(put) + len(gone); {
+	case all == 0:
+		log.say("nothing to change")
+	case len(failed) > 0:
+		return errors.Join(append(failed, fmt.Errorf("%d of %d changes were made", all-ended-len(failed), all))...)
 	}
-	return c.waitForAll(ctx, k, c.Wait)
+	return c.waitForAll(ctx, log, c.Wait)
+}
+
+// apply sets one override of the file.
+func (c *overrideApplyCmd) apply(ctx context.Context, k *kong.Kong, log *changeLog, p overrideChange,
+	author string) error {
+	o := p.after
+	version := int64(0)
+	if p.before != nil {
+		version = p.before.Version
+		if !c.Force && o.Version != 0 && o.Version != version {
+			return errors.New("it was changed since the file was written; look at override diff, and add --force to " +
+				"replace it")
+		}
+	}
+	return c.confirm(k, func(word url.Values) error {
+		_, err := c.putOverride(ctx, log, overridePut{o.ID, o.body(author), ifMatch(version), word})
+		return err
+	})
 }
 
 // overrideBody is what is sent to have an override: all of it but what the store sets.
@@ -154,7 +203,7 @@ func readOverrides(path string) ([]listedOverride, error) {
 	}
 	list := make([]listedOverride, len(read))
 	for i, o := range read {
-		list[i] = listedOverride{Override: o.Override, For: o.For}
+		list[i] = listedOverride{Override: o.Override, For: o.For, Version: o.Seen}
 	}
 	return list, nil
 }
@@ -183,7 +232,7 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if a.Trouble != "" {
 		warn(k.Stderr, []string{a.Trouble})
 	}
-	return c.print(k, answer, func(t io.Writer) {
+	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		row(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
 		for i := range a.Changes {
 			change := &a.Changes[i]
@@ -211,6 +260,7 @@ type historyCmd struct {
 
 type historyPurgeCmd struct {
 	adminFlags
+	outputFlags
 	Key    string `arg:"" help:"The whole key, such as 'topic?id=42'."`
 	Author string `help:"Who, for the history; default: who is logged in."`
 }
@@ -219,9 +269,9 @@ func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Rows int64 }
 	q := question{method: http.MethodDelete, path: "/v1/history",
 		query: url.Values{"key": {c.Key}, "author": {authorOf(c.Author)}}}
-	if _, err := c.ask(ctx, q, &a); err != nil {
+	answer, err := c.ask(ctx, q, &a)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(k.Stdout, "%d minutes, hours, spans and events were removed\n", a.Rows)
-	return nil
+	return c.printLine(k.Stdout, answer, "%d minutes, hours, spans and events were removed", a.Rows)
 }

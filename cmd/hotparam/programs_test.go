@@ -31,10 +31,11 @@ func TestProgramsKeepTheirAdminAddress(t *testing.T) {
 	}
 }
 
-// Settings come from the environment too. A flag of one command does not: HOTPARAM_OUTPUT would be a file to learn and
-// a format to the others. The environment is set, so it does not run in parallel.
+// Settings come from the environment too. A flag of one command does not: HOTPARAM_FOR would be the life of an
+// override to one command and the length of a trace to another. The environment is set, so it does not run in parallel.
 func TestOnlySettingsComeFromTheEnvironment(t *testing.T) {
 	t.Setenv("HOTPARAM_OUTPUT", "json")
+	t.Setenv("HOTPARAM_OUT", "hotparam.yaml")
 	t.Setenv("HOTPARAM_LIMIT", "7")
 	t.Setenv("HOTPARAM_ADMIN", "http://127.0.0.1:9")
 	t.Setenv("HOTPARAM_ADMIN_TOKEN", "of the environment")
@@ -51,10 +52,10 @@ func TestOnlySettingsComeFromTheEnvironment(t *testing.T) {
 		return cli
 	}
 	ls := parse("hot", "ls").Hot.Ls
-	if ls.Output != "table" || ls.Limit != 50 || ls.Admin != "http://127.0.0.1:9" || ls.Token != "of the environment" {
+	if ls.Output != "text" || ls.Limit != 50 || ls.Admin != "http://127.0.0.1:9" || ls.Token != "of the environment" {
 		t.Errorf("hot ls: %+v", ls)
 	}
-	if out := parse("learn", "-").Learn.Output; out != "" {
+	if out := parse("learn", "-").Learn.Out; out != "" {
 		t.Errorf("learn writes to %q", out)
 	}
 	if serve := parse("serve").Serve; serve.Upstream != "http://127.0.0.1:3" || serve.Proxy.Listen != "127.0.0.1:4" {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -19,8 +20,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// reasoned says who changes rules and why.
+// reasoned says who changes rules and why, and how the result is printed.
 type reasoned struct {
+	outputFlags
 	Reason string `short:"m" help:"Why, for the history."`
 	Author string `help:"Who, for the history; default: who is logged in."`
 }
@@ -29,16 +31,17 @@ func (r reasoned) query() url.Values {
 	return url.Values{"reason": {r.Reason}, "author": {authorOf(r.Author)}}
 }
 
-// put stores rules on top of what etag names, and tells what the store holds then.
-func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, query url.Values) error {
+// put stores rules on top of what etag names, and prints what the store holds then.
+func (c *adminFlags) put(ctx context.Context, out io.Writer, how *outputFlags, etag, text string,
+	query url.Values) error {
 	var a admin.Rules
 	q := question{http.MethodPut, "/v1/rules", query,
 		http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
-	if _, err := c.ask(ctx, q, &a); err != nil {
+	answer, err := c.ask(ctx, q, &a)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "version %d is in %s\n", a.Version, storeOf(&a))
-	return nil
+	return how.printLine(out, answer, "version %d is in %s", a.Version, storeOf(&a))
 }
 
 type rulesPushCmd struct {
@@ -47,7 +50,8 @@ type rulesPushCmd struct {
 	confirmFlags
 	Only   string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
 	For    time.Duration `default:"10m" help:"How long it does."`
-	On     int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that is there now."`
+	On     int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
+	Force  bool          `help:"Push although the store holds another version than the one that was got."`
 	DryRun bool          `name:"dry-run" help:"Store nothing; tell what these rules would have changed in the last ten minutes."`
 	File   string        `arg:"" help:"YAML file with rules; - is standard input."`
 }
@@ -57,12 +61,14 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
+	text, got := cutGot(text)
+	above := min(got, 1) // lines of the file above the rules
 	if c.DryRun {
-		return c.named(c.dryRun(ctx, k.Stdout, text))
+		return c.named(c.dryRun(ctx, k.Stdout, text), above)
 	}
 	etag := strconv.Quote(strconv.FormatInt(c.On, 10))
 	if c.On == 0 {
-		if _, etag, err = c.stored(ctx); err != nil {
+		if etag, err = c.etagFor(ctx, got); err != nil {
 			return err
 		}
 	}
@@ -72,23 +78,56 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("for", c.For.String())
 	}
 	err = c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, etag, text, merged(query, word))
+		return c.put(ctx, k.Stdout, &c.outputFlags, etag, text, merged(query, word))
 	})
 	if err != nil || c.Only == "" {
-		return c.named(err)
+		return c.named(err, above)
 	}
 	return c.known(ctx, k.Stderr)
 }
 
-// versionFile is what a program calls the text that it was sent.
-var versionFile = regexp.MustCompile(`version-\d+\.yaml:`)
+// etagFor returns the ETag of what is stored, if that is the version that get has written into the file, or with
+// --force. What somebody else has pushed meanwhile is not replaced unseen.
+func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
+	a, etag, err := c.stored(ctx)
+	if err != nil || got == 0 || c.Force || a.Trial != nil && a.Trial.Version == got {
+		return etag, err
+	}
+	switch {
+	case a.Current == nil:
+		return "", fmt.Errorf("%s was made of version %d, and %s holds no rules; add --force to push it all the same",
+			c.File, got, storeOf(&a))
+	case a.Current.Version != got:
+		by := ""
+		if a.Current.Author != "" {
+			by = " by " + printable(a.Current.Author)
+		}
+		return "", fmt.Errorf("%s was made of version %d, and version %d%s is for all now; nothing was pushed: look at "+
+			"hotparam rules diff %d %d, then get the rules again, or add --force to replace them",
+			c.File, got, a.Current.Version, by, got, a.Current.Version)
+	}
+	return etag, nil
+}
 
-// named has the errors in a text name the file that it is of.
-func (c *rulesPushCmd) named(err error) error {
-	if err == nil || c.File == "-" || !versionFile.MatchString(err.Error()) {
+// versionFile is what a program calls the text that it was sent, with a line of it.
+var versionFile = regexp.MustCompile(`version-\d+\.yaml:(\d*)`)
+
+// named has the errors in a text name the file that it is of, which has so many lines above the text.
+func (c *rulesPushCmd) named(err error, above int64) error {
+	if err == nil || !versionFile.MatchString(err.Error()) {
 		return err
 	}
-	return errors.New(versionFile.ReplaceAllLiteralString(err.Error(), c.File+":"))
+	file := c.File
+	if file == "-" {
+		file = "standard input"
+	}
+	return errors.New(versionFile.ReplaceAllStringFunc(err.Error(), func(at string) string {
+		_, line, _ := strings.Cut(at, ":")
+		if n, err := strconv.ParseInt(line, 10, 64); err == nil {
+			line = strconv.FormatInt(n+above, 10)
+		}
+		return file + ":" + line
+	}))
 }
 
 // known warns if no limiter that is known would try the rules, as after a typing error in its name.
@@ -102,13 +141,18 @@ func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
 	return err
 }
 
-func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) error {
+func (c *rulesPushCmd) dryRun(ctx context.Context, out io.Writer, text string) error {
 	var a admin.DryRun
 	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}},
 		http.Header{"Content-Type": {"application/yaml"}}, text}
-	if _, err := c.ask(ctx, q, &a); err != nil {
+	answer, err := c.ask(ctx, q, &a)
+	if err != nil {
 		return err
 	}
+	return c.Print(out, answer, func(out io.Writer) error { return writeDryRun(out, &a) })
+}
+
+func writeDryRun(out io.Writer, a *admin.DryRun) error {
 	fmt.Fprintf(out, "tried on %d minutes of history: %d keys change, %d do not; nothing was stored\n", a.Minutes,
 		len(a.Keys), a.Unchanged)
 	if a.Truncated {
@@ -172,7 +216,7 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("reason", fmt.Sprintf("back to version %d", c.Version))
 	}
 	return c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, etag, r.Text, merged(query, word))
+		return c.put(ctx, k.Stdout, &c.outputFlags, etag, r.Text, merged(query, word))
 	})
 }
 
@@ -223,7 +267,7 @@ func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("reason", fmt.Sprintf("version %d as tried by %s", a.Trial.Version, a.Trial.Only))
 	}
 	return c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, etag, a.Trial.Text, merged(query, word))
+		return c.put(ctx, k.Stdout, &c.outputFlags, etag, a.Trial.Text, merged(query, word))
 	})
 }
 
@@ -239,9 +283,9 @@ func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(),
 		header: http.Header{"If-Match": {etag}}}
-	if _, err := c.ask(ctx, q, &a); err != nil {
+	answer, err := c.ask(ctx, q, &a)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(k.Stdout, "%s runs version %d again\n", printable(a.Trial.Only), a.Current.Version)
-	return nil
+	return c.printLine(k.Stdout, answer, "%s runs version %d again", printable(a.Trial.Only), a.Current.Version)
 }

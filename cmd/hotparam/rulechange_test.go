@@ -50,7 +50,7 @@ func TestHotLsTellsTrouble(t *testing.T) {
 	t.Cleanup(srv.Close)
 	var out, warn bytes.Buffer
 	c := hotLsCmd{}
-	c.Admin, c.Timeout, c.Output = srv.URL, time.Minute, "table"
+	c.Admin, c.Timeout, c.Output = srv.URL, time.Minute, "text"
 	if err := c.Run(t.Context(), &kong.Kong{Stdout: &out, Stderr: &warn}); err != nil ||
 		warn.String() != "hotparam: redis: no \uFFFD answer\n" {
 		t.Errorf("%v %q", err, &warn)

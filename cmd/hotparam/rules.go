@@ -13,15 +13,16 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 type rulesCmd struct {
 	Push     rulesPushCmd     `cmd:"" help:"Put the rules of a file into the store."`
-	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or a version of them."`
+	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or a version of them, below a line with the version."`
 	Diff     rulesDiffCmd     `cmd:"" help:"Compare a file, or a version, with the rules in the store."`
 	History  rulesHistoryCmd  `cmd:"" help:"List the last changes."`
-	Status   rulesStatusCmd   `cmd:"" help:"Tell which version each limiter runs."`
+	Status   rulesStatusCmd   `cmd:"" help:"Tell which rules each process runs, and which cannot work."`
 	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version into the store again, as a new one."`
 	Promote  rulesPromoteCmd  `cmd:"" help:"Have all run the rules that one limiter tries."`
 	Drop     rulesDropCmd     `cmd:"" help:"End a trial: its limiter runs the rules of all again."`
@@ -45,15 +46,38 @@ func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revis
 
 type rulesGetCmd struct {
 	adminFlags
+	outputFlags
 	Version int64 `arg:"" optional:"" help:"Version; default: that of all."`
 }
 
 func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	r, err := c.version(ctx, c.Version)
-	if err == nil {
-		_, err = io.WriteString(k.Stdout, r.Text)
+	if err != nil {
+		return err
 	}
-	return err
+	return c.Print(k.Stdout, r, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "%s%d; push refuses if another version is for all by then\n%s", gotPrefix, r.Version,
+			r.Text)
+		return err
+	})
+}
+
+// gotPrefix begins the first line of what get prints, which names the version.
+const gotPrefix = "# hotparam rules version "
+
+// cutGot separates the line that get has put before rules from them, and returns its version; 0: there is no such
+// line.
+func cutGot(text string) (rules string, version int64) {
+	line, rest, _ := strings.Cut(text, "\n")
+	after, ok := strings.CutPrefix(line, gotPrefix)
+	if !ok {
+		return text, 0
+	}
+	number, _, _ := strings.Cut(strings.TrimSuffix(after, "\r"), ";")
+	if version, _ = strconv.ParseInt(number, 10, 64); version <= 0 {
+		return text, 0
+	}
+	return rest, version
 }
 
 // version is a version with its text; 0: that of all.
@@ -73,6 +97,7 @@ func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision
 
 type rulesDiffCmd struct {
 	adminFlags
+	outputFlags
 	From string `arg:"" help:"YAML file, or a version."`
 	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version of all."`
 }
@@ -92,8 +117,12 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.Stdout.Write(diff.Diff(old, []byte(before), shown, []byte(after)))
-	return err
+	lines := diff.Diff(old, []byte(before), shown, []byte(after))
+	return c.Print(k.Stdout, map[string]string{"from": old, "to": shown, "diff": string(lines)},
+		func(out io.Writer) error {
+			_, err := out.Write(lines)
+			return err
+		})
 }
 
 // text is that of a version, 0 for the one of all, or of a file.
@@ -101,20 +130,25 @@ func (c *rulesDiffCmd) text(ctx context.Context, of string) (shown, text string,
 	version, err := strconv.ParseInt(of, 10, 64)
 	if err != nil {
 		text, err = readText(of)
+		text, _ = cutGot(text)
 		return of, text, err
 	}
 	r, err := c.version(ctx, version)
 	return fmt.Sprintf("version %d", r.Version), r.Text, err
 }
 
-type rulesHistoryCmd struct{ adminFlags }
+type rulesHistoryCmd struct {
+	adminFlags
+	outputFlags
+}
 
 func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Revisions []rules.Revision }
-	if _, err := c.ask(ctx, question{path: "/v1/rules/history"}, &a); err != nil {
+	answer, err := c.ask(ctx, question{path: "/v1/rules/history"}, &a)
+	if err != nil {
 		return err
 	}
-	return table(k.Stdout, func(t io.Writer) {
+	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		fmt.Fprintln(t, "VERSION\tTIME\tACTION\tAUTHOR\tREASON")
 		for _, r := range a.Revisions {
 			action := r.Action
@@ -127,50 +161,89 @@ func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-type rulesStatusCmd struct{ adminFlags }
+type rulesStatusCmd struct {
+	adminFlags
+	outputFlags
+}
 
 func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, _, err := c.stored(ctx)
-	if err != nil {
+	var running statedRules
+	var got struct {
+		Running answer  `json:"running"`
+		Stored  *answer `json:"stored,omitempty"` // nil: the rules are of a file
+	}
+	var err error
+	if got.Running, err = c.ask(ctx, question{path: "/v1/rules/running"}, &running); err != nil {
 		return err
 	}
-	if err := table(k.Stdout, func(t io.Writer) {
-		fmt.Fprintf(t, "PROCESS\tRUNS\tREJECTS\n%s\t%d\t%s\n", c.Admin, a.Running, rejected(a.Rejected))
-		for _, l := range a.Limiters {
-			fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, rejected(l.Rejected))
+	var a admin.Rules
+	if running.Central {
+		stored, err := c.ask(ctx, question{path: "/v1/rules"}, &a)
+		if err != nil {
+			return err
+		}
+		got.Stored = &stored
+	}
+	return c.Print(k.Stdout, got, func(out io.Writer) error { return c.write(out, &running, &a) })
+}
+
+// statedRules are the rules that this process runs, and which those of the others are.
+type statedRules struct {
+	Central   bool
+	Rules     []live.Rule
+	Processes []live.Process
+}
+
+func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rules) error {
+	if err := table(out, func(t io.Writer) {
+		fmt.Fprintf(t, "PROCESS\tRUNS\tREJECTS\tRULES\n%s\t%s\t%s\t-\n", c.Admin, version(a.Running),
+			version(a.Rejected))
+		for _, p := range running.Processes {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(p.Instance), version(p.Running), version(p.Rejected), p.Rules)
 		}
 	}); err != nil {
 		return err
 	}
+	for _, r := range running.Rules {
+		if r.Note != "" {
+			fmt.Fprintf(out, "rule %s: %s\n", printable(r.Name), printable(r.Note))
+		}
+	}
+	if !running.Central {
+		_, err := fmt.Fprintln(out, "the rules are those of files; RULES compares them with the first line")
+		return err
+	}
 	if a.Current != nil {
-		fmt.Fprintf(k.Stdout, "version %d is for all, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
+		fmt.Fprintf(out, "version %d is for all, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
 	}
 	if a.Trial != nil {
-		fmt.Fprintf(k.Stdout, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only),
+		fmt.Fprintf(out, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only),
 			a.Trial.Until.Format(time.RFC3339))
 	}
 	if a.Why != "" {
-		fmt.Fprintf(k.Stdout, "version %d is rejected: %s\n", a.Rejected, printable(a.Why))
+		fmt.Fprintf(out, "version %d is rejected: %s\n", a.Rejected, printable(a.Why))
 	}
 	if a.LimitersError != "" {
-		fmt.Fprintf(k.Stdout, "limiters are not known: %s\n", printable(a.LimitersError))
+		fmt.Fprintf(out, "limiters are not known: %s\n", printable(a.LimitersError))
 	}
 	return nil
 }
 
-func rejected(version int64) string {
-	if version == 0 {
+// version is a version of the rules as a table shows it; 0 is none.
+func version(n int64) string {
+	if n == 0 {
 		return "-"
 	}
-	return strconv.FormatInt(version, 10)
+	return strconv.FormatInt(n, 10)
 }
 
 type rulesValidateCmd struct {
+	outputFlags
 	Files []string `arg:"" name:"file" help:"YAML files with rules."`
 }
 
 func (c *rulesValidateCmd) Run(k *kong.Kong) error {
-	return validate(k, c.Files, func(path string) (*rules.Set, []string, error) {
+	return c.validate(k, c.Files, func(path string) (*rules.Set, []string, error) {
 		text, err := readText(path)
 		if err != nil {
 			return nil, nil, err

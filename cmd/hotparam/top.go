@@ -54,7 +54,7 @@ type top struct {
 	by     []string     // of the rows: the client known best, "" if none is
 	who    bool         // denied clients are shown, not hot keys
 	traced string       // the client whose trace is shown in place of both; "": none
-	last   map[string]string
+	last   map[string]savedOverride
 	paused bool
 	entry  func(text string) // what is done with what is typed
 }
@@ -83,7 +83,7 @@ func newTop(c *topCmd) *top {
 	t := &top{
 		topCmd: c, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(),
 		foot:  tview.NewTextView(),
-		input: tview.NewInputField(), pages: tview.NewPages(), last: map[string]string{},
+		input: tview.NewInputField(), pages: tview.NewPages(), last: map[string]savedOverride{},
 	}
 	t.style()
 	t.table.SetFixed(1, 0).SetSelectable(true, false)

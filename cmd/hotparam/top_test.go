@@ -30,7 +30,7 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.sorts = append(a.sorts, r.URL.Query().Get("sort")+" "+r.URL.Query().Get("find"))
 		since := time.Date(2026, 3, 14, 10, 59, 0, 0, time.UTC)
 		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12, "since": since,
-			"client": "192.0.2.7", "limit": map[string]any{"text": "100/s"}}}
+			"heaviest_client": "192.0.2.7", "limit": map[string]any{"text": "100/s"}}}
 		for _, text := range hostile {
 			keys = append(keys, map[string]any{"key": "[red]" + text, "rule": "topic", "rate": 5, "since": since})
 		}
@@ -39,14 +39,14 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"totals":  map[string]any{"requests_per_second": 1500, "limiters": 2},
 			"trouble": []string{"a \x1b[2Jlimiter is silent"},
 		})
-	case r.Method == http.MethodGet && r.URL.Path == "/v1/clients/192.0.2.7":
+	case r.Method == http.MethodGet && r.URL.Path == "/v1/client" && r.URL.Query().Get("client") == "192.0.2.7":
 		_, _ = io.WriteString(w, `{"client":"192.0.2.7","trace":{"until":"2026-03-14T12:01:00Z","limiters":2,"requests":31,
 			"rows":[{"key":"topic?id=99","allowed":false,"reason":"hot","requests":30,"last":"2026-03-14T12:00:00Z"}]}}`)
 	case r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, `{"overrides":[{"id":"one","key":"topic?id=42","action":"block","source":"live"}]}`)
 	default:
 		body, _ := io.ReadAll(r.Body)
-		a.changes = append(a.changes, r.Method+" "+r.URL.Path+" "+string(body))
+		a.changes = append(a.changes, r.Method+" "+r.URL.RequestURI()+" "+string(body))
 		_, _ = io.WriteString(w, `{"id":"one","key":"topic?id=42","action":"block","override":null}`)
 	}
 }
@@ -122,7 +122,8 @@ func TestTop(t *testing.T) {
 	press("s/42\n")
 	shown("only with 42")
 	changes, sorts := stub.asked()
-	for _, want := range []string{`"action":"block"`, `"client":"192.0.2.7"`, "POST /v1/clients/192.0.2.7/trace", `"rate":25`, "POST /v1/overrides/one/undo"} {
+	for _, want := range []string{`"action":"block"`, `"client":"192.0.2.7"`, "POST /v1/client/trace?client=192.0.2.7",
+		`"rate":25`, "POST /v1/overrides/one/undo"} {
 		if !strings.Contains(changes, want) {
 			t.Errorf("%s was not asked for:\n%s", want, changes)
 		}

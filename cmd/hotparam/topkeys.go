@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -168,14 +169,17 @@ func (t *top) act(what rune, key string) {
 			i := slices.IndexFunc(list, func(o listedOverride) bool {
 				return (o.Key == key || o.Client == key) && o.Source != "file"
 			})
-			id := t.last[key]
-			if i >= 0 {
-				id = list[i].ID
-			}
-			if id == "" {
+			did, query, header := t.last[key], url.Values{"author": {authorOf("")}}, http.Header(nil)
+			switch { // what somebody else has changed since stays
+			case did.Change != 0:
+				query.Set("revision", strconv.FormatInt(did.Change, 10))
+			case i >= 0:
+				did.ID, header = list[i].ID, ifMatch(list[i].Version)
+			default:
 				return fmt.Errorf("%s has no override", key)
 			}
-			_, err = t.undo(ctx, out, id, url.Values{"author": {authorOf("")}})
+			delete(t.last, key)
+			_, err = t.undo(ctx, &changeLog{lines: out, warnings: out}, did.ID, query, header)
 			return err
 		})
 	}
@@ -184,7 +188,8 @@ func (t *top) act(what rune, key string) {
 func (t *top) put(body map[string]any, word url.Values) {
 	body["author"], body["reason"] = authorOf(""), "hotparam top"
 	t.say(func(ctx context.Context, out *bytes.Buffer) error {
-		_, err := t.putOverride(ctx, out, out, "", body, word)
+		log := &changeLog{lines: out, warnings: out}
+		saved, err := t.putOverride(ctx, log, overridePut{body: body, query: word})
 		if u, ok := errors.AsType[*unconfirmed](err); ok {
 			t.read(tview.Escape(printable(u.detail))+" - type yes: ", "", func(text string) {
 				if text == "yes" {
@@ -193,8 +198,8 @@ func (t *top) put(body map[string]any, word url.Values) {
 			})
 			return nil
 		}
-		if id, _, found := strings.Cut(out.String(), ": "); err == nil && found {
-			t.last[fmt.Sprint(body[t.kind()])] = id
+		if err == nil {
+			t.last[fmt.Sprint(body[t.kind()])] = saved
 		}
 		return err
 	})

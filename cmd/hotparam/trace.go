@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -44,7 +45,7 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if a.Trace == nil {
 		return fmt.Errorf("trace: no limiter has reported of %s yet; try again", printable(a.Client))
 	}
-	return c.print(k, answer, func(t io.Writer) {
+	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		row(t, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST", "READS")
 		for _, r := range a.Trace.Rows {
 			row(t, append(traceCells(&r), readable(r.Key))...)
@@ -56,17 +57,29 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 
 // beginTrace has all limiters record what a client asks for, for a minute.
 func (c *adminFlags) beginTrace(ctx context.Context, client string) error {
-	_, err := c.ask(ctx, question{method: http.MethodPost, path: clientPath(client) + "/trace"}, nil)
+	_, err := c.ask(ctx, question{method: http.MethodPost, path: "/v1/client/trace",
+		query: url.Values{"client": {client}}}, nil)
 	return err
 }
 
 // client is what is known of a client.
 func (c *adminFlags) client(ctx context.Context, client string) (a admin.Client, raw answer, err error) {
-	raw, err = c.ask(ctx, question{path: clientPath(client)}, &a)
+	raw, err = c.ask(ctx, question{path: "/v1/client", query: url.Values{"client": {client}}}, &a)
+	if err == nil {
+		err = c.heard(client, a.Asked)
+	}
 	return a, raw, err
 }
 
-func clientPath(client string) string { return "/v1/clients/" + url.PathEscape(client) }
+// heard is the error of a listener that was asked about something else than was sent: a gateway on the way changes
+// addresses. Bytes that are no text are not compared, because JSON cannot carry them; "" was not told.
+func (c *adminFlags) heard(sent, asked string) error {
+	if asked == "" || strings.ToValidUTF8(sent, "") == strings.ReplaceAll(asked, "\uFFFD", "") {
+		return nil
+	}
+	return fmt.Errorf("%s was asked about %s, not %s: a gateway on the way changes addresses; ask the listener itself",
+		config.Redact(c.Admin), printable(asked), printable(sent))
+}
 
 // traceCells are the columns of how often a client's requests for a key had one verdict.
 func traceCells(r *live.TraceRow) []string {

@@ -5,10 +5,11 @@ package main
 import (
 	"os"
 
+	"github.com/hotparam/pipeline/internal/app/fleet"
 	"github.com/hotparam/pipeline/internal/app/program"
 )
 
 func main() {
 	os.Exit(program.Main("limiter-sidecar",
-		"Answers gateways and applications: allow or deny. Also a reverse proxy.", program.Sidecar))
+		"Answers gateways and applications: allow or deny. Also a reverse proxy.", fleet.Sidecar))
 }

@@ -115,14 +115,11 @@ core.register_init(function()
   end
 end)
 
-local mapped = ("0"):rep(20) .. "FFFF" -- begins an IPv4 address that is written as IPv6
 local addresses, known = {}, 0 -- of clients, by their hex digits
 
 local function address(hex)
   if #hex == 8 then
     return string.pack(">I4", tonumber(hex, 16))
-  elseif hex:sub(1, 24) == mapped then
-    return string.pack(">I4", tonumber(hex:sub(25), 16))
   end
   return string.pack(">I8I8", tonumber(hex:sub(1, 16), 16), tonumber(hex:sub(17), 16))
 end
@@ -217,8 +214,14 @@ core.register_action("hotparam-refused", { "http-req" }, function(txn)
 end, 0)
 
 -- hotparam-unanswered says that a question had no answer.
-core.register_action("hotparam-unanswered", { "http-req" }, function()
+core.register_action("hotparam-unanswered", { "http-req" }, function(txn)
+  read(txn:get_var("txn.hotparam.request"))
   hotparam.unanswered()
+end, 0)
+
+-- hotparam-unreadable says that the answer to a question cannot be read.
+core.register_action("hotparam-unreadable", { "http-req" }, function()
+  hotparam.unreadable()
 end, 0)
 
 -- hotparam-status is the state of the thread that answers.

@@ -9,9 +9,13 @@ local var, now, ceil, max, sub = ngx.var, ngx.now, math.ceil, math.max, string.s
 local M = {}
 
 local STALE = 2 -- seconds for which a feed is valid
-local SILENT = 1 -- seconds at most for which nothing is asked after questions without an answer
+local SILENT = 1 -- seconds at most for which nothing is asked while the limiter counts as gone
 local PROBE = 0.15 -- seconds for which one question is asked alone after that; more than a question may wait
+local HALF = 0.5 -- seconds: questions are counted by halves of a second
+local SOME = 3 -- clients whose questions have to be lost before the limiter counts as gone by them
+local MAPPED = ("\0"):rep(10) .. "\255\255" -- begins an IPv4 address on a socket for both families
 local LONGEST_DENIAL = 1 -- seconds for which a denial is remembered, so that a reset takes effect
+local UNREAD = "unread" -- reason of a denial because the limiter's answer cannot be read
 local MOST = 40000 -- requests between two posts; further ones are lost and counted
 
 local config
@@ -23,11 +27,26 @@ local theirs, mine = false, nil -- versions of the rules: of the limiter, of the
 local fresh_until = 0 -- until when the feed is valid
 local silent_until, silence = 0, 0 -- until when the limiter counts as gone, and for how long since it was asked
 local doubt, probe_until = false, 0 -- whether the next question is a probe, and until when that is under way
+local half_until = 0 -- until when this half of a second lasts
+local asked, missing, losers = 0, 0, {} -- its questions, those that got not one byte of answer, and their clients
+local asked_before, missing_before, losers_before = 0, 0, {} -- the same of the half before it
+local verifying = false -- whether the feed is asked if the limiter is there
 local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
 local version, age = "", "-"
 local signs, keys, clients, n = {}, {}, {}, 0 -- what was decided here
-local lost, posted, failed, unanswered, errors = 0, 0, 0, 0, 0
+local lost, posted, failed, unanswered, unread, errors = 0, 0, 0, 0, 0, 0
 local state, why_state, logged, minute = "starting", "", 0, 0
+
+-- client returns the client of a request: an IPv4 address, or the prefix of an IPv6 address.
+local function client()
+  local a = var.binary_remote_addr
+  if #a == 4 then
+    return a
+  elseif #a == 16 and sub(a, 1, 12) == MAPPED then
+    return sub(a, 13)
+  end
+  return sub(a, 1, prefix)
+end
 
 -- note keeps what was decided here for the next post: "+" passed, "-" was denied, "=" is for the cache.
 local function note(sign, k, c)
@@ -60,11 +79,25 @@ local function cached(k, c)
   return "cached"
 end
 
+-- turn begins another half of a second.
+local function turn(t)
+  if t < half_until + HALF then
+    asked_before, missing_before, losers_before = asked, missing, losers
+  else
+    asked_before, missing_before, losers_before = 0, 0, {}
+  end
+  half_until, asked, missing, losers = t + HALF, 0, 0, {}
+end
+
 -- ask asks. After questions without an answer it asks one alone, so that no other waits if the limiter is still away.
 local function ask(t)
   if doubt then
     doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
   end
+  if half_until <= t then
+    turn(t)
+  end
+  asked = asked + 1
   return "ask"
 end
 
@@ -74,7 +107,7 @@ local function without(k, t)
   if silent_until <= t then
     return ask(t)
   end
-  local c = sub(var.binary_remote_addr, 1, prefix)
+  local c = client()
   if k == "?" then
     return ""
   end
@@ -95,7 +128,7 @@ local function look()
   if fresh_until < t or silent_until > t or mine ~= theirs then
     return without(k, t)
   end
-  local c = sub(var.binary_remote_addr, 1, prefix)
+  local c = client()
   if k == "?" or suspects[c] or #k > longest then
     return ask(t)
   end
@@ -171,24 +204,13 @@ function M.refused(cache)
     ngx.status = tonumber(status)
     return ngx.exit(ngx.status)
   end
-  local reason = var.verdict_reason
+  local reason = given(var.verdict_reason) or UNREAD
   if hot[var.hotparam_key] == -2 and var.hotparam_cache == "1" and (reason == "hot" or reason == "fair") then
     return ngx.exec(cache)
   end
   remember(var.verdict_key, reason, var.verdict_retry_ms, var.verdict_rule, var.verdict_policy)
-  answer(reason or "", var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
+  answer(reason, var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
     given(var.verdict_ratelimit), given(var.verdict_policy))
-end
-
--- missed notes a question without an answer. The next requests are not asked about for a while: 0.1 s, and twice as
--- long each time that the probe after it is not answered.
-local function missed()
-  unanswered = unanswered + 1
-  local t = now()
-  if silent_until < t or probe_until > t then
-    silence = t - silent_until < SILENT and math.min(2 * silence, SILENT) or 0.1
-    doubt, probe_until, silent_until = true, 0, t + silence
-  end
 end
 
 -- denial is until when a key is denied to all clients, and why: reason, rule and policy.
@@ -198,33 +220,31 @@ end
 
 -- repeated counts n requests that the server denied without decide, as of the client of this one.
 function M.repeated(n)
-  note(n .. "-", var.hotparam_key, sub(var.binary_remote_addr, 1, prefix))
+  note(n .. "-", var.hotparam_key, client())
 end
 
--- unanswered allows a request whose question has no answer.
-function M.unanswered()
-  missed()
-  return ngx.exit(200)
-end
-
--- become logs a change of the state, ten times a minute at most.
-local function become(name, reason)
-  if state == name and why_state == reason then
-    return
-  end
-  state, why_state = name, reason
+-- complain logs a line, ten a minute at most.
+local function complain(text, level)
   local at = math.floor(now() / 60)
   if at ~= minute then
     minute, logged = at, 0
   end
   logged = logged + 1
   if logged <= 10 then
-    ngx.log(name == "deciding" and ngx.NOTICE or ngx.ERR, "hotparam: ", name, reason ~= "" and ": " or "", reason)
+    ngx.log(level or ngx.ERR, "hotparam: ", text)
+  end
+end
+
+-- become logs a change of the state.
+local function become(name, reason)
+  if state ~= name or why_state ~= reason then
+    state, why_state = name, reason
+    complain(name .. (reason ~= "" and ": " or "") .. reason, name == "deciding" and ngx.NOTICE)
   end
 end
 
 -- exchange sends a request with further fields to the limiter, and returns the status, the body and the fields of its
--- answer.
+-- answer; or nil, the reason, and whether an answer began.
 local function exchange(s, address, line, fields, body, size)
   local ok, err
   if address:sub(1, 5) == "unix:" then
@@ -244,7 +264,10 @@ local function exchange(s, address, line, fields, body, size)
   end
   head[#head + 1] = "\r\n"
   ok, err = s:send({ table.concat(head), body or "" })
-  local first = ok and s:receive()
+  local first, part
+  if ok then
+    first, err, part = s:receive()
+  end
   local status = first and tonumber(first:match("^HTTP/1%.1 (%d%d%d)"))
   local length, keep, answered = 0, true, {}
   while status do
@@ -265,7 +288,7 @@ local function exchange(s, address, line, fields, body, size)
   local text = status and (length > 0 and s:receive(length) or "")
   if not text or #text < length then
     s:close()
-    return nil, err or "no answer"
+    return nil, err or "no answer", (first or part or "") ~= ""
   end
   if keep then
     s:setkeepalive(60000, 64)
@@ -280,6 +303,77 @@ local function feed(line, body, size)
   local s = ngx.socket.tcp()
   s:settimeouts(200, 500, 1500)
   return exchange(s, config.feed, line, "", body, size)
+end
+
+-- pause makes the limiter count as gone: nothing is asked for 0.1 s, and for twice as long each time that the probe
+-- after it is lost.
+local function pause(t)
+  silence = t - silent_until < SILENT and math.min(2 * silence, SILENT) or 0.1
+  doubt, probe_until, silent_until = true, 0, t + silence
+end
+
+-- verify asks the feed whether the limiter is there at all, because one client may have lost its answer by itself.
+local function verify(premature)
+  local s = ngx.socket.tcp()
+  s:settimeouts(1000 * PROBE, 1000 * PROBE, 1000 * PROBE)
+  local ok, status = pcall(exchange, s, config.feed, "POST /v1/edge/counts", "", "", 0)
+  verifying = false
+  if not (ok and status) and not premature and silent_until <= now() then
+    pause(now())
+  end
+end
+
+-- most_are_lost reports whether more than half of the questions of the last second, by at least SOME clients, got not
+-- one byte of answer.
+local function most_are_lost()
+  if 2 * (missing + missing_before) <= asked + asked_before then
+    return false
+  end
+  local n = 0
+  for _ in pairs(losers) do
+    n = n + 1
+  end
+  for c in pairs(losers_before) do
+    n = n + (losers[c] and 0 or 1)
+  end
+  return n >= SOME
+end
+
+-- missed notes a question that got not one byte of answer. What one client loses stops no question.
+local function missed()
+  local t = now()
+  unanswered = unanswered + 1
+  if half_until <= t then
+    turn(t)
+  end
+  missing, losers[client()] = missing + 1, true
+  if probe_until > t or silent_until <= t and most_are_lost() then
+    pause(t)
+  elseif silent_until <= t and not verifying then
+    verifying = true
+    ngx.timer.at(0, verify)
+  end
+end
+
+-- unreadable notes an answer that began and cannot be read. Its request is denied, because only denials grow with what
+-- a client sends.
+function M.unreadable()
+  unread = unread + 1
+  complain("the limiter's answer to a question cannot be read, and the request is denied")
+end
+
+-- unanswered ends a check without a verdict: it denies a request whose answer began and cannot be read, and allows the
+-- others.
+function M.unanswered()
+  if (var.upstream_header_time or ""):find("%d") then
+    unanswered = unanswered + 1 -- the limiter gives no verdict, and says so
+  elseif (var.upstream_bytes_received or ""):find("[1-9]") then
+    M.unreadable()
+    return ngx.exit(403)
+  else
+    missed()
+  end
+  return ngx.exit(200)
 end
 
 -- Fields that a check has of its own, or none.
@@ -307,8 +401,14 @@ local function check()
     h["RateLimit"], h["RateLimit-Policy"] = f["ratelimit"], f["ratelimit-policy"]
   elseif status == 400 or status == 431 then
     return ngx.exit(status)
-  elseif status ~= 401 and status ~= 403 then
+  elseif not status and f then
+    M.unreadable()
+    answer(UNREAD, "", "")
+    return ngx.exit(ngx.status)
+  elseif not status then
     return missed()
+  elseif status ~= 401 and status ~= 403 then
+    unanswered = unanswered + 1 -- the limiter gives no verdict, and says so
   else
     remember(f["x-hotparam-key"], f["x-hotparam-reason"], f["x-hotparam-retry-ms"], f["x-hotparam-rule"],
       f["ratelimit-policy"])
@@ -487,7 +587,8 @@ function M.status()
   ngx.header["Content-Type"] = "text/plain"
   ngx.say("worker ", ngx.worker.id(), "\nstate ", state, why_state ~= "" and ": " or "", why_state)
   ngx.say("rules ", mine or "-", " of ", theirs or "-", "\nfeed ", version, " age_ms ", age, "\nhot ", size)
-  ngx.say("posted ", posted, "\nlost ", lost, "\nfailed ", failed, "\nunanswered ", unanswered, "\nerrors ", errors)
+  ngx.say("posted ", posted, "\nlost ", lost, "\nfailed ", failed, "\nunanswered ", unanswered, "\nunread ", unread,
+    "\nerrors ", errors)
 end
 
 return M

@@ -18,6 +18,8 @@ export function limiter(url, { token, timeout = 100 } = {}) {
     } catch {
       return { allowed: true, reason: "no_answer", retry_after_ms: 0 };
     }
+    // It cannot answer, or the token is wrong: its log says so.
+    if (response.status >= 500) return { allowed: true, reason: "no_answer", retry_after_ms: 0 };
     if (response.status !== 200) throw new Error(`hotparam: ${response.status}: ${text}`);
     return JSON.parse(text);
   };

@@ -31,6 +31,8 @@ class Limiter:
                 self.connection.close()
                 break
             else:
+                if response.status >= 500:  # it cannot answer, or the token is wrong: its log says so
+                    break
                 if response.status != 200:
                     raise ValueError("hotparam: %d: %s" % (response.status, body.decode()))
                 return json.loads(body)

@@ -132,7 +132,7 @@ type HotKey struct {
 	Clients int64 `json:"clients,omitempty"`
 	// Client is the heaviest of them and ClientShare its part of the key's
 	// requests, 0 to 1; empty where the senders do not say.
-	Client      string  `json:"client,omitempty"`
+	Client      string  `json:"heaviest_client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
 	// Peak is the highest Rate since the key became hot.
 	Peak float64 `json:"peak_rate"`
@@ -162,4 +162,18 @@ type HotSet struct {
 	NoInput bool `json:"blind,omitempty"`
 	// Last says that the publisher has stopped. Its keys stay hot as those of a silent one.
 	Last bool `json:"last,omitempty"`
+	// Judged are the partitions whose keys only this publisher counts, and has judged for a whole window: what another
+	// one that is silent said of them is over.
+	Judged Partitions `json:"judged,omitzero"`
 }
+
+// Partitions are some of the partitions of a Kafka topic. The zero value has none.
+type Partitions struct {
+	// Count is the number of partitions of the topic.
+	Count int `json:"count"`
+	// Mask has bit i%8 of byte i/8 for each partition i that is one of them.
+	Mask []byte `json:"mask"`
+}
+
+// Has reports whether partition i is one of them.
+func (p Partitions) Has(i int) bool { return i/8 < len(p.Mask) && p.Mask[i/8]>>(i%8)&1 == 1 }

@@ -94,7 +94,7 @@ var reasons = [NumReasons]ReasonInfo{
 		Allows: true, Denies: true,
 		Short: "malformed", Replayed: "because their query is beyond the limits",
 		Title:  "This address cannot be used",
-		Detail: "The query of this request is too long, or has too many or too long parameters.",
+		Detail: "The path or the query of this request is too long, or the query has too many or too long parameters.",
 	},
 	ReasonIPFixed: {
 		Name: "ip_fixed", Meaning: "The client's fixed window is full.", Denies: true, OfClient: true,

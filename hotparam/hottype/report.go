@@ -18,6 +18,15 @@ type LimiterReport struct {
 	// are from a file. RejectedRulesVersion is the one that it does not take, 0 for none.
 	RulesVersion         int64 `json:"rules,omitempty"`
 	RejectedRulesVersion int64 `json:"rules_refused,omitempty"`
+	// RulesHash is a hash of the rules that the limiter runs: of how requests are counted, judged and limited.
+	RulesHash string `json:"rules_hash,omitempty"`
+	// Use is what the limiter has seen of the requests of each rule.
+	Use []RuleUse `json:"use,omitempty"`
+	// FailingUpstreams are the upstreams that answer no request of the limiter's proxy.
+	FailingUpstreams []FailingUpstream `json:"failing_upstreams,omitempty"`
+	// RefusedGateways are the listeners that refuse gateways, each with the number of their addresses, because their
+	// token is missing or wrong.
+	RefusedGateways []NameCount `json:"refused_gateways,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
 	// OverrideHits are those of overrides that met a request, by ID.
@@ -29,8 +38,9 @@ type LimiterReport struct {
 	// LongKeys are keys whose metric name is a hash, those with most of the last requests first, by a sample. They say
 	// what the alias stands for that is shown of a loop or a cold key.
 	LongKeys []Key `json:"long_keys,omitempty"`
-	// DeniedClients are those whose requests were denied by their windows, their share or overrides, by
-	// DeniedSampled of these denials.
+	// ClientDenials counts the requests that were denied by the windows of their clients, their share, or overrides of
+	// clients, since the first report. DeniedClients are those clients, by a sample of DeniedSampled of these denials.
+	ClientDenials uint64         `json:"client_denials,omitempty"`
 	DeniedClients []DeniedClient `json:"denied_clients,omitempty"`
 	DeniedSampled uint64         `json:"denied_sampled,omitempty"`
 	// Traces are the clients that are traced, with what was decided since the trace began.
@@ -108,16 +118,18 @@ type TracedKey struct {
 	Last    time.Time `json:"last"`
 }
 
-// InDeniedClients reports whether denials for the reason are among those that LimiterReport.DeniedClients samples: the
-// client's own windows and share, and overrides, which may be of clients.
-func (r Reason) InDeniedClients() bool {
-	return r.Info().OfClient || r == ReasonFair || r == ReasonBlocked || r == ReasonOverride
-}
-
 // NameCount is a name and how often it was seen.
 type NameCount struct {
 	Name string `json:"name"`
 	N    uint64 `json:"n"`
+}
+
+// FailingUpstream is an upstream that has answered no request for some time, although requests were sent to it.
+type FailingUpstream struct {
+	Name string `json:"name"`
+	// Since is the time of the first of its failures since it last answered, and N is their number.
+	Since time.Time `json:"since"`
+	N     uint64    `json:"n"`
 }
 
 // DefaultUpstream is the name of the upstream of rules that name none.

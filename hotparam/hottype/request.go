@@ -31,15 +31,54 @@ type Request struct {
 	WillRelease bool
 }
 
-// Header gives the first value of a header, "" when there is none.
-type Header interface{ Get(name string) string }
+// Header has the header fields of a request.
+type Header interface {
+	// Get returns the first line of a field, "" if there is none.
+	Get(name string) string
+	// Values returns all lines of a field, because upstreams differ in which of several they read. It is not changed.
+	Values(name string) []string
+}
+
+// HeaderLine returns the only line of a field, "" if there is none. It reports whether there are several: then one
+// upstream reads the first, another the last, and a third joins them, so none of them is the value.
+func HeaderLine(h Header, name string) (text string, several bool) {
+	if h == nil {
+		return "", false
+	}
+	if text = h.Get(name); len(h.Values(name)) > 1 {
+		return "", true
+	}
+	return text, false
+}
+
+// HostName returns the name in a Host field, without port and final dots, as it is written. It reports whether the
+// field is sound: a name or a bracketed address, and at most a port of digits. Upstreams read other fields in
+// different ways.
+func HostName(field string) (name string, sound bool) {
+	end := 0
+	if strings.HasPrefix(field, "[") {
+		end = strings.IndexByte(field, ']') + 1
+		sound = end > 0 && strings.Trim(field[1:end-1], "0123456789abcdefABCDEF:.") == ""
+	} else {
+		for end < len(field) && hostByte(field[end]) {
+			end++
+		}
+		sound = true
+	}
+	name, port := strings.TrimRight(field[:end], "."), field[end:]
+	return name, sound && (port == "" || port[0] == ':' && strings.Trim(port[1:], "0123456789") == "")
+}
+
+func hostByte(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == '_'
+}
 
 // SplitTarget returns the path and the raw query of the target, both byte for byte.
 // Scheme and authority of the absolute form are dropped; an empty path is "/".
 func (r *Request) SplitTarget() (path, rawQuery string) {
 	path, rawQuery, _ = strings.Cut(r.Target, "?")
 	if len(path) > 0 && path[0] != '/' {
-		if i := strings.Index(path, "://"); i >= 0 {
+		if i := strings.Index(path, "://"); i > 0 { // without a scheme, frameworks read it as a path
 			path = path[i+3:]
 			if j := strings.IndexByte(path, '/'); j >= 0 {
 				path = path[j:]

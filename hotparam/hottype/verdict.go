@@ -102,6 +102,7 @@ type CachePolicy struct {
 	StripCookies bool `name:"cookies" words:"deny,strip" default:"deny"`
 	// The longest stored body, up to 1 GiB.
 	MaxBody int64 `name:"max_body" as:"bytes" in:"1..1073741824" default:"1MiB"`
-	// How long a request waits for a fetch in progress, before a stale response or a denial.
+	// How long a request waits for a fetch in progress. After it: a stale response, an upstream request of its own if
+	// the response has begun, or a denial.
 	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms" default:"500ms"`
 }

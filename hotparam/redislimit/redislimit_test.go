@@ -116,11 +116,11 @@ func waitEnds(t *testing.T, rdb redis.UniversalClient) {
 	if _, err := l.AllowN(t.Context(), "waited for", slow(1), 1); err != nil {
 		t.Fatal(err)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	short, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	start := time.Now()
 	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrDeadline) ||
-		time.Since(start) > 5*time.Second {
+		time.Since(start) > 20*time.Second {
 		t.Errorf("a wait of an hour: %v after %v", err, time.Since(start))
 	}
 }

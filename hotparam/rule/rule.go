@@ -76,9 +76,9 @@ type Match struct {
 	// A path pattern in the syntax of Go's `net/http.ServeMux`: `/topic`, `/topics/{id}`, `/files/{rest...}`,
 	// `/files/` (everything below), `/files/{$}` (only that). Default: every path.
 	Path string `name:"path"`
-	// Upper case. `GET` includes `HEAD`. Default: every method.
+	// Upper case, compared without case. `GET` includes `HEAD`. Default: every method.
 	Methods []string `name:"methods" form:"method"`
-	// Compared without port and case. Default: every host.
+	// Compared without port, final dots and case. Default: every host.
 	Hosts []string `name:"hosts" form:"host"`
 }
 
@@ -149,8 +149,10 @@ type QueryBounds struct {
 	NameBytes int `name:"name_bytes" in:"1..1048576" default:"64"`
 	// A tracked value, decoded.
 	ValueBytes int `name:"value_bytes" in:"1..1048576" default:"256"`
-	// The raw query; also a path that is a resource.
+	// The raw query.
 	QueryBytes int `name:"query_bytes" in:"1..1048576" default:"8192"`
+	// The raw path. A longer one is denied before rules are looked at.
+	PathBytes int `name:"path_bytes" in:"1..1048576" default:"8192"`
 }
 
 // Redaction is the name of a parameter and what keys have in place of its value: hash, mask or drop.

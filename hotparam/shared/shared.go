@@ -17,12 +17,15 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/pipeline/distributed"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Config says how a pipeline reaches the others. Redis is needed, and one of StatsD and Sink.
@@ -51,7 +54,7 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 		return nil, errors.New("shared: Redis requires StatsD or Sink, by which counts reach an aggregator")
 	case c.Redis == nil:
 		return nil, errors.New("shared: StatsD and Sink require Redis, from which the hot set is read")
-	case !rediscontrol.ValidID(parts.Gate.Instance): // Redis would have no report of this limiter
+	case !conf.ValidID(parts.Gate.Instance): // Redis would have no report of this limiter
 		return nil, fmt.Errorf("shared: hotparam.Config.Instance %q: want 1 to 128 printable bytes, no spaces",
 			parts.Gate.Instance)
 	}
@@ -62,10 +65,11 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	}
 	with, counts := distributed.Shared{Store: store, Sink: c.Sink}, sinkCounts(c.Sink)
 	var sender *statsd.Sender
+	var stood wait.Standstill
 	if c.StatsD != "" {
 		sender, err = statsd.NewSender(statsd.SenderConfig{
 			Servers: strings.Split(c.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
-			Log: parts.Gate.Log,
+			Standstill: &stood, Log: parts.Gate.Log,
 		})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("shared: StatsD %q: %w", c.StatsD, err), store.Close())
@@ -75,6 +79,9 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 			Observe: func(r arrival.Report) { sender.Observe(r) }}
 	}
 	p := distributed.New(parts, with)
+	if sender != nil {
+		p.Add(lifecycle.Sinks, "standstill", stood.Run)
+	}
 	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
 	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
 		Counts: counts, Close: store.Close, Store: "Redis"}, nil

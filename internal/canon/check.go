@@ -11,17 +11,24 @@ import (
 // Check reports why a key written by a person is not one that a request can
 // have, and how it has to be written.
 func Check(key hottype.Key) error {
-	if _, _, ok := cutAlias(string(key)); ok {
-		return nil
-	}
-	resource, params := key.Cut()
+	resource, _ := key.Cut()
 	switch {
+	case IsCanonical(key):
+		return nil
 	case !isResource(resource):
 		return fmt.Errorf("canon: key %.300q: the resource is neither a rule's name nor a path", key)
-	case params == Malformed, isCanonical([]byte(params)) && key == hottype.NewKey(resource, params):
-		return nil
 	}
 	return fmt.Errorf("canon: key %.300q is not in canonical form; write %.300q", key, Canonical(key))
+}
+
+// IsCanonical reports whether a key is one that a request can have, or an alias.
+func IsCanonical(key hottype.Key) bool {
+	if _, _, ok := cutAlias(string(key)); ok {
+		return true
+	}
+	resource, params := key.Cut()
+	return isResource(resource) && (params == Malformed ||
+		isCanonical([]byte(params)) && key == hottype.NewKey(resource, params))
 }
 
 // Canonical gives the key that a person means who writes its parameters as in
@@ -37,6 +44,7 @@ func Canonical(key hottype.Key) hottype.Key {
 		NameBytes:  math.MaxInt / 4,
 		ValueBytes: math.MaxInt / 4,
 		QueryBytes: math.MaxInt,
+		PathBytes:  math.MaxInt,
 	}
 	out, _ := all.Append([]byte(resource), params, nil, &lim, new(Scratch))
 	return hottype.Key(out)
@@ -104,15 +112,16 @@ type QueryBounds struct {
 	Pairs int
 	// NameBytes and ValueBytes bound each tracked name and value, decoded.
 	NameBytes, ValueBytes int
-	// QueryBytes bounds the raw query, and a path that is used as a resource.
-	// A longer query is not even scanned.
+	// QueryBytes bounds the raw query. A longer query is not even scanned.
 	QueryBytes int
+	// PathBytes bounds the path. Of a request with a longer one no rule is looked at.
+	PathBytes int
 }
 
 // DefaultQueryBounds are those of the public contract: 256 pairs, names of 64
-// bytes, values of 256 bytes, a query of 8 KiB.
+// bytes, values of 256 bytes, a query of 8 KiB, a path of 8 KiB.
 func DefaultQueryBounds() QueryBounds {
-	return QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 8192}
+	return QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 8192, PathBytes: 8192}
 }
 
 // Validate reports a limit that is outside what a program can sensibly do.
@@ -125,6 +134,7 @@ func (l QueryBounds) Validate() error {
 		{"name_bytes", l.NameBytes, 1, 4096},
 		{"value_bytes", l.ValueBytes, 1, 65536},
 		{"query_bytes", l.QueryBytes, 64, 1 << 20},
+		{"path_bytes", l.PathBytes, 64, 1 << 20},
 	} {
 		if f.v < f.at || f.v > f.to {
 			return fmt.Errorf("canon: %s %d is not between %d and %d", f.name, f.v, f.at, f.to)

@@ -14,18 +14,20 @@ var plain = func() (t [256]bool) {
 
 const upperHex = "0123456789ABCDEF"
 
-// unhex gives the value of a hex digit of either case, 16 for other bytes.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
+// digits holds the value of each hex digit of either case, and 16 for other bytes. It is never written to.
+var digits = func() (t [256]byte) {
+	for c := range t {
+		t[c] = 16
 	}
-	return 16
-}
+	for i, c := range []byte(upperHex) {
+		t[c] = byte(i)
+		t[c|0x20] = byte(i)
+	}
+	return t
+}()
+
+// unhex gives the value of a hex digit of either case, 16 for other bytes.
+func unhex(c byte) byte { return digits[c] }
 
 // unhexUpper is unhex for upper-case digits only.
 func unhexUpper(c byte) byte {
@@ -82,9 +84,11 @@ func appendDecoded(dst []byte, text string, as spelling) []byte {
 		c := text[i]
 		switch {
 		case c == '%' && i+2 < len(text):
-			if hi, lo := unhex(text[i+1]), unhex(text[i+2]); hi < 16 && lo < 16 {
-				c = hi<<4 | lo
-				i += 2
+			if hi := unhex(text[i+1]); hi < 16 {
+				if lo := unhex(text[i+2]); lo < 16 {
+					c = hi<<4 | lo
+					i += 2
+				}
 			}
 		case c == '+' && as == query:
 			c = ' '
@@ -121,11 +125,14 @@ func DecodedByte[T ~string | ~[]byte](text T) (byte, int) {
 	if c != '%' || len(text) < 3 {
 		return c, 1
 	}
-	hi, lo := unhex(text[1]), unhex(text[2])
-	if hi > 15 || lo > 15 {
+	hi := unhex(text[1])
+	if hi > 15 {
 		return c, 1
 	}
-	return hi<<4 | lo, 3
+	if lo := unhex(text[2]); lo < 16 {
+		return hi<<4 | lo, 3
+	}
+	return c, 1
 }
 
 // compareDecoded orders two canonical texts by the bytes they spell.

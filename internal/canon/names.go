@@ -43,7 +43,8 @@ type Names struct {
 func (n Names) Validate() error {
 	for part := range strings.SplitSeq(n.Prefix, ".") {
 		if !isName(part) {
-			return fmt.Errorf("canon: metric prefix %q is not [a-z][a-z0-9_]* in parts joined by \".\"", n.Prefix)
+			return fmt.Errorf("canon: metric prefix %q cannot be used; write a-z, 0-9 and _, a letter first, "+
+				"in parts joined by dots, such as site.hotparam", n.Prefix)
 		}
 	}
 	switch n.Style {

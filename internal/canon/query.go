@@ -67,7 +67,7 @@ func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Query
 	sc.pairs = sc.pairs[:0]
 	if s.touched != nil && len(rawQuery) <= lim.QueryBytes {
 		var ok bool
-		if rawQuery, ok = s.normalizeQuery(rawQuery, sc); !ok {
+		if rawQuery, ok = s.normalizeQuery(rawQuery, lim.Pairs, sc); !ok {
 			return AppendMalformed(dst), 0
 		}
 	}

@@ -73,8 +73,9 @@ func (f *QuerySyntax) specialBytes() (t [256]bool) {
 // normalizeQuery gives a query in which every pair is spelled plainly, so that it means to
 // the selector what raw means to the upstream. It is raw where nothing is to be
 // done, else in memory of sc until the next call. It gives false where the request
-// is malformed.
-func (s *Selector) normalizeQuery(raw string, sc *Scratch) (string, bool) {
+// is malformed, also if more pairs come out than a query may have: a client chooses how many there are, and to respell
+// one costs more than to step over it.
+func (s *Selector) normalizeQuery(raw string, maxPairs int, sc *Scratch) (string, bool) {
 	f := &s.spelling
 	if f.Question {
 		for raw != "" && raw[0] == '?' {
@@ -88,7 +89,7 @@ func (s *Selector) normalizeQuery(raw string, sc *Scratch) (string, bool) {
 	if i == len(raw) {
 		return raw, true
 	}
-	r := queryNormalizer{s: s, sc: sc, out: sc.query[:0]}
+	r := queryNormalizer{s: s, sc: sc, out: sc.query[:0], maxPairs: maxPairs}
 	for rest := raw; rest != ""; {
 		end := pieceLen(rest)
 		if !r.piece(rest[:end]) {
@@ -108,6 +109,8 @@ type queryNormalizer struct {
 	sc      *Scratch
 	out     []byte
 	changed bool
+
+	pairs, maxPairs int
 }
 
 // piece writes what stands between two "&".
@@ -124,6 +127,10 @@ func (r *queryNormalizer) piece(text string) bool {
 		return false
 	}
 	for text != "" {
+		if text[0] == ';' {
+			text = text[1:]
+			continue
+		}
 		i := strings.IndexByte(text, ';')
 		if i < 0 {
 			i = len(text)
@@ -137,9 +144,15 @@ func (r *queryNormalizer) piece(text string) bool {
 }
 
 func (r *queryNormalizer) pair(text string) bool {
+	if text == "" {
+		return true // an empty piece is no pair
+	}
 	if r.s.spelling.BadEscape != BadEscapeKeep && badEscape(text) {
 		r.changed = true
 		return r.s.spelling.BadEscape == BadEscapeDrop
+	}
+	if r.pairs++; r.pairs > r.maxPairs {
+		return false
 	}
 	if len(r.out) > 0 {
 		r.out = append(r.out, '&')

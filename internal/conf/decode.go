@@ -92,7 +92,7 @@ func (v Value) mapping(to reflect.Value) {
 		lines[name] = key.Line
 		switch {
 		case twice:
-			at.Fail("is set twice, first in line %d", line)
+			at.failAlone("is set twice, first in line %d", line)
 		case k < 0 && v.path == "" && slices.Contains(v.report.sections, name):
 		case k < 0 || key.Kind != yaml.ScalarNode:
 			at.unknown(name, v, to.Type())
@@ -225,6 +225,20 @@ func syntaxError(file string, data []byte, err error) error {
 		if strings.HasPrefix(m[2], "did not find expected") {
 			e.Line = min(e.Line+1, 1+bytes.Count(bytes.TrimSpace(data), []byte("\n")))
 		}
+		switch {
+		case indentedByTab(data, e.Line):
+			e.Message = "a tab indents this line; YAML wants spaces"
+		case m[2] == "found character that cannot start any token":
+			e.Message = "not YAML: a value begins with a character that only quotes allow, such as @, % or `"
+		}
 	}
 	return e
+}
+
+var tabIndent = regexp.MustCompile(`^ *\t`)
+
+// indentedByTab reports whether a line, counted from 1, begins with a tab, which editors show as spaces.
+func indentedByTab(data []byte, line int) bool {
+	lines := bytes.Split(data, []byte("\n"))
+	return line >= 1 && line <= len(lines) && tabIndent.Match(lines[line-1])
 }

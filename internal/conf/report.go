@@ -19,6 +19,8 @@ type Error struct {
 	// Field is the path to the value: "rules[0].hot.rate". Empty for the file.
 	Field   string
 	Message string
+	// cause marks a fault of which others may be consequences: only causes are reported then.
+	cause bool
 }
 
 // Error formats the error as "news.yaml:7: rules[0].hot.rate: must be above 0", without a line where no file is named.
@@ -49,11 +51,15 @@ type report struct {
 	inGo             bool
 }
 
-// Err joins the first errors, by line; nil where there are none.
+// Err joins the first errors, by line; nil where there are none. Where a field is set twice the rest may be a
+// consequence, and only what causes it is reported.
 func (v Value) Err() error {
 	r := v.report
 	if len(r.errors) == 0 {
 		return nil
+	}
+	if isCause := func(e *Error) bool { return e.cause }; slices.ContainsFunc(r.errors, isCause) {
+		r.errors = slices.DeleteFunc(r.errors, func(e *Error) bool { return !isCause(e) })
 	}
 	slices.SortStableFunc(r.errors, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -85,6 +91,12 @@ func (v Value) error(format string, args ...any) *Error {
 
 func (v Value) Fail(format string, args ...any) {
 	v.report.errors = append(v.report.errors, v.error(format, args...))
+}
+
+// failAlone reports an error of which others may be consequences.
+func (v Value) failAlone(format string, args ...any) {
+	v.Fail(format, args...)
+	v.report.errors[len(v.report.errors)-1].cause = true
 }
 
 // FailBy reports an error of another package without that package's name: the field says more to a reader.

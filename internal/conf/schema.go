@@ -31,10 +31,16 @@ import (
 	"sync"
 )
 
+// Form is the form of a text: the pattern that it matches, and the words by which a message asks for it.
+type Form struct {
+	Pattern *regexp.Regexp
+	Want    string // "a-z, 0-9 and _, such as news"
+}
+
 // Schema is what tags cannot state: the forms of texts, and functions by type. It is not changed once it is used.
 type Schema struct {
-	// Forms are the patterns of texts, by the name in the tag "form".
-	Forms map[string]*regexp.Regexp
+	// Forms are those of texts, by the name in the tag "form".
+	Forms map[string]Form
 	// Words are lists that a tag "words" names, in place of the words themselves.
 	Words map[string][]string
 	// Texts parse forms of numbers, by the name in the tag "as". The error of a value is theirs.

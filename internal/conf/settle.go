@@ -129,8 +129,8 @@ func (v Value) checkText(s string, tag reflect.StructTag) {
 		}
 	case s == "" || hasControl(s):
 		v.Fail("is empty or has control characters")
-	case form != nil && !form.MatchString(s):
-		v.Fail("%s is not %s", v.quote(s), strings.Trim(form.String(), "^$"))
+	case form.Pattern != nil && !form.Pattern.MatchString(s):
+		v.Fail("%s cannot be used; write %s", v.quote(s), form.Want)
 	}
 }
 

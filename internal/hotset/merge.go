@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // rebuild merges all sets into a new snapshot, keeping the entries of keys
@@ -19,7 +20,7 @@ func (m *Replica) rebuild(at time.Time) {
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher].set
 		next.at = Later(next.at, set.At)
-		mergeInto(merged, set.Keys, at)
+		mergeInto(merged, m.unended(publisher, set.Keys, at), at)
 		mergeInto(loops, set.Loops, at)
 	}
 	for key := range merged {
@@ -32,6 +33,23 @@ func (m *Replica) rebuild(at time.Time) {
 	}
 	next.entries = reuseEntries(last.entries, merged, m.keep())
 	m.current.Store(next)
+}
+
+// unended returns the keys of a publisher without those that another one has ended. A publisher that is heard ends its
+// keys itself. One that is silent or has stopped cannot; who reads its partitions now, and has judged their keys for a
+// whole window, does that by not having them.
+func (m *Replica) unended(publisher string, keys []hottype.HotKey, at time.Time) []hottype.HotKey {
+	if m.sets[publisher].stateAt(at) < Stale {
+		return keys
+	}
+	for other, p := range m.sets {
+		if judged := p.set.Judged; other != publisher && judged.Count > 0 && p.stateAt(at) == Live {
+			keys = slices.DeleteFunc(slices.Clone(keys), func(h hottype.HotKey) bool {
+				return judged.Has(int(canon.FNV1a(h.Key) % uint64(judged.Count)))
+			})
+		}
+	}
+	return keys
 }
 
 func mergeInto(merged map[string]*hottype.HotKey, list []hottype.HotKey, at time.Time) {

@@ -91,6 +91,33 @@ func (p *published) stateAt(now time.Time) State {
 	return Live
 }
 
+// newsAge is the time after its last publication from which a publisher is asked no longer what has ended.
+const newsAge = StaleAfter / 2
+
+// HasEnded reports whether a key that has left the set, hot or a loop, has ended: a publisher that receives counts was
+// heard lately, and none of whom that is not so had the key. Otherwise it has left because nobody renews it.
+func (m *Replica) HasEnded(key hottype.Key, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	heard := false
+	for _, p := range m.sets {
+		switch state := p.stateAt(now); {
+		case state == Stopped:
+		case state == Live && (p.fresh || now.Sub(p.lastSeen) <= newsAge):
+			heard = true
+		case p.has(key):
+			return false
+		}
+	}
+	return heard
+}
+
+// has reports whether a key is in the last set of the publisher.
+func (p *published) has(key hottype.Key) bool {
+	is := func(h hottype.HotKey) bool { return h.Key == key }
+	return slices.ContainsFunc(p.set.Keys, is) || slices.ContainsFunc(p.set.Loops, is)
+}
+
 // FirstPublisher is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the
 // same publishers agree on it.
 func (m *Replica) FirstPublisher(now time.Time) string {

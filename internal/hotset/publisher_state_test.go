@@ -159,3 +159,45 @@ func TestFirstIsOneThatIsHeard(t *testing.T) {
 		}
 	}
 }
+
+// TestReplica_HasEnded: a key that leaves the set has ended only while a publisher with counts is heard, and none that
+// is silent or has no counts had the key. A dead publisher does not keep the keys of others from ending.
+func TestReplica_HasEnded(t *testing.T) {
+	t.Parallel()
+	with := func(at float64, keys ...hottype.Key) hottype.HotSet {
+		s := set(1, at)
+		s.Keys, s.Loops = nil, nil
+		for _, key := range keys {
+			s.Loops = append(s.Loops, hottype.HotKey{Key: key})
+		}
+		return s
+	}
+	quiet := func(s hottype.HotSet) hottype.HotSet { s.NoInput = true; return s }
+	stopped := func(s hottype.HotSet) hottype.HotSet { s.Last = true; return s }
+	type sets map[string]hottype.HotSet
+	for name, c := range map[string]struct {
+		sets sets
+		at   float64
+		want bool
+	}{
+		"nobody publishes":                     {nil, 1, false},
+		"one is heard":                         {sets{"a": with(0)}, 1, true},
+		"one falls silent":                     {sets{"a": with(0)}, 4, false},
+		"one has no counts":                    {sets{"a": quiet(with(0))}, 1, false},
+		"one has stopped":                      {sets{"a": stopped(with(0))}, 1, false},
+		"another has stopped":                  {sets{"a": stopped(with(0, "x")), "b": with(0)}, 1, true},
+		"another with the key has no counts":   {sets{"a": quiet(with(0, "x")), "b": with(0)}, 1, false},
+		"another with other keys has no count": {sets{"a": quiet(with(0, "y")), "b": with(0)}, 1, true},
+	} {
+		m := &Replica{}
+		for publisher, s := range c.sets {
+			m.Replace(publisher, s)
+		}
+		for now := 0.0; now < c.at; now++ {
+			m.CheckPublishers(at(now))
+		}
+		if got := m.HasEnded("x", at(c.at)); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -254,11 +254,11 @@ type Entry struct {
 // answered.
 type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
 
-func (d *Decisions) Count(allowed bool) {
+func (d *Decisions) Count(allowed bool, n uint64) {
 	if allowed {
-		d.Allowed.Add(1)
+		d.Allowed.Add(n)
 	} else {
-		d.Denied.Add(1)
+		d.Denied.Add(n)
 	}
 }
 

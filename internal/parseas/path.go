@@ -84,12 +84,7 @@ func (p *Path) Append(dst []byte, path string) []byte {
 	if p.Authority {
 		path = p.cutAuthority(path)
 	}
-	for i := 0; i < len(path); {
-		start := len(dst)
-		dst = append(dst, '/')
-		dst, i = p.segment(dst, path, i)
-		dst = p.settle(dst, base, start, i == len(path))
-	}
+	dst = p.segments(dst, path)
 	if len(dst) == base {
 		dst = append(dst, '/')
 	}
@@ -125,24 +120,51 @@ func (p *Path) slash(path string, i int) int {
 	return 0
 }
 
-// segment appends what stands between the slash at i and the next one, and gives
-// the place of that.
-func (p *Path) segment(dst []byte, path string, i int) ([]byte, int) {
-	i += max(1, p.slash(path, i))
-	dropped := false
-	for i < len(path) && p.slash(path, i) == 0 {
-		c, n := canon.DecodedByte(path[i:])
+// segments appends the segments of a path, each with its slash. The loop calls nothing for most bytes, because a client
+// chooses how many bytes each reading of a path visits.
+func (p *Path) segments(dst []byte, path string) []byte {
+	base, start, i := len(dst), len(dst), max(1, p.slash(path, 0))
+	dst = append(slices.Grow(dst, len(path)), '/')
+	for i < len(path) {
+		b := path[i]
+		if raw[b] {
+			dst = append(dst, b)
+			i++
+			continue
+		}
+		c, n, ends := b, 1, b == '/'
+		switch b {
+		case '%':
+			c, n = canon.DecodedByte(path[i:])
+			ends = c == '/' && p.EncodedSlash || c == '\\' && p.Backslash
+		case '\\':
+			ends = p.Backslash
+		case ';':
+			if p.PathParams {
+				for i++; i < len(path) && p.slash(path, i) == 0; {
+					i++
+				}
+				continue
+			}
+		}
 		i += n
-		dropped = dropped || p.PathParams && c == ';' && n == 1
 		switch {
-		case dropped:
-		case raw[c] && (n == 1 || p.Decode):
+		case ends:
+			switch first := start + 1; {
+			case first < len(dst) && p.DotSegments && (dst[first] == '.' || dst[first] == '%' && dst[first+1] == '2'):
+				dst = p.settle(dst, base, start, false)
+			case first == len(dst) && (p.MergeSlashes == MergeAll || p.MergeSlashes == MergeLeading && start == base):
+				dst = dst[:start]
+			}
+			start = len(dst)
+			dst = append(dst, '/')
+		case n > 1 && raw[c] && p.Decode:
 			dst = append(dst, c)
 		default:
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
 		}
 	}
-	return dst, i
+	return p.settle(dst, base, start, true)
 }
 
 // settle drops a segment that stands for nothing, or that takes the one before it
@@ -150,9 +172,6 @@ func (p *Path) segment(dst []byte, path string, i int) ([]byte, int) {
 func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
 	seg := dst[start+1:]
 	if len(seg) == 0 {
-		if !last && (p.MergeSlashes == MergeAll || p.MergeSlashes == MergeLeading && start == base) {
-			return dst[:start]
-		}
 		return dst
 	}
 	n := p.dots(seg)

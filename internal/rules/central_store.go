@@ -148,23 +148,70 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// AnyVersion as the version before a change means that the change replaces whatever is there.
+const AnyVersion = -1
+
+// ErrTooManyOverrides means that a store holds as many overrides, or as many bytes of them, as it can.
+var ErrTooManyOverrides = errors.New("no more overrides fit; delete some")
+
+// ErrOverrideChanged means that an override has another version than the one that a change of it was based on.
+var ErrOverrideChanged = errors.New("the override was changed meanwhile")
+
+// Version numbers the states of an override: each Put makes a higher one. It is 0 for nil, which is no override.
+func (o *Override) Version() int64 {
+	if o == nil || o.Created.IsZero() {
+		return 0
+	}
+	return o.Created.UnixMicro()
+}
+
+// CheckVersion returns ErrOverrideChanged if a change that was based on version finds before instead.
+func CheckVersion(before *Override, version int64) error {
+	if version != AnyVersion && version != before.Version() {
+		return ErrOverrideChanged
+	}
+	return nil
+}
+
 // OverrideStore keeps the live overrides and the audit of their changes. Package filestore
 // has the one of a single machine, package rediscontrol the shared one. It is safe for
 // concurrent use.
 type OverrideStore interface {
 	// List returns every override, expired ones may be among them.
 	List(ctx context.Context) ([]Override, error)
-	// Put stores o under its ID, in place of what was there, and returns it as
-	// stored.
-	Put(ctx context.Context, o Override) (Override, error)
-	// Delete removes an override; ErrNoOverride when there is none.
-	Delete(ctx context.Context, id, author string) error
+	// PutIf stores o under its ID, in place of what was there, and returns the change, with o as stored in After.
+	// It is ErrOverrideChanged, and nothing is stored, if version is neither AnyVersion nor the version of the
+	// override that is there.
+	PutIf(ctx context.Context, o Override, version int64) (Change, error)
+	// DeleteIf removes an override; ErrNoOverride when there is none, ErrOverrideChanged as in PutIf.
+	DeleteIf(ctx context.Context, id, author string, version int64) (Change, error)
 	// Audit returns up to limit changes, newest first.
 	Audit(ctx context.Context, limit int) ([]Change, error)
+	// FindChanges returns the changes that a query asks for, newest first.
+	FindChanges(ctx context.Context, q AuditQuery) ([]Change, error)
 	// Record adds a change to the audit that changes no override: a reset or a purge. It sets the time.
 	Record(ctx context.Context, c Change) error
 	// Revision is that of the newest change, 0 where there never was one.
 	Revision(ctx context.Context) (int64, error)
+}
+
+// AuditQuery asks for changes in the audit: up to Limit, of the override ID if it is not "", before the revision Before
+// if it is not 0.
+type AuditQuery struct {
+	ID     string
+	Before int64
+	Limit  int
+}
+
+// Select returns what the query asks for of a list, newest first.
+func (q AuditQuery) Select(list []Change) []Change {
+	out := []Change{}
+	for _, c := range list {
+		if len(out) < q.Limit && (q.ID == "" || c.ID == q.ID) && (q.Before == 0 || c.Revision < q.Before) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // Change is one entry of the audit of live overrides.

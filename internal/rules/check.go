@@ -150,8 +150,8 @@ func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
 		if resource != r.Name && (!r.IsCatchAll() || resource[0] != '/') {
 			list.Fail("key %q is not one of rule %q; write %q", conf.Cut(string(l.Key)), r.Name, conf.Cut(r.Name+"?"+params))
 		}
-		if name, ok := r.untracked(params); ok {
-			list.Fail("key %q has parameter %q, which the rule does not track", conf.Cut(string(l.Key)), conf.Cut(name))
+		if text := r.Untracked(params); text != "" {
+			list.Fail("key %q has a parameter that the rule does not track: %s", conf.Cut(string(l.Key)), text)
 		}
 		if name, ok := r.Repeated(params); ok {
 			list.Fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)",
@@ -159,21 +159,6 @@ func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
 		}
 	}
 	return values
-}
-
-// untracked returns the first parameter of a key that the rule does not track.
-func (r *Rule) untracked(params string) (string, bool) {
-	if r.AllQuery || params == "" || params == canon.Malformed {
-		return "", false
-	}
-	for pair := range strings.SplitSeq(params, "&") {
-		name, _, _ := strings.Cut(pair, "=")
-		name = canon.Unescape(name)
-		if !slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == name }) {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // Repeated returns the first parameter that is set twice in canonical parameters
@@ -190,11 +175,12 @@ func (r *Rule) Repeated(params string) (string, bool) {
 	return "", false
 }
 
-// checkOverrides reports duplicate overrides, and those of a rule or class that does not exist.
+// checkOverrides reports duplicate overrides, and those that match nothing: of a rule, class or parameter that does not
+// exist.
 func (p *parser) checkOverrides() {
-	rules, classes := map[string]bool{}, map[string]bool{}
+	rules, classes := map[string]*Rule{}, map[string]bool{}
 	for _, r := range p.set.Rules {
-		rules[r.Name] = true
+		rules[r.Name] = r
 	}
 	for _, c := range p.set.Classes {
 		classes[c.Name] = true
@@ -220,12 +206,15 @@ func (p *parser) checkOverrides() {
 				conf.Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
 		}
 		resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
-		if o.OfClients() || o.IsPattern() || rules[resource] || strings.HasPrefix(resource, "!") {
+		if o.OfClients() || strings.HasPrefix(resource, "!") {
 			continue
 		}
-		if v = v.At(at.of.Kind); resource[0] != '/' {
+		switch v = v.At(at.of.Kind); {
+		case o.IsPattern() || rules[resource] != nil || resource[0] == '/' && rules["*"] != nil:
+			checkOverrideKey(v, o.Key, o.IsPattern(), rules)
+		case resource[0] != '/':
 			v.Fail("there is no rule %q%s", conf.Cut(resource), conf.Suggest(resource, slices.Sorted(maps.Keys(rules))))
-		} else if !rules["*"] {
+		default:
 			v.Fail(`%q is the %s of a path, and there is no catch-all rule "*"`, conf.Cut(at.of.Value), at.of.Kind)
 		}
 	}

@@ -47,6 +47,9 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 		TrustedProxies: prefixes(ip.At("trusted_proxies"), d.IP.TrustedProxies),
 		Exempt:         prefixes(ip.At("exempt"), d.IP.Exempt),
 		Client:         strings.ToLower(d.IP.Client), IPv6Prefix: d.IP.IPv6Prefix, InFlight: d.IP.InFlight}
+	if !ip.At("trusted_proxies").Failed() {
+		s.warnOfOpenTrust(ip.At("trusted_proxies"))
+	}
 	if s.IP.Client == "host" {
 		ip.At("client").
 			Fail("Host is not one of the headers; write peer, forwarded, x-forwarded-for or a header such as x-real-ip")
@@ -54,6 +57,7 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 	for i := range d.Rules {
 		at := v.At("rules").Entry(i)
 		s.Rules, p.rules = append(s.Rules, p.rule(at, &d.Rules[i])), append(p.rules, at)
+		s.IP.warnOfGreed(at, s.Rules[i])
 	}
 	names := map[string]bool{}
 	for i := range d.Classes {
@@ -69,6 +73,7 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 	}
 	p.checkRules()
 	p.checkOverrides()
+	p.warnOfLimits()
 }
 
 // once reports a name that an earlier entry has.
@@ -96,7 +101,7 @@ func (p *parser) upstreams(v conf.Value) {
 
 func (p *parser) rule(v conf.Value, c *rule.Rule) *Rule {
 	if c.Name != "" && c.Name != "*" && !resourceName.MatchString(c.Name) {
-		v.At("name").Fail(`%q is neither [a-z][a-z0-9_]{0,63} nor "*", the catch-all`, conf.Cut(c.Name))
+		v.At("name").Fail(`%q cannot be used; write %s, or "*", the catch-all`, conf.Cut(c.Name), aResource)
 	}
 	r := &Rule{Name: c.Name, Match: Pattern(c.Match), Ignore: c.Ignore, Continue: c.Continue, Hot: HotCriteria(c.Hot),
 		Limit: noLimit(), Cache: c.Cache, Malformed: c.Malformed, ParseAs: traits(v, &c.ParseAs)}
@@ -257,18 +262,28 @@ func setTrait[T ~string](to *T, word, zero string) {
 	}
 }
 
-// Default is the set without a configuration file: every path with its whole
-// query is a key, hot from 500 requests a second over 5 s, and a hot key is
-// limited to 100 a second with a burst of 200.
+// Default is the set without a configuration file: every path with its query, less Trackers, is a key, hot from 500
+// requests a second over 5 s, and a hot key is limited to 100 a second with a burst of 200.
 func Default() *Set {
-	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Hot: defaultCriteria(), Limit: noLimit(),
-		Malformed: MalformedLimit}
+	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Ignore: Trackers(), Hot: defaultCriteria(),
+		Limit: noLimit(), Malformed: MalformedLimit}
 	r.Hot.Rate = 500
 	r.Limit.Set = true
 	r.Limit.Spec = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}
-	s := &Set{Namespace: DefaultNamespace, Rules: []*Rule{r}, QueryBounds: canon.DefaultQueryBounds()}
+	s := &Set{Namespace: DefaultNamespace, Hash: "default", Rules: []*Rule{r}, QueryBounds: canon.DefaultQueryBounds()}
 	if err := s.compile(); err != nil {
 		panic(err) // the constant above is invalid: a mistake in this file
 	}
 	return s
+}
+
+// Trackers are the parameters that advertising, analytics and cache-busters append to links, as globs: a page has many
+// values of them. The default rules leave them out of keys, and learn proposes to.
+func Trackers() []string {
+	return []string{
+		"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid",
+		"li_fat_id", "igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "srsltid",
+		"vero_id", "oly_enc_id", "_openstat", "wickedid", "s_cid", "_branch_match_id", "ml_subscriber",
+		"ml_subscriber_hash", "_",
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -53,6 +54,20 @@ func prefixes(v conf.Value, texts []string) (list []netip.Prefix) {
 	}
 	return list
 }
+
+// warnOfOpenTrust reports trusted networks that hold most clients: each of these names any address as its own then.
+func (s *Set) warnOfOpenTrust(v conf.Value) {
+	for i, p := range s.IP.TrustedProxies {
+		if IsMostClients(p) {
+			v.Entry(i).Warn("%s trusts nearly every client, which may then name any address as its own: neither per-IP "+
+				"windows nor blocks of clients hold. Write the networks of your proxies, such as 10.0.0.0/24", p)
+		}
+	}
+}
+
+// IsMostClients reports whether a network has so many addresses that it means nearly every client: those larger than /8
+// and /16 are half of the addresses that are in use, and more.
+func IsMostClients(p netip.Prefix) bool { return p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 16 }
 
 func class(v conf.Value, c *rule.Class) *Class {
 	ip, match := v.At("ip"), v.At("match")
@@ -120,16 +135,28 @@ func (c *classIndex) matches(value string) bool {
 	return a.in
 }
 
+// maxClassLines bounds how often a request can have the pattern of a class matched.
+const maxClassLines = 8
+
+// matchesLine reports whether some line of the class's header is in the class.
+func (c *classIndex) matchesLine(h hottype.Header) bool {
+	if h == nil {
+		return c.matches("")
+	}
+	lines := h.Values(c.class.Header)
+	if len(lines) == 0 {
+		return c.matches("")
+	}
+	return len(lines) <= maxClassLines && slices.ContainsFunc(lines, c.matches)
+}
+
 // ClassOf returns the first class whose pattern matches its header and whose client is
 // verified if the class requires it, nil if there is none. An absent header is matched as
-// "". Headers over 4 KiB are in no class. If verified is nil no client is verified.
+// "". Each line of a repeated header counts, because upstreams differ in which of them they read. Lines over 4 KiB are
+// in no class, nor are more than maxClassLines lines. If verified is nil no client is verified.
 func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
-		value := ""
-		if h != nil {
-			value = h.Get(c.class.Header)
-		}
-		if c.matches(value) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
+		if c.matchesLine(h) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
 			return c.class
 		}
 	}

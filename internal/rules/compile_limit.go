@@ -102,6 +102,14 @@ func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 	return l
 }
 
+// warnOfGreed warns of a rule whose slots one client may all hold, for as long as it sends bodies slowly.
+func (ip *IPLimits) warnOfGreed(at conf.Value, r *Rule) {
+	if f := r.Limit.InFlight; f != nil && f.Limit > 1 && (ip.InFlight == nil || ip.InFlight.Limit >= f.Limit) {
+		at.At("limit").Warn("one client can hold all %d slots of a key, such as by bodies that come slowly; "+
+			"give ip.in_flight a smaller limit", f.Limit)
+	}
+}
+
 // otherLimitField is the error about a field that only other limits have, "" for an unknown field.
 func otherLimitField(name string) string {
 	if name != "algorithm" && slices.Contains(strings.Split(inFlightFields, ","), name) ||

@@ -34,16 +34,20 @@ type Scratch struct {
 	values  []canon.Value
 	routes  []*route
 	canon   canon.Scratch
-	path    []byte   // paths as upstreams read them, one after the other
-	paths   []string // those of the matcher's paths; "": not made yet
-	passes  []int    // those of a path that upstreams may read in different ways
+	path    []byte     // paths as upstreams read them, one after the other
+	paths   []spelling // by index of the matcher's paths
+	passes  []int      // those of a path that upstreams may read in different ways
 }
 
 // Match returns the rules that count a request, with its keys under each: none,
-// one, or several if rules have Continue or parameters several values. The
+// one, or several if rules have Continue or parameters several values. A request
+// with a path beyond the bounds ([Set.HasLongPath]) has none. The
 // result is valid until sc is used again. It does not allocate once sc has grown.
 func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
+	if s.HasLongPath(req) {
+		return sc.matches
+	}
 	if hottype.InvalidTargetReason(req.Method, req.Target) != "" {
 		return s.matchFaulty(req, sc)
 	}
@@ -57,12 +61,12 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 			continue
 		}
 		s.add(rt, req, rt.rule.Name, query, sc)
-		if !rt.rule.Continue {
+		if rt.ends(req) {
 			return sc.matches
 		}
 	}
 	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.readings[0], sc) {
-		if len(path) > s.QueryBounds.QueryBytes || isReservedPath(path) {
+		if isReservedPath(path) {
 			s.addForeign(rt, path, sc)
 		} else {
 			s.add(rt, req, path, query, sc)
@@ -71,11 +75,29 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	return sc.matches
 }
 
+// HasLongPath reports whether the path of a request is longer than query_bounds.path_bytes. No rule counts such a
+// request, because a client would choose what it costs to find out which; it has to be denied.
+func (s *Set) HasLongPath(req *hottype.Request) bool {
+	if len(req.Target) <= s.QueryBounds.PathBytes {
+		return false
+	}
+	path, _ := req.SplitTarget()
+	return len(path) > s.QueryBounds.PathBytes
+}
+
+// ends reports whether no rule behind this one counts a request that it matches.
+func (rt *route) ends(req *hottype.Request) bool {
+	return !rt.rule.Continue && !rt.readsFaultyHost(req)
+}
+
 // add appends a match for each key. Keys are written one after the other; when the
 // memory grows, earlier keys remain valid in the old memory.
 func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
-	rt.readHeaders(req, sc.values)
 	at := len(sc.key)
+	if rt.readsFaultyHost(req) || !rt.readHeaders(req, sc.values) {
+		sc.found(rt.rule, canon.AppendMalformed(append(sc.key, resource...)), at, true)
+		return
+	}
 	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.QueryBounds, &sc.canon)
 	if n > 1 {
 		if sc.further += n - 1; sc.further > s.index.further {
@@ -96,13 +118,13 @@ func isReservedPath(path string) bool {
 	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
 }
 
-// addForeign appends the match of a path that cannot be a resource: one that exceeds
+// addForeign appends the match of a path that cannot be a resource: one whose spelling exceeds
 // the query bounds is cut, and one that forges another key is left out.
 func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	if isReservedPath(path) {
 		path = "/"
 	}
-	path = path[:min(len(path), s.QueryBounds.QueryBytes)]
+	path = path[:min(len(path), s.QueryBounds.PathBytes)]
 	at := len(sc.key)
 	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
 }
@@ -115,25 +137,6 @@ func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	sc.matches = slices.Grow(sc.matches, 1)[:n+1]
 	m := &sc.matches[n]
 	m.Rule, m.Key, m.Malformed = r, key[at:len(key):len(key)], malformed
-}
-
-// readHeaders stores the values of headers after those of the path. A header
-// that is absent or empty gives no pair.
-func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) {
-	if len(rt.headers) == 0 {
-		return
-	}
-	values = values[len(values)-len(rt.headers):]
-	for i, name := range rt.headers {
-		text := req.Host
-		if name != "Host" {
-			text = ""
-			if req.Header != nil {
-				text = req.Header.Get(name)
-			}
-		}
-		values[i] = canon.Value{Text: text, Present: text != ""}
-	}
 }
 
 // RuleFor returns the rule that counts under a resource, the catch-all for paths

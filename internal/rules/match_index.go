@@ -40,8 +40,8 @@ type matcher struct {
 func (s *Set) compile() error {
 	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
 	m.written = s.newWritten(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
-	for _, r := range s.Rules {
-		r.written = s.newWritten(r)
+	for i, r := range s.Rules {
+		r.Index, r.written = i, s.newWritten(r)
 		if r.Continue {
 			m.further--
 		}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,17 +18,42 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	if how.path == rawPath {
 		return path
 	}
-	for len(sc.paths) <= how.path {
-		sc.paths = append(sc.paths, "")
-	}
-	if sc.paths[how.path] == "" {
-		at := len(sc.path)
-		sc.path = s.index.paths[how.path].Append(sc.path, path)
-		text := sc.path[at:] // never written again before the next request
-		sc.paths[how.path] = unsafe.String(unsafe.SliceData(text), len(text))
-	}
-	return sc.paths[how.path]
+	return sc.spelling(s, path, how.path).text
 }
+
+// spelling is a path as one of the matcher's paths spells it. first is the index of the first path that was found to
+// spell it so: two spellings are equal if their first is, which a client cannot make dear to compare. Until it is made,
+// text is "".
+type spelling struct {
+	text  string
+	sum   uint64
+	first int
+}
+
+// spelling returns the spelling of a path by the path of the matcher with index i. Equal spellings share their memory.
+func (sc *Scratch) spelling(s *Set, path string, i int) *spelling {
+	for len(sc.paths) <= i {
+		sc.paths = append(sc.paths, spelling{})
+	}
+	sp := &sc.paths[i]
+	if sp.text != "" {
+		return sp
+	}
+	at := len(sc.path)
+	sc.path = s.index.paths[i].Append(sc.path, path)
+	text := sc.path[at:] // never written again before the next request
+	sp.text, sp.sum, sp.first = unsafe.String(unsafe.SliceData(text), len(text)), maphash.Bytes(spellingSeed, text), i
+	for j := range sc.paths {
+		if other := &sc.paths[j]; j != i && other.text != "" && other.sum == sp.sum && other.text == sp.text {
+			sp.text, sp.first = other.text, other.first
+			sc.path = sc.path[:at]
+			break
+		}
+	}
+	return sp
+}
+
+var spellingSeed = maphash.MakeSeed()
 
 // matchFaulty is Match for a target that no server should accept. It is malformed
 // for every rule that a server could read it as, unless the rule's upstream is known
@@ -101,7 +127,8 @@ func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
 	for _, before := range sc.passes {
 		same := true
 		for _, g := range s.index.ambiguous {
-			same = same && s.spelledPath(t.path, reading(g, pass), sc) == s.spelledPath(t.path, reading(g, before), sc)
+			same = same && sc.spelling(s, t.path, reading(g, pass).path).first ==
+				sc.spelling(s, t.path, reading(g, before).path).first
 		}
 		if same {
 			return true
@@ -125,7 +152,7 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 		} else {
 			s.add(rt, &t.req, rt.rule.Name, t.query, sc)
 		}
-		if !rt.rule.Continue {
+		if rt.ends(&t.req) {
 			return
 		}
 	}
@@ -138,7 +165,7 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 		switch {
 		case malformed:
 			s.addForeign(rt, "/", sc)
-		case len(text) > s.QueryBounds.QueryBytes || isReservedPath(text):
+		case len(text) > s.QueryBounds.PathBytes || isReservedPath(text):
 			s.addForeign(rt, text, sc)
 		default:
 			s.add(rt, &t.req, sc.resource(text, how), t.query, sc)

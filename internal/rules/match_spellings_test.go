@@ -53,9 +53,10 @@ func TestMatchSpelled(t *testing.T) {
 		"//h/Other.json?a=1;b=2":            "* /h/other?a=1&a=1%3Bb%3D2&b=2, * /other?a=1&a=1%3Bb%3D2&b=2",
 		"//h/topics/7":                      "* /h/topics/7, * /topics/7",
 		"/caf%c3%a9/%41":                    "* /caf%C3%A9/a",
-		"/" + strings.Repeat("%61", 3000):   "* /" + strings.Repeat("a", 3000),
-		"/" + strings.Repeat("a/../", 1999): "* /",
-		"/" + strings.Repeat("b", 1<<14):    "* /" + strings.Repeat("b", 8191) + "?!malformed",
+		"/" + strings.Repeat("%61", 2700):   "* /" + strings.Repeat("a", 2700),
+		"/" + strings.Repeat("a/../", 1600): "* /",
+		"/" + strings.Repeat("\xff", 3000):  ("* /" + strings.Repeat("%FF", 3000))[:8194] + "?!malformed",
+		"/" + strings.Repeat("a/../", 1999): "",
 		"*":                                 "* *",
 	} {
 		if got := keys(s, hottype.Request{Target: target}); got != want {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,9 @@ rules:
 	}{
 		{hottype.Request{Target: "/topic?id=42&x=1"}, "topic topic?id=42"},
 		{hottype.Request{Method: "HEAD", Target: "/topic?id=42"}, "topic topic?id=42"},
-		{hottype.Request{Method: "get", Target: "/topic?id=42"}, "* /topic?id=42"},
+		{hottype.Request{Method: "get", Target: "/topic?id=42"}, "topic topic?id=42"},
+		{hottype.Request{Method: "Head", Target: "/topic?id=42"}, "topic topic?id=42"},
+		{hottype.Request{Method: "post", Target: "/topic?id=42"}, "all all, * /topic?id=42"},
 		{hottype.Request{Method: "POST", Target: "/topic?id=42"}, "all all, * /topic?id=42"},
 		{hottype.Request{Target: "/%74opic?id=42"}, "topic topic?id=42"},
 		{hottype.Request{Target: "/topic/?id=42"}, "* /topic/?id=42"},
@@ -62,7 +65,7 @@ rules:
 		{hottype.Request{Target: "/topics/"}, "* /topics/"},
 		{hottype.Request{Target: "/topics/1/2"}, "* /topics/1/2"},
 		{hottype.Request{Target: "/a/x/b/c+d", Header: tier, Host: "h:80"},
-			"wide wide?header.host=h%3A80&header.x-tier=gold%20%26%20silver&path.a=a&path.b=b%2Fc%2Bd"},
+			"wide wide?header.host=h&header.x-tier=gold%20%26%20silver&path.a=a&path.b=b%2Fc%2Bd"},
 		{hottype.Request{Target: "/a/x/"}, "wide wide?path.a=a&path.b="},
 		{hottype.Request{Target: "//x/y"}, "* //x/y"},
 		{hottype.Request{Target: "/home/"}, "home home"},
@@ -73,6 +76,15 @@ rules:
 		{hottype.Request{Target: "/n", Host: "NEWS.Example.com:8080"}, "host host"},
 		{hottype.Request{Target: "/n", Host: "news.example.com.:80"}, "host host"},
 		{hottype.Request{Target: "/n?id=1", Host: "[::1]:80"}, "host host?id=1"},
+		{hottype.Request{Target: "/n", Host: "news.example.com..:"}, "host host"},
+		{hottype.Request{Target: "/n?id=1", Host: "news.example.com:80:1"}, "host host?!malformed, * /n?id=1"},
+		{hottype.Request{Target: "/n?id=1", Host: "x@news.example.com"}, "host host?!malformed, * /n?id=1"},
+		{hottype.Request{Target: "/a/x/b", Host: "h/x"}, "wide wide?!malformed, host host?!malformed, * /a/x/b"},
+		{hottype.Request{Target: "/a/x/b", Host: "H.:80"}, "wide wide?header.host=h&path.a=a&path.b=b"},
+		{hottype.Request{Target: "/a/x/b", Header: http.Header{"X-Tier": {"", "gold"}}}, "wide wide?!malformed"},
+		{hottype.Request{Target: "/a/x/b", Header: http.Header{"X-Tier": {"gold", "gold"}}}, "wide wide?!malformed"},
+		{hottype.Request{Target: "/a/x/b", Header: http.Header{"X-Tier": {"gold", "x"}}}, "wide wide?!malformed"},
+		{hottype.Request{Target: "/a/x/b", Header: http.Header{"X-Tier": {""}}}, "wide wide?path.a=a&path.b=b"},
 		{hottype.Request{Target: "/n", Host: "example.com"}, "* /n"},
 		{hottype.Request{Target: "/caf\xc3\xa9/100%25"}, "cafe cafe"},
 		{hottype.Request{Target: "/caf%C3%A9/100%"}, "cafe cafe"},
@@ -84,7 +96,10 @@ rules:
 		{hottype.Request{Method: "CONNECT", Target: "host:443"}, "* host:443"},
 		{hottype.Request{Target: "/topic?id=" + strings.Repeat("x", 257)}, "topic topic?!malformed"},
 		{hottype.Request{Target: "/topics/" + strings.Repeat("x", 257)}, "one one?!malformed"},
-		{hottype.Request{Target: "/" + strings.Repeat("x", 1<<20)}, "* /" + strings.Repeat("x", 8191) + "?!malformed"},
+		{hottype.Request{Target: "/" + strings.Repeat("x", 8191) + "?a=1"}, "* /" + strings.Repeat("x", 8191) + "?a=1"},
+		{hottype.Request{Target: "/" + strings.Repeat("x", 8192)}, ""},
+		{hottype.Request{Target: "/topic" + strings.Repeat("#", 8192)}, ""},
+		{hottype.Request{Target: "http://" + strings.Repeat("h", 8192) + "/topic?id=1"}, "topic topic?id=1"},
 		{hottype.Request{Target: "/x?" + strings.Repeat("x", 1<<20)}, "* /x?!malformed"},
 	} {
 		if got := keys(s, c.req); got != c.want {
@@ -216,6 +231,21 @@ classes:
 	if c := Default().ClassOf(nil, nil); c != nil {
 		t.Errorf("without classes: %v", c)
 	}
+	for want, lines := range map[string][]string{
+		"crawler": {"", "x", "bot"}, "partner": {"x"}, "nobody": {"x", ""}, "": slices.Repeat([]string{"bot"}, 9),
+	} {
+		h := http.Header{"User-Agent": lines}
+		if want == "partner" {
+			h["X-Key"] = []string{"k", "k1"}
+		}
+		got := ""
+		if class := s.ClassOf(h, nil); class != nil {
+			got = class.Name
+		}
+		if got != want {
+			t.Errorf("lines %q: %q, want %q", lines, got, want)
+		}
+	}
 	s = mustParse(t, `classes: [{name: crawler, match: {header: user-agent, pattern: "bot"}, verify: [example.com]}]`)
 	for _, verified := range []bool{false, true} {
 		is := func(string) bool { return verified }
@@ -295,5 +325,25 @@ func TestNameWithADot(t *testing.T) {
 	s := mustParse(t, "rules: [{name: a, params: [query.user.id, {name: query.n, integer: true}], hot: {rate: 1}}]")
 	if got, want := keys(s, hottype.Request{Target: "/a?n=042&user.id=star&id=7"}), "a a?n=42&user.id=star"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestDefault_IgnoresTrackers: links from a campaign are requests for one page, whatever its networks append.
+func TestDefault_IgnoresTrackers(t *testing.T) {
+	t.Parallel()
+	s := Default()
+	want := keys(s, hottype.Request{Target: "/topic?id=42"})
+	for _, noise := range []string{
+		"utm_source=%d", "utm_x_%d=1", "gclid=%d", "fbclid=%d", "_=%d", "utm_medium=a&mc_eid=%d",
+	} {
+		for i := range 3 {
+			target := "/topic?" + fmt.Sprintf(noise, i) + "&id=42"
+			if got := keys(s, hottype.Request{Target: target}); got != want {
+				t.Errorf("%s has the key %q, want %q", target, got, want)
+			}
+		}
+	}
+	if got := keys(s, hottype.Request{Target: "/topic?id=43&utm_source=1"}); got == want {
+		t.Errorf("another topic has the key %q, too", got)
 	}
 }

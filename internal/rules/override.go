@@ -88,7 +88,7 @@ func (o Override) Validate() error {
 	}
 	switch {
 	case o.ID != "" && !isID(o.ID):
-		return wrong("id", "override id %.80q is not [a-z0-9-]{1,64}", o.ID)
+		return wrong("id", "override id %.80q cannot be used; write up to 64 of a-z, 0-9 and -", o.ID)
 	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
 		return wrong("reason", "reason of override %.80q is longer than %d bytes or has control characters",
 			o.Target(), maxReasonBytes)

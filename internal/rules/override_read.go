@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type OverrideText struct {
 	Override `name:",inline"`
 	// For is how long it holds, in place of Until; 0 is not set.
 	For time.Duration `name:"for" in:"1ms..876000h"`
+	// Seen is the version that a list of the admin API told of it; 0: none.
+	Seen int64
 }
 
 func checkOverride(v conf.Value, o *Override) {
@@ -92,7 +95,7 @@ type overrideList struct {
 
 // listed are the fields that the admin API adds to an override when it lists it. They say nothing to a reader.
 var listed = []string{
-	"active", "created", "hits", "hits_per_second", "href", "next", "source", "warnings", "would_deny",
+	"active", "created", "hits", "hits_per_second", "href", "next", "source", "version", "warnings", "would_deny",
 	"would_deny_per_second",
 }
 
@@ -107,18 +110,22 @@ func ReadOverrides(file string, data []byte) ([]OverrideText, error) {
 	if err != nil {
 		return nil, err
 	}
+	var seen []int64
 	if root != nil && root.Kind == yaml.MappingNode {
 		for i := 1; i < len(root.Content); i += 2 {
 			entries := root.Content[i]
 			entries.Content = slices.DeleteFunc(entries.Content, isOfFile)
 			for _, n := range entries.Content {
-				unlist(n)
+				seen = append(seen, unlist(n))
 			}
 		}
 	}
 	var list overrideList
 	v := schema.Decode(file, root, &list)
 	v.Settle(&list)
+	for i := range list.Overrides[:min(len(seen), len(list.Overrides))] {
+		list.Overrides[i].Seen = seen[i]
+	}
 	return list.Overrides, v.Err()
 }
 
@@ -131,15 +138,19 @@ func isOfFile(entry *yaml.Node) bool {
 	return false
 }
 
-// unlist takes away what a list adds to an override.
-func unlist(entry *yaml.Node) {
+// unlist takes away what a list adds to an override, and returns the version that it told.
+func unlist(entry *yaml.Node) (version int64) {
 	for i := 0; entry.Kind == yaml.MappingNode && i+1 < len(entry.Content); {
 		if slices.Contains(listed, entry.Content[i].Value) {
+			if entry.Content[i].Value == "version" {
+				version, _ = strconv.ParseInt(entry.Content[i+1].Value, 10, 64) // what is no number was told by no list
+			}
 			entry.Content = slices.Delete(entry.Content, i, i+2)
 			continue
 		}
 		i += 2
 	}
+	return version
 }
 
 // Target is the target of an override: the one of its fields key, resource, client,

@@ -92,6 +92,36 @@ func TestWhatBlocksAMalformedRequest(t *testing.T) {
 	}
 }
 
+// A target that upstreams may read as any path, such as /news/today#x, is blocked while any path is blocked.
+func TestOverrides_BlockFaultyTargetsWhileAPathIsBlocked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		block Override
+		live  []Override
+		found bool
+	}{
+		{Override{Key: "/news"}, nil, true},
+		{Override{Key: "/news?id=1"}, nil, true},
+		{Override{Key: "/news/*"}, nil, true},
+		{Override{Key: "*"}, nil, true},
+		{Override{Resource: "/news"}, nil, true},
+		{Override{Key: "topic?id=1"}, nil, false},
+		{Override{Key: "topic?id=*"}, nil, false},
+		{Override{Resource: "topic"}, nil, false},
+		{Override{Key: "/news"}, []Override{{Key: "/news", Action: ActionExempt}}, false},
+		{Override{Resource: "/news"}, []Override{{Resource: "/news", Action: ActionExempt}}, false},
+		{Override{Key: "/news/*"}, []Override{{Key: "/news/*", Action: ActionExempt}}, false},
+		{Override{Key: "/news", Until: noon}, nil, false},
+		{Override{Key: "/news"}, []Override{{Key: "/?!malformed", Action: ActionExempt}}, false},
+	} {
+		c.block.Action = ActionBlock
+		f := NewOverrides([]Override{c.block}, c.live).Find([]byte("/?!malformed"), noon)
+		if blocked := f != nil && f.Action == ActionBlock; blocked != c.found {
+			t.Errorf("%+v and %+v: blocked %v, want %v", c.block, c.live, blocked, c.found)
+		}
+	}
+}
+
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestFindAllocatesNothing(t *testing.T) {
 	o := NewOverrides([]Override{{Key: "topic?id=42", Action: ActionBlock}, {Key: "topic?id=4*7*"}},
@@ -127,7 +157,7 @@ func TestOverrideValidate(t *testing.T) {
 		{func(o *Override) { o.Key = "topic?id=ü" }, `write "topic?id=%C3%BC"`},
 		{func(o *Override) { o.Key = "/topic?b=1&a=2" }, `write "/topic?a=2&b=1"`},
 		{func(o *Override) { o.Key = "Topic" }, "neither a rule's name nor a path"},
-		{func(o *Override) { o.ID = "A" }, "is not [a-z0-9-]{1,64}"},
+		{func(o *Override) { o.ID = "A" }, "cannot be used; write up to 64 of a-z, 0-9 and -"},
 		{func(o *Override) { o.Action = "ban" }, `action ban, not limit`},
 		{func(o *Override) { o.Action = "" }, "not limit, exempt, block, shadow or cache"},
 		{func(o *Override) { o.Rate = 0 }, `block the key with action "block"`},

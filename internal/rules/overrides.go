@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/gaissmai/bart"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/netset"
 )
 
 // Overrides is an immutable index over overrides, shared freely. A nil one is
@@ -24,12 +24,15 @@ type Overrides struct {
 	// others; few patterns are all there.
 	byGram    map[[3]byte][]int
 	ungrammed []int
-	blocks    map[string][]*entry // exact ones that block, by resource
-	// resources are those of whole resources.
-	resources map[string][]*entry
+	// blocks has the exact ones that block, by resource. Under anyPath it has those of all paths.
+	blocks map[string][]*entry
+	// resources are those of whole resources, and blockedPaths those of them that block a path.
+	resources    map[string][]*entry
+	blockedPaths []*entry
 	// networks are those of clients and CIDRs; nil: none. classes are by name.
-	networks *bart.Table[[]*entry]
-	classes  map[string][]*entry
+	networks  netset.Table // positions in byNetwork
+	byNetwork [][]*entry
+	classes   map[string][]*entry
 	// tried are all overrides, as if those in shadow mode were enforced; nil: none is in
 	// shadow mode.
 	tried *Overrides
@@ -80,11 +83,12 @@ func index(static, live []Override, tried bool) *Overrides {
 	slices.SortStableFunc(o.patterns, before)
 	o.indexPatterns()
 	if len(networks) > 0 {
-		o.networks = new(bart.Table[[]*entry])
+		o.networks = netset.NewTable()
 	}
 	for network, entries := range networks {
 		slices.SortStableFunc(entries, before)
-		o.networks.Insert(network, entries)
+		o.networks.Insert(network, len(o.byNetwork))
+		o.byNetwork = append(o.byNetwork, entries)
 	}
 	return o
 }
@@ -103,6 +107,9 @@ func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entr
 		o.classes[v.Class] = append(o.classes[v.Class], e)
 	case v.Resource != "":
 		o.resources[v.Resource] = append(o.resources[v.Resource], e)
+		if v.Action == ActionBlock && isPath(v.Resource) {
+			o.blockedPaths = append(o.blockedPaths, e)
+		}
 	case v.IsPattern():
 		e.glob = canon.NewGlob(v.Key)
 		e.literal = e.glob.Literal()
@@ -112,9 +119,18 @@ func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entr
 		if v.Action == ActionBlock {
 			resource := hottype.Key(v.Key).Resource()
 			o.blocks[resource] = append(o.blocks[resource], e)
+			if resource != anyPath && isPath(resource) {
+				o.blocks[anyPath] = append(o.blocks[anyPath], e)
+			}
 		}
 	}
 }
+
+// anyPath is the resource under which the catch-all counts a target that upstreams may read as any path. Other
+// resources of the catch-all are paths, and those of other rules do not begin with a slash.
+const anyPath = "/"
+
+func isPath(resource string) bool { return strings.HasPrefix(resource, anyPath) }
 
 // OfKeys reports whether there are any of keys, patterns or resources.
 func (o *Overrides) OfKeys() bool { return len(o.exact)+len(o.patterns)+len(o.resources) > 0 }
@@ -129,11 +145,11 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 		return nil
 	}
 	for bits := a.BitLen(); bits >= 0; { // an override that does not hold now hides no shorter prefix
-		network, list, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
+		network, at, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
 		if !found {
 			return nil
 		}
-		if best := first(list, now); best != nil {
+		if best := first(o.byNetwork[at], now); best != nil {
 			return best
 		}
 		bits = network.Bits() - 1
@@ -214,9 +230,10 @@ func first(list []*entry, now time.Time) *Override {
 	return nil
 }
 
-// blocking returns an override that blocks a key of a resource, nil if there is none.
-// It skips those that another override of the same text replaces.
+// blocking returns an override that blocks a key of a resource, nil if there is none. The resource anyPath has the keys
+// of all paths. It skips overrides that another override of the same text replaces.
 func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
+	ofAnyPath := string(resource) == anyPath
 	for _, e := range o.blocks[string(resource)] {
 		if b := &e.override; first(o.exact[b.Key], now) == b {
 			return b
@@ -224,7 +241,8 @@ func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 	}
 	for i, e := range o.patterns {
 		b := &e.override
-		if b.Action != ActionBlock || !e.holds(now) || !e.glob.MatchesWithin(resource) {
+		within := e.glob.MatchesWithin(resource) || ofAnyPath && isPath(b.Key)
+		if b.Action != ActionBlock || !within || !e.holds(now) {
 			continue
 		}
 		replaced := slices.ContainsFunc(o.patterns[:i],
@@ -235,6 +253,13 @@ func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 	}
 	if b := first(o.resources[string(resource)], now); b != nil && b.Action == ActionBlock {
 		return b
+	}
+	if ofAnyPath {
+		for _, e := range o.blockedPaths {
+			if b := &e.override; first(o.resources[b.Resource], now) == b {
+				return b
+			}
+		}
 	}
 	return nil
 }

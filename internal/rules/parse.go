@@ -71,7 +71,7 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
-	p.set.Warnings = v.Warnings()
+	p.set.Warnings, p.set.Hash = v.Warnings(), rulesHash(d)
 	if err := p.set.compile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -104,7 +104,7 @@ func TestParseFair(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if s := mustParse(t, rule("rate: 5, fair: true")); len(s.Warnings) != 1 ||
+	if s := mustParse(t, rule("rate: 5, fair: true")); len(s.Warnings) == 0 ||
 		!strings.Contains(s.Warnings[0], "limit.fair: a burst of 5 is small") {
 		t.Errorf("%q", s.Warnings)
 	}
@@ -156,5 +156,20 @@ classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_fli
 	if _, err := Parse("f.yaml", []byte("ip: {in_flight: {limit: 2, window: 1s}}")); err == nil ||
 		!strings.Contains(err.Error(), "f.yaml:1: ip.in_flight.window: in_flight has") {
 		t.Errorf("a window: %v", err)
+	}
+}
+
+// A rule whose slots one client may all hold is warned of, unless ip.in_flight leaves some to others.
+func TestWarnOfGreed_NamesRulesWithoutAShare(t *testing.T) {
+	t.Parallel()
+	for text, warned := range map[string]bool{
+		"": true, "ip: {in_flight: {limit: 1}}": false, "ip: {in_flight: {limit: 2}}": true,
+		"ip: {fixed: {limit: 5, window: 1s}}": true,
+	} {
+		s := mustParse(t, "rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, "+
+			"limit: {algorithm: in_flight, limit: 2}}\n"+text+"\n")
+		if got := strings.Join(s.Warnings, "\n"); strings.Contains(got, "one client can hold all 2 slots") != warned {
+			t.Errorf("%q: %q", text, got)
+		}
 	}
 }

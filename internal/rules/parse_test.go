@@ -50,7 +50,7 @@ overrides:
   - {key: "topic?id=42", rate: 500, burst: 1000, until: 2026-12-01T00:00:00Z, reason: "launch"}
   - {key: "topic?id=4*", action: block}
   - {key: "/status", action: exempt, author: ann}
-query_bounds: {pairs: 100, query_bytes: 4096}
+query_bounds: {pairs: 100, query_bytes: 4096, path_bytes: 2048}
 metrics: {whatever: [1, 2]}
 `
 
@@ -116,7 +116,8 @@ func TestParse(t *testing.T) {
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
 			"googlebot.com google.com", nil}},
 		{"query_bounds", s.QueryBounds,
-			canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
+			canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096,
+				PathBytes: 2048}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit,
 			Rate:  500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
@@ -207,7 +208,7 @@ var allFields = strings.Fields(
 	on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt
 	header pattern upstream id action until schedule from for zone reason author
-	pairs name_bytes value_bytes query_bytes`,
+	pairs name_bytes value_bytes query_bytes path_bytes`,
 )
 
 func FuzzParse(f *testing.F) {

@@ -38,7 +38,8 @@ type PlainLine struct{ Method, Host, Target, Key string }
 
 // Plain describes the plain targets of a set. It is derived from what Match compares, and a test holds that both agree.
 func (s *Set) Plain() Plain {
-	w := plainWriter{set: s, longest: min(maxPlainTarget, s.QueryBounds.QueryBytes, 2*s.QueryBounds.Pairs-1)}
+	w := plainWriter{set: s, longest: min(maxPlainTarget, s.QueryBounds.QueryBytes, s.QueryBounds.PathBytes,
+		2*s.QueryBounds.Pairs-1)}
 	routes := s.index.all
 	if s.index.catchAll != nil {
 		routes = append(slices.Clone(routes), s.index.catchAll)
@@ -111,14 +112,14 @@ func methodPattern(rt *route) string {
 	if slices.Contains(rt.methods, "GET") {
 		list = append(list, "HEAD")
 	}
-	return "(?:" + strings.Join(list, "|") + ") "
+	return "(?i:" + strings.Join(list, "|") + ") "
 }
 
 func hostPattern(rt *route) string {
 	if rt == nil || len(rt.hosts) == 0 {
 		return `[\w.-]*+(?::\d*+)?+ `
 	}
-	return "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.?(?::\d*+)?+ `
+	return "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.*+(?::\d*+)?+ `
 }
 
 // bounded is the pattern of a target that is not too long.

@@ -170,11 +170,14 @@ type redactedForm struct {
 }
 
 // RedactTarget is the target of a request for recorders of requests. Values that are redacted in keys are redacted in
-// it too: the query is in canonical form, and a path with a redacted wildcard has no values. A query that exceeds the
-// query bounds is left out. If the set redacts nothing it is the target as it was sent.
+// it too: the query is in canonical form, and a path with a redacted wildcard has no values. A query or a path that
+// exceeds the query bounds is left out. If the set redacts nothing it is the target as it was sent.
 func (s *Set) RedactTarget(req *hottype.Request) string {
 	if !s.Redacts() {
 		return req.Target
+	}
+	if s.HasLongPath(req) {
+		return "/masked" // which of its segments are values is not looked at
 	}
 	path, query := req.SplitTarget()
 	all := []*redactedForm{&s.index.written}

@@ -36,6 +36,12 @@ func redactedSet(t *testing.T, secret string) *Set {
 type header map[string]string
 
 func (h header) Get(name string) string { return h[name] }
+func (h header) Values(name string) []string {
+	if text, has := h[name]; has {
+		return []string{text}
+	}
+	return nil
+}
 
 func TestKeysAreRedacted(t *testing.T) {
 	t.Parallel()

@@ -89,8 +89,34 @@ func parseSegment(p string, last bool) (segment, error) {
 	case strings.ContainsAny(p, "{}"):
 		return s, fmt.Errorf("a wildcard is a whole segment, %q is not", p)
 	}
+	if err := foreignSyntax(p, last); err != nil {
+		return s, err
+	}
 	s.text = canon.Unescape(p)
 	return s, nil
+}
+
+// foreignSyntax reports a segment in the syntax of another router, which would match only paths with these very
+// characters.
+func foreignSyntax(p string, last bool) error {
+	name := strings.Trim(p, ":<>")
+	name = name[strings.LastIndexByte(name, ':')+1:] // of <int:id>
+	if name == "" || strings.Trim(name, "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+		name = "name"
+	}
+	switch {
+	case strings.Contains(p, "*"):
+		return fmt.Errorf("%q is no wildcard; write {%s} for one segment, {%[2]s...} for all that follow, or %%2A for a star",
+			p, "name")
+	case p[0] == ':':
+		return fmt.Errorf("%q is no wildcard; write {%s}, or %%3A for a colon", p, name)
+	case p[0] == '<' && p[len(p)-1] == '>':
+		return fmt.Errorf("%q is no wildcard; write {%s}, or %%3C for an angle bracket", p, name)
+	case last && p[len(p)-1] == '$', strings.ContainsAny(p, `^[\`):
+		return fmt.Errorf("%q is no regular expression here, and a path is matched as a whole: write the path without it, "+
+			"{%s} for a segment, or %%XX for the character itself (%%24 for a dollar sign)", p, "name")
+	}
+	return nil
 }
 
 func parseWildcard(name string, last bool) (segment, error) {
@@ -123,6 +149,8 @@ type route struct {
 	methods []string
 	hosts   []string // lower case
 	headers []string // headers whose values are in the slots after those of the path
+	spelled []string // other names that upstreams may take for one of headers
+	host    bool     // the host has a part in which requests match, or in their keys
 	slots   int
 
 	readings []pathSyntax // the ways in which the path of a request is read, the usual one first
@@ -175,6 +203,7 @@ func (rt *route) selection() (canon.Selection, error) {
 			sel.Extra = append(sel.Extra, q)
 		case "header":
 			rt.headers = append(rt.headers, textproto.CanonicalMIMEHeaderKey(name))
+			rt.spelled = append(rt.spelled, spellHeader(rt.headers[len(rt.headers)-1])...)
 			headers = append(headers, q)
 		default:
 			if p.Name == "*" {
@@ -186,6 +215,7 @@ func (rt *route) selection() (canon.Selection, error) {
 	}
 	sel.Extra = append(sel.Extra, headers...)
 	rt.slots = len(sel.Extra)
+	rt.host = len(rt.hosts) > 0 || slices.Contains(rt.headers, "Host")
 	return sel, nil
 }
 
@@ -200,30 +230,6 @@ func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc 
 		sc.values = append(sc.values, canon.Value{})
 	}
 	return rt.segs == nil || path == rt.only && how == &rt.readings[0] || rt.takesPath(path, how, sc.values)
-}
-
-// takesMethod follows net/http: no method means GET, and GET matches HEAD too.
-func (rt *route) takesMethod(method string) bool {
-	for _, m := range rt.methods {
-		if m == method || m == "GET" && (method == "HEAD" || method == "") {
-			return true
-		}
-	}
-	return false
-}
-
-// takesHost compares without the port, and without a final dot.
-func (rt *route) takesHost(host string) bool {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
-		host = host[:i]
-	}
-	host = strings.TrimSuffix(host, ".")
-	for _, h := range rt.hosts {
-		if len(h) == len(host) && strings.EqualFold(h, host) {
-			return true
-		}
-	}
-	return false
 }
 
 // takesPath compares segment by segment. In a path as it was sent a literal

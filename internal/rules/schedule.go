@@ -31,12 +31,17 @@ func (w Window) Holds(now time.Time) bool {
 	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
 }
 
-// ValidateSchedule reports why a schedule is invalid. One that never begins is invalid too.
+// ValidateSchedule reports why a schedule is invalid. A schedule that never begins, or never has a break, is invalid
+// too.
 func ValidateSchedule(s Schedule) error {
 	if s.IsZero() {
 		return nil
 	}
-	_, err := compileSchedule(s)
+	t, err := compileSchedule(s)
+	if err == nil && t.alwaysHolds() {
+		err = fmt.Errorf("rules: schedule %q for %v always holds: each window begins before the last one ends; "+
+			"leave schedule out, or shorten for", s.From, s.For)
+	}
 	return err
 }
 
@@ -122,6 +127,30 @@ func (t timetable) window(now time.Time) Window {
 		w.Until = from.Add(t.span).UTC()
 	}
 	return w
+}
+
+// alwaysHolds reports whether a window begins before the last one ends, all year. The month of the reference has 31
+// days, so that a schedule of every month that has no break in it, and a day more, has none.
+func (t timetable) alwaysHolds() bool {
+	const allMonths = 1<<13 - 1<<1
+	if t.spec.Month&allMonths != allMonths {
+		return false
+	}
+	end := reference().Add(32 * 24 * time.Hour)
+	from := t.spec.Next(reference())
+	for !from.IsZero() && from.Before(end) {
+		until := from.Add(t.span)
+		// The last minute before until, if a window begins in it, leads farthest.
+		next := t.spec.Next(until.Add(-time.Minute - 1))
+		if next.After(until) || !next.After(from) {
+			next = t.spec.Next(from)
+		}
+		if next.After(until) {
+			return false
+		}
+		from = next
+	}
+	return true
 }
 
 // scheduleCache caches whether a schedule holds: it remembers the span around the last

@@ -92,13 +92,35 @@ func TestScheduleThatCannotBeUsedSaysWhy(t *testing.T) {
 		{Schedule{From: "0 20 * * *", For: time.Hour, Zone: "Local"}, "differs from machine to machine"},
 		{Schedule{From: "0 20 * * *", For: time.Hour, Zone: "Berlin"}, `zone "Berlin" is not known`},
 		{Schedule{From: strings.Repeat("1,", 200), For: time.Hour}, "more than 200"},
+		{Schedule{From: "* * * * *", For: 5 * time.Minute}, "always holds"},
+		{Schedule{From: "* * * * *", For: time.Minute}, "always holds"},
+		{Schedule{From: "@daily", For: 24 * time.Hour, Zone: "Europe/Berlin"}, "always holds"},
+		{Schedule{From: "0 0 * * 1", For: 7 * 24 * time.Hour}, "always holds"},
+		{Schedule{From: "30 4 1 * *", For: 31 * 24 * time.Hour}, "always holds"},
 	} {
 		err := ValidateSchedule(tt.s)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error %v; want one with %q", tt.s, err, tt.want)
 		}
-		if w := scheduleWindow(tt.s, time.Unix(1_700_000_000, 0)); w != (Window{}) {
+		if w := scheduleWindow(tt.s, time.Unix(1_700_000_000, 0)); w != (Window{}) && tt.want != "always holds" {
 			t.Errorf("%+v: window %v of a schedule that is refused", tt.s, w)
+		}
+	}
+}
+
+// TestValidateSchedule_KeepsWhatHasABreak: windows that touch most of the time are no schedule that always holds.
+func TestValidateSchedule_KeepsWhatHasABreak(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Schedule{
+		{From: "* * * * 1-5", For: 5 * time.Minute},
+		{From: "* 0-22 * * *", For: time.Minute},
+		{From: "* * 1-30 * *", For: time.Minute},
+		{From: "* * * 1-11 *", For: time.Minute},
+		{From: "0 0 * * 1", For: 7*24*time.Hour - time.Second},
+		{From: "@daily", For: 24*time.Hour - time.Second},
+	} {
+		if err := ValidateSchedule(s); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -20,19 +20,25 @@ var (
 	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 
+// aResource is the form of the name of a rule, as messages ask for it.
+const aResource = "up to 64 of a-z, 0-9 and _, a letter first, such as topic"
+
 // schema has the formats and checks that the tags of the rules cannot express.
 var schema = newSchema()
 
 func newSchema() *conf.Schema {
 	s := &conf.Schema{
-		Forms: map[string]*regexp.Regexp{
-			"resource": resourceName,
-			"plain":    plainName,
-			"method":   regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`),
-			"host":     regexp.MustCompile(`^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$`),
-			"header":   headerName,
+		Forms: map[string]conf.Form{
+			"resource": {Pattern: resourceName, Want: aResource},
+			"plain":    {Pattern: plainName, Want: "up to 64 of a-z, 0-9, _ and -, a letter first, such as front-page"},
+			"method": {Pattern: regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`),
+				Want: "up to 32 capital letters, digits, _ and -, a letter first, such as GET"},
+			"host": {Pattern: regexp.MustCompile(`^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$`),
+				Want: "a host without a port, such as www.example.org or [2001:db8::1]"},
+			"header": {Pattern: headerName, Want: "up to 64 characters of the name of a header, such as Accept-Language"},
 			// A domain below a top-level one: "com" would verify almost any client.
-			"domain": regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`),
+			"domain": {Pattern: regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`),
+				Want: "a domain in small letters with at least one dot, such as googlebot.com"},
 		},
 		Words: map[string][]string{
 			"algorithm": algorithmNames(), "algorithm or in_flight": algorithmNames(string(inFlight)),

@@ -49,7 +49,7 @@ func TestBadServe(t *testing.T) {
 		"{vary: [cookie]}":        "answers that differ by Cookie are private",
 		"{vary: [authorization]}": "answers that differ by Authorization are private",
 		"{vary: [A, a]}":          "A is set twice",
-		"{vary: ['a b']}":         "is not",
+		"{vary: ['a b']}":         "cannot be used; write up to 64 characters of the name of a header",
 		"{cookies: allow}":        "is not one of deny, strip",
 		"{time: 1s}":              "unknown field",
 	} {

@@ -31,6 +31,8 @@ type Set struct {
 	Redact []canon.Redaction
 	// Warnings are about valid settings with little effect, each with file and line.
 	Warnings []string
+	// Hash is the same for files that count, judge and limit requests alike; "": unknown.
+	Hash string
 	// Upstreams are those that the file names, in its order.
 	Upstreams []Upstream
 
@@ -58,6 +60,8 @@ func (s *Set) FailsClosed() bool {
 // Rule defines which requests are counted by which parameters, when a key is
 // hot, and which limit then applies to it.
 type Rule struct {
+	// Index is the position in Set.Rules.
+	Index int
 	// Name is the resource; "*" for the catch-all, whose resource is the
 	// request path byte for byte.
 	Name     string
@@ -174,6 +178,13 @@ type IPLimits struct {
 	IPv6Prefix int
 	Exempt     []netip.Prefix
 	InFlight   *InFlight // nil: any number
+}
+
+// LimitsClients reports whether the rules limit clients, or those of some class, whatever they ask for.
+func (s *Set) LimitsClients() bool {
+	limits := func(fixed, sliding *IPWindow, f *InFlight) bool { return fixed != nil || sliding != nil || f != nil }
+	return limits(s.IP.Fixed, s.IP.Sliding, s.IP.InFlight) ||
+		slices.ContainsFunc(s.Classes, func(c *Class) bool { return limits(c.Fixed, c.Sliding, c.InFlight) })
 }
 
 // ClientOf is the client that a request's client counts as: of IPv6 the network of

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -33,6 +34,27 @@ func Secret(path string) (string, error) {
 		return "", fmt.Errorf("%s is empty; write one with: openssl rand -hex 24 > %[1]s", path)
 	}
 	return text, nil
+}
+
+// SecretFile is a secret that is read from its file for each use, so that it can be replaced while a program runs. Any
+// number of goroutines may use it.
+type SecretFile struct {
+	Path string
+
+	mu   sync.Mutex
+	last string
+}
+
+// Read returns the secret. While the file cannot be used it returns the last one that could, or "" if there was none,
+// and the error.
+func (f *SecretFile) Read() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text, err := Secret(f.Path)
+	if err == nil {
+		f.last = text
+	}
+	return f.last, err
 }
 
 func read(path string, maxSize int64) ([]byte, error) {

@@ -40,7 +40,7 @@ const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 // browser starts chromium with a profile of its own, or skips.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	return browserFor(t, 90*time.Second)
+	return browserFor(t, 5*time.Minute)
 }
 
 // browserFor is for a test that may take longer than others.
@@ -198,8 +198,8 @@ func lastDay(now time.Time) *kept {
 		if i > 1300 && i < 1360 {
 			one.State, one.Rate = history.Hot, wave(at, 380, 90, 1500)
 		}
-		one.Allowed = 60 * min(one.Rate, 100)
-		one.Peak, one.Denied = one.Rate*1.2, 60*one.Rate-one.Allowed
+		one.Allowed = history.Requests(60 * min(one.Rate, 100))
+		one.Peak, one.Denied = one.Rate*1.2, history.Requests(60*one.Rate)-one.Allowed
 		k.answer.Keys = append(k.answer.Keys, one)
 	}
 	return k
@@ -260,7 +260,7 @@ func versions(t *testing.T) *central {
 		r := rules.Revision{Action: rules.RevisionPush, Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
 			Reason: []string{"first", "the topic may have more"}[i],
 			At:     time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
-		if _, err := c.Change(t.Context(), changes.AnyVersion, r); err != nil {
+		if _, err := c.Change(t.Context(), rules.AnyVersion, r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -290,7 +290,7 @@ func (*central) Check(_ context.Context, r rules.Revision) (*rules.Set, error) {
 func (c *central) Change(_ context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stored != nil && before != changes.AnyVersion && before != c.stored.Version {
+	if c.stored != nil && before != rules.AnyVersion && before != c.stored.Version {
 		return nil, rules.ErrConflict
 	}
 	next, err := c.stored.With(&r, 0)
@@ -394,7 +394,8 @@ func liveReports(now time.Time) []hottype.LimiterReport {
 			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: 560, Last: now},
 			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: 50, Last: now},
 			{Allowed: true, Reason: hottype.ReasonCold, N: 30, Last: now}}}},
-		DeniedSampled: 40, DeniedClients: []hottype.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
+		Clients:       []hottype.SampledClient{{Client: "192.0.2.77", N: 60}, {Client: "198.51.100.1", N: 4}, {Client: "198.51.100.2", N: 4}},
+		ClientDenials: n(12), DeniedSampled: 40, DeniedClients: []hottype.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
 			Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 38}}, Keys: []hottype.NameCount{{Name: "topic?id=99", N: 38}}}},
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
@@ -465,7 +466,7 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 		look();
 	})`, condition)
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		_, err := chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)(ctx, t)
 		if err != nil {

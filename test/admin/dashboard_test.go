@@ -68,7 +68,8 @@ func setLimit(t *testing.T, ctx context.Context) {
 // seeOtherViews goes through the addresses of the page by its links.
 func seeOtherViews(t *testing.T, ctx context.Context) {
 	t.Helper()
-	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"), until("location.pathname == '/key/topic%3Fid=42'"),
+	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"),
+		until("location.pathname + location.search == '/key?key=topic%3Fid%3D42'"),
 		says("#key-name", "topic?id=42"), says("#key-state", "hot"), says("#key-limits .applies", "40/s, burst 80"),
 		says("#key-prefixes", "198.51.100.0/2438.8 %"), says("#key-classes", "crawler10 %"),
 		says("#key-spellings li:nth-child(3)", "/topic?id=42<b>"),
@@ -99,7 +100,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 		until("document.querySelector('#overrides .hits').textContent.length > 3"))
 	shots(t, ctx, "overrides")
 	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"),
-		until("location.pathname == '/key/topic%3Fid=42'"))
+		until("location.pathname + location.search == '/key?key=topic%3Fid%3D42'"))
 	// A key that is no text has an address too, and nothing in it is markup.
 	run(t, ctx, clickOn("#views a[href='/']"), clickOn("#hot-table tbody tr:nth-child(4) th a"),
 		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"),
@@ -152,7 +153,7 @@ func changeRules(t *testing.T, ctx context.Context) {
 // traceClient goes from a loop to its client.
 func traceClient(t *testing.T, ctx context.Context) {
 	t.Helper()
-	run(t, ctx, clickOn("#loops a[href='/client/192.0.2.77']"), says("#trace tbody tr", "topic?id=99"),
+	run(t, ctx, clickOn("#loops a[href='/client?client=192.0.2.77']"), says("#trace tbody tr", "topic?id=99"),
 		says("#trace tbody .denying", "denied"), says("#trace-note", "by 1 limiter"),
 		says("#client-holds", "192.0.2.0/24"))
 	shots(t, ctx, "client")

@@ -103,8 +103,8 @@ func TestIncidentByKeyboard(t *testing.T) {
 	t.Parallel()
 	length := incidentLength(t)
 	program.Ours(t) // building them may take longer than a browser waits
-	ctx := browserFor(t, 90*time.Second+length)
-	s := serveIncident(t)
+	ctx := browserFor(t, 5*time.Minute+length)
+	s := serveIncident(t, "")
 	w := watch(t, ctx, "http://"+s.admin)
 	readers := make([]string, 40)
 	for i := range readers {
@@ -137,8 +137,8 @@ func TestIncidentByKeyboard(t *testing.T) {
 	w.check(t)
 }
 
-// serveIncident starts `hotparam serve` in front of a site that always answers.
-func serveIncident(t *testing.T) *site {
+// serveIncident starts `hotparam serve` in front of a site that always answers. More follows the criteria of its rule.
+func serveIncident(t *testing.T, more string) *site {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -146,9 +146,9 @@ func serveIncident(t *testing.T) *site {
 	t.Cleanup(upstream.Close)
 	s, dir := &site{freeport.Addr(t), freeport.Addr(t)}, t.TempDir()
 	config := filepath.Join(dir, "hotparam.yaml")
-	const rules = `
+	rules := `
 ip: {trusted_proxies: [127.0.0.0/8]}
-rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, window: 1s, min_clients: 5}}]
+rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, window: 1s, min_clients: 5}` + more + `}]
 `
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, windo
 func (o operator) blockLoop() {
 	o.Helper()
 	t, ctx := o.T, o.ctx
-	o.press("#loops tbody a[href='/client/" + loop + "']")
+	o.press("#loops tbody a[href='/client?client=" + loop + "']")
 	run(t, ctx, says("#client-name", loop), says("#trace tbody tr", "topic?id=99"), says("#trace tbody tr", "allowed"))
 	shot(t, ctx, "client")
 	o.press(`#client-acts [data-act="block"]`)

@@ -69,12 +69,12 @@ func TestPageBelowAPrefix(t *testing.T) {
 	const prefix, token = "/ops/hotparam", "a-token-of-the-test"
 	url := ownPage(t, prefix, token)
 	at := func(path string) chromedp.Action[chromedp.Void] {
-		return until("location.pathname == '" + prefix + path + "'")
+		return until("location.pathname + location.search == '" + prefix + path + "'")
 	}
 	w := watch(t, ctx, url+prefix, "http://"+url[strings.Index(url, "@")+1:]+prefix) // nothing outside of the prefix
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url+prefix+"/"),
 		says("#version", "of a service"), says("#hot-table tbody", "topic?id=42"), says("#status", "live"))
-	run(t, ctx, clickOn("#hot-table tbody th a"), at("/key/topic%3Fid=42"), says("#key-name", "topic?id=42"),
+	run(t, ctx, clickOn("#hot-table tbody th a"), at("/key?key=topic%3Fid%3D42"), says("#key-name", "topic?id=42"),
 		says("#key-state", "hot"))
 	for _, view := range []string{"/overrides", "/audit", "/"} {
 		run(t, ctx, clickOn("#views a[href='"+prefix+view+"']"), at(view))

@@ -121,7 +121,7 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	f := startFleet(t)
-	ctx := browserFor(t, 3*time.Minute)
+	ctx := browser(t)
 	page := "http://" + f.aggregator.admin
 	w := watch(t, ctx, page)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(page),
@@ -129,8 +129,8 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	f.rush("/topic?id=viral")
 	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"))
 	took := time.Since((&site{admin: f.aggregator.admin}).since(t, "topic%3Fid=viral"))
-	// Within a second on a machine of its own; the rest is for one on which other tests run too.
-	if t.Logf("on the page %v after detection", took); took > 5*time.Second {
+	// Within a second on a machine of its own; patience is for one on which other tests run too.
+	if t.Logf("on the page %v after detection", took); took > patience {
 		t.Errorf("on the page %v after detection", took)
 	}
 	press := func(selector string) {
@@ -155,7 +155,7 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	press(`#overrides [data-act="undo"]`)
 	run(t, ctx, says("#toast", "Undone"), until("!document.querySelector('#overrides .do-block')"))
 	for i, s := range f.sites {
-		program.Await(t, time.Second, fmt.Sprintf("limiter %d to let the topic pass", i+1), func() bool {
+		program.Await(t, time.Minute, fmt.Sprintf("limiter %d to let the topic pass", i+1), func() bool {
 			return s.status(t, "/topic?id=viral") == http.StatusOK
 		})
 	}

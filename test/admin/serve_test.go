@@ -20,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
+// patience is how long a page may take to show what takes a second on a machine of its own.
+const patience = 20 * time.Second
+
 // site is `hotparam serve` in front of an upstream, and a client of it.
 type site struct{ addr, admin string }
 
@@ -78,8 +81,8 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	s.rush(t, "/topic?id=viral")
 	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"))
 	took := time.Since(s.since(t, "topic%3Fid=viral"))
-	// Within a second on a machine of its own; the rest is for one on which other tests run too.
-	if t.Logf("on the page %v after detection", took); took > 5*time.Second {
+	// Within a second on a machine of its own; patience is for one on which other tests run too.
+	if t.Logf("on the page %v after detection", took); took > patience {
 		t.Errorf("on the page %v after detection", took)
 	}
 
@@ -130,7 +133,7 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 // ready waits until the program answers.
 func (s *site) ready(t *testing.T) {
 	t.Helper()
-	program.Await(t, 30*time.Second, "the program to be ready", func() bool {
+	program.Await(t, time.Minute, "the program to be ready", func() bool {
 		answer, err := http.Get("http://" + s.admin + "/readyz")
 		if err != nil {
 			return false

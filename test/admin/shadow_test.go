@@ -62,7 +62,7 @@ func TestOperatorTriesALimitFirst(t *testing.T) {
 	tabTo(t, ctx, `#overrides [data-act="enforce"]`)
 	run(t, ctx, chromedp.KeyEvent(kb.Enter), says("#toast", "Enforced: topic?id=viral, limit 2/s"),
 		until("!document.querySelector('#overrides [data-act=enforce]') && document.activeElement.closest('[data-id]')"))
-	program.Await(t, 10*time.Second, "a request to be refused",
+	program.Await(t, time.Minute, "a request to be refused",
 		func() bool { return s.status(t, "/topic?id=viral") >= 400 })
 	tabTo(t, ctx, `#overrides [data-act="undo"]`)
 	run(t, ctx, chromedp.KeyEvent(kb.Enter), says("#toast", "is back to in shadow: limit 2/s"),

@@ -16,12 +16,12 @@ import (
 func TestViewerIsOfferedNoChange(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
-	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "one", Key: "topic?id=42",
-		Action: rules.ActionBlock}); err != nil {
+	if _, err := cfg.Overrides.PutIf(t.Context(), rules.Override{ID: "one", Key: "topic?id=42",
+		Action: rules.ActionBlock}, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "two", Key: "topic?id=42", Mode: hottype.ModeShadow,
-		Action: rules.ActionBlock}); err != nil {
+	if _, err := cfg.Overrides.PutIf(t.Context(), rules.Override{ID: "two", Key: "topic?id=42", Mode: hottype.ModeShadow,
+		Action: rules.ActionBlock}, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	const viewer, operator = "hp_the-token-of-a-viewer", "hp_the-token-of-an-operator"

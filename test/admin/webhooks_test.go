@@ -95,7 +95,7 @@ notifications:
 		t.Errorf("%d and %d test events came, want one each", taken.Load(), refused.Load())
 	}
 	press(`[aria-label="Send a test to other"]`)
-	program.Await(t, 10*time.Second, "the second test", func() bool { return refused.Load() == 2 })
+	program.Await(t, time.Minute, "the second test", func() bool { return refused.Load() == 2 })
 	run(t, ctx, says(row("other")+" [role=status]", "answered 404"),
 		until(`document.activeElement.matches('[aria-label="Send a test to other"]')`),
 		until("!document.body.textContent.includes('s3cret') && !window.pwned"))

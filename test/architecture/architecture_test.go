@@ -26,7 +26,9 @@ var layers = []struct {
 }{
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
-	{"waiting and reading", false, []string{"internal/wait", "internal/textfile"}, "timers and small files only"},
+	{"waiting and reading", false, []string{"internal/wait", "internal/textfile", "internal/netset",
+		"internal/protofield"},
+		"timers, small files, sets of networks and fields of messages only"},
 	{"logging", false, []string{"internal/logbound"}, "bounds the lines of all packages, and knows none of them"},
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",
@@ -34,7 +36,7 @@ var layers = []struct {
 		"internal/hotset",
 		"internal/counting/accesslog", "internal/counting/arrival", "internal/counting/batchqueue",
 		"internal/counting/clientsketch",
-		"internal/counting/origins",
+		"internal/counting/origins", "internal/counting/unpack",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
@@ -68,7 +70,10 @@ var layers = []struct {
 	{"library", true, []string{"hotparam", "hotparam/admin", "hotparam/redislimit", "hotparam/shared",
 		"internal/lifecycle", "internal/pipeline"},
 		"what a service imports: wires the packages below, knows no settings or programs"},
-	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
+	{"app", true, []string{"internal/app/config", "internal/app/program", "internal/app/demo", "internal/app/serve",
+		"internal/app/output"},
+		"settings, wiring and life cycle of what runs in one process"},
+	{"fleet", false, []string{"internal/app/fleet"}, "wiring of the programs that work together through servers"},
 	{"testing", true, []string{"internal/testing", "hotparam/limit/limittest"},
 		"servers, ports, simulated clients and laws for tests"},
 	{"programs", true, []string{"cmd", "examples", "adapters", "test"},
@@ -103,11 +108,13 @@ var owners = map[string]struct {
 		"packages expose Stats() and know no metrics library"},
 	"github.com/pires/go-proxyproto": {[]string{"internal/serving/listener"},
 		"one listener decides whose header is believed"},
-	"modernc.org/sqlite": {[]string{"internal/storage/historystore"},
-		"who imports the library compiles none of it"},
-	"go.etcd.io/etcd": {[]string{"internal/storage/etcdrules", "internal/testing"},
-		"who imports the library compiles none of it"},
-	"google.golang.org/grpc": {[]string{"internal/serving/envoy"},
+	"github.com/gaissmai/bart": {[]string{"internal/netset"},
+		"a generic type is compiled again in each package whose types contain it"},
+	"go.etcd.io/etcd": {[]string{"internal/testing"},
+		"nine seconds of compiling for four requests: etcdrules makes them over gRPC"},
+	"github.com/envoyproxy/go-control-plane": {nil,
+		"eleven seconds of compiling for a schema and a dozen constants: package envoy has them, and tests compare them"},
+	"google.golang.org/grpc": {[]string{"internal/serving/envoy", "internal/storage/etcdrules"},
 		"who imports the library compiles none of it"},
 }
 
@@ -165,6 +172,32 @@ func listModule(t *testing.T, dir string) []pkg {
 			t.Fatalf("go list: %v", err)
 		}
 		pkgs = append(pkgs, p)
+	}
+}
+
+// TestLightCommands_ImportNoClientOfAServer keeps the first two commands of the README quick to compile: cmd/demo and
+// cmd/serve run in one process, so they need none of these libraries. The last two are 45 MB of archives.
+func TestLightCommands_ImportNoClientOfAServer(t *testing.T) {
+	t.Parallel()
+	heavy := []string{"github.com/redis/go-redis", "github.com/IBM/sarama", "github.com/cactus/go-statsd-client",
+		"go.etcd.io", "modernc.org", "google.golang.org/grpc", "github.com/envoyproxy", "github.com/rivo/tview",
+		"github.com/klauspost", "github.com/ulikunitz"}
+	missing := []string{"cmd/demo", "cmd/serve"}
+	for _, p := range list(t) {
+		light := slices.Index(missing, p.path())
+		if light < 0 {
+			continue
+		}
+		missing = slices.Delete(missing, light, light+1)
+		for _, dep := range p.Deps {
+			if slices.ContainsFunc(heavy, func(h string) bool { return strings.HasPrefix(dep, h) }) {
+				t.Errorf("%s compiles %s: package fleet has what joins servers, and hands it to package program; "+
+					"package unpack has what reads compressed logs", p.path(), dep)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("there is no %v", missing)
 	}
 }
 

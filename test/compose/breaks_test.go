@@ -84,7 +84,7 @@ func (b broken) judge(t *testing.T) {
 			}
 		}
 	}()
-	await(t, time.Minute, b.service+" "+b.how+": all signs", func() bool {
+	await(t, b.service+" "+b.how+": all signs", func() bool {
 		missing := 0
 		for i, s := range b.signs {
 			switch {
@@ -98,7 +98,7 @@ func (b broken) judge(t *testing.T) {
 		return missing == 0
 	})
 	docker(t, mend[b.how], container(b.service))
-	again := await(t, 2*time.Minute, b.service+" "+b.how+": all normal again", func() bool {
+	again := await(t, b.service+" "+b.how+": all normal again", func() bool {
 		return normal(t) && isViral(whatIsHot(t)) // else the next break concerns no limit
 	})
 	felt := second{}

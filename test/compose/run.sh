@@ -34,10 +34,11 @@ daemon=$!
 end() {
   docker compose down -v --timeout 5 > /dev/null 2>&1 || true
   kill $daemon 2> /dev/null && wait $daemon || true
+  umount -R "$dir/data" 2> /dev/null || true # a daemon that ends in haste leaves it mounted
   [ -n "$keep" ] || rm -rf "$dir"
 }
 trap end EXIT
-for _ in $(seq 100); do
+for _ in $(seq 300); do
   if docker info > /dev/null 2>&1 || ! kill -0 $daemon 2> /dev/null; then break; fi
   sleep 0.2
 done

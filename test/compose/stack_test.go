@@ -153,13 +153,14 @@ func load(t *testing.T, since time.Time) (list []second) {
 	return list
 }
 
-// await asks again and again, and gives how long it took.
-func await(t *testing.T, most time.Duration, what string, f func() bool) time.Duration {
+// await asks again and again, and returns how long the event took. Its end is a generous one, because the containers
+// share their processors with whatever else runs on the machine.
+func await(t *testing.T, what string, f func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for !f() {
-		if time.Since(began) > most {
-			t.Fatalf("not within %v: %s\n%s", most, what, docker(t, "compose", "ps", "-a"))
+		if time.Since(began) > 10*time.Minute {
+			t.Fatalf("waited %v for: %s\n%s", time.Since(began), what, docker(t, "compose", "ps", "-a"))
 		}
 		<-time.After(200 * time.Millisecond)
 	}
@@ -182,13 +183,13 @@ func TestStack(t *testing.T) {
 	if os.Getenv("HOTPARAM_COMPOSE") == "" {
 		t.Skip("test/compose/run.sh starts the stack that this judges")
 	}
-	t.Logf("all ready after %.0f s", await(t, 2*time.Minute, "all to be ready", func() bool { return normal(t) }).
+	t.Logf("all ready after %.0f s", await(t, "all to be ready", func() bool { return normal(t) }).
 		Seconds())
 	written(t, time.Time{}) // what the start says has no secret in it either
 	began := time.Now()
 	t.Run("viral", judgeViral)
 	t.Run("doctor", judgeDoctor)
-	await(t, 2*time.Minute, "a minute of logs", func() bool { return time.Since(began) > time.Minute })
+	await(t, "a minute of logs", func() bool { return time.Since(began) > time.Minute })
 	lasted, quiet, breaking := time.Since(began), written(t, began), time.Now()
 	t.Run("breaks", func(t *testing.T) {
 		for _, b := range breaks {
@@ -202,10 +203,10 @@ func TestStack(t *testing.T) {
 // request for another topic is denied.
 func judgeViral(t *testing.T) {
 	began := time.Now()
-	await(t, time.Minute, "topic 4242 to be hot", func() bool {
+	await(t, "topic 4242 to be hot", func() bool {
 		return isViral(whatIsHot(t))
 	})
-	await(t, time.Minute, "three seconds of it at its limit", func() bool {
+	await(t, "three seconds of it at its limit", func() bool {
 		held := 0
 		for _, s := range load(t, began) {
 			if s.viralDenied > 100 && s.viralOK <= 75 {
@@ -219,7 +220,7 @@ func judgeViral(t *testing.T) {
 			t.Errorf("readers of other topics were refused: %+v", s)
 		}
 	}
-	await(t, time.Minute, "the history of topic 4242 in Graphite", func() bool {
+	await(t, "the history of topic 4242 in Graphite", func() bool {
 		res, err := http.Get(
 			"http://127.0.0.1:8080/render?target=stats_counts.hotparam.topic.hot_param.id%3D4242&from=-10min&format=json&noCache=true")
 		if err != nil {
@@ -235,7 +236,7 @@ func judgeViral(t *testing.T) {
 // may keep one question waiting for too long.
 func judgeDoctor(t *testing.T) {
 	var report string
-	await(t, time.Minute, "a report without failure", func() bool {
+	await(t, "a report without failure", func() bool {
 		out, err := exec.CommandContext(t.Context(), "docker", "compose", "exec", "-T", "aggregator",
 			"/hotparam", "doctor", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").
 			CombinedOutput()

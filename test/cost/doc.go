@@ -3,7 +3,8 @@
 //
 // Valgrind counts the instructions, the same each time to about 1 %, on machines without counters too. A run of many
 // calls less a run of few gives those of one call. They are recorded for one version of Go; with another one, or
-// without Valgrind, only allocations are compared. After a change that is worth its price:
+// without Valgrind, only allocations are compared. TestParsing_IsLinear compares times of one run instead, as a ratio.
+// After a change that is worth its price:
 //
 //	cd test && HOTPARAM_COST_RECORD=1 go test -count=1 ./cost
 package cost

@@ -125,14 +125,14 @@ func TestHalfOfTheCountsAreLost(t *testing.T) {
 	var percent atomic.Int64
 	s := newArrivalSite(t)
 	half, whole := s.limiter(lossyLink(t, s.statsd, &percent)), s.limiter(s.statsd)
-	program.Await(t, 15*time.Second, "the loss of both to be known", func() bool {
+	program.Await(t, time.Minute, "the loss of both to be known", func() bool {
 		return half.loss() >= 0 && whole.loss() >= 0
 	})
 	half.status(true, "counts arrive")
 	for i, lost := range []int64{20, 100} {
 		began := time.Now()
 		percent.Store(lost)
-		program.Await(t, 20*time.Second, "the limiter to notice", half.down)
+		program.Await(t, time.Minute, "the limiter to notice", half.down)
 		t.Logf("%d %% lost: noticed after %v, loss %v", lost, time.Since(began).Round(time.Millisecond), half.loss())
 		if loss := half.loss(); loss < 0.05 {
 			t.Errorf("loss %v", loss)
@@ -143,7 +143,7 @@ func TestHalfOfTheCountsAreLost(t *testing.T) {
 			t.Errorf("the other limiter: loss %v", whole.loss())
 		}
 		percent.Store(0)
-		program.Await(t, 25*time.Second, "the limiter to recover", func() bool { return !half.down() })
+		program.Await(t, time.Minute, "the limiter to recover", func() bool { return !half.down() })
 		half.logged(i+1, i+1)
 	}
 	half.status(true, "counts arrive")
@@ -170,7 +170,7 @@ func TestNothingListensOneHopAway(t *testing.T) {
 	}
 	for name, l := range limiters {
 		began := time.Now()
-		program.Await(t, 20*time.Second, name+": the limiter to notice", l.down)
+		program.Await(t, time.Minute, name+": the limiter to notice", l.down)
 		t.Logf("%s: noticed after %v, loss %v", name, time.Since(began).Round(100*time.Millisecond), l.loss())
 	}
 	for range 100 {
@@ -219,7 +219,7 @@ func TestRestartOfAnAggregatorIsNoLoss(t *testing.T) {
 	s := newArrivalSite(t)
 	l := s.limiter(s.statsd)
 	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		program.Await(t, 15*time.Second, "the loss to be known", func() bool { return l.loss() >= 0 })
+		program.Await(t, time.Minute, "the loss to be known", func() bool { return l.loss() >= 0 })
 		s.aggregator.Signal(end)
 		s.aggregator.Wait(15 * time.Second)
 		s.aggregator = launch(t, "aggregator", s.aggregatorArgs...)
@@ -245,7 +245,7 @@ func TestLossBehindACollector(t *testing.T) {
 		collectorAdmin)
 	ready(t, collectorAdmin)
 	l := s.limiter(lossyLink(t, in, &percent))
-	program.Await(t, 15*time.Second, "the loss to be known", func() bool { return l.loss() >= 0 })
+	program.Await(t, time.Minute, "the loss to be known", func() bool { return l.loss() >= 0 })
 	for range 50 {
 		<-time.After(100 * time.Millisecond)
 		if l.down() {
@@ -253,7 +253,7 @@ func TestLossBehindACollector(t *testing.T) {
 		}
 	}
 	percent.Store(50)
-	program.Await(t, 20*time.Second, "the limiter to notice", l.down)
+	program.Await(t, time.Minute, "the limiter to notice", l.down)
 	if status, body := get(t, "http://"+collectorAdmin+"/readyz?verbose"); status != http.StatusOK ||
 		!strings.Contains(body, "unknown whether counts arrive") {
 		t.Errorf("/readyz?verbose of the collector: %d %s", status, body)

@@ -28,6 +28,7 @@ import (
 var runbookFailures = map[string]string{
 	"`local`, `open`, `closed`":                         "TestNoFailureIsDeafening/redis_answers_wrongly",
 	"the master behind Sentinels is gone or replaced":   "TestNoFailureIsDeafening/sentinels",
+	"too few Sentinels answer":                          "TestNoFailureIsDeafening/few_sentinels",
 	"a firewall drops the connections to Redis":         "TestNoFailureIsDeafening/redis_stalls",
 	"Redis lost its hot sets":                           "TestRedisLosesEverything",
 	"a limiter starts while Redis is away":              "TestOverridesHoldWhenALimiterStartsWithoutRedis",
@@ -54,6 +55,7 @@ var furtherFailures = map[string]func(*testing.T){
 
 var deafening = map[string]func(*testing.T){
 	"redis_answers_wrongly": redisAnswersWrongly, "redis_stalls": redisStalls, "sentinels": masterIsReplaced,
+	"few_sentinels":        fewSentinels,
 	"redis_loses_messages": messagesAreLost, "graphite": graphiteFails, "kafka": kafkaComesAndGoes,
 	"statsd": statsdIsAway, "more_keys_than_counters": tooManyKeys,
 }
@@ -128,14 +130,14 @@ func limited(t *testing.T, redis ...string) (aggregator, limiter *program.Proces
 	ready(t, admins[0])
 	ready(t, admins[1])
 	load := ask(t, decide, 42)
-	program.Await(t, 20*time.Second, "the first refusal", func() bool { return load.denied.Load() > 0 })
+	program.Await(t, time.Minute, "the first refusal", func() bool { return load.denied.Load() > 0 })
 	return aggregator, limiter
 }
 
 // mentions waits until a program has logged the failure: one that nobody sees is no test of its lines.
 func mentions(t *testing.T, p *program.Process, what string) {
 	t.Helper()
-	program.Await(t, 20*time.Second, p.Name()+" to log "+what, func() bool { return strings.Contains(p.Said(), what) })
+	program.Await(t, time.Minute, p.Name()+" to log "+what, func() bool { return strings.Contains(p.Said(), what) })
 }
 
 func redisAnswersWrongly(t *testing.T) {
@@ -181,6 +183,22 @@ func masterIsReplaced(t *testing.T) {
 	mentions(t, limiter, s.Replica.Addr())
 	s.Replica.Stop() // now there is none
 	fails(t, 15*time.Second)
+}
+
+// fewSentinels leaves one of three, and closes the connections to the master, so that it is asked for.
+func fewSentinels(t *testing.T) {
+	s := redistest.StartSentinels(t)
+	_, limiter := limited(t, "--redis.addr", strings.Join(s.Addrs(), ","), "--redis.sentinel_master",
+		redistest.MasterName)
+	s.Nodes[0].Stop()
+	s.Nodes[1].Stop()
+	for _, kind := range []string{"normal", "pubsub"} {
+		if err := s.Master.Client().Do(context.Background(), "CLIENT", "KILL", "TYPE", kind).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mentions(t, limiter, "too few Sentinels")
+	fails(t, 5*time.Second)
 }
 
 func messagesAreLost(t *testing.T) {

@@ -97,7 +97,7 @@ overrides:
 				n.Store(0)
 			}
 			began := time.Now()
-			r.play(24 * time.Second)
+			r.play(12 * time.Second)
 			took := time.Since(began).Seconds()
 			light, use := float64(r.light.Load())/float64(r.asked.Load()),
 				float64(r.light.Load()+r.heavy.Load())/(100*took)

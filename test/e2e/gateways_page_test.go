@@ -40,7 +40,7 @@ func TestCommandsOfTheGatewaysPage(t *testing.T) {
 					ready(t, admin)
 				}
 			}
-			program.Await(t, 30*time.Second, "a refusal of the hot key", func() bool {
+			program.Await(t, time.Minute, "a refusal of the hot key", func() bool {
 				refused := false
 				for range 20 {
 					status, _ := do(t, http.MethodGet, "http://"+check+"/check", "", http.Header{

@@ -92,7 +92,7 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 	launch(t, "hotparam", args(next)...)
 	ready(t, admin)
 	for _, id := range []string{"7001", "7006"} {
-		program.Await(t, 60*time.Second, "topic "+id+" to be hot", func() bool {
+		program.Await(t, time.Minute, "topic "+id+" to be hot", func() bool {
 			wave(t, addr, id)
 			_, hot := get(t, "http://"+admin+"/v1/hot")
 			return strings.Contains(hot, "topic?id="+id)
@@ -135,5 +135,5 @@ func TestServeCannotLearn(t *testing.T) {
 	}
 	p = launch(t, "hotparam", args("--learn", "1h")...)
 	ready(t, admin)
-	program.Await(t, 10*time.Second, "the warning", func() bool { return strings.Contains(p.Said(), "there already") })
+	program.Await(t, time.Minute, "the warning", func() bool { return strings.Contains(p.Said(), "there already") })
 }

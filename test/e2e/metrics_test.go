@@ -119,7 +119,7 @@ func TestShippedQueriesFindMetrics(t *testing.T) {
 		}
 		return all.String()
 	}
-	program.Await(t, 30*time.Second, "an adaptive limit to be judged", func() bool {
+	program.Await(t, time.Minute, "an adaptive limit to be judged", func() bool {
 		for range 50 {
 			get(t, page)
 		}
@@ -177,6 +177,7 @@ func startMeasured(t *testing.T) (programs []string, page string) {
 		broker,
 		"--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream.URL,
 		"--check.listen", freeport.Addr(t), "--check.dialect", "nginx",
+		"--check.token_file", write(t, "token", "0123456789abcdef"),
 		"--envoy.listen", freeport.Addr(t), "--spoe.listen", freeport.Addr(t), "--gate.budget", budget)...)
 	proxy := freeport.Addr(t)
 	start("serve", "--listen", proxy, "--upstream", upstream.URL)

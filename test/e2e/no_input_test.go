@@ -82,7 +82,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	}
 	sidecar, decide, sidecarAdmin := limiter()
 	load := ask(t, decide, 42)
-	program.Await(t, 10*time.Second, "the first refusal", func() bool { return load.denied.Load() > 0 })
+	program.Await(t, time.Minute, "the first refusal", func() bool { return load.denied.Load() > 0 })
 	held := func(what string, d time.Duration) {
 		t.Helper()
 		before, from := load.allowed.Load(), time.Now()
@@ -110,18 +110,18 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
 	}
 	_, late, _ := limiter()
-	program.Await(t, 10*time.Second, "a limiter that starts now to know the key",
+	program.Await(t, time.Minute, "a limiter that starts now to know the key",
 		func() bool { return !allowed(t, late, 42) })
 
 	aggregator.Signal(syscall.SIGCONT)
-	program.Await(t, 20*time.Second, "the limiter to see again", func() bool {
+	program.Await(t, time.Minute, "the limiter to see again", func() bool {
 		return strings.Contains(sidecar.Said(), "sees again") &&
 			metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers") == "0"
 	})
 	held("awake", 5*time.Second)
 	load.end()
 	cold := time.Now()
-	program.Await(t, 20*time.Second, "the topic to be cold",
+	program.Await(t, time.Minute, "the topic to be cold",
 		func() bool { _, body := get(t, "http://"+admin+"/v1/hot"); return !strings.Contains(body, "id=42") })
 	t.Logf("cold after %v", time.Since(cold).Round(time.Millisecond))
 	if took := time.Since(cold); took > 2*time.Second+2*time.Second+2*time.Second+slack {
@@ -129,7 +129,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	}
 
 	aggregator.Signal(syscall.SIGTERM) // one that is stopped raises no alarm
-	program.Await(t, 10*time.Second, "the aggregator to say that it stops",
+	program.Await(t, time.Minute, "the aggregator to say that it stops",
 		func() bool { return strings.Contains(sidecar.Said(), "has stopped") })
 	<-time.After(6 * time.Second) // a silent one is found after 5 s
 	if silent := metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers"); silent != "0" ||
@@ -149,7 +149,7 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
 		"--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
-	program.Await(t, 20*time.Second, "an aggregator that waits to be ready", func() bool {
+	program.Await(t, time.Minute, "an aggregator that waits to be ready", func() bool {
 		status, body := get(t, "http://"+admin+"/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(body, "waiting for the first sender")
 	})
@@ -159,12 +159,12 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 	w := watchKeys(t, redis, topic(0), topic(1))
 	l := startLoad(t, in)
 	l.ids[0].Store(true)
-	program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
-	program.Await(t, 15*time.Second, "the aggregator to expect signs of life", func() bool {
+	program.Await(t, time.Minute, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, time.Minute, "the aggregator to expect signs of life", func() bool {
 		return metric(t, admin, "hotparam_statsd_in_alive_total") > "0"
 	})
 	collector.Signal(syscall.SIGSTOP)
-	program.Await(t, 6*time.Second, "the aggregator to have no input",
+	program.Await(t, time.Minute, "the aggregator to have no input",
 		func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "1" })
 	if status, body := get(t, "http://"+admin+"/readyz?verbose"); status != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "no sender heard") {
@@ -182,12 +182,12 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 	l.ids[0].Store(false)
 	l.ids[1].Store(true)
 	collector.Signal(syscall.SIGCONT)
-	program.Await(t, 20*time.Second, "the aggregator to see",
+	program.Await(t, time.Minute, "the aggregator to see",
 		func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "0" })
-	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
-	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
+	program.Await(t, time.Minute, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
+	program.Await(t, time.Minute, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
 	l.ids[1].Store(false) // no requests, and the collector lives
-	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
+	program.Await(t, time.Minute, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
 	if said := aggregator.Said(); strings.Count(said, "aggregate: no counts received") != 1 ||
 		strings.Count(said, "input again") != 1 {
 		t.Error("the aggregator does not say once that it has no input, and once that it has")
@@ -222,16 +222,16 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	w := watchKeys(t, redis, topic(0))
 	l := startLoad(t, in)
 	l.ids[0].Store(true)
-	program.Await(t, 20*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, time.Minute, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
 	down()
 	stays := func() {
 		t.Helper()
-		program.Await(t, 10*time.Second, "the collector to be not ready", func() bool {
+		program.Await(t, time.Minute, "the collector to be not ready", func() bool {
 			status, body := get(t, "http://"+collectorAdmin+"/readyz")
 			return status == http.StatusServiceUnavailable && strings.Contains(body, "brokers") &&
 				metric(t, collectorAdmin, "hotparam_kafka_connected") == "0"
 		})
-		program.Await(t, 10*time.Second, "the aggregator to have no input",
+		program.Await(t, time.Minute, "the aggregator to have no input",
 			func() bool { return metric(t, admin, "hotparam_aggregate_no_input") == "1" })
 		for range 100 {
 			<-time.After(100 * time.Millisecond)

@@ -42,17 +42,17 @@ func TestAnotherAggregatorTells(t *testing.T) {
 	}
 	await := func(event string) {
 		t.Helper()
-		program.Await(t, 60*time.Second, event, func() bool { return hook.has(event) })
+		program.Await(t, time.Minute, event, func() bool { return hook.has(event) })
 	}
 	asked(0, true)
 	await("hot " + topic(0))
-	program.Await(t, 20*time.Second, "b to leave it to a", func() bool {
+	program.Await(t, time.Minute, "b to leave it to a", func() bool {
 		left := metric(t, admins[1], "hotparam_notify_not_leading_total")
 		return left != "" && left != "0"
 	})
 	aggregators[0].Signal(os.Kill)
 	n := 0
-	program.Await(t, 60*time.Second, "b to notify", func() bool { // what is set meanwhile may be sent by neither
+	program.Await(t, time.Minute, "b to notify", func() bool { // what is set meanwhile may be sent by neither
 		n++
 		do(
 			t,

@@ -120,7 +120,7 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr,
 		"--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
-	program.Await(t, 30*time.Second, "hot", func() bool {
+	program.Await(t, time.Minute, "hot", func() bool {
 		for range 50 {
 			get(t, "http://"+addr+"/topic?utm_source=x&id=42")
 		}
@@ -132,8 +132,8 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 	if status/100 != 2 {
 		t.Fatalf("PUT: %d %s", status, text)
 	}
-	program.Await(t, 30*time.Second, "the override", func() bool { return hook.has("override topic?id=7 ann") })
-	program.Await(t, 60*time.Second, "cold", func() bool { return hook.has("cold topic?id=42") })
+	program.Await(t, time.Minute, "the override", func() bool { return hook.has("override topic?id=7 ann") })
+	program.Await(t, time.Minute, "cold", func() bool { return hook.has("cold topic?id=42") })
 	if hook.index("cold topic?id=42") < hook.index("hot topic?id=42") || hook.wrong != "" {
 		t.Errorf("%q %s", hook.events, hook.wrong)
 	}

@@ -212,7 +212,7 @@ func TestViralTopicInAGoService(t *testing.T) {
 	}
 	ready(t, s.dashboard)
 	for range services {
-		program.Await(t, 10*time.Second, "the services", func() bool { return s.visit(1) == http.StatusOK })
+		program.Await(t, time.Minute, "the services", func() bool { return s.visit(1) == http.StatusOK })
 	}
 	viralTopic(t, s)
 	for _, p := range services {
@@ -249,11 +249,11 @@ func viralTopic(t *testing.T, s *site) {
 	s.visitors(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
 	s.visitors(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
 
-	program.Await(t, 10*time.Second, "topic?id=42 on GET /v1/hot", func() bool {
+	program.Await(t, time.Minute, "topic?id=42 on GET /v1/hot", func() bool {
 		keys := s.hot()
 		return len(keys) == 1 && keys[0] == "topic?id=42"
 	})
-	program.Await(t, 20*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
+	program.Await(t, time.Minute, "the first refusal", func() bool { return viral.denied.Load() > 0 })
 	// The bucket may be full at the beginning: burst + rate x time is the most
 	// that both sidecars together may let through from here.
 	from, before, asked := time.Now(), viral.ok.Load(), viral.ok.Load()+viral.denied.Load()
@@ -275,8 +275,8 @@ func viralTopic(t *testing.T, s *site) {
 		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(),
 			quiet.other.Load(), viral.other.Load())
 	}
-	program.Await(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
-	program.Await(t, 20*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
+	program.Await(t, time.Minute, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
+	program.Await(t, time.Minute, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
 }
 
 // overrideIsFelt blocks a topic on the dashboard's API and takes it back.
@@ -288,7 +288,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("PUT override: %d %s", status, body)
 	}
 	for i := range s.decide {
-		program.Await(t, time.Second, "the override in a sidecar", func() bool {
+		program.Await(t, time.Minute, "the override in a sidecar", func() bool {
 			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide",
 				`{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
 				http.Header{"Content-Type": {"application/json"}})
@@ -304,7 +304,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("DELETE override: %d %s", status, body)
 	}
 	for range s.proxies { // one after the other: visits go to the sidecars in turn
-		program.Await(t, time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
+		program.Await(t, time.Minute, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
 	}
 }
 
@@ -318,11 +318,11 @@ func redisGoesAndComes(t *testing.T, s *site) {
 			t.Errorf("without Redis a quiet topic got %d", status)
 		}
 	}
-	program.Await(t, 20*time.Second, "a line about Redis in the log", func() bool {
+	program.Await(t, time.Minute, "a line about Redis in the log", func() bool {
 		return strings.Contains(s.sidecars[0].Said(), "edis")
 	})
 	s.redis.Restart()
-	program.Await(t, 10*time.Second, "readiness after Redis is back", func() bool {
+	program.Await(t, time.Minute, "readiness after Redis is back", func() bool {
 		status, _ := get(t, "http://"+s.dashboard+"/readyz")
 		return status == http.StatusOK
 	})

@@ -26,7 +26,7 @@ var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{M
 // ready waits until a program answers on its admin listener.
 func ready(t *testing.T, addr string) {
 	t.Helper()
-	program.Await(t, 20*time.Second, addr+"/livez", func() bool {
+	program.Await(t, time.Minute, addr+"/livez", func() bool {
 		status, _ := get(t, "http://"+addr+"/livez")
 		return status == http.StatusOK
 	})

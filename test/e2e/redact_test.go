@@ -192,7 +192,7 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 
 	appendTo(t, accesslog, "this is no line of a log: token="+unseen+"\n")
 	for _, at := range []string{proxy, alone} {
-		program.Await(t, 30*time.Second, "the value to be limited at "+at, func() bool {
+		program.Await(t, time.Minute, "the value to be limited at "+at, func() bool {
 			denied := false
 			for range 30 {
 				do(t, http.MethodGet, "http://"+mirror+"/login?token="+unseen, "", nil)
@@ -216,7 +216,7 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 			t.Errorf("a pattern for part of the value: %d %s", status, body)
 		}
 	}
-	program.Await(t, 10*time.Second, "the override to hold", func() bool {
+	program.Await(t, time.Minute, "the override to hold", func() bool {
 		status, body := get(t, "http://"+proxy+"/login?token="+unseen)
 		return status == http.StatusForbidden || strings.Contains(body, "block")
 	})
@@ -237,7 +237,7 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	tools := ""
 	for _, args := range [][]string{{"hot", "ls", "--admin", "http://" + admins[1]},
 		{"override", "ls", "--admin", "http://" + admins[1]}, {"audit", "--admin", "http://" + admins[1]}} {
-		for _, form := range []string{"table", "json"} {
+		for _, form := range []string{"text", "json"} {
 			p := launch(t, "hotparam", append(args, "-o", form)...)
 			if code := p.Wait(20 * time.Second); code != 0 {
 				t.Errorf("hotparam %s: exit code %d, %s", args, code, p.Said())
@@ -245,7 +245,7 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 			tools += p.Said()
 		}
 	}
-	program.Await(t, 30*time.Second, "the webhooks to be told", func() bool {
+	program.Await(t, time.Minute, "the webhooks to be told", func() bool {
 		told := hook.String()
 		return strings.Count(told, "alertname") > 1 && strings.Contains(told, "mrkdwn") &&
 			strings.Contains(told, "sent_at")
@@ -256,15 +256,15 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	}
 	tools += readLogs(t, config)
 	files := ""
-	for _, glob := range []string{"*/*"} {
-		found, _ := filepath.Glob(filepath.Join(state, glob))
-		for _, f := range found {
-			data, err := os.ReadFile(f)
-			if err != nil {
-				t.Error(err)
-			}
-			files += f + "\n" + string(data)
+	if err := filepath.WalkDir(state, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
+		data, err := os.ReadFile(path)
+		files += path + "\n" + string(data)
+		return err
+	}); err != nil {
+		t.Error(err)
 	}
 	for where, text := range map[string]string{"redis": redisWire.String(), "statsd": statsdWire.String(),
 		"kafka": kafkaWire.String(),
@@ -308,24 +308,21 @@ func readLogs(t *testing.T, config string) string {
 		lines += fmt.Sprintf("%d\t192.0.%d.%d\tGET\t/login?token=%s\n", 1_700_000_000+n/100, n%3, n%250, unseen)
 	}
 	log := write(t, "events.tsv", lines)
-	report, learned := filepath.Join(dir, "replay.json"), filepath.Join(dir, "learned.yaml")
+	learned := filepath.Join(dir, "learned.yaml")
 	all := ""
-	for _, args := range [][]string{{"replay", "--config", config, "--json", report, log},
-		{"learn", "-o", learned, log}} {
+	for _, args := range [][]string{{"replay", "--config", config, log},
+		{"replay", "--config", config, "-o", "json", log}, {"learn", "--out", learned, log}} {
 		p := launch(t, "hotparam", args...)
 		if code := p.Wait(60 * time.Second); code != 0 {
 			t.Errorf("hotparam %s: exit code %d, %s", args, code, p.Said())
 		}
 		all += p.Said()
 	}
-	for _, path := range []string{report, learned} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-		}
-		all += string(text)
+	text, err := os.ReadFile(learned)
+	if err != nil {
+		t.Error(err)
 	}
-	return all
+	return all + string(text)
 }
 
 // beginning is the first event of a stream.

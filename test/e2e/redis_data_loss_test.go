@@ -29,7 +29,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	ready(t, sidecar)
 	w := watchKeys(t, redis, topic(0))
 	startLoad(t, statsd).ids[0].Store(true)
-	program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, time.Minute, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
 	age := func() float64 {
 		n, err := strconv.ParseFloat(metric(t, sidecar, "hotparam_hotset_age_seconds"), 64)
 		if err != nil {
@@ -37,12 +37,12 @@ func TestRedisLosesEverything(t *testing.T) {
 		}
 		return n
 	}
-	program.Await(t, 20*time.Second, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
+	program.Await(t, time.Minute, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
 	lose := map[string]func(){
 		"flushed": redis.Flush,
 		"restarted": func() {
 			redis.Stop()
-			program.Await(t, 20*time.Second, "an old mirror", func() bool { return age() > 1.5 })
+			program.Await(t, time.Minute, "an old mirror", func() bool { return age() > 1.5 })
 			redis.Relaunch()
 		},
 	}
@@ -56,7 +56,7 @@ func TestRedisLosesEverything(t *testing.T) {
 			return err == nil && len(index) == 1
 		})
 		t.Logf("%s: published again after %v", what, time.Since(start).Round(time.Millisecond))
-		program.Await(t, 10*time.Second, what+": the follower has it",
+		program.Await(t, time.Minute, what+": the follower has it",
 			func() bool { return w.mirror.Stats(time.Now()).Version > version })
 	}
 	if gap := w.gap(topic(0)); gap > 0 {

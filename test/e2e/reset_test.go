@@ -60,7 +60,7 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 	}
 	use := func(uri, ip string) { // until both refuse
 		t.Helper()
-		program.Await(t, 10*time.Second, "both limiters refuse "+uri, func() bool {
+		program.Await(t, time.Minute, "both limiters refuse "+uri, func() bool {
 			one, other := allowed(0, uri, ip), allowed(1, uri, ip)
 			return !one && !other
 		})
@@ -96,7 +96,7 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 		use(c.uri, ip)
 		c.reset()
 		for i := range 2 {
-			program.Await(t, time.Second, "a limiter admits "+c.uri, func() bool { return allowed(i, c.uri, ip) })
+			program.Await(t, time.Minute, "a limiter admits "+c.uri, func() bool { return allowed(i, c.uri, ip) })
 		}
 	}
 	for i := range 2 {
@@ -107,7 +107,7 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 		t.Fatalf("%d requests reached the upstream, want one of each limiter", n)
 	}
 	post(2, "/v1/keys/served%3Fid=42/purge")()
-	program.Await(t, 20*time.Second, "both have purged", func() bool {
+	program.Await(t, time.Minute, "both have purged", func() bool {
 		for i := range 2 {
 			get(t, "http://"+proxy[i]+"/served?id=42")
 		}

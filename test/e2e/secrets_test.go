@@ -52,7 +52,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 					shown += body
 				}
 			}
-			program.Await(t, 10*time.Second, "a line about what failed", func() bool {
+			program.Await(t, time.Minute, "a line about what failed", func() bool {
 				return strings.Contains(p.Said(), "level=WARN") || strings.Contains(p.Said(), "level=ERROR")
 			})
 			p.Stop()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -92,14 +93,14 @@ func TestReload(t *testing.T) {
 	ready(t, admin)
 	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
 	// A client that repeats its request meets the limit of a hot key before the new rules.
-	program.Await(t, 5e9, "the new rules", func() bool {
+	program.Await(t, time.Minute, "the new rules", func() bool {
 		return strings.Contains(p.Said(), "configuration read again")
 	})
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("the new rules do not hold: %d", status)
 	}
 	rewrite(t, config, "rules: oops\n")
-	program.Await(t, 5e9, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
+	program.Await(t, time.Minute, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
 	metric := func(name string) string {
 		_, metrics := get(t, "http://"+admin+"/metrics")
 		_, after, _ := strings.Cut(metrics, "\nhotparam_config_reload_"+name+" ")
@@ -117,13 +118,13 @@ func TestReload(t *testing.T) {
 		{pipelineRules + "gate: {budget: 1ms}\n", "gate.budget; restart it"},
 	} {
 		rewrite(t, config, refused.text)
-		program.Await(t, 10e9, refused.want, func() bool { return strings.Contains(p.Said(), refused.want) })
+		program.Await(t, time.Minute, refused.want, func() bool { return strings.Contains(p.Said(), refused.want) })
 	}
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("a bad file changed the rules: %d", status)
 	}
 	rewrite(t, config, pipelineRules)
-	program.Await(t, 10e9, "what was removed", func() bool {
+	program.Await(t, time.Minute, "what was removed", func() bool {
 		return strings.Contains(p.Said(), "overrides[topic?id=3]")
 	})
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusOK || metric("success") != "1" ||
@@ -132,7 +133,7 @@ func TestReload(t *testing.T) {
 	}
 	read := strings.Count(p.Said(), "configuration read again")
 	p.Signal(syscall.SIGHUP)
-	program.Await(t, 10e9, "a reload at SIGHUP", func() bool {
+	program.Await(t, time.Minute, "a reload at SIGHUP", func() bool {
 		return strings.Count(p.Said(), "configuration read again") > read
 	})
 }

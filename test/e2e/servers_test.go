@@ -87,7 +87,7 @@ func TestServersShareTheKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		program.Await(t, 10*time.Second, "the counts to arrive or to be lost", func() bool {
+		program.Await(t, time.Minute, "the counts to arrive or to be lost", func() bool {
 			_, fromA := a.snapshot()
 			_, fromB := b.snapshot()
 			return fromA+fromB+dropped(t, admin, gone) == int64(keys*(round+1))

@@ -72,13 +72,13 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 		_, body := get(t, "http://"+admin+"/v1/limiters")
 		return strings.Count(body, `"current":true`) == 2 && !strings.Contains(body, `"current":false`)
 	}
-	program.Await(t, 15*time.Second, "both limiters to have the override", have)
+	program.Await(t, time.Minute, "both limiters to have the override", have)
 	// Each limiter judges by half of the limit once a report of the other one has reached it, by all of it before.
 	allowed, shadowed := passed(10)
 	if allowed != 20 || shadowed < 20-2*6 || shadowed > 20-2*3 {
 		t.Errorf("%d of 20 passed, want all; %d in shadow mode, want 8 to 14", allowed, shadowed)
 	}
-	program.Await(t, 15*time.Second, "the limiters to report 20 requests, and those that it would have denied",
+	program.Await(t, time.Minute, "the limiters to report 20 requests, and those that it would have denied",
 		func() bool {
 			o := listedShadow(t, admin, "try")
 			return o.Hits == 20 && o.WouldDeny == uint64(shadowed)
@@ -89,9 +89,8 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	begin := time.Now()
-	program.Await(t, 15*time.Second, "both limiters to enforce it", have)
-	// Within a second on a machine of its own; the rest is for one on which other tests run too.
-	if took := time.Since(begin); took > 5*time.Second {
+	program.Await(t, time.Minute, "both limiters to enforce it", have)
+	if took := time.Since(begin); took > time.Second+slack {
 		t.Errorf("enforced after %v", took)
 	}
 	if allowed, shadowed := passed(10); allowed != 6 || shadowed != 0 {

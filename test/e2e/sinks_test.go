@@ -312,7 +312,7 @@ func consumed(t *testing.T, address string, want uint64) uint64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- consumer.Run(ctx) }()
-	program.Await(t, 30*time.Second, "what was sent", func() bool {
+	program.Await(t, time.Minute, "what was sent", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return sum >= want

@@ -60,7 +60,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	}
 	appendTo(t, log, lines.String())
 	// Each way in says that it has received everything.
-	program.Await(t, 10*time.Second, "everything to be received", func() bool {
+	program.Await(t, time.Minute, "everything to be received", func() bool {
 		_, m := get(t, "http://"+admin+"/metrics")
 		return strings.Contains(m, "hotparam_tally_added_total 150")
 	})

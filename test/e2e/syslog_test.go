@@ -32,13 +32,13 @@ http {
 }`, t.TempDir(), syslog, front))
 	program.Start(t, exec.Command(nginx, "-p", t.TempDir(), "-e", "stderr", "-c", config))
 	n := 0
-	program.Await(t, 20*time.Second, "20 requests", func() bool {
+	program.Await(t, time.Minute, "20 requests", func() bool {
 		if status, _ := do(t, http.MethodGet, "http://"+front+"/topic?id=42", "", nil); status == http.StatusNoContent {
 			n++
 		}
 		return n == 20
 	})
-	program.Await(t, 20*time.Second, "their counts", func() bool {
+	program.Await(t, time.Minute, "their counts", func() bool {
 		keys, total := j.snapshot()
 		return total == 20 && keys["/topic?id=42"]
 	})

@@ -80,7 +80,7 @@ func TestSystemdUnitsStart(t *testing.T) {
 				_ = conn.Close()
 			}
 			p.Signal(syscall.SIGHUP)
-			program.Await(t, 10*time.Second, "the reload",
+			program.Await(t, time.Minute, "the reload",
 				func() bool { return strings.Contains(p.Said(), "configuration read again") })
 			p.Signal(syscall.SIGTERM)
 			expectState(t, told, "STOPPING=1")
@@ -103,9 +103,9 @@ func unitCommand(t *testing.T, unit map[string]string, env []string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("/usr/local/bin", dir, "/etc/hotparam", examples, "%S", t.TempDir())
+	here := strings.NewReplacer("/etc/hotparam", examples, "%S", t.TempDir())
 	args := strings.Fields(here.Replace(unit["ExecStart"]))
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
 	cmd.Env, cmd.Dir = env, t.TempDir()
 	return cmd
 }
@@ -167,7 +167,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// verify asks for programs that are there.
-		if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(data), "/usr/local/bin", dir)),
+		if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(data), "ExecStart=", "ExecStart="+dir+"/")),
 			0o600); err != nil {
 			t.Fatal(err)
 		}

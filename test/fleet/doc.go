@@ -18,5 +18,6 @@
 // a topic and a group, by a model of what they use of Kafka's client: that holds a mutex while it waits for a broker.
 // The brokers freeze and restart, and partitions lose their leader.
 //
-// What a bubble has no place for: processor time, pauses of a process, buffers of the kernel, a cluster of Redis.
+// What a bubble has no place for: processor time, timers that stop with their process, times of arrival from a kernel,
+// a cluster of Redis, Sentinels.
 package fleet

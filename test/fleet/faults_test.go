@@ -15,6 +15,8 @@ func (w *World) cause(f fault) {
 	switch f.kind {
 	case "freeze-redis":
 		w.redis.Freeze(f.took)
+	case "set-back-redis":
+		w.redis.SetBack(time.Duration(f.who) * time.Second)
 	case "lose-redis", "restart-redis":
 		if f.kind == "lose-redis" {
 			w.redis.Lose()
@@ -56,6 +58,16 @@ func (w *World) cause(f fault) {
 			<-aggregator.ended
 			w.locked(func() { w.startAggregator(a) })
 		})
+	case "stop-limiter":
+		if limiter != nil {
+			limiter.halt(f.took)
+		}
+	case "stop-aggregator":
+		if aggregator != nil {
+			aggregator.halt(f.took)
+		}
+	case "stop-collector":
+		w.collector.halt(f.took)
 	case "freeze-kafka":
 		w.kafka.Freeze(f.took)
 	case "restart-kafka":

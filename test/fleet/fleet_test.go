@@ -84,6 +84,49 @@ func TestDeadReaders(t *testing.T) {
 	}
 }
 
+// TestStops stops one process of each kind, for each way of counts: what becomes hot is what an exact count finds, no
+// loop is invented, and what is hot stays hot.
+func TestStops(t *testing.T) {
+	const statsd, byCollector, byKafka = 4, 6, 3 // seeds whose counts go that way
+	for _, stop := range []struct {
+		kind string
+		seed uint64
+	}{{"stop-limiter", statsd}, {"stop-aggregator", statsd}, {"stop-collector", byCollector}, {"stop-limiter", byKafka},
+		{"stop-aggregator", byKafka}} {
+		p := newPlan(stop.seed)
+		p.faults = []fault{{kind: stop.kind, at: 20 * time.Second, took: 3200 * time.Millisecond}}
+		if p.kafka != (stop.seed == byKafka) || p.collector != (stop.seed == byCollector) {
+			t.Fatalf("the plan of seed %d: %v", stop.seed, p)
+		}
+		if p.kafka {
+			p.faults[0].after = sessionTimeout + kafkaNotices
+		}
+		runPlan(t, stop.seed, p)
+	}
+}
+
+// TestRedisIsSetBack has Redis' clock set back by ten minutes and by two hours, before a key becomes viral and while it
+// is: limiters find it, follow overrides and rules, keep it hot, and count no window twice. The aggregator that owns
+// the lease dies with the old clock; later the other one does.
+func TestRedisIsSetBack(t *testing.T) {
+	for _, c := range []struct{ back, viralFrom time.Duration }{{10 * time.Minute, 8 * time.Second},
+		{10 * time.Minute, 20 * time.Second}, {2 * time.Hour, 8 * time.Second}, {2 * time.Hour, 20 * time.Second}} {
+		p := newPlan(4)
+		p.viralFrom = c.viralFrom
+		rate := p.traffic[0].rate
+		p.traffic[0].rate = func(t time.Duration) float64 {
+			if t < c.viralFrom {
+				return 0
+			}
+			return rate(t)
+		}
+		p.faults = []fault{{kind: "set-back-redis", at: 14 * time.Second, who: int(c.back.Seconds())},
+			{kind: "kill-aggregator", at: 14*time.Second + time.Millisecond, took: time.Second},
+			{kind: "kill-aggregator", at: 32 * time.Second, took: time.Second, who: 1}}
+		runPlan(t, 4, p)
+	}
+}
+
 // runPlan runs the plan of a seed.
 func runPlan(t *testing.T, seed uint64, plan *plan) (ok bool) {
 	cryptotest.SetGlobalRandom(t, seed)

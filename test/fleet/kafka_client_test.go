@@ -41,6 +41,7 @@ func (k *Kafka) openers(node string) *kafka.Openers {
 			id := fmt.Sprintf("%s at %v", node, time.Now())
 			return &kafkaGroup{client: client, conn: client.dial(), id: id, errs: make(chan error)}, nil
 		},
+		Members: func(sarama.Client, string) ([]string, error) { return nil, nil }, // all are of one namespace
 	}
 }
 

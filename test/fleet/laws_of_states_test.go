@@ -12,7 +12,7 @@ import (
 // judgeBlocks judges overrides: what was acknowledged is in force within a second, and is never lost.
 func (l *laws) judgeBlocks(now, calm time.Duration) {
 	for _, limiter := range l.w.limiters {
-		if limiter == nil {
+		if limiter == nil || limiter.held.isFrozen() {
 			continue
 		}
 		for _, b := range l.w.blocks {

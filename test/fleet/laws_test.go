@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -24,11 +23,15 @@ type laws struct {
 	commands uint64                   // of Redis, a second ago
 	judged   int                      // warnings that were looked at
 	notified int                      // and events
+	verdicts []verdict                // of the last 21 s
+	found    map[string]time.Duration // when an exact count found a value hot
+	loops    map[string]time.Duration // when a limiter last took a key for a loop
 }
 
 func newLaws(w *World, report func(format string, args ...any)) *laws {
 	return &laws{w: w, broken: map[string]int{}, report: report, differed: map[string]time.Duration{},
-		blocking: map[string]bool{}, knew: map[string]bool{}}
+		blocking: map[string]bool{}, knew: map[string]bool{}, found: map[string]time.Duration{},
+		loops: map[string]time.Duration{}}
 }
 
 // breach reports the first breaches of a law and counts all.
@@ -77,6 +80,7 @@ func (l *laws) judge() {
 	defer w.mu.Unlock()
 	now, calm := w.at(), w.at()-l.calmSince()
 	verdicts := w.seen.since(now - 21*time.Second)
+	l.verdicts = verdicts
 	l.judgeVerdicts(now, verdicts)
 	l.judgeHot(now, calm)
 	l.judgeBucket(now, calm, verdicts)
@@ -105,7 +109,7 @@ func (l *laws) judgeVerdicts(now time.Duration, verdicts []verdict) {
 				l.breach("loop-limited", "%s: hot %v, allowed %v (%v)", v.limiter, v.hot, v.allowed, v.reason)
 			}
 		default:
-			if v.hot || !v.allowed {
+			if (v.hot || !v.allowed) && !l.mayBeHot(v.id) {
 				l.breach("cold-limited", "%s: %s: hot %v, allowed %v (%v)", v.limiter, v.id, v.hot, v.allowed, v.reason)
 			}
 		}
@@ -135,6 +139,12 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 			all = false
 			continue
 		}
+		if limiter.held.isFrozen() {
+			all = false
+			delete(l.differed, limiter.name)
+			continue
+		}
+		l.judgeLoops(limiter)
 		hot := false
 		for _, k := range limiter.Hot.Hot(limiter.clock.now()) {
 			switch k.Key {
@@ -142,7 +152,9 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 				hot = true
 			case keyOf(slow), keyOf(flapping):
 			default:
-				l.breach("hot-without-cause", "%s holds %s hot", limiter.name, k.Key)
+				if !l.mayBeHot(idOf(k.Key)) {
+					l.breach("hot-without-cause", "%s holds %s hot", limiter.name, k.Key)
+				}
 			}
 		}
 		all = all && hot
@@ -165,46 +177,6 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 	l.held = append(l.held, all)
 }
 
-// judgeKept judges that no fault takes a hot key from a limiter that has it, as long as counts reach the aggregators.
-func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
-	if !wanted {
-		delete(l.knew, limiter.name)
-		return
-	}
-	if hot {
-		l.knew[limiter.name] = true
-		return
-	}
-	for _, f := range l.w.plan.faults {
-		if l.w.at() <= f.at || l.w.at() >= f.end()+healWithin {
-			continue
-		}
-		switch f.kind {
-		case "deaf", "storm": // an aggregator may have counted less
-			delete(l.knew, limiter.name)
-		case "no-input": // two that it does not notice in time add up
-			if f.took < unnoticed && l.meets("no-input", f.end()+1, f.end()+hotWindow+cooldown) {
-				delete(l.knew, limiter.name)
-			}
-		case "kill-aggregator", "hand-over": // one that begins has no window yet, and may have nothing to inherit
-			if l.meets("lose-redis", f.at, f.end()+lease) {
-				delete(l.knew, limiter.name)
-			}
-		}
-	}
-	if l.knew[limiter.name] {
-		l.breach("forgotten", "%s held %s hot and does not any more", limiter.name, viral)
-		delete(l.knew, limiter.name)
-	}
-}
-
-// meets reports whether a fault of a kind falls into a stretch in part.
-func (l *laws) meets(kind string, from, to time.Duration) bool {
-	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
-		return f.kind == kind && f.end() >= from && f.at <= to
-	})
-}
-
 // says reports whether some state of a limiter, or of an aggregator, shows that detection is disturbed.
 func (l *laws) says(limiter *Limiter) bool {
 	st := limiter.Feed.Stats().Hot
@@ -217,6 +189,9 @@ func (l *laws) says(limiter *Limiter) bool {
 	}
 	read := 0
 	for _, a := range l.w.aggregators {
+		if a != nil && a.held.isFrozen() {
+			continue
+		}
 		if a == nil || a.Aggregate.CheckSources() != nil || a.Aggregate.CheckPublication() != nil {
 			return true
 		}
@@ -252,6 +227,9 @@ func (l *laws) judgeBucket(now, calm time.Duration, verdicts []verdict) {
 		most := limitBurst + rate*stretch.Seconds() + float64(faults)*limitBurst + rate*trouble.Seconds()
 		if float64(allowed) > most {
 			l.breach("overshoot", "%d of %s allowed in %v, at most %.0f", allowed, viral, stretch, most)
+		}
+		if l.happened(l.w.plan.viralFrom, now, "set-back-redis") {
+			continue // time never runs backwards for a key: docs/limits.md
 		}
 		if wish := 0.9*min(least*stretch.Seconds(), float64(wanted)) - 3; calm > stretch+healWithin &&
 			now < l.w.plan.viralTo && float64(allowed) < wish {

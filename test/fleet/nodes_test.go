@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Settings of the programs, with their defaults.
@@ -52,6 +52,8 @@ type process struct {
 	log   *slog.Logger
 	quiet *atomic.Bool  // it was killed: what it still logs is not read
 	rules *atomic.Int64 // the version that it runs; 0: that of the start
+	held  *freezer      // it is stopped
+	stood *wait.Standstill
 
 	store  *redisclient.Client
 	closes []func() error
@@ -94,13 +96,14 @@ func (p *process) stop() { p.cancel() }
 // kill is SIGKILL: nothing of it reaches anything any more.
 func (p *process) kill() {
 	p.quiet.Store(true)
+	p.held.thaw()
 	p.net.Kill(p.name)
 	p.cancel()
 }
 
 // sender is how counts leave a limiter.
 type sender interface {
-	tally.Sink
+	sink
 	Status() (text string, ok bool) // whether they arrive
 	loss() float64                  // share that does not
 }
@@ -138,12 +141,12 @@ func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers 
 			Now: p.clock.now}))}
 	} else {
 		out := must(statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
-			Log: p.log, Dial: p.net.Dial(p.name, addr)}))
+			Log: p.log, Dial: p.dial(addr), Standstill: p.stood}))
 		l.sender = statsdSender{out}
 		shared.Arrivals = &rediscontrol.Arrivals{FlowIDs: out.FlowIDs,
 			Observe: func(r arrival.Report) { out.Observe(r) }}
 	}
-	shared.Sink = l.sender
+	shared.Sink = stoppableSink{l.sender, p.held}
 	l.Pipeline = distributed.New(
 		pipeline.Config{
 			Rules: set, Tally: tally.Config{Log: p.log},
@@ -151,6 +154,7 @@ func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers 
 				ColdKeys: true, Log: p.log},
 		}, shared)
 	l.Add(lifecycle.Sinks, "redis", l.store.Watch)
+	l.Add(lifecycle.Sinks, "standstill", l.beat)
 	l.Add(lifecycle.Sinks, "rules", followRules(l.Feed, &l.process, l.SetRules))
 	l.start(l.Run)
 	return l
@@ -196,7 +200,9 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 	var listener *statsd.Listener
 	var unread time.Duration
 	source := func() (s aggregate.SourceStatus) {
+		p.held.awaitThaw()
 		s.At, s.Heartbeats = listener.LastReceived()
+		s.LeftOut = listener.LeavesOut()
 		return s
 	}
 	if k != nil {
@@ -205,6 +211,7 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 			unread = sessionTimeout
 		}
 		source = func() (s aggregate.SourceStatus) {
+			p.held.awaitThaw()
 			var err error
 			if s.At, s.Heartbeats, err = a.consumer.LastReceived(); err != nil {
 				s.Err = err.Error()
@@ -226,11 +233,12 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 			Lost: a.Aggregate.Forget, Now: p.clock.now, SessionTimeout: sessionTimeout, Instance: k.instance(node)}
 		c.Group = "aggregators"
 		a.consumer = must(kafka.NewConsumer(c))
-		a.Add(lifecycle.Sources, "kafka", a.consumer.Run)
+		a.Add(lifecycle.Sources, "kafka", func(ctx context.Context) error { return a.RunAsOwner(ctx, a.consumer.Run) })
 	} else {
-		listener = must(statsd.NewListener(statsd.ListenerConfig{Packets: []net.PacketConn{p.net.ListenPacket(node)},
-			Names: names, Log: p.log, Now: p.clock.now, Handle: handle}))
+		listener = must(statsd.NewListener(statsd.ListenerConfig{Packets: p.listen(node), Names: names, Log: p.log,
+			Now: p.clock.now, Handle: handle, Standstill: p.stood}))
 		a.Add(lifecycle.Sources, "statsd", listener.Run)
+		a.Add(lifecycle.Sinks, "standstill", a.beat)
 	}
 	a.Add(lifecycle.Sinks, "rules", followRules(a.Feed, &a.process, a.SetRules))
 	a.addNotifier(h)
@@ -249,13 +257,13 @@ type Collector struct {
 func startCollector(p process, addr netip.Addr, node string, servers []string) *Collector {
 	c := &Collector{process: p}
 	sender := must(statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,
-		Log: p.log, Dial: p.net.Dial(p.name, addr), Relay: func() map[string]arrival.Flow {
+		Log: p.log, Dial: p.dial(addr), Standstill: p.stood, Relay: func() map[string]arrival.Flow {
 			flows, _ := c.listener.Received()
 			return flows
 		}}))
-	sums := tally.New(tally.Config{Sink: sender, Log: p.log})
+	sums := tally.New(tally.Config{Sink: stoppableSink{sender, p.held}, Log: p.log})
 	c.listener = must(statsd.NewListener(statsd.ListenerConfig{
-		Packets: []net.PacketConn{p.net.ListenPacket(node)}, Names: names, Log: p.log, Now: p.clock.now,
+		Packets: p.listen(node), Names: names, Log: p.log, Now: p.clock.now, Standstill: p.stood,
 		Handle: func(counts []hottype.Count) {
 			for i := range counts {
 				sums.AddCount(counts[i])
@@ -265,6 +273,7 @@ func startCollector(p process, addr netip.Addr, node string, servers []string) *
 	c.Add(lifecycle.Sources, "statsd", c.listener.Run)
 	c.Add(lifecycle.Buffers, "tally", sums.Run)
 	c.Add(lifecycle.Sinks, "statsd", sender.Run)
+	c.Add(lifecycle.Sinks, "standstill", c.beat)
 	c.start(c.Run)
 	return c
 }

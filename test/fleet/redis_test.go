@@ -36,6 +36,7 @@ type Redis struct {
 	commands    uint64
 	aged        time.Time      // until when keys have expired
 	subscribers []subscription // in the order in which they came
+	behind      time.Duration  // what its clock is behind by
 
 	freezer
 }
@@ -72,6 +73,13 @@ func (r *Redis) Lose() {
 	defer r.mu.Unlock()
 	r.mem.FlushAll()
 	clear(r.scripts)
+}
+
+// SetBack sets its clock back, as a fail-over to a replica does whose clock is behind.
+func (r *Redis) SetBack(by time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behind += by
 }
 
 // Client is how a node reaches it.
@@ -145,6 +153,13 @@ func (r *Redis) dispatch(peer *server.Peer, name string, args []string) {
 	switch name {
 	case "SCRIPT", "MULTI", "UNSUBSCRIBE", "PSUBSCRIBE":
 		panic("fleet: Redis has no " + name + " here")
+	case "TIME":
+		now := time.Now().Add(-r.behind)
+		peer.Block(func(w *server.Writer) {
+			w.WriteLen(2)
+			w.WriteBulk(strconv.FormatInt(now.Unix(), 10))
+			w.WriteBulk(strconv.Itoa(now.Nanosecond() / 1000))
+		})
 	case "SUBSCRIBE":
 		for i, channel := range args[1:] {
 			r.subscribers = append(r.subscribers, subscription{peer, channel})

@@ -71,7 +71,7 @@ type fault struct {
 	at    time.Duration
 	took  time.Duration
 	after time.Duration // until others have noticed
-	who   int
+	who   int           // or by how many seconds a clock is set back
 }
 
 // back is when what was away is there again, and end when all know.
@@ -166,6 +166,12 @@ func newPlan(seed uint64) *plan {
 			took: 12 * time.Second}}
 	}
 	if seed%4 == 3 {
+		p.kafka, p.collector = true, false
+	}
+	if seed%3 == 1 {
+		p.stopProcesses(rand.New(rand.NewPCG(seed, 3)))
+	}
+	if p.kafka {
 		p.countByKafka(rand.New(rand.NewPCG(seed, 2)))
 	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)
@@ -178,9 +184,28 @@ func newPlan(seed uint64) *plan {
 	return p
 }
 
-// countByKafka changes a plan to one whose counts go by Kafka.
+// stopProcesses adds stops of processes to a plan, or has one that is long in place of all faults.
+func (p *plan) stopProcesses(r *rand.Rand) {
+	kinds := []string{"stop-limiter", "stop-aggregator"}
+	if p.collector {
+		kinds = append(kinds, "stop-collector", "stop-collector")
+	}
+	stop := func(at time.Duration) fault {
+		return fault{kind: kinds[r.IntN(len(kinds))], who: r.IntN(1 << 16), at: at,
+			took: min(100*time.Millisecond+time.Duration(r.Int64N(int64(10*time.Second))), faultsTo-at)}
+	}
+	if r.IntN(3) == 0 {
+		p.faults = []fault{stop(20 * time.Second)}
+		return
+	}
+	for range 1 + r.IntN(4) {
+		p.faults = append(p.faults, stop(faultsFrom+time.Duration(r.Int64N(int64(faultsTo-faultsFrom)))))
+	}
+}
+
+// countByKafka adds the faults of Kafka to a plan whose counts go by it.
 func (p *plan) countByKafka(r *rand.Rand) {
-	p.kafka, p.collector, p.static = true, false, r.IntN(2) == 0
+	p.static = r.IntN(2) == 0
 	for range r.IntN(4) {
 		at := faultsFrom + time.Duration(r.Int64N(int64(faultsTo-faultsFrom)))
 		p.faults = append(p.faults, fault{kind: kafkaKinds[r.IntN(len(kafkaKinds))], who: r.IntN(1 << 16), at: at,
@@ -192,12 +217,13 @@ func (p *plan) countByKafka(r *rand.Rand) {
 	}
 	for i := range p.faults {
 		switch f := &p.faults[i]; f.kind {
-		case "kill-aggregator", "hand-over", "no-input", "freeze-kafka", "restart-kafka", "leaderless":
+		case "kill-aggregator", "hand-over", "no-input", "stop-aggregator", "freeze-kafka", "restart-kafka",
+			"leaderless":
 			f.after = kafkaNotices
 			if !p.static { // what the next process inherits stays for as long as a dead one may own its partition
 				f.after += sessionTimeout
 			}
-		case "deaf", "storm":
+		case "deaf", "storm", "stop-limiter":
 			f.after = kafkaNotices
 		}
 	}
@@ -212,7 +238,7 @@ const kafkaNotices = 5 * time.Second
 func (p *plan) standsStill(stop fault) bool {
 	return stop.kind == "hand-over" && slices.ContainsFunc(p.faults, func(f fault) bool {
 		switch f.kind {
-		case "freeze-redis", "restart-redis", "lose-redis", "cut-aggregator":
+		case "freeze-redis", "restart-redis", "lose-redis", "cut-aggregator", "stop-aggregator":
 			return f.at < stop.at+time.Second && stop.at < f.end()+4*time.Second
 		}
 		return false

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // World is one run: the nodes, what is done to them, and what is seen of them.
@@ -98,7 +99,7 @@ func (w *World) process(node, name string) process {
 		w.clocks[node] = new(clock)
 	}
 	p := process{name: name, began: w.at(), clock: w.clocks[node], net: w.net, quiet: new(atomic.Bool),
-		rules: new(atomic.Int64)}
+		rules: new(atomic.Int64), held: new(freezer), stood: new(wait.Standstill)}
 	p.log = slog.New(logs{w.seen, name, p.quiet})
 	w.net.SetBoth(name, redisNode, w.plan.link)
 	w.net.SetBoth(name, kafkaNode, w.plan.link)
@@ -223,8 +224,11 @@ func (w *World) drive(ctx context.Context, t traffic, random *rand.Rand) {
 	}
 }
 
-// ask is one request.
+// ask is one request. It waits in the socket of a limiter that is stopped, and counts when it is read.
 func (w *World) ask(l *Limiter, id string, client uint32) {
+	if l.held.awaitThaw(); l.quiet.Load() {
+		return
+	}
 	began := time.Now()
 	v := l.Gate.Decide(context.Background(), l.clock.now(), request(id, client))
 	w.seen.verdict(l, id, client, v, began)

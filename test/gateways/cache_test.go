@@ -36,7 +36,7 @@ func TestNginxServesHotKeys(t *testing.T) {
 
 	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true, l.edge}
 	g := startGateway(t, nginxCache(t, p), "127.0.0.1:"+p.front, blocked, 429)
-	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
+	program.Await(t, time.Minute, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
 	})
 	// what fills the cache has none of the client's fields but those of the cache's key

@@ -40,7 +40,7 @@ func TestHAProxyShowsWhatIsNotJudged(t *testing.T) {
 			t.Errorf("without an answer: %d", got.status)
 		}
 	}
-	program.Await(t, 10*time.Second, "two lines with st=1", func() (ok bool) {
+	program.Await(t, time.Minute, "two lines with st=1", func() (ok bool) {
 		found := 0
 		for line := range strings.Lines(g.Said()) {
 			if strings.HasPrefix(line, "SPOE: [hotparam] <EVENT:") && strings.Contains(line, " st=1 ") {

@@ -30,7 +30,7 @@ func startLink(t *testing.T, to string) *link {
 // listen takes connections until cut.
 func (l *link) listen(t *testing.T) {
 	t.Helper()
-	program.Await(t, 20*time.Second, "the port of the link", func() (ok bool) {
+	program.Await(t, time.Minute, "the port of the link", func() (ok bool) {
 		var err error
 		l.ln, err = net.Listen("tcp", l.addr)
 		return err == nil

@@ -79,7 +79,7 @@ func decidingPlugin(name string) deciding {
 		start: func(t *testing.T, p places, keys string, replace ...string) *exec.Cmd {
 			t.Helper()
 			path, dir := luaNginx(t), t.TempDir()
-			deploy, err := filepath.Abs("../../deploy")
+			deploy, err := filepath.Abs(deployDir())
 			if err != nil {
 				t.Fatal(err)
 			}

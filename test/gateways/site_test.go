@@ -2,6 +2,7 @@ package gateways
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,6 +43,11 @@ rules:
     params: [id]
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
+  - name: padded
+    match: {path: "/padded/"}
+    params: ["*"]
+    hot:   {rate: 1000000, window: 2s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 100}
   - name: root
     match: {path: "/"}
     params: [id]
@@ -55,6 +61,8 @@ overrides:
   - {key: 'topic?id=blocked', action: block}
   - {key: 'root?id=blocked', action: block}
   - {key: 'hosted?id=of-one-host', action: block}
+  - {client: 127.0.0.9, action: block}
+  - {client: 127.0.0.8, action: block}
 `, perClient)
 
 // app is the application behind the gateway. It remembers what reached it.
@@ -129,11 +137,22 @@ func startLimiter(t *testing.T, args ...string) *limiter {
 	return l
 }
 
+// awaitSuspicion sends requests of a client until the gateway asks about them.
+func (l *limiter) awaitSuspicion(t *testing.T, send func()) {
+	t.Helper()
+	checks := func() float64 { return metricSum(t, l.admin, "hotparam_(?:check|spoe)_checks_total") }
+	before := checks()
+	program.Await(t, time.Minute, "a question about the client", func() bool {
+		send()
+		return checks() > before
+	})
+}
+
 // launch starts the sidecar, for the first time or again.
 func (l *limiter) launch(t *testing.T) {
 	t.Helper()
 	l.Process = program.Launch(t, "limiter-sidecar", l.args...)
-	program.Await(t, 20*time.Second, "the sidecar", func() bool {
+	program.Await(t, time.Minute, "the sidecar", func() bool {
 		res, err := l.admin.Get("http://localhost/readyz")
 		if err != nil {
 			return false
@@ -155,8 +174,8 @@ type gateway struct {
 func startGateway(t *testing.T, cmd *exec.Cmd, addr, target string, status int) *gateway {
 	t.Helper()
 	g := &gateway{program.Start(t, cmd), t, addr}
-	program.Await(t, 20*time.Second, "the gateway's port", func() bool { return reachable(g.addr) })
-	program.Await(t, 20*time.Second, "the first answer", func() bool { return g.get(target).status == status })
+	program.Await(t, time.Minute, "the gateway's port", func() bool { return reachable(g.addr) })
+	program.Await(t, time.Minute, "the first answer", func() bool { return g.get(target).status == status })
 	return g
 }
 
@@ -210,10 +229,13 @@ func (g *gateway) askFrom(client, method, target string, header ...string) answe
 	return answer{res.StatusCode, res.Header, string(body), time.Since(began)}
 }
 
+// deployDir is deploy/, or the directory with a planted fault that test/mutate made of it.
+func deployDir() string { return cmp.Or(os.Getenv("MUTATE_DEPLOY"), "../../deploy") }
+
 // deployed is a file of deploy/ with other addresses: what it says, what it says in the test, ….
 func deployed(t *testing.T, name string, replace ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../deploy", name))
+	text, err := os.ReadFile(filepath.Join(deployDir(), name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -254,7 +254,7 @@ func checkSeries(t *testing.T, c chain, counts map[hottype.Key]int64, targets []
 			t.Error(w)
 		}
 	}()
-	program.Await(t, 20*time.Second, "all counts in Graphite", func() bool {
+	program.Await(t, time.Minute, "all counts in Graphite", func() bool {
 		wrong = nil
 		got, err := render(c, targets)
 		if err != nil {
@@ -324,14 +324,14 @@ func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 		args = append(args, "--statsd.mapping-config="+dir+"/mapping.yaml")
 	}
 	chainRun(t, dir, exporterProgram(t), args...)
-	program.Await(t, 30*time.Second, "statsd_exporter", accepts(web))
+	program.Await(t, time.Minute, "statsd_exporter", accepts(web))
 	return "http://" + loopback(web) + "/metrics", loopback(port)
 }
 
 func checkMetrics(t *testing.T, metrics string, counts map[hottype.Key]int64, read func(string) map[string]string) {
 	t.Helper()
 	var got map[string]string
-	program.Await(t, 20*time.Second, "all names in /metrics", func() bool {
+	program.Await(t, time.Minute, "all names in /metrics", func() bool {
 		_, text := chainGet(metrics)
 		got = read(text)
 		return len(got) >= len(counts)

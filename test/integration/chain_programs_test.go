@@ -122,7 +122,7 @@ func startChain(t *testing.T, statsdConfig string) chain {
 			t.Logf("--- graphite-web's exception.log:\n%s", said[max(0, len(said)-3000):])
 		}
 	})
-	program.Await(t, 30*time.Second, "carbon", accepts(line))
+	program.Await(t, time.Minute, "carbon", accepts(line))
 
 	for name, port := range map[string]string{"graphitePort": line, "port": statsd, "mgmt_port": manage} {
 		field := regexp.MustCompile(`\b` + name + `: \d+`)
@@ -130,9 +130,9 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	}
 	chainWrite(t, dir, "statsd.js", statsdConfig)
 	chainRun(t, dir, "node", script, filepath.Join(dir, "statsd.js"))
-	program.Await(t, 30*time.Second, "statsd", accepts(manage))
+	program.Await(t, time.Minute, "statsd", accepts(manage))
 	c := chain{statsd: loopback(statsd), web: "http://" + loopback(web)}
-	program.Await(t, 30*time.Second, "graphite-web", func() bool {
+	program.Await(t, time.Minute, "graphite-web", func() bool {
 		status, _ := chainGet(c.web + "/render?target=a.b&format=json")
 		return status == http.StatusOK
 	})

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +21,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
 const chainRules = `
 namespace: chain
@@ -46,7 +47,7 @@ const (
 // and, for comparison in the same run, by StatsD directly and by Kafka.
 func TestViralTopicThroughTheChain(t *testing.T) {
 	c := startChain(t, chainRead(t, deployed+"statsd.config.js"))
-	bin := buildPrograms(t)
+	bin := program.Ours(t)
 	redis := redistest.Start(t)
 	direct := loopback(strconv.Itoa(freeport.Port(t)))
 	broker := chainBroker(t)
@@ -111,7 +112,7 @@ func (w *way) start(t *testing.T, bin, redis string, i int) {
 	chainRun(t, dir, filepath.Join(bin, "aggregator"), append(common, w.in...)...)
 	chainRun(t, dir, filepath.Join(bin, "limiter-sidecar"),
 		append(append(common, w.out...), "--decide.listen", loopback(port), "--gate.budget", "1s")...)
-	program.Await(t, 20*time.Second, "the limiter-sidecar", accepts(port))
+	program.Await(t, time.Minute, "the limiter-sidecar", accepts(port))
 }
 
 // goViral asks for a topic until it is refused, beside quiet ones that must
@@ -177,15 +178,4 @@ func chainBroker(t *testing.T) string {
 	}
 	t.Cleanup(cluster.Close)
 	return cluster.ListenAddrs()[0]
-}
-
-func buildPrograms(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./cmd/aggregator", "./cmd/limiter-sidecar")
-	cmd.Dir = "../.." // the module of the programs
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
 }

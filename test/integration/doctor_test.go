@@ -22,7 +22,7 @@ func TestDoctorReadsARealStatsD(t *testing.T) {
 	chainWrite(t, dir, "config.js", fmt.Sprintf(
 		"{address: '127.0.0.1', mgmt_address: '127.0.0.1', port: %s, mgmt_port: %s, flushInterval: 1000, deleteIdleStats: true, backends: [], graphite: {legacyNamespace: false}}", port, manage))
 	chainRun(t, dir, "node", script, dir+"/config.js")
-	program.Await(t, 20*time.Second, "statsd", accepts(manage))
+	program.Await(t, time.Minute, "statsd", accepts(manage))
 	conn, err := net.Dial("udp", loopback(port))
 	if err != nil {
 		t.Fatal(err)

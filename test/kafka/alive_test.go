@@ -73,7 +73,7 @@ func TestFrozenBrokerIsAnOutage(t *testing.T) {
 	})
 	began := time.Now()
 	await(t, "the outage", func() bool { return p.Outage() != nil })
-	if took := time.Since(began); took > 8*time.Second || p.Stats().Connected != 0 {
+	if took := time.Since(began); took > time.Minute || p.Stats().Connected != 0 {
 		t.Errorf("after %v: %v, %+v", took, p.Outage(), p.Stats())
 	}
 }

@@ -172,10 +172,10 @@ func TestPodsStart(t *testing.T) {
 
 func lives(t *testing.T, m manifests, w workload, c corev1.Container, redis *site) {
 	i := start(t, m, c, redis)
-	program.Await(t, 20*time.Second, "the start", func() bool { return i.probe(c.StartupProbe) })
+	program.Await(t, time.Minute, "the start", func() bool { return i.probe(c.StartupProbe) })
 	limiter := c.Name == "limiter"
 	if limiter {
-		program.Await(t, 10*time.Second, "the first read", func() bool { return i.probe(c.ReadinessProbe) })
+		program.Await(t, time.Minute, "the first read", func() bool { return i.probe(c.ReadinessProbe) })
 		redis.Freeze()
 		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
 			if !i.probe(p) {
@@ -185,11 +185,11 @@ func lives(t *testing.T, m manifests, w workload, c corev1.Container, redis *sit
 		redis.Thaw()
 	}
 	if _, ok := i.addrs["decide"]; ok {
-		program.Await(t, 10*time.Second, "a decision", func() bool { return i.decides() == http.StatusOK })
+		program.Await(t, time.Minute, "a decision", func() bool { return i.decides() == http.StatusOK })
 	}
 	i.Signal(syscall.SIGTERM)
 	if limiter && i.addrs["decide"] != "" {
-		program.Await(t, 20*time.Second, "not ready", func() bool { return !i.probe(c.ReadinessProbe) })
+		program.Await(t, time.Minute, "not ready", func() bool { return !i.probe(c.ReadinessProbe) })
 		if status := i.decides(); status != http.StatusOK {
 			t.Errorf("told to stop, it answers %d before endpoints are withdrawn", status)
 		}

@@ -4,8 +4,8 @@
 // The faults are in faults/*.txt. Each is a text that occurs once in one file,
 // its replacement, and the tests that should fail then. The tree stays
 // as it is: "go test -overlay" compiles the changed copy, scripts that are
-// embedded included. An ordinary test of this package checks that every fault
-// still fits the code.
+// embedded included; test/gateways takes a copy of deploy/ with the fault. An
+// ordinary test of this package checks that every fault still fits the code.
 //
 //	cd test && go run ./mutate                  # all of them: make mutate
 //	cd test && go run ./mutate -run refund      # those whose name matches

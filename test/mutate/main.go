@@ -120,8 +120,8 @@ func open(ctx context.Context) (b *bench, done func(), err error) {
 		return nil, nil, err
 	}
 	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{},
-		usual: map[tests]time.Duration{}, scripts: map[string]string{},
-		env: []string{"HOTPARAM_REQUIRE_SERVERS=1"}}
+		usual: map[tests]time.Duration{}, bins: map[tests]string{},
+		env: []string{"HOTPARAM_REQUIRE_SERVERS=1", "HOTPARAM_NIGHTLY=1"}}
 	return b, func() { _ = os.RemoveAll(dir) }, nil // what stays is in the system's temporary directory
 }
 

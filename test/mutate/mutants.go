@@ -188,7 +188,7 @@ var coverBlock = regexp.MustCompile(`(?m)^github.com/hotparam/pipeline/(\S+):(\d
 func (b *bench) clean(ctx context.Context, s subject) (map[string]bool, error) {
 	lines := map[string]bool{}
 	for _, what := range s.tests {
-		bin, err := b.binary(ctx, what, map[string]string{})
+		bin, err := b.binary(ctx, what)
 		if err != nil {
 			return nil, err
 		}

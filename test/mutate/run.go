@@ -28,8 +28,8 @@ type bench struct {
 	// tests take without a fault. All are complete before the first fault.
 	rapid map[string]bool
 	usual map[tests]time.Duration
-	// scripts has the binaries for faults in scripts, by package.
-	scripts map[string]string
+	// bins has the binaries without a fault, by package and by whether they read the scripts.
+	bins map[tests]string
 }
 
 // tests are those that a fault names; scripts: of the binary that reads the scripts.
@@ -37,6 +37,9 @@ type tests struct {
 	pkg, pattern string
 	scripts      bool
 }
+
+// ofPackage returns all tests of the package, which one binary has.
+func (w tests) ofPackage() tests { return tests{pkg: w.pkg, scripts: w.scripts} }
 
 func (f fault) what() tests { return tests{f.pkg, f.tests, f.inScript()} }
 
@@ -117,13 +120,12 @@ func judge(err error, out []byte, within time.Duration) outcome {
 // verify runs the tests that faults name without a fault. They have to pass, and
 // none may skip.
 func (b *bench) verify(ctx context.Context, faults []fault) error {
-	bins := map[string]string{}
 	for _, f := range faults {
 		what := f.what()
 		if _, done := b.usual[what]; done {
 			continue
 		}
-		bin, err := b.binary(ctx, what, bins)
+		bin, err := b.binary(ctx, what)
 		if err != nil {
 			return err
 		}
@@ -155,21 +157,17 @@ func (b *bench) runClean(ctx context.Context, bin string, what tests, within tim
 
 // binary compiles tests without a fault, once for each package, or twice where it has
 // faults in scripts.
-func (b *bench) binary(ctx context.Context, what tests, bins map[string]string) (bin string, err error) {
-	if what.scripts {
-		if b.scripts[what.pkg] == "" {
-			b.scripts[what.pkg], err = b.compileScripts(ctx, what.pkg)
-		}
-		bin = b.scripts[what.pkg]
-	} else {
-		if bins[what.pkg] == "" {
-			bins[what.pkg], err = b.compile(ctx, what.pkg, binName(what.pkg), "")
-		}
-		bin = bins[what.pkg]
+func (b *bench) binary(ctx context.Context, what tests) (bin string, err error) {
+	all := what.ofPackage()
+	if b.bins[all] == "" && what.scripts {
+		b.bins[all], err = b.compileScripts(ctx, what.pkg)
+	} else if b.bins[all] == "" {
+		b.bins[all], err = b.compile(ctx, what.pkg, binName(what.pkg), "")
 	}
 	if err != nil {
 		return "", err
 	}
+	bin = b.bins[all]
 	probe := exec.CommandContext(ctx, bin, "-test.run", "^$", "-rapid.nofailfile")
 	probe.Dir, probe.Env = filepath.Join(b.root, what.pkg),
 		append(os.Environ(), scriptsEnv+"="+filepath.Join(b.root, "lua"))
@@ -185,12 +183,12 @@ func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
 	if f.seeds > 0 {
 		env = append(env, seedsEnv+"="+strconv.Itoa(f.seeds))
 	}
-	if f.inScript() {
-		dir, err := b.plantScript(f)
+	if tree, name := f.tree(); tree != "" {
+		dir, err := b.plantIn(tree, f)
 		if err != nil {
 			return outcome{}, err
 		}
-		return b.run(ctx, b.scripts[f.pkg], what, within, append(env, scriptsEnv+"="+dir)...), nil
+		return b.run(ctx, b.bins[what.ofPackage()], what, within, append(env, name+"="+dir)...), nil
 	}
 	text, err := f.plant(b.root)
 	if err != nil {

@@ -40,8 +40,26 @@ func (d directory) ReadDir(name string) ([]fs.DirEntry, error) {
 // embedScripts is how package lua embeds its files.
 const embedScripts = "\n//go:embed *.lua\nvar files embed.FS\n"
 
-// inScript is whether a fault is in a script.
-func (f fault) inScript() bool { return filepath.Ext(f.file) == ".lua" }
+// deployEnv names the directory from which test/gateways takes the files of deploy/.
+const deployEnv = "MUTATE_DEPLOY"
+
+// inScript reports whether a fault is in a script.
+func (f fault) inScript() bool {
+	tree, _ := f.tree()
+	return tree == "lua"
+}
+
+// tree returns the folder of a fault in a file that tests read when they run, and the environment variable that names
+// another one in its place; "" if the fault is in code.
+func (f fault) tree() (folder, env string) {
+	switch folder, _, _ = strings.Cut(f.file, "/"); folder {
+	case "lua":
+		return folder, scriptsEnv
+	case "deploy":
+		return folder, deployEnv
+	}
+	return "", ""
+}
 
 // compileScripts builds the tests of a package so that they read the scripts.
 func (b *bench) compileScripts(ctx context.Context, pkg string) (bin string, err error) {
@@ -74,17 +92,17 @@ func readsScripts(root string) (map[string]string, error) {
 	return map[string]string{file: code, filepath.Join(root, "lua", "read.go"): readScripts}, nil
 }
 
-// plantScript writes all scripts to a directory, one of them with the fault.
-func (b *bench) plantScript(f fault) (dir string, err error) {
+// plantIn writes all files of a folder to a directory, one of them with the fault.
+func (b *bench) plantIn(folder string, f fault) (dir string, err error) {
 	text, err := f.plant(b.root)
 	if err != nil {
 		return "", err
 	}
 	dir = filepath.Join(b.dir, f.name)
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(b.root, "lua"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(b.root, folder))); err != nil {
 		return "", err
 	}
-	return dir, os.WriteFile(filepath.Join(dir, filepath.Base(f.file)), []byte(text), 0o600)
+	return dir, os.WriteFile(filepath.Join(dir, strings.TrimPrefix(f.file, folder)), []byte(text), 0o600)
 }
 
 // overlay writes texts that take the place of files, by their paths, and the list

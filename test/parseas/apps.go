@@ -13,11 +13,13 @@ import (
 )
 
 // goApps are the Go upstreams: each has a route, /topic, whose handler reads the
-// query in the usual way; ServeMux has a path with wildcards too.
+// query in the usual way, and /login; ServeMux has a path with wildcards too.
 var goApps = map[string]func() http.Handler{
 	"go-servemux": func() http.Handler {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/topic", serve)
+		mux.HandleFunc("GET /login", login)
+		mux.HandleFunc("POST /login", login)
 		mux.HandleFunc("/articles/{id}/{slug}", func(w http.ResponseWriter, r *http.Request) {
 			answer(w, func(name string) (string, bool) { return r.PathValue(name), name == "id" })
 		})
@@ -26,11 +28,16 @@ var goApps = map[string]func() http.Handler{
 	"chi": func() http.Handler {
 		r := chi.NewRouter()
 		r.HandleFunc("/topic", serve)
+		r.Get("/login", login)
+		r.Post("/login", login)
 		return r
 	},
 	"gin": func() http.Handler {
 		gin.SetMode(gin.ReleaseMode)
 		r := gin.New()
+		r.Match(loginMethods, "/login", func(c *gin.Context) {
+			answerLogin(c.Writer, c.Request.Method, c.Request.Host, c.GetHeader(accountField))
+		})
 		r.Any("/topic", func(c *gin.Context) {
 			answer(c.Writer, func(name string) (string, bool) { return c.GetQuery(name) })
 		})
@@ -38,6 +45,10 @@ var goApps = map[string]func() http.Handler{
 	},
 	"echo": func() http.Handler {
 		r := echo.New()
+		r.Match(loginMethods, "/login", func(c echo.Context) error {
+			answerLogin(c.Response(), c.Request().Method, c.Request().Host, c.Request().Header.Get(accountField))
+			return nil
+		})
 		r.Any("/topic", func(c echo.Context) error {
 			answer(c.Response(), func(name string) (string, bool) { return get(c.QueryParams(), name) })
 			return nil
@@ -46,9 +57,13 @@ var goApps = map[string]func() http.Handler{
 	},
 }
 
-// fiberApp has the same route.
+// fiberApp has the same routes.
 func fiberApp() *fiber.App {
 	app := fiber.New()
+	app.Add(loginMethods, "/login", func(c fiber.Ctx) error {
+		answerLogin(c, c.Method(), c.Hostname(), c.Get(accountField))
+		return nil
+	})
 	app.All("/topic", func(c fiber.Ctx) error {
 		answer(c, func(name string) (string, bool) {
 			q := c.RequestCtx().QueryArgs()
@@ -62,6 +77,20 @@ func fiberApp() *fiber.App {
 func serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	answer(w, func(name string) (string, bool) { return get(q, name) })
+}
+
+// loginMethods are the methods of /login, whose handler reads method, host and X-Account in the usual way.
+var loginMethods = []string{http.MethodGet, http.MethodPost}
+
+const accountField = "X-Account"
+
+func login(w http.ResponseWriter, r *http.Request) {
+	answerLogin(w, r.Method, r.Host, r.Header.Get(accountField))
+}
+
+// answerLogin writes what the handler of /login read.
+func answerLogin(w io.Writer, method, host, account string) {
+	_ = json.NewEncoder(w).Encode(loginRead{true, method, host, account}) // a client that left asks again
 }
 
 func get(q url.Values, name string) (string, bool) { return q.Get(name), q.Has(name) }

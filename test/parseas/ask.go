@@ -25,12 +25,6 @@ const (
 
 // ask sends a target byte for byte and says what the handler saw.
 func ask(ctx context.Context, addr string, t *target) seen {
-	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return missed
-	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 	method := t.Method
 	if method == "" {
 		method = http.MethodGet
@@ -48,19 +42,33 @@ func ask(ctx context.Context, addr string, t *target) seen {
 		fmt.Fprintf(&head, "Content-Length: %d\r\n", len(t.Body))
 	}
 	head.WriteString("\r\n" + t.Body)
-	if _, err := conn.Write(head.Bytes()); err != nil {
-		return missed
-	}
-	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		return missed
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
+	status, body := exchange(ctx, addr, method, head.Bytes())
+	if status != http.StatusOK {
 		return missed
 	}
 	return t.read(body)
+}
+
+// exchange sends a request byte for byte over a connection of its own. It returns status 0 if no answer came.
+func exchange(ctx context.Context, addr, method string, request []byte) (status int, body []byte) {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Write(request); err != nil {
+		return 0, nil
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	if body, err = io.ReadAll(res.Body); err != nil {
+		return 0, nil
+	}
+	return res.StatusCode, body
 }
 
 // read reads an answer: JSON of ours, or what nginx writes.

@@ -147,7 +147,7 @@ func startFuzz(t *testing.T, upstream, preset string) *fuzz {
 	admin := freeport.Addr(t)
 	f.serve = program.Launch(t, "hotparam", "serve", "--config", config, "--upstream", "http://"+upstream, "--listen",
 		f.proxy, "--admin.listen", admin, "--state.dir", t.TempDir())
-	program.Await(t, 20*time.Second, "an answer through serve", func() bool {
+	program.Await(t, time.Minute, "an answer through serve", func() bool {
 		status, id := (&wire{addr: f.proxy}).get("/topic?id=7")
 		return status == http.StatusOK && id == "7"
 	})

@@ -1,6 +1,8 @@
 // Program upstreams asks real servers and frameworks what they make of each
 // spelling in internal/rules/testdata/upstreams.json, over raw sockets, and says
-// where the table is not right any more. With -write it writes the table anew.
+// where the table is not right any more. Then it asks what they read of the spellings
+// of methods, hosts and header fields in fields.tsv beside it. With -write it writes
+// the tables anew.
 //
 // With -record it sends mutated targets instead, and writes those that an upstream
 // reads as the value star to internal/rules/testdata/spellings.tsv.
@@ -10,10 +12,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -42,7 +47,8 @@ func main() {
 	file := flag.String("table", "../../internal/rules/testdata/upstreams.json", "the table")
 	dir := flag.String("dir", "", "work directory in which setup.sh has installed the frameworks")
 	only := flag.String("only", "", "upstreams to ask, with commas; all that start if empty")
-	write := flag.Bool("write", false, "write the table anew")
+	write := flag.Bool("write", false, "write the tables anew")
+	onlyFields := flag.Bool("fields", false, "ask about methods, hosts and header fields only")
 	mutants := flag.Int("record", 0, "mutated targets to record of each upstream; 0: compare the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -51,7 +57,7 @@ func main() {
 	if *mutants > 0 {
 		err = record(ctx, "../../internal/rules/testdata/spellings.tsv", *dir, *mutants)
 	} else {
-		differences, err = run(ctx, *file, *dir, *only, *write)
+		differences, err = run(ctx, *file, *dir, *only, *write, *onlyFields)
 	}
 	stop()
 	if err != nil {
@@ -63,7 +69,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, file, dir, only string, write bool) (differences int, err error) {
+func run(ctx context.Context, file, dir, only string, write, onlyFields bool) (differences int, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
@@ -72,34 +78,43 @@ func run(ctx context.Context, file, dir, only string, write bool) (differences i
 	if err := json.Unmarshal(data, &t); err != nil {
 		return 0, err
 	}
+	fieldsFile := filepath.Join(filepath.Dir(file), "fields.tsv")
+	f, err := readFields(fieldsFile)
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	l, err := newLab(dir)
 	defer func() { cancel(); l.wait() }()
 	if err != nil {
 		return 0, err
 	}
-	var names []string
-	for name := range t.Frameworks {
-		if only == "" || slices.Contains(strings.Split(only, ","), name) {
-			names = append(names, name)
+	for _, name := range append(slices.Sorted(maps.Keys(t.Frameworks)), fieldsOnly...) {
+		if only != "" && !slices.Contains(strings.Split(only, ","), name) {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
 		if l.addrs[name] == "" {
 			if err := l.start(ctx, name); err != nil {
 				fmt.Printf("%-26s left out: %v\n", name, err)
 				continue
 			}
 		}
-		n := t.measure(ctx, name, l.addrs[name])
-		fmt.Printf("%-26s %d targets, %d differ\n", name, len(t.Targets), n)
+		if _, has := t.Frameworks[name]; has && !onlyFields {
+			n := t.measure(ctx, name, l.addrs[name])
+			fmt.Printf("%-26s %d targets, %d differ\n", name, len(t.Targets), n)
+			differences += n
+		}
+		n := f.measure(ctx, name, l.addrs[name])
+		fmt.Printf("%-26s %d spellings of fields, %d differ\n", name, len(fieldRequests), n)
 		differences += n
 	}
-	if write {
+	if !write {
+		return differences, nil
+	}
+	if !onlyFields {
 		err = t.write(file)
 	}
-	return differences, err
+	return differences, errors.Join(err, f.write(fieldsFile))
 }
 
 // measure sends every target to one upstream, puts what it did into the table, and

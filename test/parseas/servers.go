@@ -93,6 +93,11 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 		return cmd, nil
 	case "django", "flask":
 		return python("gunicorn", "--log-level", "critical", "--bind", at, name+"_app:app"), nil
+	case "gunicorn-20.1>django", "gunicorn-20.1>flask":
+		app := strings.TrimPrefix(name, "gunicorn-20.1>")
+		cmd := python("gunicorn", "--log-level", "critical", "--bind", at, app+"_app:app")
+		cmd.Env = append(cmd.Env, "PYTHONPATH="+filepath.Join(l.dir, "gunicorn20")) // goes before the packages of py
+		return cmd, nil
 	case "fastapi":
 		return python("uvicorn", "--log-level", "critical", "--http", "httptools", "--port", port, "fastapi_app:app"),
 			nil

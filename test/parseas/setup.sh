@@ -9,6 +9,7 @@ mkdir -p "$dir/node"
   express4@npm:express@4 express5@npm:express@5 koa @koa/router fastify hono @hono/node-server)
 python3 -m venv "$dir/py" && "$dir/py/bin/pip" install -q django flask fastapi gunicorn uvicorn httptools
 [ "${2:-}" = fuzz ] && exit
+"$dir/py/bin/pip" install -q --target "$dir/gunicorn20" gunicorn==20.1.0 'setuptools<81' # which has pkg_resources
 here=$(cd "$(dirname "$0")" && pwd) && work=$(cd "$dir" && pwd)
 cargo build -q --release --manifest-path "$here/apps/axum/Cargo.toml" --target-dir "$work/rust"
 mvn -q -f "$here/apps/java/pom.xml" -Dout="$work/java" package dependency:copy-dependencies

@@ -73,7 +73,7 @@ func TestKafkaSink(t *testing.T) {
 	if st := p.Stats(); st.Counted != 1000 || st.Delivered != 1000 || st.Dropped != 0 {
 		t.Errorf("counted %d, delivered %d, dropped %d; want 1000, 1000, 0", st.Counted, st.Delivered, st.Dropped)
 	}
-	program.Await(t, 20*time.Second, "all counts", func() bool { return arrived.Load() == 1000 })
+	program.Await(t, time.Minute, "all counts", func() bool { return arrived.Load() == 1000 })
 	if err := stopConsumer(); err != nil {
 		t.Error(err)
 	}

@@ -121,7 +121,7 @@ func TestNothingCountedIsLostAtTheEnd(t *testing.T) {
 			rdb := redistest.Start(t)
 			arrived, address := listen(t)
 			got := stopUnderLoad(t, childConfig{Redis: rdb.Addr(), StatsD: address, AtOnce: atOnce})
-			program.Await(t, 20*time.Second, "all datagrams", func() bool { return arrived.Load() >= got.Counted })
+			program.Await(t, time.Minute, "all datagrams", func() bool { return arrived.Load() >= got.Counted })
 			t.Logf("handled %d, counted %d, delivered %d, arrived %d", got.Handled, got.Counted, got.Delivered,
 				arrived.Load())
 			if arrived.Load() != got.Counted {
@@ -180,7 +180,7 @@ func stopUnderLoad(t *testing.T, cfg childConfig) outcome {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode == http.StatusOK
 	}
-	program.Await(t, 10*time.Second, "the service", func() bool { return visit(0) })
+	program.Await(t, time.Minute, "the service", func() bool { return visit(0) })
 
 	answered := atomic.Uint64{}
 	answered.Add(1)
@@ -192,7 +192,7 @@ func stopUnderLoad(t *testing.T, cfg childConfig) outcome {
 			}
 		})
 	}
-	program.Await(t, 10*time.Second, "load", func() bool { return answered.Load() > 2000 })
+	program.Await(t, time.Minute, "load", func() bool { return answered.Load() > 2000 })
 	if code := p.Stop(); code != 0 {
 		t.Fatalf("ended with %d", code)
 	}

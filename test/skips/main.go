@@ -2,6 +2,8 @@
 // It reads what "go test -json" writes, and prints what "go test" would: packages, and what failing tests wrote.
 //
 //	HOTPARAM_REQUIRE_SERVERS=1 go test -json ./... | (cd test && go run ./skips)
+//
+// With -nightly it prints a regular expression of the tests that .ci/run leaves to "make nightly" (nightly.txt).
 package main
 
 import (
@@ -22,9 +24,18 @@ import (
 //go:embed allowed.txt
 var allowed string
 
+// nightly has a line of the same form for each test that takes too long for each change.
+//
+//go:embed nightly.txt
+var nightly string
+
 const module = "github.com/hotparam/pipeline/"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "-nightly" {
+		fmt.Println(namesOf(nightly))
+		return
+	}
 	list, err := parse(allowed)
 	if err == nil {
 		err = list.judge(os.Stdin, os.Stdout)
@@ -55,6 +66,17 @@ func parse(text string) (exceptions, error) {
 		list[f[0]] = append(list[f[0]], test)
 	}
 	return list, nil
+}
+
+// namesOf returns a regular expression of the tests in a list, for go test -skip.
+func namesOf(text string) string {
+	var names []string
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && !strings.HasPrefix(line, "#") {
+			names = append(names, f[1])
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
 }
 
 func (list exceptions) allow(pkg, test string) bool {
@@ -95,16 +117,18 @@ func (list exceptions) judge(in io.Reader, out io.Writer) error {
 			break
 		}
 	}
-	switch {
-	case r.failures > 0:
-		return fmt.Errorf("%d tests and packages failed", r.failures)
-	case len(r.skipped) > 0:
-		return fmt.Errorf("no server and no time may be missing here, and these were skipped "+
-			"(install what they need, or give the reason in test/skips/allowed.txt):\n%s", strings.Join(r.skipped, "\n"))
-	case r.passed == 0:
-		return errors.New("no test has passed: is this the output of go test -json?")
+	var failed, skipped error
+	if r.failures > 0 {
+		failed = fmt.Errorf("%d tests and packages failed", r.failures)
 	}
-	return nil
+	if len(r.skipped) > 0 {
+		skipped = fmt.Errorf("no server and no time may be missing here, and these were skipped "+
+			"(install what they need, or give the reason in test/skips/allowed.txt):\n%s", strings.Join(r.skipped, "\n"))
+	}
+	if err := errors.Join(failed, skipped); err != nil || r.passed > 0 {
+		return err
+	}
+	return errors.New("no test has passed: is this the output of go test -json?")
 }
 
 func (r *run) take(e event) {

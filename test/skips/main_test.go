@@ -1,6 +1,10 @@
 package main
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -45,12 +49,54 @@ func TestJudge(t *testing.T) {
 
 func TestListOfSkips(t *testing.T) {
 	t.Parallel()
-	if _, err := parse(allowed); err != nil {
-		t.Error(err)
+	for _, list := range []string{allowed, nightly} {
+		if _, err := parse(list); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, bad := range []string{"internal/a TestOne", "internal/a Test( why"} {
 		if _, err := parse(bad); err == nil || !strings.Contains(err.Error(), "allowed.txt:1") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+}
+
+// Every test that is left to the night exists, so that a new name does not bring it back, and no other test of that
+// name is left out with it.
+func TestNightly_NamesTests(t *testing.T) {
+	t.Parallel()
+	for line := range strings.Lines(nightly) {
+		f := strings.Fields(line)
+		if strings.HasPrefix(line, "#") || len(f) == 0 {
+			continue
+		}
+		in := packagesWith(t, f[1])
+		if len(in) != 1 || in[0] != f[0] {
+			t.Errorf("nightly.txt: %s is a test of %q, want of %s only", f[1], in, f[0])
+		}
+		if re := regexp.MustCompile(namesOf(line)); !re.MatchString(f[1]) || re.MatchString(f[1]+"s") {
+			t.Errorf("%s leaves out another test than %s", re, f[1])
+		}
+	}
+}
+
+// packagesWith returns the packages that have a test, from the root of the repository.
+func packagesWith(t *testing.T, test string) (found []string) {
+	t.Helper()
+	const root = "../.."
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), "\nfunc "+test+"(t *testing.T)") {
+			dir, _ := filepath.Rel(root, filepath.Dir(path)) // root is a prefix
+			found = append(found, filepath.ToSlash(dir))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

@@ -63,7 +63,7 @@ func TestExampleClients(t *testing.T) {
 			program.Launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen",
 				decide,
 				"--decide.token", token, "--admin.listen", freeport.Addr(t), "--gate.budget", "5s")
-			program.Await(t, 30*time.Second, "the sidecar", func() bool {
+			program.Await(t, time.Minute, "the sidecar", func() bool {
 				conn, err := net.Dial("tcp", decide)
 				if err != nil {
 					return false

@@ -91,7 +91,7 @@ await fetch("/done?" + statuses);
 	addr := freeport.Addr(t)
 	program.Launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr,
 		"--admin.listen", freeport.Addr(t), "--state.dir", t.TempDir(), "--answer.script", "/hotparam.js")
-	program.Await(t, 30*time.Second, "the proxy", func() bool {
+	program.Await(t, time.Minute, "the proxy", func() bool {
 		r, err := http.Get("http://" + addr + "/hotparam.js")
 		if err != nil {
 			return false

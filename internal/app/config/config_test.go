@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
 func write(t *testing.T, text string) string {
@@ -240,6 +242,7 @@ func TestVariablesThatAreNoSettings(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"HOTPARAM_REDIS_ADDR=x": "", "HOTPARAM_CONFIG=x": "", "HOTPARAM_ADMIN_TOKEN=x": "", "HOTPARAM_LEARN_OUT=x": "", "PATH=x": "",
+		"HOTPARAM_PROGRAMS=x": "", "HOTPARAM_NIGHTLY=x": "", "HOTPARAM_REQUIRE_SERVERS=x": "",
 		"HOTPARAM_REDS_ADDR=x": `HOTPARAM_REDS_ADDR is no setting; did you mean "HOTPARAM_REDIS_ADDR"?`,
 		"HOTPARAM_COLOUR=x":    "HOTPARAM_COLOUR is no setting",
 		// Kubernetes sets these for a service with the name hotparam-limiter.
@@ -264,5 +267,61 @@ func TestVariablesThatAreNoSettings(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestParse_ReadsAnyHostAsGoDoes(t *testing.T) {
+	t.Parallel()
+	var a Aggregator
+	p, err := Build(&a, "aggregator", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Parse([]string{"--admin.listen=*:9180", "--statsd.listen=*:8125,tcp://*:8126,udp://[::1]:8127,unix:/a*:b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{":8125", "tcp://:8126", "udp://[::1]:8127", "unix:/a*:b"}
+	if a.Admin.Listen != ":9180" || !slices.Equal(a.In.Listen, want) {
+		t.Errorf("listens on %q and %q", a.Admin.Listen, a.In.Listen)
+	}
+}
+
+// TestHelp_FitsTwoScreens: without all settings a program's help is short, and leads to the rest.
+func TestHelp_FitsTwoScreens(t *testing.T) {
+	for name, cli := range map[string]any{"serve": &Serve{}, "collector": &Collector{}, "aggregator": &Aggregator{},
+		"limiter-sidecar": &Sidecar{}} {
+		var short, all strings.Builder
+		for out, arg := range map[*strings.Builder]string{&short: "--help", &all: "--help-all"} {
+			p, err := Build(cli, name, "", kong.Writers(out, out), kong.Exit(func(int) {}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = p.Parse([]string{arg})
+		}
+		if lines := strings.Count(short.String(), "\n"); lines > 60 {
+			t.Errorf("%s --help has %d lines:\n%s", name, lines, &short)
+		}
+		for _, f := range []string{"--config", "--redis.addr", "--admin.listen", "HOTPARAM_ADMIN_LISTEN"} {
+			if !strings.Contains(short.String(), f) {
+				t.Errorf("%s --help says nothing of %s:\n%s", name, f, &short)
+			}
+		}
+		if !strings.Contains(short.String(), "more settings: "+name+" --help-all") ||
+			strings.Contains(short.String(), "--redis.tls_ca") || !strings.Contains(all.String(), "--redis.tls_ca") ||
+			strings.Contains(all.String(), "more settings") {
+			t.Errorf("%s: --help and --help-all:\n%s\n%s", name, &short, &all)
+		}
+	}
+}
+
+// Two namespaces have two groups by default, because in one group each would lose the partitions of the other.
+func TestKafkaGroup_IsOfANamespace(t *testing.T) {
+	t.Parallel()
+	if got := (KafkaGroup{}).Name("news"); got != "hotparam-aggregator-news" {
+		t.Error(got)
+	}
+	if got := (KafkaGroup{Group: "mine"}).Name("news"); got != "mine" {
+		t.Error(got)
 	}
 }

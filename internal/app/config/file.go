@@ -16,9 +16,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/textfile"
-	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
@@ -111,11 +109,16 @@ func topLevel(data []byte) *yaml.Node {
 
 func (f *file) settings(top *yaml.Node) {
 	f.values = map[string]*yaml.Node{}
+	read := map[string]bool{}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		section, body := top.Content[i], top.Content[i+1]
 		if slices.Contains(ruleSections, section.Value) || !isSection(section.Value) {
 			continue // rules reports unknown sections, with its own suggestions
 		}
+		if read[section.Value] {
+			continue // rules reports sections that are there twice
+		}
+		read[section.Value] = true
 		if body.Kind != yaml.MappingNode {
 			f.fail(body.Line, section.Value, errors.New("must be a mapping of settings"))
 			continue
@@ -166,7 +169,7 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 // names are settings that name a process, by what carries the name: Redis would have no report of a limiter whose name
 // it refuses, and no hot set of such an aggregator.
 var names = map[string]func(string) bool{
-	"gate.instance": rediscontrol.ValidID, "aggregator.id": rediscontrol.ValidID, "kafka.instance": kafka.ValidInstance,
+	"gate.instance": conf.ValidID, "aggregator.id": conf.ValidID, "kafka.instance": conf.ValidInstance,
 }
 
 // checkValue is the error about a number or a time below 0, which no setting can be, or about the name of a process.

@@ -38,14 +38,15 @@ type HTTPToken struct {
 	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless
 	// the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
 	Token string `help:"Token of ${of}; required off loopback."`
-	// File that holds the token.
+	// File that holds the token, or two lines while one replaces the other. It is read again when it changes, and on
+	// SIGHUP; a file that cannot be used changes nothing and is logged.
 	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of ${of}."`
 }
 
 // Admin is the operators' listener: dashboard, API, metrics, health.
 type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
-	Listen    string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
+	Listen    string `group:"operate" default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
 	HTTPToken `set:"of=the admin listener"`
 	// Tokens by the name of their holder, which is the author of its changes: a role (viewer, operator or admin), the
 	// token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several tokens of one name are
@@ -92,10 +93,10 @@ type Answer struct {
 }
 
 type Proxy struct {
-	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
+	Listen string `group:"requests" placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
 	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without
 	// TLS.
-	Upstream string `placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
+	Upstream string `group:"requests" placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
 	// Upstreams for classes, by the name that their rule gives.
 	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
 	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of a response."`
@@ -109,14 +110,14 @@ type Proxy struct {
 	// Most bytes of the responses that the response cache holds for hot keys whose rule has a cache. The least recently
 	// used ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
 	CacheMemory int64 `name:"cache_memory" default:"67108864" help:"Most bytes of answers in the response cache."`
-	// Longest request to an upstream that the cache makes for several clients.
-	CacheTimeout time.Duration `name:"cache_timeout" default:"60s" help:"Longest request that the cache makes."`
+	// Longest request to an upstream whose response the cache stores. A longer one goes on for its client.
+	CacheTimeout time.Duration `name:"cache_timeout" default:"60s" help:"Longest request whose response the cache stores."`
 	Listener
 }
 
 type Decide struct {
 	// Address of POST /v1/decide; empty for none, which is the default of serve.
-	Listen    string `default:"${decide_listen}" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
+	Listen    string `group:"requests" default:"${decide_listen}" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
 	HTTPToken `set:"of=POST /v1/decide"`
 	Listener
 }
@@ -125,12 +126,12 @@ type Decide struct {
 type StatusCheck struct {
 	// Address of the endpoint /check for gateways that read the status of its response; empty for none. See
 	// gateways.md.
-	Listen string `placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
+	Listen string `group:"requests" placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
 	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Original-Host and X-Real-IP),
 	// ingress-nginx (X-Original-URL, X-Original-Method and X-Real-IP), forwarded (X-Forwarded-Uri, -Method, -Host and
 	// -For: Traefik, Caddy, APISIX) or path (the check's own method, path and Host: Envoy). Required; a gateway of
 	// another dialect needs another sidecar.
-	Dialect string `enum:",nginx,ingress-nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, ingress-nginx, forwarded or path."`
+	Dialect string `group:"requests" enum:",nginx,ingress-nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, ingress-nginx, forwarded or path."`
 	// Prefix of the request's path in the dialect path, as the gateway's path_prefix. With "?" at its end the path is
 	// part of the check's query, which may hold what net/http rejects in a path, such as /50%off.
 	PathPrefix  string `name:"path_prefix" default:"/check?" help:"What stands before the path in the dialect path."`
@@ -147,10 +148,11 @@ type StatusCheck struct {
 
 type Envoy struct {
 	// Address of the gRPC services that Envoy asks: external authorization and rate limits, version 3; empty for none.
-	Listen string `placeholder:"HOST:PORT" help:"Address of the gRPC services for Envoy; empty for none."`
+	Listen string `group:"requests" placeholder:"HOST:PORT" help:"Address of the gRPC services for Envoy; empty for none."`
 	// Token that Envoy shows (initial_metadata, authorization: Bearer TOKEN); at least 16 characters. Required off
 	// loopback, unless the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of the gRPC services; required off loopback."`
+	Token string `help:"Token of the gRPC services; required off loopback."`
+	// File that holds the token, or two lines while one replaces the other; read again as check.token_file.
 	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of the gRPC services."`
 	// Status of a denial by external authorization. The rate limit filter of Envoy has a setting of its own for it.
 	DenyStatus int `name:"deny_status" default:"429" help:"Status of a denial by external authorization."`
@@ -163,7 +165,7 @@ type Envoy struct {
 type SPOE struct {
 	// Address of the agent that HAProxy's offload engine asks; empty for none. Its protocol knows no token: off
 	// loopback it needs certificates of callers (tls_client_ca), or a unix socket (unix:/path).
-	Listen string `placeholder:"HOST:PORT" help:"Address of the agent for HAProxy; empty for none."`
+	Listen string `group:"requests" placeholder:"HOST:PORT" help:"Address of the agent for HAProxy; empty for none."`
 	Port
 }
 
@@ -171,14 +173,14 @@ type SPOE struct {
 type Edge struct {
 	// Address of GET /v1/edge and POST /v1/edge/counts, for gateways that ask only about what is hot; empty for none.
 	// See gateways.md.
-	Listen    string `placeholder:"HOST:PORT" help:"Address of the feed for gateways that ask only about what is hot."`
+	Listen    string `group:"requests" placeholder:"HOST:PORT" help:"Address of the feed for gateways that ask only about what is hot."`
 	HTTPToken `set:"of=the feed"`
 	Listener
 }
 
 // Mirror is the listener for copies of requests.
 type Mirror struct {
-	Listen string `placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
+	Listen string `group:"counts" placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
 	// Header with the original request target, such as X-Original-URI, where the gateway sets it in every copy.
 	// Default: the mirrored request's own target, because a gateway that copies headers unchanged would let clients
 	// choose.

@@ -13,6 +13,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,7 +23,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -34,16 +34,19 @@ import (
 
 // Build makes the parser of a program from its struct of settings. Flags may
 // come from the environment (prefix HOTPARAM_) and from the file of --config.
-func Build(cli any, name, description string, options ...kong.Option) (*Parser, error) {
+func Build(cli any, name, description string, options ...Option) (*Parser, error) {
 	f := &file{}
-	opts := append([]kong.Option{
+	p := &Parser{file: f}
+	opts := append([]Option{
 		kong.Name(name),
 		kong.Description(description),
 		kong.PostBuild(onlySettings),
 		kong.DefaultEnvars("HOTPARAM"),
 		kong.Resolvers(f),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100,
-			ValueFormatter: kong.DefaultHelpValueFormatter}),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }), // printHelp says how variables are named
+		kong.Help(p.printHelp),
+		kong.ExplicitGroups(groups),
 		kong.UsageOnError(),
 		vars(DefaultAdmin(name)),
 	}, options...)
@@ -51,10 +54,11 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 	if err != nil {
 		return nil, fmt.Errorf("config: %s: %w", name, err)
 	}
-	again := func() (*Parser, error) {
+	p.Kong = k
+	p.again = func() (*Parser, error) {
 		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
 	}
-	return &Parser{Kong: k, file: f, again: again}, nil
+	return p, nil
 }
 
 // vars are what tags of settings name in ${}.
@@ -68,7 +72,7 @@ var shortSettings = []string{
 }
 
 // onlySettings leaves the environment to settings. Other flags are said with one command: a variable such as
-// HOTPARAM_OUTPUT would mean a file to one command and a format to the next.
+// HOTPARAM_FOR would mean the life of an override to one command and the length of a trace to the next.
 func onlySettings(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok && len(flag.Envs) == 0 && !strings.Contains(flag.Name, ".") &&
@@ -99,6 +103,8 @@ type Parser struct {
 	settings map[string]any
 	// command is the one that was called, as people write it: its help says more than that of the program.
 	command string
+	// helpAll is set where the help is to show every setting.
+	helpAll bool
 	// again builds the same parser with nothing in its settings.
 	again func() (*Parser, error)
 }
@@ -107,16 +113,18 @@ type Parser struct {
 // reported in full before anything else, because a bad file is the likelier
 // cause of whatever else is missing.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
+	args, p.helpAll = takeHelpAll(args)
 	ctx, err := p.Kong.Parse(args)
 	p.command = commandPath(ctx, err)
 	if fileErr := p.file.err(); fileErr != nil {
 		return nil, WrongFile{Err: fileErr}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+		return nil, fmt.Errorf("%w: %w", ErrUsage, cmp.Or(p.elsewhere(args, err), err))
 	}
 	p.args, p.settings = args, map[string]any{}
 	for _, flag := range ctx.Flags() {
+		openToAll(flag)
 		p.settings[flag.Name] = flag.Target.Interface()
 		if err := checkValue(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
 			return nil, Usage("--%s: %w", flag.Name, err)
@@ -127,6 +135,24 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	}
 	return ctx, err
 }
+
+// openToAll writes an address to listen on as Go has it: *:8080, as nginx and HAProxy write it, is :8080.
+func openToAll(flag *kong.Flag) {
+	if !strings.HasSuffix(flag.Name, "listen") && flag.Name != "accesslog.syslog" {
+		return
+	}
+	switch addr := flag.Target.Addr().Interface().(type) {
+	case *string:
+		*addr = anyHost.ReplaceAllString(*addr, "$1:")
+	case *[]string:
+		for i := range *addr {
+			(*addr)[i] = anyHost.ReplaceAllString((*addr)[i], "$1:")
+		}
+	}
+}
+
+// anyHost is the host of an address that means all of the machine's, behind the scheme that StatsD's addresses have.
+var anyHost = regexp.MustCompile(`^(|(?:udp|tcp)://)\*:`)
 
 // commandPath is the command of a parsed line, also of one with a mistake in it; "" where none was found.
 func commandPath(ctx *kong.Context, err error) string {
@@ -197,7 +223,7 @@ const variablePrefix = "HOTPARAM_"
 // hotparam, and those of tests.
 var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$` +
 	`|^HOTPARAM_(TEST|REQUIRE|LIMIT|FUZZ)_` +
-	`|^HOTPARAM_(TRAFFIC|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS)$`)
+	`|^HOTPARAM_(TRAFFIC|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS|PICTURES|PROGRAMS|NIGHTLY)$`)
 
 // unknownVariables are warnings of variables that look like settings of a program and are none.
 func unknownVariables(environment []string) (warnings []string) {
@@ -213,35 +239,6 @@ func unknownVariables(environment []string) (warnings []string) {
 	}
 	return warnings
 }
-
-// knownFlags are the dotted settings of all programs, by name: what may stand
-// in a file.
-var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
-	flags := map[string]*kong.Flag{}
-	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Doctor{}} {
-		k, err := kong.New(cli, vars(""))
-		if err != nil {
-			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test
-		}
-		for _, flag := range k.Model.Flags {
-			if strings.Contains(flag.Name, ".") {
-				flags[flag.Name] = flag
-			}
-		}
-	}
-	return flags
-})
-
-// sections are the top-level names of the file that belong to programs.
-func sections() (out []string) {
-	for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
-		section, _, _ := strings.Cut(name, ".")
-		out = append(out, section)
-	}
-	return slices.Compact(out)
-}
-
-func isSection(name string) bool { return slices.Contains(sections(), name) }
 
 // ServeDefaults are serve's settings when none are given, for programs
 // that contain it.

@@ -26,7 +26,7 @@ type Collector struct {
 	RuleSource
 	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for
 	// the history in Graphite, to StatsD.
-	Out    string   `name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
+	Out    string   `group:"counts" name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
 	In     StatsDIn `embed:"" prefix:"statsd."`
 	Mirror Mirror   `embed:"" prefix:"mirror."`
 	Access Access   `embed:"" prefix:"accesslog."`
@@ -47,9 +47,9 @@ type Counts struct {
 type Aggregator struct {
 	Common
 	RuleSource
-	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair.
-	// Default: host name.
-	ID string `name:"aggregator.id" help:"Name of this aggregator in Redis."`
+	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair;
+	// with Kafka the second one reads nothing until the first one's lease ends. Default: host name.
+	ID string `group:"operate" name:"aggregator.id" help:"Name of this aggregator in Redis."`
 	// How long a silent aggregator keeps its name; then its standby takes over. Less than --detect.hot_ttl.
 	Lease    time.Duration `name:"aggregator.lease" default:"2s" help:"Silence after which the standby takes over."`
 	In       StatsDIn      `embed:"" prefix:"statsd."`
@@ -78,7 +78,7 @@ type Sidecar struct {
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
 	// Where the requests of this sidecar are counted: auto, none, kafka or statsd. auto takes the one that is
 	// configured, with none the middleware or collector counts them.
-	Count string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
+	Count string `group:"counts" name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`
 	State State `embed:"" prefix:"state."`

@@ -1,10 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 	"time"
-
-	"github.com/hotparam/pipeline/internal/operator/notify"
 )
 
 // The doc comment of a field is its text in docs/settings.md, the help tag its
@@ -12,8 +11,8 @@ import (
 
 // Log says how the program reports.
 type Log struct {
-	Level  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
-	Format string `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
+	Level  string `group:"operate" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
+	Format string `group:"operate" enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
 // Privacy is how values are hashed that rules redact.
@@ -36,11 +35,14 @@ type Stop struct {
 
 // Redis is where hot set, overrides and shared limits live.
 type Redis struct {
-	Addr     []string `placeholder:"HOST:PORT" help:"Redis server, or several nodes of one Redis Cluster."`
+	Addr     []string `group:"state" placeholder:"HOST:PORT" help:"Redis server, or several nodes of one Redis Cluster."`
 	Username string   `help:"User for AUTH."`
 	// Password for AUTH. Better set by the environment than as a flag.
 	Password string `help:"Password for AUTH."`
-	DB       int    `default:"0" help:"Database number; a cluster has only 0."`
+	// File that holds the password. It is read for every connection, so that a new password needs no restart; while it
+	// cannot be used, the password from before is sent.
+	PasswordFile string `group:"state" name:"password_file" placeholder:"FILE" help:"File that holds the password for AUTH."`
+	DB           int    `default:"0" help:"Database number; a cluster has only 0."`
 	// Connect by TLS; rediss:// and each of the tls_ settings do so too. Their files are read for every connection.
 	TLS   bool     `help:"Connect by TLS; rediss:// and each of the tls_ settings do so too."`
 	Files TLSFiles `embed:"" prefix:"tls_" set:"of=Redis"`
@@ -50,6 +52,8 @@ type Redis struct {
 	SentinelUsername string `name:"sentinel_username" help:"User for AUTH at the Sentinels."`
 	// Password for AUTH at the Sentinels. Better set by the environment than as a flag.
 	SentinelPassword string `name:"sentinel_password" help:"Password for AUTH at the Sentinels."`
+	// File that holds the password for AUTH at the Sentinels; read as password_file.
+	SentinelPasswordFile string `name:"sentinel_password_file" placeholder:"FILE" help:"File that holds the Sentinels' password."`
 	// Longest call outside of decisions, with dialling and redirects.
 	Timeout time.Duration `default:"500ms" help:"Longest call outside of decisions."`
 	// How long hot keys stay hot when their aggregator is silent or gets no counts; at most 24h. 0: not at all.
@@ -79,7 +83,7 @@ type Etcd struct {
 
 // Kafka is the topic that carries counts.
 type Kafka struct {
-	Brokers []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
+	Brokers []string `group:"counts" placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
 	Topic   string   `default:"hotparam-counts" help:"Topic of the counts."`
 	// Partitions that the topic should have; another number is logged. 0: as many as it has, and 8 if it has to be
 	// created.
@@ -93,11 +97,18 @@ type Kafka struct {
 	Username string `help:"User for SASL."`
 	// Password for SASL. Better set by the environment than as a flag.
 	Password string `help:"Password for SASL."`
+	// File that holds the password for SASL. It is read for new connections, so that a new password needs no restart;
+	// while it cannot be used, the password from before is sent. Change the file first, then the brokers: logins in
+	// between are refused and repeated, and producers keep counts for 10 s. By PLAIN an aggregator joins its group as a
+	// new member then, which takes up to session_timeout; by SCRAM it stays a member.
+	PasswordFile string `name:"password_file" placeholder:"FILE" help:"File that holds the password for SASL."`
 }
 
 // KafkaGroup is how aggregators share the partitions.
 type KafkaGroup struct {
-	Group string `default:"hotparam-aggregator" help:"Consumer group of the aggregators."`
+	// Consumer group of the aggregators. Two namespaces need two groups: in one, each would lose the partitions of the
+	// other. Default: hotparam-aggregator-NAMESPACE.
+	Group string `help:"Consumer group of the aggregators of a namespace."`
 	// How far back a partition is read when it is taken over; at least the longest window of the rules and 5 s.
 	Backlog time.Duration `default:"10s" help:"How far back a partition is read when it is taken over."`
 	// How far behind its end a partition may be read, at least two backlogs; further behind, reading jumps to the
@@ -110,11 +121,16 @@ type KafkaGroup struct {
 	SessionTimeout time.Duration `name:"session_timeout" default:"10s" help:"Silence after which a member has left."`
 }
 
+// Name returns the group of the aggregators of a namespace.
+func (g KafkaGroup) Name(namespace string) string {
+	return cmp.Or(g.Group, "hotparam-aggregator-"+namespace)
+}
+
 // StatsDOut is where counts are sent to by StatsD.
 type StatsDOut struct {
 	// StatsD servers that counts are sent to, or unix:/path. Several servers divide the keys; give all programs the
 	// same list.
-	Addr []string `placeholder:"HOST:PORT" help:"StatsD servers that share the keys."`
+	Addr []string `group:"counts" placeholder:"HOST:PORT" help:"StatsD servers that share the keys."`
 	// StatsD servers that get every count as well: where the standby of each aggregator listens.
 	Standby []string `placeholder:"HOST:PORT" help:"StatsD servers that get every count as well."`
 	MTU     int      `default:"1432" help:"Bytes of one datagram."`
@@ -126,7 +142,7 @@ type StatsDOut struct {
 type StatsDIn struct {
 	// Addresses to take StatsD lines on: host:port or udp://host:port, tcp://host:port, unix:/path (datagrams),
 	// unixstream:/path.
-	Listen []string `placeholder:"HOST:PORT" help:"Addresses to take StatsD lines on; also tcp://, unix:, unixstream:."`
+	Listen []string `group:"counts" placeholder:"HOST:PORT" help:"Addresses to take StatsD lines on; also tcp://, unix:, unixstream:."`
 	// UDP sockets that share an address, each read by a goroutine of its own. Linux only.
 	Readers int `default:"1" help:"UDP sockets that share an address. Linux only."`
 	// Receive buffer to ask the kernel for, in bytes, for each socket.
@@ -148,7 +164,7 @@ type StatsDIn struct {
 // Graphite is the render API that counts are asked from.
 type Graphite struct {
 	// Graphite (graphite-web 1.1) to ask for counts, such as http://127.0.0.1:8080.
-	URL      string `name:"url" placeholder:"URL" help:"Graphite to ask for counts."`
+	URL      string `group:"counts" name:"url" placeholder:"URL" help:"Graphite to ask for counts."`
 	Schedule string `default:"@every 1s" help:"Schedule (cron, with seconds) on which it is asked."`
 	// How long after the full second to ask at the earliest; the StatsD server flushes on the second.
 	Settle time.Duration `default:"200ms" help:"How long after the full second to ask at the earliest."`
@@ -211,24 +227,24 @@ type State struct {
 	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those
 	// that it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a
 	// limiter: no copy.
-	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
+	Dir string `group:"state" default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
 }
 
 // History is what a program keeps of what was, in state.dir.
 type History struct {
 	// How long minutes, hot spans and events are kept; 0: none are.
-	Keep time.Duration `default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
-	// Most bytes of the file history.sqlite. When it is full, its oldest part is deleted.
-	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Most bytes of the file."`
+	Keep time.Duration `group:"state" default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
+	// Most bytes of the files in history. When they are full, the oldest hours are deleted.
+	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Most bytes of its files."`
 	Keys     int   `default:"100" help:"How many keys of a minute are kept, the heaviest."`
 }
 
 // Access is access logs as a source.
 type Access struct {
-	File []string `placeholder:"FILE" help:"Access log to follow; - is standard input."`
+	File []string `group:"counts" placeholder:"FILE" help:"Access log to follow; - is standard input."`
 	// Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them. Senders
 	// choose what is counted: listen where only they reach it, or set syslog_allow.
-	Syslog string `placeholder:"HOST:PORT" help:"Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them."`
+	Syslog string `group:"counts" placeholder:"HOST:PORT" help:"Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them."`
 	// Networks whose messages are read; default: all.
 	SyslogAllow []string `name:"syslog_allow" placeholder:"NETWORK" help:"Networks whose messages of syslog are read; default: all."`
 
@@ -280,14 +296,5 @@ type Notifications struct {
 	// Webhooks that are notified when keys become hot or cold, and of loops, overrides, a failing store and adaptive
 	// limits at their minimum: a list of {name, url, format, events, secret, …}, see admin.md. As a flag or in the
 	// environment it is one line of YAML.
-	Webhooks Webhooks `placeholder:"YAML" help:"Webhooks that receive events: a list of {name, url, …}."`
-}
-
-// Webhooks are those of the settings. As text they are a list in YAML.
-type Webhooks []notify.Webhook
-
-// UnmarshalText reads the list. No error repeats a value that may be secret.
-func (w *Webhooks) UnmarshalText(text []byte) (err error) {
-	*w, err = notify.ReadWebhooks(text)
-	return err
+	Webhooks Webhooks `group:"operate" placeholder:"YAML" help:"Webhooks that receive events: a list of {name, url, …}."`
 }

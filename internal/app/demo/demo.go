@@ -52,19 +52,15 @@ func rulesOf(file []byte) (sets [phases]*rules.Set, err error) {
 	return sets, nil
 }
 
+// Options are the flags of the demo as they were checked, and where it is shown. An empty Admin means no dashboard.
 type Options struct {
-	// Duration; 0 means until interrupted.
-	Duration time.Duration
-	Topics   int
-	// Listen and Admin are the addresses of proxy and dashboard; an empty
-	// Admin means no dashboard.
-	Listen, Admin string
-	// JSON is a file for the result, "" for none.
-	JSON    string
-	Out     io.Writer
-	Color   bool
-	Version string
-	Log     *slog.Logger
+	Command
+	Out io.Writer
+	// Result takes the result at the end, or is nil if only people read it.
+	Result func(Result) error
+	Color  bool
+	Serve  string // the command that the end of the demo recommends
+	Log    *slog.Logger
 }
 
 type show struct {
@@ -108,7 +104,7 @@ func Run(ctx context.Context, opts Options) error {
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
 	if s.local, err = program.NewLocal(ctx, settings(opts, s.site.Addr, state), sets[limited], program.LocalOptions{
-		Version: opts.Version, OnChange: s.changed, Log: opts.Log,
+		Version: config.Version(), OnChange: s.changed, Log: opts.Log,
 	}); err != nil {
 		return err
 	}
@@ -142,9 +138,9 @@ func (s *show) run(ctx context.Context) error {
 	if served := <-served; err == nil {
 		err = served
 	}
-	s.screen.result(result)
-	if err == nil && s.opts.JSON != "" {
-		err = writeJSON(s.opts.JSON, result)
+	s.screen.result(result, s.opts.Serve)
+	if err == nil && s.opts.Result != nil {
+		err = s.opts.Result(result)
 	}
 	return err
 }

@@ -58,9 +58,9 @@ func (s *site) topic(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "topic %q: all the news\n", id)
 }
 
-// FreeOr gives an address of loopback: the usual one, or any free port while
+// freeOr gives an address of loopback: the usual one, or any free port while
 // another process has that, such as a demo in another window.
-func FreeOr(ctx context.Context, usual string) string {
+func freeOr(ctx context.Context, usual string) string {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", usual)
 	if err != nil {

@@ -1,11 +1,9 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"time"
 
@@ -90,14 +88,15 @@ func (s *screen) note(at time.Duration, color, format string, args ...any) {
 	s.printf("  %5s %s\n", fmt.Sprintf("%.1fs", at.Seconds()), s.paint(color, fmt.Sprintf(format, args...)))
 }
 
-func (s *screen) result(r Result) {
+// result prints what happened, and the command that serves a site of the reader's own.
+func (s *screen) result(r Result, serve string) {
 	s.printf("\n%s\n", s.paint(bold, "What happened"))
 	q := r.Groups.Quiet
 	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
-	s.readers("viral topic", "held to its limit", &r.Limited)
-	s.readers("", "from memory", &r.Served)
-	s.readers("", "adaptive", &r.Adaptive.Quick)
-	s.readers("", "the site is slow", &r.Adaptive.Slow)
+	s.readers("viral topic", "held to its limit", &r.Limited, false)
+	s.readers("", "from memory", &r.Served, true)
+	s.readers("", "adaptive", &r.Adaptive.Quick, false)
+	s.readers("", "the site is slow", &r.Adaptive.Slow, false)
 	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(),
 		r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
 	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n",
@@ -119,18 +118,25 @@ func (s *screen) result(r Result) {
 		s.printf("  this machine was too busy: %d requests of the readers were not sent in time\n", r.Behind)
 	}
 	s.printf("\n  In front of a service of yours:  %s\n\n",
-		s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
+		s.paint(bold, serve+" --upstream http://127.0.0.1:3000"))
 }
 
-// readers prints how many readers of the viral topic were answered in a wave, and how many requests reached the site.
-func (s *screen) readers(what, how string, r *Readers) {
-	if n := r.Total(); n > 0 {
-		s.printf("  %-14s %-18s %6d asked, %6d answered (%.2f %%), %5d requests reached the site\n",
-			what, how+":", n, r.OK, 100*float64(r.OK)/float64(n), r.Site)
+// readers prints how many readers of the viral topic were answered in a wave. Where answers come from memory it also
+// prints how many requests reached the site: of the other waves each answer is from there.
+func (s *screen) readers(what, how string, r *Readers, fromMemory bool) {
+	n := r.Total()
+	if n == 0 {
+		return
 	}
+	site := ""
+	if fromMemory {
+		site = fmt.Sprintf(", from %d requests to the site", r.Site)
+	}
+	s.printf("  %-14s %-18s %6d asked, %6d answered (%.2f %%)%s\n", what, how+":", n, r.OK, 100*float64(r.OK)/float64(n),
+		site)
 }
 
-// Result is what the demo has shown; --json writes it.
+// Result is what the demo has shown.
 type Result struct {
 	DurationSeconds float64 `json:"duration_s"`
 	Groups          struct {
@@ -217,7 +223,8 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
 		return
 	}
 	s.lastRate = l.Rate
-	s.screen.note(at, notice, "  limit %.0f/s: nine of ten pages within %.0f ms; %s", l.Rate, l.LatencyMS, l.Why)
+	s.screen.note(at, notice, "  limit %.0f/s, at most %.0f at a time: nine of ten pages within %.0f ms; %s", l.Rate,
+		l.InFlight, l.LatencyMS, l.Why)
 }
 
 func (s *show) result() Result {
@@ -233,15 +240,4 @@ func (s *show) result() Result {
 		r.QuietAnswered = 100 * float64(r.Groups.Quiet.OK) / float64(n)
 	}
 	return r
-}
-
-func writeJSON(path string, r Result) error {
-	body, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	if err := os.WriteFile(path, append(body, '\n'), 0o644); err != nil {
-		return fmt.Errorf("demo: --json: %w", err)
-	}
-	return nil
 }

@@ -215,9 +215,16 @@ func (c *Visitors) get(ctx context.Context, j job) (int, error) {
 	return res.StatusCode, err
 }
 
-// Load sends the demo's visitors to targets until ctx ends, and writes a line a
-// second.
-func Load(ctx context.Context, out io.Writer, targets []string, topics int) error {
+// Loaded is what became of the visitors' requests.
+type Loaded struct {
+	Quiet   Seen `json:"quiet"`
+	Viral   Seen `json:"viral"`
+	Crawler Seen `json:"crawler"`
+}
+
+// Load sends the demo's visitors to targets until ctx ends, writes a line a
+// second, and returns the sums.
+func Load(ctx context.Context, out io.Writer, targets []string, topics int) (Loaded, error) {
 	c := NewVisitors(targets, max(topics, 10), uint64(time.Now().UnixNano()))
 	c.SetRate(Quiet, quietRate)
 	c.SetRate(Crawler, crawlerRate)
@@ -245,5 +252,6 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 		})
 		return nil
 	})
-	return group.Wait()
+	err := group.Wait()
+	return Loaded{c.Seen(Quiet), c.Seen(Viral), c.Seen(Crawler)}, err
 }

@@ -2,12 +2,14 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
@@ -17,37 +19,47 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/clientjs"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/edge"
-	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
-	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// gateways are the reverse proxy, and the listeners that gateways and services ask.
-type gateways struct {
+// Gateways are the reverse proxy, and the listeners that gateways and services ask.
+type Gateways struct {
 	cfg       config.Gateways
 	clients   *httplimit.Clients
 	answers   httplimit.Responder
-	listeners *listeners
+	listeners *Listeners
 	log       *slog.Logger
 
-	proxy   *listener.Server // nil: none
-	envoy   *envoy.Server    // nil: none
-	limits  *envoy.Limits    // of the files as they were last read
+	proxy   *listener.Server                 // nil: none
+	failing func() []hottype.FailingUpstream // those of the proxy; nil: there is none
+	envoy   Envoy                            // nil: the program has no listener for Envoy
+	guards  map[string]*auth.Guard
 	metrics []metrics.Collector
 }
 
-func newGateways(cfg config.Gateways, answer config.Answer, stop config.Stop, clients *httplimit.Clients,
-	log *slog.Logger) (*gateways, error) {
+// NewGateways takes no port yet. Without open the program has no listener for Envoy, and a setting that asks for one is
+// an error.
+func NewGateways(open OpenEnvoy, cfg config.Gateways, answer config.Answer, stop config.Stop,
+	clients *httplimit.Clients, log *slog.Logger) (*Gateways, error) {
 	answers, err := answersOf(answer)
-	return &gateways{cfg: cfg, clients: clients, answers: answers, listeners: newListeners(stop, clients, log),
-		log: log}, err
+	g := &Gateways{cfg: cfg, clients: clients, answers: answers, listeners: NewListeners(stop, clients, log),
+		log: log, guards: map[string]*auth.Guard{}}
+	g.metrics = append(g.metrics, metrics.Of(func() metrics.GatewayStats {
+		return metrics.GatewayStats{Refused: g.refused(time.Now())}
+	}))
+	if open != nil {
+		g.envoy = open()
+	} else if cfg.Envoy.Listen != "" {
+		err = errors.Join(err, config.InOneProcess("envoy.listen"))
+	}
+	return g, err
 }
 
-// configured are those that have an address, beside the proxy.
-func (g *gateways) configured() (list []front) {
+// Configured are those that have an address, beside the proxy.
+func (g *Gateways) Configured() (list []front) {
 	for _, f := range []front{
 		{"decide", g.cfg.Decide.Listen, g.listenDecide}, {"check", g.cfg.Check.Listen, g.listenCheck},
 		{"envoy", g.cfg.Envoy.Listen, g.listenEnvoy}, {"spoe", g.cfg.SPOE.Listen, g.listenSPOE},
@@ -65,17 +77,17 @@ type front struct {
 	listen     func(context.Context, *pipeline.Pipeline) error
 }
 
-// attrs are their addresses for a log line.
-func (g *gateways) attrs() (attrs []any) {
-	for _, f := range g.configured() {
+// Attrs are their addresses for a log line.
+func (g *Gateways) Attrs() (attrs []any) {
+	for _, f := range g.Configured() {
 		attrs = append(attrs, f.name, f.addr)
 	}
 	return attrs
 }
 
-// listen takes the ports of those that have an address; parts run them.
-func (g *gateways) listen(ctx context.Context, parts *pipeline.Pipeline) error {
-	for _, f := range g.configured() {
+// Listen takes the ports of those that have an address; parts run them.
+func (g *Gateways) Listen(ctx context.Context, parts *pipeline.Pipeline) error {
+	for _, f := range g.Configured() {
 		if err := f.listen(ctx, parts); err != nil {
 			return err
 		}
@@ -83,40 +95,45 @@ func (g *gateways) listen(ctx context.Context, parts *pipeline.Pipeline) error {
 	return nil
 }
 
-// listenProxy takes the port of the reverse proxy; wrap sees its requests first.
-func (g *gateways) listenProxy(ctx context.Context, cfg config.Proxy, script string, parts *pipeline.Pipeline,
+// ListenProxy takes the port of the reverse proxy; wrap sees its requests first.
+func (g *Gateways) ListenProxy(ctx context.Context, cfg config.Proxy, script string, parts *pipeline.Pipeline,
 	wrap func(http.Handler) http.Handler) error {
 	p, err := newProxy(parts.Gate, cfg, g.clients, g.answers, g.log)
 	if err != nil {
 		return err
 	}
-	if g.proxy, err = g.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener,
+	if g.proxy, err = g.listeners.Open(ctx, "proxy", cfg.Listen, cfg.Listener,
 		clientjs.Handler(script, wrap(p))); err != nil {
 		return err
 	}
 	parts.Add(lifecycle.Sources, "proxy", g.proxy.Run)
 	parts.AddCache(p.Cache())
+	g.failing = p.Failing
 	g.metrics = append(g.metrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats), metrics.Of(p.Cache().Silent))
 	return nil
 }
 
-func (g *gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) error {
+// isOpen reports whether a browser on this machine reaches a listener, because it asks for no credentials.
+func isOpen(addr string, asks bool, cfg config.Port) bool {
+	return !asks && cfg.TLSClientCA == "" && !strings.HasPrefix(addr, auth.UnixPrefix)
+}
+
+func (g *Gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Decide
-	token, err := auth.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
+	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Answers: g.answers, Log: g.log})
+	guard, asks, err := g.guard("decide", cfg.HTTPToken, decide.SetSecrets)
 	if err != nil {
-		return rejected(err)
+		return err
 	}
-	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Secret: token, Answers: g.answers, Log: g.log})
-	guard := auth.NewGuard("decide", token, g.log)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/decide", guard.Protect(decide))
 	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
 	mux.Handle("/v1/outcomes", guard.Protect(http.HandlerFunc(decide.Outcomes)))
-	handler := http.Handler(mux)
-	if token == "" && cfg.TLSClientCA == "" && !strings.HasPrefix(cfg.Listen, auth.UnixPrefix) {
-		handler = auth.OwnSite(mux)
+	handler := httplimit.WithoutRedirects(mux)
+	if isOpen(cfg.Listen, asks, cfg.Port) {
+		handler = auth.OwnSite(handler)
 	}
-	port, err := g.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, handler)
+	port, err := g.listeners.openGuarded(ctx, "decide", cfg.Listen, asks, cfg.Listener, handler)
 	if err != nil {
 		return err
 	}
@@ -125,22 +142,21 @@ func (g *gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) e
 	return nil
 }
 
-func (g *gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) error {
+func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Check
-	token, err := auth.ReadToken("check.token", cfg.Token, cfg.TokenFile)
+	guard, asks, err := g.guard("check", cfg.HTTPToken, nil)
 	if err != nil {
-		return rejected(err)
+		return err
 	}
 	check, err := forwardauth.New(forwardauth.Config{
 		Gate: parts.Gate, Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
 		AllowStatus: cfg.AllowStatus, DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID,
-		HideAuthorization: token != "", Log: g.log,
+		HideAuthorization: asks, Log: g.log,
 	})
 	if err != nil {
-		return rejected(err)
+		return Rejected(err)
 	}
-	guard := auth.NewGuard("check", token, g.log)
-	port, err := g.listeners.openGuarded(ctx, "check", cfg.Listen, token, cfg.Listener, guard.Protect(check))
+	port, err := g.listeners.openGuarded(ctx, "check", cfg.Listen, asks, cfg.Listener, guard.Protect(check))
 	if err != nil {
 		return err
 	}
@@ -149,36 +165,48 @@ func (g *gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 	return nil
 }
 
-func (g *gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) error {
+func (g *Gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Envoy
-	token, err := auth.ReadToken("envoy.token", cfg.Token, cfg.TokenFile)
+	guard, asks, err := g.guard("envoy", config.HTTPToken{Token: cfg.Token, TokenFile: cfg.TokenFile}, nil)
 	if err != nil {
-		return rejected(err)
+		return err
 	}
-	if err := guarded("envoy", cfg.Listen, token != "", cfg.Port); err != nil {
+	if err := guarded("envoy", cfg.Listen, asks, cfg.Port); err != nil {
 		return err
 	}
 	ln, err := g.listeners.openPort(ctx, "envoy", cfg.Listen, cfg.Port)
 	if err != nil {
 		return err
 	}
-	guard := auth.NewGuard("envoy", token, g.log)
 	answers := g.answers
 	answers.Status = cfg.DenyStatus
-	g.envoy = envoy.New(envoy.Config{
+	g.envoy.Open(EnvoyConfig{
 		Gate: parts.Gate, Clients: g.clients, Answers: answers, Log: g.log,
-		Authorize: func(r *http.Request) int { return guard.Check(r, time.Now()).Status },
+		Authorize: func(r *http.Request) bool { return guard.Check(r, time.Now()).Status == 0 },
 	})
-	g.applyLimits()
-	g.metrics = append(g.metrics, metrics.Of(g.envoy.Stats))
+	g.ApplyLimits()
+	g.metrics = append(g.metrics, metrics.OfAny(g.envoy.AllStats))
+	g.listeners.byName["envoy"] = callsPort{ln, g.envoy.CallsBound()}
 	parts.Add(lifecycle.Sources, "envoy", func(ctx context.Context) error { return g.envoy.Serve(ctx, ln) })
 	return nil
 }
 
-func (g *gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) error {
+// callsPort states what the calls under way take as well as connections.
+type callsPort struct {
+	*listener.Port
+	bytes int64
+}
+
+func (p callsPort) Stats() listener.Stats {
+	st := p.Port.Stats()
+	st.MemoryBound += p.bytes
+	return st
+}
+
+func (g *Gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.SPOE
 	if err := auth.CheckListen(cfg.Listen, cfg.TLSClientCA != ""); err != nil {
-		return rejected(fmt.Errorf(
+		return Rejected(fmt.Errorf(
 			"%w; HAProxy's protocol has no token: ask for its certificate (--spoe.tls_client_ca)", err))
 	}
 	ln, err := g.listeners.openPort(ctx, "spoe", cfg.Listen, cfg.Port)
@@ -191,15 +219,18 @@ func (g *gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) err
 	return nil
 }
 
-func (g *gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) error {
+func (g *Gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Edge
-	token, err := auth.ReadToken("edge.token", cfg.Token, cfg.TokenFile)
+	guard, asks, err := g.guard("edge", cfg.HTTPToken, nil)
 	if err != nil {
-		return rejected(err)
+		return err
 	}
 	feed := edge.NewFeed(edge.Config{Gate: parts.Gate, Hot: parts.Hot, Log: g.log})
-	guard := auth.NewGuard("edge", token, g.log)
-	port, err := g.listeners.openGuarded(ctx, "edge", cfg.Listen, token, cfg.Listener, guard.Protect(feed.Handler()))
+	handler := guard.Protect(feed.Handler())
+	if isOpen(cfg.Listen, asks, cfg.Port) {
+		handler = auth.GatewaysOnly(handler)
+	}
+	port, err := g.listeners.openGuarded(ctx, "edge", cfg.Listen, asks, cfg.Listener, handler)
 	if err != nil {
 		return err
 	}
@@ -209,24 +240,23 @@ func (g *gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) err
 	return nil
 }
 
-// readLimits reads the files of limits by descriptor, for setRules to take.
-func (g *gateways) readLimits(*rules.Set) error {
-	files := make([]envoy.File, len(g.cfg.Envoy.Limits))
-	for i, name := range g.cfg.Envoy.Limits {
-		data, err := textfile.Read(name)
-		if err != nil {
-			return rejected(fmt.Errorf("envoy.limits: %w", err))
-		}
-		files[i] = envoy.File{Name: name, Data: data}
+// Collectors returns the metrics of all listeners.
+func (g *Gateways) Collectors() []metrics.Collector { return g.metrics }
+
+// HTTP returns the HTTP listeners, to which the program adds its admin page.
+func (g *Gateways) HTTP() *Listeners { return g.listeners }
+
+// ReadLimits reads the files of limits by descriptor, for setRules to take.
+func (g *Gateways) ReadLimits(*rules.Set) error {
+	if g.envoy == nil {
+		return nil
 	}
-	var err error
-	g.limits, err = envoy.ParseLimits(files)
-	return rejected(err)
+	return Rejected(g.envoy.ReadLimits(g.cfg.Envoy.Limits))
 }
 
-// applyLimits puts the files that were read last in force.
-func (g *gateways) applyLimits() {
+// ApplyLimits puts the files that were read last in force.
+func (g *Gateways) ApplyLimits() {
 	if g.envoy != nil {
-		g.envoy.SetLimits(g.limits)
+		g.envoy.ApplyLimits()
 	}
 }

@@ -25,22 +25,24 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 )
 
-// listeners are the HTTP listeners of one program, by the section of their settings.
-type listeners struct {
+// Listeners are the HTTP Listeners of one program, by the section of their settings.
+type Listeners struct {
 	stop    config.Stop
 	clients *httplimit.Clients // whose header of the PROXY protocol is believed
 	log     *slog.Logger
 	byName  map[string]interface{ Stats() listener.Stats }
 	files   int // that their connections may take
+	secrets *secretFiles
 }
 
-func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger) *listeners {
-	return &listeners{stop: stop, clients: clients, log: log, byName: map[string]interface{ Stats() listener.Stats }{}}
+func NewListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger) *Listeners {
+	return &Listeners{stop: stop, clients: clients, log: log, byName: map[string]interface{ Stats() listener.Stats }{},
+		secrets: newSecretFiles(log)}
 }
 
-// open takes a port. Half of the graceful stop is for the requests under way, the
+// Open takes a port. Half of the graceful stop is for the requests under way, the
 // rest for handing over what they left.
-func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener,
+func (l *Listeners) Open(ctx context.Context, name, addr string, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
 	c := l.config(name, addr, cfg.Port)
 	c.Handler, c.HeaderTimeout, c.BodyTimeout, c.IdleTimeout = h, cfg.HeaderTimeout, cfg.BodyTimeout, cfg.IdleTimeout
@@ -48,31 +50,34 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 	if err == nil {
 		l.byName[name] = s
 	}
-	return s, rejected(err)
+	return s, Rejected(err)
 }
 
 // openGuarded takes a port whose callers show a token, a certificate, or that only
 // this machine reaches.
-func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener,
+func (l *Listeners) openGuarded(ctx context.Context, name, addr string, asks bool, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
-	if err := guarded(name, addr, token != "", cfg.Port); err != nil {
+	if err := guarded(name, addr, asks, cfg.Port); err != nil {
 		return nil, err
 	}
-	return l.open(ctx, name, addr, cfg, h)
+	return l.Open(ctx, name, addr, cfg, h)
 }
 
-func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
+func (l *Listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
 	p, err := listener.Open(ctx, l.config(name, addr, cfg))
 	if err == nil {
 		l.byName[name] = p
 	}
-	return p, rejected(err)
+	return p, Rejected(err)
 }
 
-func (l *listeners) config(name, addr string, cfg config.Port) listener.Config {
+func (l *Listeners) config(name, addr string, cfg config.Port) listener.Config {
 	l.files += cfg.MaxConnections
 	if name == "proxy" {
 		l.files += cfg.MaxConnections // each may have one to an upstream
+	}
+	if text := unknownClients(name, addr, l.clients.TrustsAny()); text != "" {
+		l.log.Warn(text)
 	}
 	return listener.Config{
 		Name: name, Addr: addr, TLS: listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
@@ -83,7 +88,7 @@ func (l *listeners) config(name, addr string, cfg config.Port) listener.Config {
 }
 
 // proxyProtocol says whose connections begin with a header of the PROXY protocol.
-func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr) bool {
+func (l *Listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr) bool {
 	if !cfg.ProxyProtocol {
 		return nil
 	}
@@ -93,9 +98,20 @@ func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 	return l.clients.Trusts
 }
 
-// rejected marks the error of a part that rejects its settings as one of usage. A port that is taken is none: it may be
+// unknownClients explains why a listener of a program's own clients knows none of them, "" if it does: a unix socket
+// has no addresses, and without trusted proxies no header is believed.
+func unknownClients(name, addr string, trustsAny bool) string {
+	if name != "proxy" && name != "mirror" || !strings.HasPrefix(addr, auth.UnixPrefix) || trustsAny {
+		return ""
+	}
+	return name + ".listen is a unix socket, which has no addresses, and ip.trusted_proxies is empty: per-IP windows, " +
+		"blocks of clients and min_clients never apply; write ip: {trusted_proxies: [127.0.0.1]}, so that the " +
+		"X-Forwarded-For of the proxy before it is used"
+}
+
+// Rejected marks the error of a part that rejects its settings as one of usage. A port that is taken is none: it may be
 // free when the program starts again.
-func rejected(err error) error {
+func Rejected(err error) error {
 	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) {
 		return err
 	}
@@ -115,7 +131,7 @@ const otherFiles = 256
 
 // warnOfFewFiles compares what the listeners may need with how many files the process may open (ulimit -n). Without
 // one left a connection waits in the kernel, and health checks wait with it.
-func (l *listeners) warnOfFewFiles() {
+func (l *Listeners) warnOfFewFiles() {
 	var open syscall.Rlimit
 	need := uint64(l.files + otherFiles)
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &open); err != nil || open.Cur >= need {
@@ -146,7 +162,7 @@ func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	return a, nil
 }
 
-func (l *listeners) stats() map[string]listener.Stats {
+func (l *Listeners) stats() map[string]listener.Stats {
 	st := make(map[string]listener.Stats, len(l.byName))
 	for name, s := range l.byName {
 		st[name] = s.Stats()
@@ -154,16 +170,17 @@ func (l *listeners) stats() map[string]listener.Stats {
 	return st
 }
 
-// adminPage is the admin page with its port, nil when it has no address.
-type adminPage struct {
+// AdminPage is the admin page with its port, nil when it has no address.
+type AdminPage struct {
 	*admin.Server
-	port *listener.Server
+	port    *listener.Server
+	secrets *secretFiles
 }
 
-// openAdmin builds the admin page and takes its port. When ctx ends the program is
+// OpenAdmin builds the admin page and takes its port. When ctx ends the program is
 // no longer ready. The page tells how reloads end, and they replace its tokens.
-func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config,
-	parts []metrics.Collector) (*adminPage, error) {
+func (l *Listeners) OpenAdmin(ctx context.Context, cfg config.Admin, reload *Reloader, adm admin.Config,
+	parts []metrics.Collector) (*AdminPage, error) {
 	defer l.warnOfFewFiles() // this listener is the last
 	adm = reload.shownBy(adm)
 	var err error
@@ -194,31 +211,33 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 		registry.Add(metrics.Of(s.Hottest))
 	}
 	reload.follow = rotation(s)
+	l.secrets.addTokens("admin.token", cfg.TokenFile, s.ReplaceSharedTokens)
+	registry.Add(metrics.Of(l.secrets.stats))
 	if cfg.Listen == "" {
-		return &adminPage{Server: s}, nil
+		return &AdminPage{Server: s, secrets: l.secrets}, nil
 	}
 	if err := guarded("admin", cfg.Listen, !adm.Access.None(), cfg.Port); err != nil {
 		return nil, err
 	}
-	port, err := l.open(ctx, "admin", cfg.Listen, cfg.Listener, s.Handler())
+	port, err := l.Open(ctx, "admin", cfg.Listen, cfg.Listener, s.Handler())
 	if err != nil {
 		return nil, err
 	}
 	port.OnShutdown(s.CloseStreams)
-	return &adminPage{s, port}, nil
+	return &AdminPage{s, port, l.secrets}, nil
 }
 
 func credentials(cfg config.Admin) (c auth.Credentials, err error) {
-	if c.Token, err = auth.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
-		return c, rejected(err)
+	if c.Shared, err = auth.ReadTokens("admin.token", cfg.Token, cfg.TokenFile); err != nil {
+		return c, Rejected(err)
 	}
 	if c.Tokens, err = auth.ParseTokens("admin.tokens", cfg.Tokens); err != nil {
-		return c, rejected(err)
+		return c, Rejected(err)
 	}
 	c.SSO, err = auth.ParseSSO("admin.sso", auth.SSOSettings{
 		User: cfg.SSO.UserHeader, Groups: cfg.SSO.GroupsHeader, Proxies: cfg.SSO.Proxies, Roles: cfg.SSO.Roles,
 	})
-	return c, rejected(err)
+	return c, Rejected(err)
 }
 
 func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
@@ -232,16 +251,17 @@ func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
 	}
 }
 
-// addTo runs the admin page last, so that it can be watched while the rest stops.
-func (p *adminPage) addTo(s *lifecycle.Stages) {
+// AddTo runs the admin page last, so that it can be watched while the rest stops.
+func (p *AdminPage) AddTo(s *lifecycle.Stages) {
 	s.Add(lifecycle.Sinks, "admin", p.Run)
+	s.Add(lifecycle.Sinks, "token files", p.secrets.Run)
 	if p.port != nil {
 		s.Add(lifecycle.Sinks, "admin listener", p.port.Run)
 	}
 }
 
-// url is the address of the dashboard, "" when there is none.
-func (p *adminPage) url() string {
+// URL is the address of the dashboard, "" when there is none.
+func (p *AdminPage) URL() string {
 	if p.port == nil {
 		return ""
 	}
@@ -251,9 +271,9 @@ func (p *adminPage) url() string {
 	return "http://" + p.port.Addr() + "/"
 }
 
-// delayed ends after ctx, by the delay of the stop: listeners go on accepting while
+// Delayed ends after ctx, by the delay of the stop: listeners go on accepting while
 // /readyz, which knows ctx, already says not ready.
-func delayed(ctx context.Context, stop config.Stop, log *slog.Logger) context.Context {
+func Delayed(ctx context.Context, stop config.Stop, log *slog.Logger) context.Context {
 	if stop.Delay <= 0 {
 		return ctx
 	}

@@ -19,21 +19,20 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/logbound"
-	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
 // Main is the whole main function of a program with one command: it reads the
 // settings C, runs the program until a signal, and gives the exit code: 0 ok,
 // 1 error, 2 usage.
-func Main[C any](name, description string, program func(context.Context, C, *config.Parser, string) error) int {
+func Main[C any](name, description string, program func(context.Context, C, *config.Parser, string) error,
+	options ...config.Option) int {
 	var cfg C
-	p, err := config.Build(&cfg, name, description)
+	p, err := config.Build(&cfg, name, description, options...)
 	if err != nil {
 		return config.Fail(os.Stderr, name, err)
 	}
@@ -63,7 +62,6 @@ func Logger(c config.Log) *slog.Logger {
 		to = slog.NewJSONHandler(os.Stderr, opts)
 	}
 	log := slog.New(logbound.New(to))
-	redisclient.LogTo(log)
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(logbound.Std(log, slog.LevelInfo, "a library reports").Writer()) // net/http does by itself
 	return log
@@ -93,22 +91,22 @@ func withoutPasswords(_ []string, a slog.Attr) slog.Attr {
 // this size beside what the collector would let lie without it does.
 const ballastSize = 32 << 20
 
-// ballast makes the heap of a program that answers requests look larger to the collector. It
+// Ballast makes the heap of a program that answers requests look larger to the collector. It
 // runs when the heap has doubled, and such a program keeps a few megabytes while each request
 // leaves some kilobytes behind: the collector would run 15 times a second and take a seventh
 // of the CPU. The caller keeps what it gets alive. Who sets GOMEMLIMIT gets none: it counts
 // there as memory in use.
-func ballast() []byte {
-	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+func Ballast() []byte {
+	if environmentLimit != math.MaxInt64 {
 		return nil
 	}
 	return make([]byte, ballastSize)
 }
 
-// addNotify tells a service manager that waits for it (systemd, Type=notify) when the
+// AddNotify tells a service manager that waits for it (systemd, Type=notify) when the
 // program is ready and when it begins to stop. Programs open their listeners before
 // their parts run, so clients can connect from then on.
-func addNotify(s *lifecycle.Stages, log *slog.Logger) {
+func AddNotify(s *lifecycle.Stages, log *slog.Logger) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
 		return

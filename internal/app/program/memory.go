@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/hotparam/pipeline/internal/app/config"
@@ -39,13 +40,63 @@ func atMost(n int64, number []byte, unit int64) int64 {
 	return min(n, m*unit)
 }
 
-// memoryLimit is how many bytes this process may take: GOMEMLIMIT, or the memory of the machine; 0: it is unknown.
+// environmentLimit is GOMEMLIMIT, or math.MaxInt64: what is set at the start, before LimitMemory.
+var environmentLimit = debug.SetMemoryLimit(-1)
+
+// memoryLimit is how many bytes this process may take: GOMEMLIMIT of its environment, or the memory of the machine; 0:
+// it is unknown.
 func memoryLimit() int64 {
-	limit := min(debug.SetMemoryLimit(-1), machineMemory(os.DirFS("/")))
+	limit := min(environmentLimit, machineMemory(os.DirFS("/")))
 	if limit == math.MaxInt64 {
 		return 0
 	}
 	return limit
+}
+
+// Tables are the settings that bound what a program keeps besides connections.
+type Tables struct {
+	Cache  int64 // of responses
+	Rules  int
+	Gate   config.Gate
+	Tally  config.Tally
+	Detect config.Detect
+}
+
+// bytes returns an upper bound of the memory of the tables: Rules may become more without a restart, a subject has
+// 300 bytes in a window, and queues of counts are the rest.
+func (t Tables) bytes() int64 {
+	const queues = 256 << 20
+	return t.Cache + int64(t.Gate.MaxSubjects)*600 + int64(t.Tally.MaxKeys)<<10 +
+		int64(t.Detect.Counters)*200*int64(max(t.Rules, 32)) + queues
+}
+
+// LimitMemory makes the collector work harder when the process takes more than its listeners and tables state. It comes
+// after all listeners are open. GOMEMLIMIT in the environment goes before.
+func (l *Listeners) LimitMemory(t Tables) {
+	var bounds []int64
+	for _, st := range l.stats() {
+		bounds = append(bounds, st.MemoryBound)
+	}
+	if limit := collectorLimit(t.bytes(), bounds, machineMemory(os.DirFS("/"))); environmentLimit == math.MaxInt64 {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// collectorLimit returns 1.25 times the sum of what is stated and 64 MiB, at most nine tenths of the machine's memory.
+// A listener without a bound states nothing, and the machine's memory is the limit.
+func collectorLimit(tables int64, bounds []int64, machine int64) int64 {
+	most := machine
+	if machine != math.MaxInt64 {
+		most = machine / 10 * 9
+	}
+	if slices.Contains(bounds, 0) {
+		return most
+	}
+	sum := tables
+	for _, b := range bounds {
+		sum += b
+	}
+	return min(sum+sum/4+64<<20+ballastSize, most) // the ballast counts as memory in use
 }
 
 // checkCacheMemory rejects a cache that the machine cannot hold, and warns of one that takes

@@ -37,6 +37,29 @@ func TestMachineMemory(t *testing.T) {
 	}
 }
 
+// The collector's limit is 1.25 times what is stated, 64 MiB and the ballast, and leaves the machine a tenth.
+func TestCollectorLimit_FollowsWhatIsStated(t *testing.T) {
+	t.Parallel()
+	const gib, rest = int64(1 << 30), 64<<20 + ballastSize
+	for _, c := range []struct {
+		tables  int64
+		bounds  []int64
+		machine int64
+		want    int64
+	}{
+		{tables: gib, bounds: []int64{2 * gib, gib}, machine: math.MaxInt64, want: 5*gib + rest},
+		{tables: gib, bounds: []int64{2 * gib, gib}, machine: 16 * gib, want: 5*gib + rest},
+		{tables: gib, bounds: []int64{2 * gib, gib}, machine: 5000, want: 4500},
+		{tables: gib, bounds: []int64{gib, 0}, machine: 5000, want: 4500},
+		{tables: gib, bounds: []int64{gib, 0}, machine: math.MaxInt64, want: math.MaxInt64},
+		{tables: gib, machine: math.MaxInt64, want: gib + gib/4 + rest},
+	} {
+		if got := collectorLimit(c.tables, c.bounds, c.machine); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 func TestCacheLargerThanTheMachine(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[int64]string{64: "", 500: "", 501: "more than half", 1000: "more than half",
@@ -57,7 +80,7 @@ func TestTooFewOpenFiles(t *testing.T) {
 	t.Parallel()
 	for files, warned := range map[int]bool{0: false, 1 << 40: true} {
 		var said strings.Builder
-		l := listeners{files: files, log: slog.New(slog.NewTextHandler(&said, nil))}
+		l := Listeners{files: files, log: slog.New(slog.NewTextHandler(&said, nil))}
 		l.warnOfFewFiles()
 		if strings.Contains(said.String(), "needed=1099511628032") != warned {
 			t.Errorf("%d files: %s", files, said.String())

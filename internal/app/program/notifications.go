@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-type notifierConfig struct {
+type NotifierConfig struct {
 	config.Notifications
 	Instance string
 	Leads    func() bool // nil: this process notifies
@@ -29,9 +29,9 @@ type notifierConfig struct {
 	Log   *slog.Logger
 }
 
-// notifyWebhooks tells webhooks what an admin page shows, and what holds of store and upstreams. It adds that to the
+// NotifyWebhooks tells webhooks what an admin page shows, and what holds of store and upstreams. It adds that to the
 // page, the metrics and the stages of a program.
-func notifyWebhooks(cfg notifierConfig, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages),
+func NotifyWebhooks(cfg NotifierConfig, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages),
 	err error) {
 	if len(cfg.Webhooks) == 0 {
 		return func(*lifecycle.Stages) {}, nil
@@ -203,10 +203,10 @@ func checkHistory(cfg config.History) error {
 	return nil
 }
 
-// keepHistory keeps a history of what an admin page tells, if one is to be kept: it adds that to the
-// page, the metrics and the stages of a program.
-func keepHistory(cfg config.History, dir string, heaviest func(int) []hottype.HotKey, adm *admin.Config,
-	parts *[]metrics.Collector, log *slog.Logger) (add func(*lifecycle.Stages), err error) {
+// KeepHistory keeps a history of what an admin page shows, if the settings ask for one, and adds the history to the
+// page, the metrics and the stages of a program. The files are in a state directory.
+func KeepHistory(cfg config.History, dir string, heaviest func(int) []hottype.HotKey,
+	adm *admin.Config, parts *[]metrics.Collector, log *slog.Logger) (add func(*lifecycle.Stages), err error) {
 	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest
 	if err := checkHistory(cfg); err != nil || cfg.Keep == 0 {
 		return func(*lifecycle.Stages) {}, err
@@ -221,7 +221,7 @@ func keepHistory(cfg config.History, dir string, heaviest func(int) []hottype.Ho
 	return func(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sinks, "history", store.Run)
 		s.Add(lifecycle.Sinks, "trim history", func(ctx context.Context) error {
-			return onSchedule(ctx, trimHistory, log, store.Trim)
+			return OnSchedule(ctx, trimHistory, log, store.Trim)
 		})
 	}, nil
 }
@@ -232,8 +232,8 @@ func historyStatus(err error, setAside bool) admin.Status {
 	case err != nil:
 		return admin.Status{Name: "history", Value: "not written: " + err.Error()}
 	case setAside:
-		return admin.Status{Name: "history", OK: true, Value: "begun anew, because its file was damaged; " +
-			"what was before is in history.sqlite.damaged in state.dir"}
+		return admin.Status{Name: "history", OK: true, Value: "written, but a file was damaged; what was whole is kept, " +
+			"and the file is in history in state.dir, with the end .damaged"}
 	}
 	return admin.Status{Name: "history", Value: "written", OK: true}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
@@ -24,14 +25,14 @@ import (
 // maxRemoved is how many things that are gone a log line names.
 const maxRemoved = 100
 
-// reloader reads the configuration file again when it changed or at SIGHUP and
+// Reloader reads the configuration file again when it changed or at SIGHUP and
 // hands good rules to apply. A bad file changes nothing: what held goes on to
 // hold, an error says what is wrong, and the metrics say that the last reload
 // failed.
 //
-// Build it with newReloader; Run once. The other methods may be called by any
+// Build it with NewReloader; Run once. The other methods may be called by any
 // goroutine.
-type reloader struct {
+type Reloader struct {
 	file  *config.Parser         // what is in force; Run's goroutine only
 	rules *ruleFollower          // whose rules hold in place of the file's; nil: none
 	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
@@ -48,11 +49,11 @@ type reloader struct {
 	why   string // of the failure; "" after a success
 }
 
-// newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
+// NewReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
 // hold in place of the file's; nil: none.
-func newReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set) error, apply func(*rules.Set),
-	log *slog.Logger) *reloader {
-	r := &reloader{file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
+func NewReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set) error, apply func(*rules.Set),
+	log *slog.Logger) *Reloader {
+	r := &Reloader{file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
 		calls: make(chan func())}
 	r.succeeded(time.Now())
 	if r.hasFile() {
@@ -64,9 +65,9 @@ func newReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set
 	return r
 }
 
-func (r *reloader) hasFile() bool { return r.file != nil && r.file.Path() != "" }
+func (r *Reloader) hasFile() bool { return r.file != nil && r.file.Path() != "" }
 
-func (r *reloader) Run(ctx context.Context) error {
+func (r *Reloader) Run(ctx context.Context) error {
 	defer signal.Stop(r.hup)
 	var looks <-chan time.Time // never, without a file
 	if r.hasFile() {
@@ -96,20 +97,19 @@ func (r *reloader) Run(ctx context.Context) error {
 }
 
 // applyUpdate takes a revision from the store, all of it or nothing.
-func (r *reloader) applyUpdate(t ruleUpdate) {
+func (r *Reloader) applyUpdate(t ruleUpdate) {
 	next, set, err := r.rules.checked(r.file, t.revision, r.check)
 	if err == nil {
-		r.install(next, set, func() {})
+		r.install(next, set, func() { r.rules.recordApplied(t, nil) })
+		return
 	}
 	r.rules.recordApplied(t, err)
-	if err != nil {
-		r.log.Error("rules not changed, those from before hold: the new ones are rejected", "store", r.rules.name,
-			"version", t.revision.Version, "err", err)
-	}
+	r.log.Error("rules not changed, those from before hold: the new ones are rejected", "store", r.rules.name,
+		"version", t.revision.Version, "err", err)
 }
 
 // validate gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.
-func (r *reloader) validate(ctx context.Context, revision rules.Revision) (set *rules.Set, err error) {
+func (r *Reloader) validate(ctx context.Context, revision rules.Revision) (set *rules.Set, err error) {
 	done := make(chan struct{})
 	select {
 	case r.calls <- func() {
@@ -125,7 +125,7 @@ func (r *reloader) validate(ctx context.Context, revision rules.Revision) (set *
 
 // checkFile reads the file if it is to be read, and reports whether it did. One whose
 // bytes are in force is passed over unless it was asked for.
-func (r *reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool {
+func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool {
 	path := r.file.Path()
 	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
 	if !w.Settled(now, info) {
@@ -147,24 +147,22 @@ func (r *reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	if !asked && r.inForce(data) {
 		return true
 	}
-	if err := r.load(data); err != nil {
+	if err := r.load(data, now); err != nil {
 		r.failed(err)
-		return true
 	}
-	r.succeeded(now)
 	return true
 }
 
 // inForce reports whether these bytes hold already, and no failure is to be
 // taken back.
-func (r *reloader) inForce(data []byte) bool {
+func (r *Reloader) inForce(data []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.why == "" && string(data) == string(r.file.Data())
 }
 
 // load applies what the file holds now, all of it or nothing.
-func (r *reloader) load(data []byte) error {
+func (r *Reloader) load(data []byte, now time.Time) error {
 	next, err := r.file.With(data)
 	if err != nil {
 		return err
@@ -183,7 +181,10 @@ func (r *reloader) load(data []byte) error {
 			return err
 		}
 	}
-	r.install(next, set, settle)
+	r.install(next, set, func() {
+		settle()
+		r.succeeded(now)
+	})
 	return nil
 }
 
@@ -198,13 +199,14 @@ func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.
 	return set, nil, check(set)
 }
 
-// install makes what was checked hold, and then settles the settings that came with it.
-func (r *reloader) install(next *config.Parser, set *rules.Set, settle func()) {
+// install makes what was checked hold, and then calls settle for the settings that came with it and for the metrics. It
+// logs last, because whoever reads the line expects the metrics to agree with it.
+func (r *Reloader) install(next *config.Parser, set *rules.Set, settle func()) {
 	removed, path := r.file.Removed(next), next.RulesFrom()
 	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
 	r.apply(set)
-	settle()
 	r.file = next
+	settle()
 	if n := len(removed); n > 0 {
 		r.log.Warn("the new configuration removes settings", "file", path,
 			"count", n, "removed", strings.Join(removed[:min(n, maxRemoved)], ", "))
@@ -212,21 +214,21 @@ func (r *reloader) install(next *config.Parser, set *rules.Set, settle func()) {
 	r.log.Info("configuration read again", "file", path, "rules", len(set.Rules))
 }
 
-func (r *reloader) warn(warnings []string) {
+func (r *Reloader) warn(warnings []string) {
 	for _, w := range warnings {
 		r.log.Warn(w)
 	}
 }
 
-func (r *reloader) failed(err error) {
+func (r *Reloader) failed(err error) {
+	r.mu.Lock()
+	r.why, r.stats.Success = err.Error(), false
+	r.mu.Unlock()
 	r.log.Error("configuration not changed, the rules from before hold: the new one is rejected", "file", r.file.Path(),
 		"err", err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.why, r.stats.Success = err.Error(), false
 }
 
-func (r *reloader) succeeded(now time.Time) {
+func (r *Reloader) succeeded(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.why = ""
@@ -237,7 +239,7 @@ func (r *reloader) succeeded(now time.Time) {
 	}
 }
 
-func (r *reloader) Stats() metrics.ReloadStats {
+func (r *Reloader) Stats() metrics.ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.stats
@@ -245,14 +247,26 @@ func (r *reloader) Stats() metrics.ReloadStats {
 	return st
 }
 
-func (r *reloader) addTo(s *lifecycle.Stages) {
+// FillReport records in a report the version of the rules that run.
+func (r *Reloader) FillReport(to *hottype.LimiterReport) {
+	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
+}
+
+// FillAggregatorReport records in a report the version of the rules that run.
+func (r *Reloader) FillAggregatorReport(to *hottype.AggregatorReport) {
+	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
+}
+
+// AddTo runs the reloader, and the follower of a store if the program has one.
+func (r *Reloader) AddTo(s *lifecycle.Stages) {
 	s.Add(lifecycle.Sinks, "reload", r.Run)
 	if r.rules != nil {
 		s.Add(lifecycle.Sinks, "rules", r.rules.Run)
 	}
 }
 
-func (r *reloader) metrics() []metrics.Collector {
+// Metrics returns the collectors of the reloader and of the follower of a store.
+func (r *Reloader) Metrics() []metrics.Collector {
 	parts := []metrics.Collector{metrics.Of(r.Stats)}
 	if r.rules != nil {
 		parts = append(parts, metrics.Of(r.rules.stats))

@@ -25,7 +25,7 @@ redis: {addr: ["10.0.0.1:6379"]}
 
 // reloading is a reloader of an aggregator on a file, with a clock of the test.
 type reloading struct {
-	*reloader
+	*Reloader
 	t       *testing.T
 	path    string
 	watch   textfile.Watch
@@ -46,7 +46,7 @@ func startReloading(t *testing.T, text string, args ...string) *reloading {
 	if _, err := p.Parse(append(args, "--config", r.path)); err != nil {
 		t.Fatal(err)
 	}
-	r.reloader = newReloader(p, nil, func(*rules.Set) error { return r.bad },
+	r.Reloader = NewReloader(p, nil, func(*rules.Set) error { return r.bad },
 		func(set *rules.Set) { r.applied = append(r.applied, set) }, slog.New(slog.NewTextHandler(&r.said, nil)))
 	return r
 }
@@ -165,6 +165,34 @@ func TestReloadListsWhatItRemoved(t *testing.T) {
 	r.wantApplied("another good file", 2)
 }
 
+// writerFunc is a function that takes what is written.
+type writerFunc func(line string)
+
+func (f writerFunc) Write(line []byte) (int, error) {
+	f(string(line))
+	return len(line), nil
+}
+
+// The metrics agree with a log line when it is written: whoever waits for the line reads them next.
+func TestReloader_LogsAfterItsMetrics(t *testing.T) {
+	t.Parallel()
+	r := startReloading(t, goodRules+"overrides:\n  - {key: 'topic?id=1', action: block}\n")
+	before, lines := r.Stats(), 0
+	r.log = slog.New(slog.NewTextHandler(writerFunc(func(line string) {
+		lines++
+		if st := r.Stats(); st.Success == strings.Contains(line, "ERROR") || st.Success && st.Hash == before.Hash {
+			t.Errorf("metrics %+v while this is logged: %s", st, line)
+		}
+	}), nil))
+	for _, text := range []string{"rules: oops\n", goodRules} {
+		r.write(text)
+		r.after(2 * textfile.Settle)
+	}
+	if lines != 3 {
+		t.Errorf("%d lines, want an error, what was removed, and that the file was read", lines)
+	}
+}
+
 // A file that is being written is read when it is still; one whose first half is
 // a good file too does not slip in.
 func TestFileThatIsBeingWritten(t *testing.T) {
@@ -269,7 +297,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 
 func TestReloadWithoutAFile(t *testing.T) {
 	t.Parallel()
-	r := newReloader(nil, nil, nil, nil, quiet)
+	r := NewReloader(nil, nil, nil, nil, quiet)
 	if st := r.Stats(); !st.Success || st.Hash != 0 || st.Timestamp == 0 {
 		t.Errorf("%+v", st)
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -21,8 +20,8 @@ const writeBackEvery = 10 * time.Second
 // errNoRules says that nothing was pushed, or that the store is not the one that was meant.
 var errNoRules = errors.New("the store holds no rules")
 
-// ruleStore is a central store of rules. Package rediscontrol has one.
-type ruleStore interface {
+// RuleStore is a central store of rules. Package rediscontrol has one.
+type RuleStore interface {
 	// Read gives what the store holds; nil: nothing.
 	Read(ctx context.Context) (*rules.Stored, error)
 	// Write puts next in the place of the version before, 0 for none; rules.ErrConflict where
@@ -39,7 +38,7 @@ type ruleStore interface {
 type ruleFollower struct {
 	name     string // as --rules has it
 	instance string // whom a trial may name
-	store    ruleStore
+	store    RuleStore
 	close    func() error
 	copy     *filestore.RulesCopy // one goroutine at a time: the start, then that of the reloader
 	log      *slog.Logger
@@ -184,13 +183,15 @@ func (c *ruleFollower) check(context.Context) error {
 	return nil
 }
 
-func (c *ruleFollower) fillReport(r *hottype.LimiterReport) {
+// versions returns the versions of the rules that run and of those that were rejected last; 0 for none, as from a nil
+// follower.
+func (c *ruleFollower) versions() (running, rejected int64) {
 	if c == nil {
-		return
+		return 0, 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.RulesVersion, r.RejectedRulesVersion = c.running.Version, c.rejected.Version
+	return c.running.Version, c.rejected.Version
 }
 
 func (c *ruleFollower) status() admin.Status {

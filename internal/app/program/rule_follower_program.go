@@ -6,39 +6,38 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/etcdrules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
-	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
-	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // firstReadTimeout is how long a start waits for the store before it goes by the copy.
 const firstReadTimeout = 3 * time.Second
 
-// followRules opens the store that a program has its rules from, and gives the parser with the rules to
+// FollowRules opens the store that a program has its rules from, and gives the parser with the rules to
 // begin with: those of the store, else the last good copy of them, else those of the file. Without --rules
 // it gives nil and the parser as it is.
-func followRules(ctx context.Context, cfg centralConfig, file *config.Parser, check func(*rules.Set) error,
+func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, check func(*rules.Set) error,
 	log *slog.Logger) (*ruleFollower, *config.Parser, error) {
 	if cfg.Rules == "" {
 		return nil, file, nil
+	}
+	if cfg.Open == nil {
+		return nil, nil, config.InOneProcess("rules")
 	}
 	set, err := file.Rules()
 	if err != nil {
 		return nil, nil, err
 	}
 	c := &ruleFollower{
-		name: cfg.Rules, instance: cfg.instance, copy: filestore.NewRulesCopy(cfg.state.Dir, set.Namespace),
+		name: cfg.Rules, instance: cfg.Instance, copy: filestore.NewRulesCopy(cfg.State.Dir, set.Namespace),
 		log: log, updates: make(chan ruleUpdate, 1),
 	}
-	if c.store, c.close, err = openRuleStore(cfg, set.Namespace, log); err != nil {
+	if c.store, c.close, err = cfg.Open(cfg, set.Namespace, log); err != nil {
 		return nil, nil, err
 	}
 	first, err := c.begin(ctx, file, check)
@@ -48,44 +47,13 @@ func followRules(ctx context.Context, cfg centralConfig, file *config.Parser, ch
 	return c, first, nil
 }
 
-type centralConfig struct {
+// CentralConfig names the central store of rules, and the program that follows the store.
+type CentralConfig struct {
 	config.RuleSource
-	redis    config.Redis
-	state    config.State
-	instance string
-}
-
-func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleStore, func() error, error) {
-	kind, key, _ := strings.Cut(cfg.Rules, ":")
-	switch {
-	case cfg.Rules == "redis:" && len(cfg.redis.Addr) == 0:
-		return nil, nil, config.Usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
-	case cfg.Rules == "redis:":
-		client, err := OpenRedis(cfg.redis, namespace, 0, log)
-		if err != nil {
-			return nil, nil, err
-		}
-		return rediscontrol.New(client).Rules(), client.Close, nil
-	case kind == "etcd":
-		store, err := openEtcd(cfg.Etcd, key, log)
-		if err != nil {
-			return nil, nil, config.Usage("--rules %s: %w", cfg.Rules, err)
-		}
-		return store, store.Close, nil
-	}
-	return nil, nil, config.Usage("--rules: want redis: or etcd:KEY, and not %q", cfg.Rules)
-}
-
-func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {
-	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password,
-		Timeout: cfg.Timeout, Log: log}
-	if cfg.TLS || cfg.Files != (config.TLSFiles{}) {
-		var err error
-		if c.TLS, err = tlsfiles.Files(cfg.Files).Client("etcd.tls_"); err != nil {
-			return nil, err
-		}
-	}
-	return etcdrules.Open(c)
+	Redis    config.Redis
+	State    config.State // has the last good copy
+	Instance string       // for a trial to name
+	Open     OpenRules    // nil: the program has no central store
 }
 
 // begin finds the rules to start with. What is wrong with better ones is logged.
@@ -157,7 +125,7 @@ func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 
 type ruleAdmin struct {
 	*ruleFollower
-	reload *reloader
+	reload *Reloader
 }
 
 var _ admin.RuleStore = ruleAdmin{}
@@ -203,7 +171,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 	if err != nil {
 		return nil, err
 	}
-	if versionOf(stored) != before && before != changes.AnyVersion {
+	if versionOf(stored) != before && before != rules.AnyVersion {
 		return nil, rules.ErrConflict
 	}
 	next, err := stored.With(&r, a.maxVersion())
@@ -232,7 +200,7 @@ func versionOf(s *rules.Stored) int64 {
 
 // shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
 // rules to its API and its readiness.
-func (r *reloader) shownBy(c admin.Config) admin.Config {
+func (r *Reloader) shownBy(c admin.Config) admin.Config {
 	if r.rules != nil {
 		c.Central = ruleAdmin{r.rules, r}
 		ready := map[string]func(context.Context) error{"rules": r.rules.check}

@@ -59,7 +59,7 @@ func storeRules(name string) string {
 
 // following is a program that follows a store, with a clock of the test.
 type following struct {
-	*reloader
+	*Reloader
 	t       *testing.T
 	store   *fakeStore
 	dir     string
@@ -103,7 +103,7 @@ func (f *following) start() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.reloader = newReloader(first, c, check, func(set *rules.Set) { f.applied = append(f.applied, set.Rules[0].Name) },
+	f.Reloader = NewReloader(first, c, check, func(set *rules.Set) { f.applied = append(f.applied, set.Rules[0].Name) },
 		log)
 	set, err := first.RulesToRun()
 	if err != nil {
@@ -283,7 +283,7 @@ func (f *following) pushHere(before int64, text string) (*rules.Stored, error) {
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	return ruleAdmin{f.rules, f.reloader}.Change(ctx, before, rules.Revision{Action: rules.RevisionPush, Text: text})
+	return ruleAdmin{f.rules, f.Reloader}.Change(ctx, before, rules.Revision{Action: rules.RevisionPush, Text: text})
 }
 
 func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
@@ -302,13 +302,13 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 	if f.store.stored != nil {
 		t.Fatalf("stored %+v", f.store.stored)
 	}
-	for _, before := range []int64{0, 1, changes.AnyVersion} {
+	for _, before := range []int64{0, 1, rules.AnyVersion} {
 		if _, err := f.pushHere(before, storeRules("x")); err != nil {
 			t.Errorf("on top of %d: %v", before, err)
 		}
 	}
 	f.store.err = errors.New("away")
-	if _, err := f.pushHere(changes.AnyVersion, storeRules("x")); err == nil || errors.Is(err, changes.ErrRejected) {
+	if _, err := f.pushHere(rules.AnyVersion, storeRules("x")); err == nil || errors.Is(err, changes.ErrRejected) {
 		t.Errorf("while the store is away: %v", err)
 	}
 }
@@ -333,13 +333,13 @@ func TestFileIsReloadedBesideTheStore(t *testing.T) {
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.push(storeRules("stored"))
 	f.mustStart("stored")
-	if err := f.load([]byte(newsFile + storeRules("other"))); err != nil {
+	if err := f.load([]byte(newsFile+storeRules("other")), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if f.applied[len(f.applied)-1] != "stored" {
 		t.Errorf("applied %v: the rules of the file hold", f.applied)
 	}
-	if err := f.load([]byte("namespace: olds\n")); err == nil || !strings.Contains(err.Error(), "namespace") {
+	if err := f.load([]byte("namespace: olds\n"), time.Now()); err == nil || !strings.Contains(err.Error(), "namespace") {
 		t.Errorf("another namespace: %v", err)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -20,7 +17,7 @@ func TestScheduleRunsAfterAPanic(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
 		defer cancel()
 		runs := 0
-		err := onSchedule(ctx, "@every 10s", quiet, func(context.Context) error {
+		err := OnSchedule(ctx, "@every 10s", quiet, func(context.Context) error {
 			runs++
 			if runs == 1 {
 				panic("once")
@@ -33,69 +30,12 @@ func TestScheduleRunsAfterAPanic(t *testing.T) {
 		second, done := context.WithTimeout(t.Context(), 10*time.Second)
 		defer done()
 		runs = 0
-		if err := onSchedule(second, "*/2 * * * * *", quiet,
+		if err := OnSchedule(second, "*/2 * * * * *", quiet,
 			func(context.Context) error { runs++; return nil }); err != nil || runs != 5 {
 			t.Errorf("a schedule with seconds: %d runs, error %v; want 5, nil", runs, err)
 		}
-		if err := onSchedule(ctx, "every now and then", quiet, nil); err == nil {
+		if err := OnSchedule(ctx, "every now and then", quiet, nil); err == nil {
 			t.Error("a bad schedule is accepted")
 		}
 	})
-}
-
-func TestChoose(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		setting       string
-		kafka, statsd bool
-		want, err     string
-	}{
-		{"auto", true, false, "kafka", ""},
-		{"auto", false, true, "statsd", ""},
-		{"auto", false, false, "none", ""},
-		{"auto", true, true, "", "--collector.out"},
-		{"kafka", false, true, "", "--kafka.brokers"},
-		{"statsd", true, false, "", "--statsd.addr"},
-		{"both", true, false, "", "--statsd.addr"},
-		{"both", true, true, "both", ""},
-		{"kafka", true, true, "kafka", ""},
-		{"none", true, true, "none", ""},
-	} {
-		got, err := choose(tt.setting, "collector.out", tt.kafka, tt.statsd)
-		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want,
-				tt.err)
-		}
-	}
-}
-
-// recordingSink keeps the counts that it gets, or fails.
-type recordingSink struct {
-	counts []hottype.Count
-	err    error
-}
-
-func (b *recordingSink) Send(_ context.Context, counts []hottype.Count) error {
-	if b.err == nil {
-		b.counts = append(b.counts, counts...)
-	}
-	return b.err
-}
-
-// The history hears of nothing that detection did not read, and its failures
-// repeat nothing.
-func TestTee(t *testing.T) {
-	t.Parallel()
-	down := errors.New("down")
-	counts := []hottype.Count{{Key: "topic?id=1", N: 2, Second: 3}}
-	for _, tt := range []struct {
-		judge, history error
-		sent, kept     int
-	}{{nil, nil, 1, 1}, {down, nil, 0, 0}, {nil, down, 1, 0}} {
-		judge, history := &recordingSink{err: tt.judge}, &recordingSink{err: tt.history}
-		err := tee{judge, history}.Send(t.Context(), counts)
-		if !errors.Is(err, tt.judge) || len(judge.counts) != tt.sent || len(history.counts) != tt.kept {
-			t.Errorf("%+v: error %v, sent %v, kept %v", tt, err, judge.counts, history.counts)
-		}
-	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// scheduleWatcher logs when overrides begin and end by their schedules. Whether they
+// ScheduleWatcher logs when overrides begin and end by their schedules. Whether they
 // hold does not depend on it: gates check the time themselves. Build it with
 // newScheduleWatcher; setFile and setLive may be called by any goroutine.
-type scheduleWatcher struct {
+type ScheduleWatcher struct {
 	log  *slog.Logger
 	tell func(o rules.Override, began bool, at time.Time)
 
@@ -29,22 +29,22 @@ type scheduleWatcher struct {
 	file, live []rules.Override
 }
 
-func newScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time),
-	log *slog.Logger) *scheduleWatcher {
-	return &scheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1)}
+func NewScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time),
+	log *slog.Logger) *ScheduleWatcher {
+	return &ScheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1)}
 }
 
-func (t *scheduleWatcher) setFile(list []rules.Override) { t.set(&t.file, list) }
-func (t *scheduleWatcher) setLive(list []rules.Override) { t.set(&t.live, list) }
+func (t *ScheduleWatcher) SetFile(list []rules.Override) { t.set(&t.file, list) }
+func (t *ScheduleWatcher) SetLive(list []rules.Override) { t.set(&t.live, list) }
 
-func (t *scheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
+func (t *ScheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
 	t.mu.Lock()
 	*to = list
 	t.mu.Unlock()
 	wait.Signal(t.changed)
 }
 
-func (t *scheduleWatcher) Run(ctx context.Context) error {
+func (t *ScheduleWatcher) Run(ctx context.Context) error {
 	for {
 		c := newCron(t.log)
 		t.mu.Lock()
@@ -83,7 +83,7 @@ func (t scheduleTimes) Next(now time.Time) time.Time {
 
 // scheduleJob is the job at those moments. cron never runs it twice at once.
 type scheduleJob struct {
-	watcher  *scheduleWatcher
+	watcher  *ScheduleWatcher
 	override rules.Override
 	held     bool
 }
@@ -115,9 +115,9 @@ func newCron(log *slog.Logger) *cron.Cron {
 		cron.Recover(failures)))
 }
 
-// onSchedule runs a job on a cron schedule until ctx ends. A run that takes
+// OnSchedule runs a job on a cron schedule until ctx ends. A run that takes
 // longer than the schedule is not started twice; a panic in it is logged.
-func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
+func OnSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
 	c := newCron(log)
 	_, err := c.AddFunc(schedule, func() {
 		if err := job(ctx); err != nil && ctx.Err() == nil {

@@ -24,7 +24,7 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%s %s %v", at.UTC().Format("02 15:04:05"), o.ID, began))
 		}
-		tr := newScheduleWatcher([]rules.Override{{ID: "file", Key: "a", Action: rules.ActionBlock, Schedule: evening},
+		tr := NewScheduleWatcher([]rules.Override{{ID: "file", Key: "a", Action: rules.ActionBlock, Schedule: evening},
 			{ID: "always", Key: "b"}},
 			tell, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -32,7 +32,7 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 		go func() { done <- tr.Run(ctx) }()
 		time.Sleep(21 * time.Hour) // virtual: the bubble's clock
 		// Set inside its window: being set is reported elsewhere.
-		tr.setLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
+		tr.SetLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
 			Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}})
 		time.Sleep(27 * time.Hour)
 		cancel()
@@ -56,7 +56,7 @@ func TestAScheduledJobThatPanicsRunsAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Second)
 		defer cancel()
 		runs := 0
-		err := onSchedule(ctx, "* * * * *", slog.New(slog.DiscardHandler), func(context.Context) error {
+		err := OnSchedule(ctx, "* * * * *", slog.New(slog.DiscardHandler), func(context.Context) error {
 			runs++
 			panic("first")
 		})

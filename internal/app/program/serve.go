@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"slices"
 	"time"
@@ -34,12 +35,12 @@ type Local struct {
 	log             *slog.Logger
 	parts           *pipeline.Pipeline
 	overrides       *filestore.Overrides
-	schedules       *scheduleWatcher
-	admin           *adminPage
+	schedules       *ScheduleWatcher
+	admin           *AdminPage
 	clients         *httplimit.Clients
-	gateways        *gateways
-	reload          *reloader
-	learning        *learning // nil: it learns nothing
+	gateways        *Gateways
+	reload          *Reloader
+	learning        Learner // nil: it learns nothing
 	history, notify func(*lifecycle.Stages)
 }
 
@@ -51,26 +52,36 @@ type LocalOptions struct {
 	// File is what the rules are from, to be read again when it changes; nil: no
 	// file.
 	File  *config.Parser
-	Learn *Learning // from the traffic; nil: not at all
+	Learn OpenLearner // nil: the program does not learn from its traffic
+	Extras
 	// store has the rules that hold in place of the file's; nil: none.
 	store *ruleFollower
 }
 
 // OpenLocal is NewLocal with the rules of opts.File, or of the store that --rules names.
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
+	if opts.Rules == nil {
+		if err := opts.File.CheckOneProcess(); err != nil {
+			return nil, err
+		}
+	}
 	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
 	if len(cfg.Redis.Addr) > 0 && cfg.Rules != "redis:" {
-		const own = "serve shares no limits: it counts them in memory, and uses --redis.addr for --rules redis: only"
+		own := "serve shares no limits: it counts them in memory, and uses --redis.addr for --rules redis: only"
+		if opts.Rules == nil {
+			own = "serve shares no limits: it counts them in memory, and this program does not use redis.addr"
+		}
 		if opts.File.SetForOne("redis.addr") {
-			return nil, config.Usage(own + "; where several processes share limits, run hotparam aggregator and " +
-				"hotparam limiter-sidecar")
+			return nil, config.Usage("%s; where several processes share limits, run hotparam aggregator and "+
+				"hotparam limiter-sidecar", own)
 		}
 		opts.Log.Warn(own) // the file may be that of other programs too
 	}
 	var err error
-	opts.store, opts.File, err = followRules(ctx,
-		centralConfig{cfg.RuleSource, cfg.Redis, cfg.State, cfg.Gate.Instance}, opts.File,
-		checkCounters(cfg.Detect), opts.Log)
+	opts.store, opts.File, err = FollowRules(ctx,
+		CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis, State: cfg.State, Instance: cfg.Gate.Instance,
+			Open: opts.Rules}, opts.File,
+		CheckCounters(cfg.Detect), opts.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +89,19 @@ func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local
 	if err != nil {
 		return nil, err
 	}
-	opts.Learn.shadow(set, opts.File)
+	opts.shadowDefaultRules(set)
 	return NewLocal(ctx, cfg, set, opts)
+}
+
+// shadowDefaultRules puts the limits of the default rules into shadow mode while the program learns, because the
+// traffic of the site is not known yet.
+func (o LocalOptions) shadowDefaultRules(set *rules.Set) {
+	if o.Learn == nil || o.File.HasRules() {
+		return
+	}
+	for _, r := range set.Rules {
+		r.Limit.Mode = hottype.ModeShadow
+	}
 }
 
 // NewLocal builds the pipeline and listens. Call Run, which closes everything.
@@ -89,38 +111,41 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
 	var err error
-	if l.gateways, err = newGateways(cfg.Gateways, cfg.Answer, cfg.Stop, l.clients, opts.Log); err != nil {
+	if l.gateways, err = NewGateways(opts.Envoy, cfg.Gateways, cfg.Answer, cfg.Stop, l.clients, opts.Log); err != nil {
 		return nil, err
 	}
 	switch {
-	case cfg.Proxy.Upstream == "" && len(l.gateways.configured()) == 0:
+	case cfg.Proxy.Upstream == "" && len(l.gateways.Configured()) == 0:
 		return nil, config.Usage("where do allowed requests go? Set --upstream to the URL of the service, such as " +
 			"http://127.0.0.1:3000, or open a listener for a gateway, such as --check.listen 127.0.0.1:8185")
 	case cfg.Proxy.Upstream == "" && opts.Learn != nil:
 		return nil, config.Usage("--learn watches the requests of the proxy; set --upstream")
 	}
 	check := func(set *rules.Set) error {
-		return errors.Join(checkCounters(cfg.Detect)(set), l.gateways.readLimits(set))
+		return errors.Join(CheckCounters(cfg.Detect)(set), l.gateways.ReadLimits(set))
 	}
 	if err := check(set); err != nil {
 		return nil, err
 	}
-	found := detectConfig(cfg.Detect, opts.Log)
+	found := DetectConfig(cfg.Detect, opts.Log)
 	found.OnChange = func(changes []detect.Change) {
 		l.admin.Publish(changes)
 		if opts.OnChange != nil {
 			opts.OnChange(changes)
 		}
 	}
-	l.reload = newReloader(opts.File, opts.store, check, l.SetRules, opts.Log)
+	l.reload = NewReloader(opts.File, opts.store, check, l.SetRules, opts.Log)
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
+	}
+	if missing := l.overrides.Missing(); missing != "" {
+		opts.Log.Warn("hotparam: the state directory is not as it was left: " + missing)
 	}
 	live, err := l.overrides.List(ctx)
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
-	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, opts.Log), Tally: tallyConfig(cfg.Tally, opts.Log)}
+	parts := pipeline.Config{Rules: set, Gate: GateConfig(cfg.Gate, opts.Log), Tally: TallyConfig(cfg.Tally, opts.Log)}
 	parts.Gate.Overrides = live
 	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
@@ -134,43 +159,63 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	var err error
-	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
-		return err
-	}
-	if l.cfg.Proxy.Upstream != "" {
-		if err := l.gateways.listenProxy(ctx, l.cfg.Proxy, l.cfg.Answer.Script, l.parts, l.learning.wrap); err != nil {
+	if opts.Learn != nil {
+		if l.learning, err = opts.Learn(l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
 			return err
 		}
 	}
-	if err := l.gateways.listen(ctx, l.parts); err != nil {
+	if l.cfg.Proxy.Upstream != "" {
+		if err := l.gateways.ListenProxy(ctx, l.cfg.Proxy, l.cfg.Answer.Script, l.parts, l.watched); err != nil {
+			return err
+		}
+	}
+	if err := l.gateways.Listen(ctx, l.parts); err != nil {
 		return err
 	}
-	adm := admin.Config{Command: l.parts.Command, Config: live.Config{
+	adm := admin.Config{Command: l.parts.Command, Parts: map[string]func(context.Context) error{
+		"state": l.overrides.Check, // requests are answered while the disk is full
+	}, Config: live.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
+		Full: l.parts.Aggregate.Full,
 		Reports: func(ctx context.Context) ([]hottype.LimiterReport, error) {
 			r := l.parts.Gate.Report(time.Now())
 			var err error
 			r.OverridesRevision, err = l.overrides.Revision(ctx) // a change holds before it is answered
-			l.reload.rules.fillReport(&r)
+			l.reload.FillReport(&r)
+			l.gateways.FillReport(&r)
 			return []hottype.LimiterReport{r}, err
+		},
+		Aggregators: func(context.Context) ([]hottype.AggregatorReport, error) {
+			return []hottype.AggregatorReport{{At: time.Now(), RulesHash: l.parts.Gate.Rules().Hash,
+				Use: l.parts.Aggregate.Use()}}, nil
 		},
 		Overrides: l.overrides, Upstreams: l.parts.Bounds, Log: l.log,
 	}}
-	parts := slices.Concat(metricsOf(l.parts), l.gateways.metrics, l.reload.metrics())
-	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,
-		l.log); err != nil {
+	parts := slices.Concat(MetricsOf(l.parts), l.gateways.metrics, l.reload.Metrics())
+	l.history, err = KeepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log)
+	if err != nil {
 		return err
 	}
-	told := notifierConfig{Notifications: l.cfg.Notifications, Instance: lifecycle.HostName(), Log: l.log}
-	if l.notify, err = notifyWebhooks(told, &adm, &parts); err != nil {
+	told := NotifierConfig{Notifications: l.cfg.Notifications, Instance: lifecycle.HostName(), Log: l.log}
+	if l.notify, err = NotifyWebhooks(told, &adm, &parts); err != nil {
 		return err
 	}
-	if l.admin, err = l.gateways.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
+	if l.admin, err = l.gateways.listeners.OpenAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
 		return err
 	}
-	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.gateways.listeners.LimitMemory(Tables{Cache: l.cfg.Proxy.CacheMemory, Rules: len(l.parts.Gate.Rules().Rules),
+		Gate: l.cfg.Gate, Tally: l.cfg.Tally, Detect: l.cfg.Detect})
+	l.schedules = NewScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
 	return nil
+}
+
+// watched returns a handler whose requests the program learns from, if it learns.
+func (l *Local) watched(next http.Handler) http.Handler {
+	if l.learning == nil {
+		return next
+	}
+	return l.learning.Wrap(next)
 }
 
 // Addr is the address of the proxy, "" if there is none.
@@ -183,7 +228,7 @@ func (l *Local) Addr() string {
 
 // Attrs say for a log line where it listens.
 func (l *Local) Attrs() []any {
-	attrs := append(l.gateways.attrs(), "dashboard", cmp.Or(l.Dashboard(), "none"))
+	attrs := append(l.gateways.Attrs(), "dashboard", cmp.Or(l.Dashboard(), "none"))
 	if l.gateways.proxy == nil {
 		return attrs
 	}
@@ -191,7 +236,7 @@ func (l *Local) Attrs() []any {
 }
 
 // Dashboard is the URL of the admin page, "" when there is none.
-func (l *Local) Dashboard() string { return l.admin.url() }
+func (l *Local) Dashboard() string { return l.admin.URL() }
 
 func (l *Local) Report() hottype.LimiterReport { return l.parts.Gate.Report(time.Now()) }
 
@@ -200,24 +245,26 @@ func (l *Local) Upstreams() []hottype.UpstreamLimit { return l.parts.Bounds() }
 
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
-	defer runtime.KeepAlive(ballast())
-	l.parts.Overrides = l.schedules.setLive
+	defer runtime.KeepAlive(Ballast())
+	l.parts.Overrides = l.schedules.SetLive
 	l.overrides.Subscribe(l.parts.SetOverrides)
 	s := &l.parts.Stages
 	s.Add(lifecycle.Sinks, "schedules", l.schedules.Run)
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
-		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
+		return OnSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
 			_, err := l.overrides.Trim(time.Now())
 			return err
 		})
 	})
-	l.reload.addTo(s)
+	l.reload.AddTo(s)
 	l.history(s)
 	l.notify(s)
-	l.learning.addTo(s)
-	l.admin.addTo(s)
-	addNotify(s, l.log)
-	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
+	if l.learning != nil {
+		s.Add(lifecycle.Sinks, "learn", l.learning.Run)
+	}
+	l.admin.AddTo(s)
+	AddNotify(s, l.log)
+	return errors.Join(s.Run(Delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
 func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
@@ -225,8 +272,8 @@ func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
 func (l *Local) SetRules(set *rules.Set) {
 	l.parts.SetRules(set)
 	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
-	l.gateways.applyLimits()
-	l.schedules.setFile(set.Overrides)
+	l.gateways.ApplyLimits()
+	l.schedules.SetFile(set.Overrides)
 }
 
 // close gives back what NewLocal took when it cannot go on.

@@ -1,9 +1,7 @@
 package program
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -18,7 +16,6 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
-	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
 	"github.com/hotparam/pipeline/internal/pipeline"
@@ -27,98 +24,49 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
-	"github.com/hotparam/pipeline/internal/storage/redisclient"
-	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
-	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-func tallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
+// TallyConfig returns the configuration of the tally by the settings.
+func TallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
 	if cfg.TrackClients <= 0 {
 		cfg.TrackClients = -1 // to the tally, 0 is its default
 	}
 	return tally.Config{Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, TrackClients: cfg.TrackClients, Log: log}
 }
 
-func gateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
+// GateConfig returns the configuration of the gate by the settings, with a store of its own in memory.
+func GateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
 	return gate.Config{Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxSubjects}),
 		Instance: lifecycle.InstanceName(cfg.Instance), Log: log}
 }
 
-func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
-	return kafka.Config{
-		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
-		TLS:   kafka.TLS{Enabled: k.TLS, Files: tlsfiles.Files(k.Files)},
-		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password}, Log: log,
-	}
-}
-
-func detectConfig(cfg config.Detect, log *slog.Logger) aggregate.Config {
+// DetectConfig returns the configuration of the detection by the settings.
+func DetectConfig(cfg config.Detect, log *slog.Logger) aggregate.Config {
 	return aggregate.Config{Tick: cfg.Tick, HotTTL: cfg.HotTTL, Lateness: cfg.Lateness, Counters: cfg.Counters,
 		MaxRate: cfg.MaxRate, Log: log}
 }
 
-// checkCounters makes the check that there are counters for the rates that the rules,
+// CheckCounters makes the check that there are counters for the rates that the rules,
 // or the settings, say they expect.
-func checkCounters(cfg config.Detect) func(*rules.Set) error {
-	return func(set *rules.Set) error { return pipeline.CheckRules(set, detectConfig(cfg, nil)) }
+func CheckCounters(cfg config.Detect) func(*rules.Set) error {
+	return func(set *rules.Set) error { return pipeline.CheckRules(set, DetectConfig(cfg, nil)) }
 }
 
-func metricsOf(p *pipeline.Pipeline) (list []metrics.Collector) {
+// MetricsOf returns the collectors of the parts of a pipeline.
+func MetricsOf(p *pipeline.Pipeline) (list []metrics.Collector) {
 	for _, stats := range p.Stats() {
 		list = append(list, metrics.OfAny(stats))
 	}
 	return list
 }
 
-// metricsIf are the metrics of a part; none if it is nil.
-func metricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
+// MetricsIf returns the metrics of a part, or none if part is nil.
+func MetricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
 	if part == nil {
 		return nil
 	}
 	return []metrics.Collector{metrics.Of(stats)}
-}
-
-// OpenRedis makes a client; budget is that of decisions, 0 where there are none.
-func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
-	log *slog.Logger) (*redisclient.Client, error) {
-	if cfg.HotTTLNoInput < 0 || cfg.HotTTLNoInput > 24*time.Hour {
-		return nil, config.Usage("--redis.hot_ttl_no_input %v: want 0 to 24h", cfg.HotTTLNoInput)
-	}
-	return redisclient.Open(redisclient.Config{
-		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
-		TLSFiles: tlsfiles.Files(cfg.Files), SentinelMaster: cfg.SentinelMaster,
-		SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
-		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
-	})
-}
-
-// warnAbsent logs at the start that Redis does not answer. It is no error: the
-// program runs and goes on by itself when Redis comes.
-func warnAbsent(ctx context.Context, c *redisclient.Client, log *slog.Logger) {
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if err := c.Ping(short); err != nil {
-		log.Warn("Redis does not answer yet; trying again until it does. Is --redis.addr right?", "err", err)
-	}
-}
-
-func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
-	all := feed.Stats()
-	line, st := admin.Status{Name: "redis"}, all.Hot
-	switch {
-	case c.Stats().ReadOnly:
-		line.Value = "rejects writes: a read-only replica"
-	case st.Err != "":
-		line.Value = st.Err
-	case all.OverridesBehind:
-		line.Value = "lost overrides that are in force here, and they may not be written back from here"
-	case st.AgeSeconds < 0:
-		line.Value = "not heard yet"
-	default:
-		line.Value, line.OK = fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), st.AgeSeconds < 5
-	}
-	return line
 }
 
 // Validate reads a file as serve does and makes serve's checks of its settings, but for the upstream, which most
@@ -143,13 +91,17 @@ func Validate(path string) (*rules.Set, []string, error) {
 		}
 		return nil, nil, config.WrongFile{Err: errors.New(strings.Join(lines, ""))}
 	}
-	return set, p.Warnings(), nil
+	warnings := p.Warnings()
+	if text := unknownClients("proxy", cfg.Proxy.Listen, len(set.IP.TrustedProxies) > 0); text != "" {
+		warnings = append(warnings, path+": "+text)
+	}
+	return set, warnings, nil
 }
 
 // checkServe takes the upstreams of the rules file and reports every setting that serve cannot run by. Its parts
 // check theirs again when they are built.
 func checkServe(cfg *config.Serve, set *rules.Set, log *slog.Logger) error {
-	errs := []error{takeUpstreams(&cfg.Proxy, set), checkCounters(cfg.Detect)(set), checkHistory(cfg.History)}
+	errs := []error{TakeUpstreams(&cfg.Proxy, set), CheckCounters(cfg.Detect)(set), checkHistory(cfg.History)}
 	_, err := answersOf(cfg.Answer)
 	errs = append(errs, err)
 	access, err := credentials(cfg.Admin)
@@ -209,9 +161,9 @@ func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error)
 	}, nil
 }
 
-// takeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
+// TakeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
 // settings have another one.
-func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
+func TakeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 	all := map[string]string{}
 	maps.Copy(all, cfg.Upstreams)
 	for _, u := range set.Upstreams {

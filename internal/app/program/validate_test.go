@@ -1,6 +1,7 @@
 package program
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,5 +38,31 @@ func TestValidateJudgesWhatServeJudges(t *testing.T) {
 			!strings.HasPrefix(err.Error(), path)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// A unix socket names no client, and no header is believed without trusted proxies: the windows of clients would never
+// apply, which is said at validation and at the start.
+func TestValidate_WarnsOfASocketWithoutClients(t *testing.T) {
+	t.Parallel()
+	const ip = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}]\n" +
+		"ip: {fixed: {limit: 5, window: 1s}%s}\nproxy: {listen: '%s', upstream: 'http://127.0.0.1:3000'}\n"
+	for text, warned := range map[string]bool{
+		fmt.Sprintf(ip, "", "unix:/run/hotparam.sock"):                               true,
+		fmt.Sprintf(ip, ", trusted_proxies: [127.0.0.1]", "unix:/run/hotparam.sock"): false,
+		fmt.Sprintf(ip, "", "127.0.0.1:8080"):                                        false,
+	} {
+		path := filepath.Join(t.TempDir(), "hotparam.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, warnings, err := Validate(path)
+		got := strings.Contains(strings.Join(warnings, "\n"), "proxy.listen is a unix socket")
+		if err != nil || got != warned {
+			t.Errorf("%s: %q %v", text, warnings, err)
+		}
+	}
+	if unknownClients("check", "unix:/a", false) != "" || unknownClients("mirror", "unix:/a", false) == "" {
+		t.Error("a gateway's checks name their clients, and mirrored requests do not")
 	}
 }

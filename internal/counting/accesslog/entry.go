@@ -79,6 +79,14 @@ func (h *Header) Get(name string) string {
 	return ""
 }
 
+// Values gives a header in a list, nil for what a log does not tell.
+func (h *Header) Values(name string) []string {
+	if text := h.Get(name); text != "" {
+		return []string{text}
+	}
+	return nil
+}
+
 // Error says why a line does not parse.
 type Error struct {
 	Reason string // what was expected, without any part of the line

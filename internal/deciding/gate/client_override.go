@@ -12,8 +12,17 @@ import (
 // spaceClient is the space of limits that overrides of clients set.
 const spaceClient = "ip_override"
 
-// findClass finds the class of the client.
+// findClass finds the class of the client, the usual one if it has no other.
 func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
+	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
+		g.findNamedClass(d, v)
+	}
+	if isPreflight(d.req) {
+		d.class = d.class.preflight
+	}
+}
+
+func (g *Gate) findNamedClass(d *decision, v *hottype.Verdict) {
 	if d.req.Header == nil {
 		return
 	}
@@ -81,7 +90,7 @@ func (d *decision) chargeClient() {
 			}
 		}
 	}
-	if d.class.inFlight != nil && d.req.WillRelease && !shadow {
+	if d.class.inFlight != nil && d.req.WillRelease && !shadow && !d.longPath {
 		d.needSlot(d.class.inFlight, -1)
 	}
 }

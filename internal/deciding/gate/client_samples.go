@@ -32,6 +32,7 @@ const (
 // be a hash 20 a second are sampled too, by their keys.
 type clientSamples struct {
 	on                atomic.Bool
+	denials           atomic.Uint64 // those of which denied has a sample
 	all, denied, long clientRing
 }
 
@@ -67,13 +68,25 @@ func (c *clientSamples) sample(d *decision, v *hottype.Verdict) {
 	if c.all.due(d.now) {
 		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class})
 	}
-	if !v.Allowed && v.Reason.InDeniedClients() && c.denied.due(d.now) {
+	if v.Allowed || !d.deniesClient(v) {
+		return
+	}
+	if c.denials.Add(1); c.denied.due(d.now) {
 		key := v.Key
 		if len(key) > sampledKeyBytes {
 			key = hottype.Key(key.Resource()[:min(len(key.Resource()), sampledKeyBytes)])
 		}
 		c.denied.add(sampledRequest{d.now, d.client, v.Class, v.Reason, hottype.Key(strings.Clone(string(key)))})
 	}
+}
+
+// deniesClient reports whether a request was denied because of its client: by a window, by its share, or by an override
+// of the client. An override of the key meets whoever asks for it.
+func (d *decision) deniesClient(v *hottype.Verdict) bool {
+	if v.Reason == hottype.ReasonBlocked || v.Reason == hottype.ReasonOverride {
+		return d.override.Override != nil && v.Rule == d.override.state.id
+	}
+	return v.Reason.Info().OfClient || v.Reason == hottype.ReasonFair
 }
 
 // due reports whether the caller's request is to be sampled. A clock that was set back does not end the sampling.
@@ -117,6 +130,7 @@ func (c *clientSamples) report(now time.Time, r *hottype.LimiterReport) {
 	slices.SortFunc(r.Clients, func(a, b hottype.SampledClient) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))
 	})
+	r.ClientDenials = c.denials.Load()
 	r.DeniedClients, r.DeniedSampled = deniedClients(c.denied.recent(now))
 	r.LongKeys = longKeys(c.long.recent(now))
 }

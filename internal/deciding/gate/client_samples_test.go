@@ -142,3 +142,39 @@ func TestSamplesHaveTheirRates(t *testing.T) {
 		}
 	}
 }
+
+// TestReport_LeavesOutDenialsByOverridesOfKeys: a client that meets the override of a key did nothing but ask for the
+// key. The override of a client is counted, whatever it asks for.
+func TestReport_LeavesOutDenialsByOverridesOfKeys(t *testing.T) {
+	t.Parallel()
+	b := build(t, orderRules, gate.Config{})
+	b.SetOverrides([]rules.Override{
+		{ID: "one", Key: "topic?id=1", Action: rules.ActionBlock},
+		{ID: "two", Key: "topic?id=2", Action: rules.ActionLimit, Rate: 0.001, Burst: 1},
+		{ID: "no", Client: "192.0.2.8", Action: rules.ActionBlock},
+		{ID: "slow", Client: "192.0.2.9", Action: rules.ActionLimit, Rate: 0.001, Burst: 1},
+	})
+	b.Report(b.now)
+	denied := uint64(0)
+	for i := range 40 {
+		at := b.now.Add(time.Duration(i) * time.Second)
+		clients := []string{"198.51.100.1", "198.51.100.2", "192.0.2.8", "192.0.2.9"}
+		for n := range clients {
+			key := 1 + (n+i)%4 // each is the first one of a second, which is sampled
+			client := clients[key-1]
+			v := b.Decide(t.Context(), at, request(fmt.Sprintf("/topic?id=%d", key), client))
+			if !v.Allowed && key > 2 {
+				denied++
+			}
+		}
+	}
+	r := b.Report(b.now.Add(40 * time.Second))
+	for _, c := range r.DeniedClients {
+		if c.Client != "192.0.2.8" && c.Client != "192.0.2.9" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(r.DeniedClients) != 2 || r.ClientDenials != denied || denied < 70 {
+		t.Errorf("%d clients, %d denials of %d", len(r.DeniedClients), r.ClientDenials, denied)
+	}
+}

@@ -17,6 +17,8 @@ const (
 	// RuleCost is the rule that blocks a request with a negative cost: it
 	// would mint tokens.
 	RuleCost = "invalid_cost"
+	// RulePath is the rule that denies a path beyond query_bounds.path_bytes, as malformed.
+	RulePath = "path_bytes"
 )
 
 // Decide counts the request under its keys and decides. If ctx has ended the
@@ -70,6 +72,7 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
 	d.client = d.st.set.IP.ClientOf(req.Client)
+	d.longPath = d.st.set.HasLongPath(req)
 	d.matches = d.st.memo.Match(req, &d.scratch)
 	return d
 }
@@ -80,12 +83,13 @@ func (g *Gate) end(d *decision) {
 }
 
 func (g *Gate) count(d *decision) {
-	if g.cfg.Counter == nil {
-		return
-	}
 	second := d.now.Unix()
 	for i := range d.matches {
-		g.cfg.Counter.AddFrom(d.matches[i].Key, second, 1, d.client)
+		m := &d.matches[i]
+		d.st.uses.Record(m.Rule.Index, second, m.Key, d.req.Target)
+		if g.cfg.Counter != nil {
+			g.cfg.Counter.AddFrom(m.Key, second, 1, d.client)
+		}
 	}
 }
 
@@ -95,10 +99,8 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
 	// The client of the request, and what applies to each of its keys.
-	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
-		g.findClass(d, v) // client_override.go
-	}
-	g.findKeys(d, v) // keys.go
+	g.findClass(d, v) // client_override.go
+	g.findKeys(d, v)  // keys.go
 	if d.st.adapts {
 		d.findUpstream() // adaptive.go
 	}
@@ -118,6 +120,9 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		if d.charged && !g.take(ctx, d, v) {
 			v.Cache = nil
 		}
+	}
+	if v.Allowed && d.longPath && !d.aside && !d.override.is(rules.ActionExempt) {
+		denyLongPath(v)
 	}
 	if v.Allowed {
 		g.allow(d, v)
@@ -165,6 +170,13 @@ func (d *decision) overridden(v *hottype.Verdict) bool {
 		return false
 	}
 	return true
+}
+
+// denyLongPath denies a request whose path is beyond the bounds, whatever rules say, because none has been looked at.
+// Blocks and windows of its client come before, and the windows stay charged, because they need no path.
+func denyLongPath(v *hottype.Verdict) {
+	*v = hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}
+	deny(v, hottype.ReasonMalformed, RulePath, hottype.Never)
 }
 
 // take takes all charges of the request, or none: what is taken is refunded in reverse if
@@ -269,7 +281,7 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 		return
 	}
 	if d.override.Override != nil {
-		d.override.state.Count(v.Allowed)
+		d.override.state.Count(v.Allowed, 1)
 	}
 	if v.Cache == nil {
 		for i := range d.keys {

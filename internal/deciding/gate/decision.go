@@ -53,6 +53,7 @@ type requestState struct {
 	blocked  int                // index+1 of the first key that is blocked; 0: none
 	lease    *hottype.Lease     // of the slots that were acquired; nil: none
 
+	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
 	exemptAddress bool // ip.exempt has the client's address
 	exempt        bool // a rule exempts the request: all its keys under that rule are exempt
 	aside         bool // the verdict is because of the client: the request does not reach its keys
@@ -80,7 +81,7 @@ func (k *requestKey) count(allowed bool) {
 	if k.h != nil && k.h.hits != nil {
 		k.h.hits.Add(1)
 	}
-	k.counts.Count(allowed)
+	k.counts.Count(allowed, 1)
 }
 
 // chargeGroup is charges that one store takes together. The slices are parallel and not one

@@ -24,10 +24,11 @@ func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	h.fair = &fairShare{fairness.NewDivider(h.limit.spec), header}
 }
 
-// client is the client of a request, as the rule names clients.
+// client is the client of a request, as the rule names clients. If the header has several lines the address counts:
+// with a new first line in each request, and its own name in the last, a client would have a share for each request.
 func (f *fairShare) client(d *decision) hottype.Client {
-	if f.header != "" && d.req.Header != nil {
-		if name := d.req.Header.Get(f.header); name != "" {
+	if f.header != "" {
+		if name, several := hottype.HeaderLine(d.req.Header, f.header); name != "" && !several {
 			return hottype.Client{Name: name}
 		}
 	}

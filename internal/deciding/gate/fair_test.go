@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,10 @@ func TestFairByHeader(t *testing.T) {
 	}
 	if v := b.get("/topic?id=42", "203.0.113.9"); v.Reason != hottype.ReasonFair {
 		t.Errorf("no header: %+v", v)
+	}
+	req.Header = http.Header{"X-User": {"a new name", "anna"}}
+	if v := b.Decide(context.Background(), b.now, req); v.Reason != hottype.ReasonFair {
+		t.Errorf("two lines: %+v", v)
 	}
 }
 

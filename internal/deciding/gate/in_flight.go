@@ -55,6 +55,26 @@ func (p *slotRequest) name(d *decision) string {
 	return p.space + d.client.String()
 }
 
+// NeedsSlot reports whether Decide would ask for a slot of a key, or of hot requests to an upstream. It decides and
+// counts nothing.
+func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
+	if !g.cur.Load().hasSlots {
+		return false
+	}
+	d, v := g.begin(now, req), hottype.Verdict{}
+	defer g.end(d)
+	g.findClass(d, &v)
+	g.findKeys(d, &v)
+	if d.st.adapts {
+		d.findUpstream()
+	}
+	if d.overridden(&v) {
+		return false
+	}
+	d.chargeKeys()
+	return len(d.slots) > 0
+}
+
 // acquireSlots acquires the slots that the request needs while it is in flight, all or none.
 func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	d.lease = &hottype.Lease{ID: rand.Text()}

@@ -235,3 +235,30 @@ func TestShareOfSlotsWithoutStore(t *testing.T) {
 		}
 	}
 }
+
+// NeedsSlot is true for requests that take a slot which others need, and counts nothing.
+func TestNeedsSlot_IsOfKeysThatAreHotAndNotDenied(t *testing.T) {
+	t.Parallel()
+	const rest = "\nip: {in_flight: {limit: 10, lease: 10s}}\noverrides: [{id: shut, client: 192.0.2.66, action: block}]\n"
+	for _, c := range []struct {
+		name, yaml, target, client string
+		want                       bool
+	}{
+		{"hot", inFlightRules + rest, "/topic?id=42", "192.0.2.1", true},
+		{"cold", inFlightRules + rest, "/topic?id=41", "192.0.2.1", false},
+		{"blocked client", inFlightRules + rest, "/topic?id=42", "192.0.2.66", false},
+		{"slots of clients only", clientsInFlight, "/topic?id=42", "192.0.2.1", false},
+		{"another rule", inFlightRules + rest, "/other", "192.0.2.1", false},
+	} {
+		b := build(t, c.yaml, gate.Config{})
+		b.hot("topic?id=42")
+		req := request(c.target, c.client)
+		req.WillRelease = true
+		if got := b.NeedsSlot(b.now, req); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		if n := b.Stats().Allowed.Total() + b.Stats().Denied.Total(); n != 0 {
+			t.Errorf("%s: %d requests are counted", c.name, n)
+		}
+	}
+}

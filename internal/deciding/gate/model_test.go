@@ -186,8 +186,13 @@ func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, 
 	denied, retry, results := m.take(now, enforced)
 	for i, d := range enforced {
 		a := answer{Reason: d.reason, Rule: d.rule, Retry: results[i].RetryAfter}
-		if denied != nil && !results[i].Allowed && spared != nil && *spared == a {
-			return a
+		if denied != nil && !results[i].Allowed && spared != nil {
+			// While another override was in force, requests under another limit may have used more of the key's state
+			// than the remembered denial knows.
+			a.Retry = min(a.Retry, spared.Retry)
+			if spared.Retry > 0 && *spared == a {
+				return a
+			}
 		}
 	}
 	if denied != nil {

@@ -9,24 +9,36 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Passed counts a request that a gateway decided without asking, or answered from its cache: under its key, "" if no
-// rule counts it.
-func (g *Gate) Passed(now time.Time, key []byte, client hottype.Client, allowed, cached bool) {
-	v := hottype.Verdict{Allowed: allowed, Reason: hottype.ReasonCold}
-	if len(key) == 0 {
-		v.Reason = hottype.ReasonNoRule
+// PassedRequests are requests for one key that a gateway decided without asking, or answered from its cache.
+type PassedRequests struct {
+	Key             []byte // empty if no rule counts them
+	Client          hottype.Client
+	N               int64
+	Allowed, Cached bool
+}
+
+// Passed counts requests that a gateway decided. Its cost does not depend on their number.
+func (g *Gate) Passed(now time.Time, r PassedRequests) {
+	reason := hottype.ReasonCold
+	if len(r.Key) == 0 {
+		reason = hottype.ReasonNoRule
 	} else if g.cfg.Counter != nil {
-		g.cfg.Counter.AddFrom(key, now.Unix(), 1, g.Rules().IP.ClientOf(client))
+		g.cfg.Counter.AddFrom(r.Key, now.Unix(), r.N, g.Rules().IP.ClientOf(r.Client))
 	}
-	if e := g.cfg.Hot.Lookup(key, now); e != nil || !allowed {
-		if v.Reason = hottype.ReasonHot; e != nil {
-			e.Count(allowed)
+	if e := g.cfg.Hot.Lookup(r.Key, now); e != nil || !r.Allowed {
+		if reason = hottype.ReasonHot; e != nil {
+			e.Count(r.Allowed, uint64(r.N))
 		}
 	}
-	if cached {
-		v.Reason = hottype.ReasonCached
+	if r.Cached {
+		reason = hottype.ReasonCached
 	}
-	g.stats.shard().verdict(&v)
+	shard := g.stats.shard()
+	verdicts := &shard.denied
+	if r.Allowed {
+		verdicts = &shard.allowed
+	}
+	verdicts[reason].Add(uint64(r.N))
 }
 
 // ChargeClient charges n requests that have passed to the windows of their client. The verdict denies what exceeds

@@ -122,6 +122,7 @@ func CountedSubjects(set *rules.Set, c hottype.Command) (list []limit.Charge) {
 		for i, w := range cl.windows {
 			if w != nil && (cl == usual || w != usual.windows[i]) {
 				add(w.space, w.spec)
+				add(w.space+preflightSpace, w.spec)
 			}
 		}
 	}

@@ -46,6 +46,7 @@ func TestReport(t *testing.T) {
 	for range 6 {
 		b.get("/topic?id=2", "1.1.1.1") // 5 of 6
 	}
+	now := b.now.Unix()
 	want := hottype.LimiterReport{
 		Instance: "a", At: b.now, Allowed: 2 + 3 + 3 + 5,
 		Denied: hottype.Denials{hottype.ReasonHot: 1, hottype.ReasonOverride: 2, hottype.ReasonBlocked: 2,
@@ -56,6 +57,11 @@ func TestReport(t *testing.T) {
 		},
 		// That of own met four requests while it was cold, and one while it was hot.
 		OverrideHits: []hottype.OverrideHits{{ID: "free", N: 1}, {ID: "own", N: 5}, {ID: "some", N: 2}},
+		RulesHash:    b.Rules().Hash,
+		Use: []hottype.RuleUse{
+			{Rule: "topic", Params: "id", Since: now, Matched: now, WithParams: now, Seconds: 1},
+			{Rule: "watched", Params: "id", Since: now},
+		},
 	}
 	if diff := cmp.Diff(want, b.Report(b.now)); diff != "" {
 		t.Error(diff)

@@ -62,8 +62,9 @@ func TestReset(t *testing.T) {
 		}
 		reset(hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
 	}
-	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 4 {
-		t.Errorf("a client is counted by %d limits, want everybody's, that of the class and two of overrides", n)
+	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 6 {
+		t.Errorf("a client is counted by %d limits, want everybody's and that of the class, both also of preflights, and "+
+			"two of overrides", n)
 	}
 }
 
@@ -75,8 +76,8 @@ func TestSubjectsOfAClient(t *testing.T) {
 		return "classes: [{name: bots, match: {header: User-Agent, pattern: bot}, ip: {" + windows + "}}]\n"
 	}
 	for yaml, want := range map[string]int{
-		"rules: []\n": 2, ip: 4, ip + class("fixed: {limit: 7, window: 1h}"): 5,
-		ip + class("fixed: {limit: 7, window: 1h}, sliding: {limit: 1, window: 1h}"): 6,
+		"rules: []\n": 2, ip: 2 + 2*2, ip + class("fixed: {limit: 7, window: 1h}"): 2 + 2*3, // twice: of preflights
+		ip + class("fixed: {limit: 7, window: 1h}, sliding: {limit: 1, window: 1h}"): 2 + 2*4,
 	} {
 		set := parse(t, yaml)
 		list := gate.CountedSubjects(set, hottype.Command{Client: hottype.ParseClient("10.3.0.1")})

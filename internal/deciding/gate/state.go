@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"math"
 	"math/bits"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/gaissmai/bart"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/limitcore"
+	"github.com/hotparam/pipeline/internal/netset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -25,13 +25,14 @@ type state struct {
 	gen             uint64 // grows with every change; versions what is memoised
 	set             *rules.Set
 	memo            *rules.Memo      // of set
+	uses            *rules.Uses      // of set
 	overrides       *rules.Overrides // nil: none is of keys
 	clients         *rules.Overrides // nil: none is of clients
 	shadow          *rules.Overrides // as if those in shadow mode were enforced; nil: none is
 	clientLimits    map[overrideID]*boundLimit
 	overrideStates  map[overrideID]*overrideState
 	malformed       map[*rules.Rule]*keyLimit // of malformed requests without an override
-	exempt          *bart.Lite                // nil: none
+	exempt          netset.Set                // nil: none
 	defaultClass    class
 	classes         map[string]*class // by name
 	local           *limit.Memory     // the local store; nil: it is another one
@@ -39,14 +40,17 @@ type state struct {
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // the default one; nil: no limit follows it
 	adapts          bool               // some limit is adaptive
+	hasSlots        bool               // some limit bounds how many requests of a key or upstream are in flight
 }
 
 type class struct {
 	windows  [2]*boundLimit       // fixed and sliding; nil: none
 	local    *limit.ClientWindows // the same, if all are kept in this process; nil: they are charged one by one
 	inFlight *inFlight            // nil: unbounded
-	upstream string
-	adapts   *adaptive.Upstream // of that name; nil: no limit follows it
+	// preflight is the class of CORS preflights: its windows are as large, and count apart.
+	preflight *class
+	upstream  string
+	adapts    *adaptive.Upstream // of that name; nil: no limit follows it
 }
 
 // boundLimit is a limit and what a charge of it means: which verdict it leads to, and what happens
@@ -96,11 +100,15 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 		set: set, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
+	st.hasSlots = st.adapts || slices.ContainsFunc(set.Rules, boundsInFlight)
 	st.local, _ = g.cfg.Local.(*limit.Memory)
 	old = cmp.Or(old, new(state))
 	st.gen = old.gen + 1
 	if st.memo = old.memo; old.set != set {
 		st.memo = rules.NewMemo(set)
+	}
+	if st.uses = old.uses; old.set != set {
+		st.uses = rules.NewUses(set, old.uses)
 	}
 	if len(set.Overrides)+len(live) > 0 {
 		all, list := rules.NewOverrides(set.Overrides, live), slices.Concat(set.Overrides, live)
@@ -123,6 +131,12 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 	return st
 }
 
+// boundsInFlight reports whether a rule bounds how many requests of some key are in flight.
+func boundsInFlight(r *rules.Rule) bool {
+	return r.Limit.InFlight != nil ||
+		slices.ContainsFunc(r.Values, func(v rules.ValueLimit) bool { return v.Limit.InFlight != nil })
+}
+
 // class compiles a class, or without a name the default. Windows of a class
 // count apart from the default ones.
 func (st *state) class(c *rules.Class) *class {
@@ -142,10 +156,28 @@ func (st *state) class(c *rules.Class) *class {
 			cl.inFlight.space += c.Name + ":"
 		}
 	}
-	if st.local != nil {
-		cl.local = st.localWindows(cl)
+	preflight := *cl
+	for i, w := range cl.windows {
+		if w != nil {
+			own := *w
+			own.space += preflightSpace
+			preflight.windows[i] = &own
+		}
+	}
+	if cl.preflight = &preflight; st.local != nil {
+		cl.local, preflight.local = st.localWindows(cl), st.localWindows(&preflight)
 	}
 	return cl
+}
+
+// preflightSpace ends the space of the windows of preflights. No class has an empty name, so no other space ends so.
+const preflightSpace = "::preflight"
+
+// isPreflight reports whether a browser asks whether a script of another origin may send a request. It shows nobody a
+// denial of this question, and the request itself is counted as well.
+func isPreflight(r *hottype.Request) bool {
+	return r.Method == http.MethodOptions && r.Header != nil &&
+		r.Header.Get("Access-Control-Request-Method") != "" && r.Header.Get("Origin") != ""
 }
 
 // localWindows are the windows of a class if this process keeps and enforces them all; else nil.
@@ -176,11 +208,11 @@ func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) 
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
 // IPv6 by /64. A longer IPv6 prefix exempts its whole /64, because that is one client.
-func exemptTable(list []netip.Prefix) *bart.Lite {
+func exemptTable(list []netip.Prefix) netset.Set {
 	if len(list) == 0 {
 		return nil
 	}
-	t := new(bart.Lite)
+	t := netset.New()
 	for _, p := range list {
 		addr, bits := p.Addr(), p.Bits()
 		if addr.Is4In6() && bits >= 96 {

@@ -125,6 +125,9 @@ func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	r := hottype.LimiterReport{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
 	hot := g.cfg.Hot.Entries(now)
+	uses := g.cur.Load().uses
+	uses.Begin(now.Unix())
+	r.Use, r.RulesHash = uses.List(), g.Rules().Hash
 	r.Samples = g.sampled(hot)
 	g.clients.report(now, &r)
 	r.Traces = g.traces.report(now)

@@ -32,6 +32,44 @@ overrides:
   - {key: "topic?id=5", action: block}
 `
 
+// A preflight is counted in windows of its own, as large as those of its class: its denial would be shown to nobody.
+func TestDecide_CountsPreflightsApart(t *testing.T) {
+	t.Parallel()
+	set := parse(t, "rules: [{name: find, match: {path: /find}, params: [q], hot: {rate: 10}}]\n"+
+		"ip: {fixed: {limit: 3, window: 1h, scope: instance}}\nclasses: [{name: preflight, match: {header: User-Agent, "+
+		"pattern: bot}, ip: {fixed: {limit: 1, window: 1h, scope: instance}}}]")
+	for _, local := range []gate.LocalStore{limit.NewMemory(limit.MemoryConfig{}),
+		hidden{limit.NewMemory(limit.MemoryConfig{})}} {
+		g := gate.New(gate.Config{Rules: set, Local: local})
+		ask := func(method, agent, of string) bool {
+			req := request("/other", "192.0.2.1")
+			req.Method, req.Header = method, http.Header{"User-Agent": {agent}, "Origin": {"https://a.example"}}
+			if of != "" {
+				req.Header.(http.Header).Set("Access-Control-Request-Method", of)
+			}
+			v := g.Decide(context.Background(), start(), req)
+			return v.Allowed
+		}
+		for range 2 { // after a reset all are allowed again
+			for agent, most := range map[string]int{"": 3, "bot": 1} {
+				for i := range most + 1 {
+					within := i < most
+					if got := ask("OPTIONS", agent, "PUT"); got != within {
+						t.Errorf("%q: preflight %d: allowed %v", agent, i, got)
+					}
+					if got := ask("PUT", agent, "PUT"); got != within { // the field alone is no preflight
+						t.Errorf("%q: request %d: allowed %v", agent, i, got)
+					}
+				}
+				if ask("OPTIONS", agent, "") {
+					t.Errorf("%q: OPTIONS without the field of a preflight passed", agent)
+				}
+			}
+			g.Reset(start(), hottype.Command{Action: hottype.CommandReset, Client: hottype.ParseClient("192.0.2.1")})
+		}
+	}
+}
+
 // hidden is a Memory that the gate does not know to be one.
 type hidden struct{ *limit.Memory }
 

@@ -30,6 +30,7 @@ type Aggregator struct {
 	batches atomic.Uint64
 	counts  atomic.Uint64
 	alarm   alarm
+	full    fullAlarm
 	rules   atomic.Pointer[rules.Set]
 	log     changeLog // of judge, and of Run after it
 	sources *sourceMonitor
@@ -51,11 +52,12 @@ func New(cfg Config) *Aggregator {
 		out:     newOutbox(cfg),
 		crossed: make(chan struct{}, 1),
 		alarm:   alarm{log: cfg.Log, on: make(map[string]bool)},
+		full:    fullAlarm{log: cfg.Log, last: make(map[string]time.Time)},
 		sources: newSourceMonitor(cfg),
 		detector: detect.New(cfg.Rules, detect.Options{
 			Counters: cfg.Counters, Shards: cfg.Shards, MaxRate: cfg.MaxRate,
 			Lateness: cfg.Lateness, Future: cfg.Future, HotTTL: cfg.HotTTL,
-			NoClients: cfg.NoClients,
+			NoClients: cfg.NoClients, WholeSeconds: cfg.WholeSeconds,
 		}),
 	}
 	a.rules.Store(cfg.Rules)
@@ -162,6 +164,7 @@ func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	set.NoInput = v.noInput
 	a.hot.Store(&set)
 	a.alarm.check(now, a.detector.Errors)
+	a.full.check(now, a.detector.Full())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.changes = append(a.changes, changes...)
@@ -181,6 +184,12 @@ func (a *Aggregator) Loops() []hottype.HotKey { return a.hot.Load().Loops }
 // Heaviest are the n keys with the greatest rates, hot or not, heaviest first. It costs a look at every
 // key: call it some times a minute.
 func (a *Aggregator) Heaviest(n int) []hottype.HotKey { return a.detector.Heaviest(n) }
+
+// Use returns what was seen of the requests of each rule.
+func (a *Aggregator) Use() []hottype.RuleUse { return a.detector.Use() }
+
+// MergeUse takes what other aggregators have seen, or this one before it started anew.
+func (a *Aggregator) MergeUse(list []hottype.RuleUse) { a.detector.MergeUse(a.cfg.Now(), list) }
 
 // Changes are the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {

@@ -44,6 +44,11 @@ func (l changeLog) logChange(c *detect.Change) {
 	if h.Clients > 0 {
 		who = append(who[:len(who)-1], h.Clients)
 	}
+	// The rate that reached the threshold may be over by now: counts come late, and who takes over a partition reads
+	// those of the last seconds again.
+	if h.Rate < h.Peak {
+		who = append(who, "peak", tenths(h.Peak))
+	}
 	if h.Client != "" {
 		who = append(who, "client", h.Client, "client_share", h.ClientShare)
 	}
@@ -52,7 +57,7 @@ func (l changeLog) logChange(c *detect.Change) {
 		l.log.Info("aggregate: a key became hot", who...)
 	case c.Kind == detect.LoopBegan:
 		l.log.Info("aggregate: a loop: one or a few clients take the key over its threshold; "+
-			"it is not limited, its clients are by their own limits", who...)
+			"it is not limited, its clients are if the rules limit clients (ip)", who...)
 	case c.Kind == detect.LoopEnded:
 		l.log.Info("aggregate: the loop has ended", lasted...)
 	case c.Displaced:

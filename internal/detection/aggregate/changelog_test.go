@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/logbound"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // A reader of the log sees which key became hot, by how much and why, and when it
@@ -36,6 +37,20 @@ func TestHotAndColdAreLogged(t *testing.T) {
 			t.Errorf("cold:\n%s", out)
 		}
 	})
+}
+
+// The line about a key that became hot has the rate that reached the threshold, if less is left of it when the line is
+// written, as after a takeover that reads counts again.
+func TestChangeLog_ShowsPeak(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	l := changeLog{log: slog.New(slog.NewTextHandler(&log, nil)), rules: func() *rules.Set { return rulesOf(50) }}
+	l.note([]detect.Change{{Kind: detect.BecameHot, Hot: hottype.HotKey{Key: "topic?id=1", Rule: "topic", Rate: 22,
+		Peak: 55.04}}})
+	if out := log.String(); !strings.Contains(out, `rate=22 threshold="50/s over 5s"`) ||
+		!strings.Contains(out, " peak=55\n") {
+		t.Error(out)
+	}
 }
 
 // A flood of hot keys is logged in few lines, and counted wholly.

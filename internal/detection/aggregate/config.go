@@ -32,11 +32,12 @@ type Config struct {
 	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that receive no further set keep them
 	// for longer, by their own setting.
 	HotTTL time.Duration
-	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of detect.Options.
+	// Counters, Shards, MaxRate, Lateness, Future, NoClients and WholeSeconds are those of detect.Options.
 	Counters, Shards int
 	MaxRate          float64
 	Lateness, Future time.Duration
 	NoClients        bool
+	WholeSeconds     bool
 	// Sources reports by name on each source of counts; none: counts come from this process itself.
 	Sources map[string]func() SourceStatus
 	// NoInputTTL is how long nothing cools because a source is silent; default [hotset.DefaultNoInputTTL], a

@@ -33,6 +33,8 @@ type SourceStatus struct {
 	Heartbeats bool
 	// Err is why nothing can be heard right now; empty: no reason is known.
 	Err string
+	// LeftOut says that counts have just been left out, because it is not known when they arrived.
+	LeftOut bool
 }
 
 // SourceState is what an Aggregator makes of a source.
@@ -86,7 +88,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 		st := s.judge(name, status, now)
 		states = append(states, st.SourceState)
 		v.noInput = v.noInput || st.NoInput
-		v.incomplete = v.incomplete || st.incomplete
+		v.incomplete = v.incomplete || st.incomplete || status.LeftOut
 		v.failing = v.failing || status.Err != "" && !st.NoInput
 		waiting = waiting && st.waits
 	}

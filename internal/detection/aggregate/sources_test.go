@@ -288,3 +288,23 @@ func TestPublicationIsChecked(t *testing.T) {
 		fails("") // another one publishes
 	})
 }
+
+// Nothing cools while a source leaves counts out, because what it has left out may be what keeps a key hot.
+func TestAggregator_CoolsNothingByCountsThatWereLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, leftOut := range []bool{false, true} {
+		var w wire
+		cfg := Config{Sources: map[string]func() SourceStatus{"statsd": w.heard}}
+		bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
+			traffic(t, a, &w, 5)
+			for range 8 { // window 5 s, cool 3 s
+				w.alive()
+				w.say(func(h *SourceStatus) { h.LeftOut = leftOut })
+				pass(time.Second)
+			}
+			if isHot(a) != leftOut {
+				t.Errorf("counts are left out %v: hot %v", leftOut, isHot(a))
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -60,6 +61,10 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 		if h.full && h.belowLine(place) {
 			return false
 		}
+		if !canon.IsCanonical(hottype.Key(h.counts.Key(place))) {
+			h.notCanonical++ // of a collector of others: it would hold a place that no request can use
+			return false
+		}
 		if h.listed >= h.compiled.listed() {
 			h.prune()
 		}
@@ -89,9 +94,12 @@ func (h *ruleState) unlist(c *candidate) {
 
 // evaluate weighs what a candidate has now, and reports whether it became hot.
 func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
+	was := c.any()
+	if !was && h.withholds(c.key) {
+		return false
+	}
 	sum := h.counts.SumOf(c.watch)
 	needs := h.thresholds(c)
-	was := c.any()
 	c.update(&needs, sum, now)
 	if h.late {
 		h.evaluateBefore(c, &needs, sum)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/window"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -26,6 +27,7 @@ type Detector struct {
 	rules   sync.RWMutex
 	routes  *routes
 	traffic []*traffic // in the order of the rules
+	uses    *rules.Uses
 	shards  []*shard
 	span    int64 // how many seconds any count can matter for
 
@@ -38,7 +40,8 @@ type Detector struct {
 	hot       int64      // keys in its set
 	loops     int64      // and among its loops
 	displaced uint64
-	last      tick // whose memory is used again
+	full      []hotset.Full // as Full returns it
+	last      tick          // whose memory is used again
 }
 
 // New builds a Detector for a set of rules. It starts nothing.
@@ -83,7 +86,7 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	b := d.batches.Get().(*batch)
 	now = d.advanceClock(now)
 	for part := range slices.Chunk(counts, batchSize) {
-		d.route(part, b)
+		d.route(now.Unix(), part, b)
 		for _, rule := range b.present {
 			d.traffic[rule].add(now.Unix(), b.runs(rule, d.traffic[rule], part))
 		}
@@ -110,7 +113,7 @@ func (d *Detector) advanceClock(now time.Time) time.Time {
 	return time.Unix(0, heard).In(now.Location())
 }
 
-func (d *Detector) route(counts []hottype.Count, b *batch) {
+func (d *Detector) route(second int64, counts []hottype.Count, b *batch) {
 	b.reset(d.routes, len(d.shards))
 	for i := range counts {
 		if i%warmBatch == 0 {
@@ -123,6 +126,7 @@ func (d *Detector) route(counts []hottype.Count, b *batch) {
 			d.noRule.Add(1)
 			continue
 		}
+		d.uses.RecordKey(rule, second, key)
 		hash := maphash.String(d.seed, string(key))
 		b.hash[i] = hash
 		b.put(rule, d.shardOf(hash), i)
@@ -176,6 +180,9 @@ func (l *shard) over(s int64) (over []hottype.Key) {
 func (d *Detector) Stats() Stats {
 	d.judging.Lock()
 	st := Stats{Hot: d.hot, Loops: d.loops, Displaced: d.displaced, DroppedNoRule: d.noRule.Load()}
+	for _, f := range d.full {
+		st.Unplaced += int64(f.Unplaced)
+	}
 	d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
@@ -228,6 +235,8 @@ type Options struct {
 	// NoClients means that the source of the counts cannot name clients (Graphite): min_clients then holds
 	// nothing back. Otherwise requests without a client count as those of one client.
 	NoClients bool
+	// WholeSeconds means that counts come when their second is over (Graphite), all of it at once.
+	WholeSeconds bool
 }
 
 func (o Options) withDefaults() Options {

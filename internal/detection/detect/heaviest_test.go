@@ -32,3 +32,21 @@ func TestHeaviest(t *testing.T) {
 		}
 	}
 }
+
+// A steady rate whose counts come when their second is over, all at once, is shown as it is at any moment.
+func TestDetector_RateOfWholeSeconds(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(0)), Options{WholeSeconds: true}) // 5 s
+	for second := range 20 {
+		for tenth := range 10 {
+			now := float64(second) + float64(tenth)/10
+			if tenth == 3 { // the second before, counted in this one
+				d.Add(at(now), count("topic?id=1", int64(second), 50))
+			}
+			got, _ := d.Tick(at(now))
+			if second > 6 && (len(got.Keys) != 1 || got.Keys[0].Rate != 50) {
+				t.Fatalf("at %g: %+v", now, got.Keys)
+			}
+		}
+	}
+}

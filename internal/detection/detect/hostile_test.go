@@ -20,6 +20,27 @@ func busy() *rules.Rule {
 	return r
 }
 
+// A key that no request has, because a foreign collector wrote it in another form, never takes a place of the hot set.
+func TestDetector_RefusesKeysThatAreNotCanonical(t *testing.T) {
+	t.Parallel()
+	d := New(set(busy(), catchAll()), Options{Counters: 1 << 10, Shards: 1})
+	foreign := []hottype.Key{"topic?b=1&a=2", "topic?id=%41", "topic?id", "topic?id=%2f", "topic?id=a b", "/x?id=%zz"}
+	for s := range int64(5) {
+		for _, key := range append(foreign, "topic?id=1", "/x y") {
+			d.AddAll(at(float64(s)), []hottype.Count{count(key, s, 10_000)})
+		}
+	}
+	hot, _ := d.Tick(at(4.9))
+	for _, h := range hot.Keys {
+		if h.Key != "topic?id=1" && h.Key != "/x y" {
+			t.Errorf("%q is hot", h.Key)
+		}
+	}
+	if st := d.Stats(); len(hot.Keys) != 2 || st.NotCanonical < uint64(len(foreign)) {
+		t.Errorf("%d keys are hot, %d counts were refused", len(hot.Keys), st.NotCanonical)
+	}
+}
+
 // Five keys above the threshold among very many that come once are found, no
 // other is, and one window later the memory is given back. The full size, ten
 // million, is in bench/window.

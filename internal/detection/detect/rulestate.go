@@ -23,12 +23,15 @@ type ruleState struct {
 	late     bool      // counts of seconds before this one have come since it began
 	baseline *baseline // nil: no surge
 	clients  *clientSketches
+	// withholds reports whether a key must not become hot, whatever its count: see rules.Uses.
+	withholds func(hottype.Key) bool
 
-	candidates []*candidate // by watch; nil where there is none
-	listed     int          // those that are not nil
-	full       bool         // candidates were pruned in this second
-	line       origins.Line // of those that were not, if full
-	pruned     uint64
+	candidates   []*candidate // by watch; nil where there is none
+	listed       int          // those that are not nil
+	full         bool         // candidates were pruned in this second
+	line         origins.Line // of those that were not, if full
+	pruned       uint64
+	notCanonical uint64
 }
 
 // unasked is the total of traffic until it is read.
@@ -167,7 +170,11 @@ func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.co
 // slidingRate is the rate over exactly one window that ends now. A window of whole
 // slots that ends within one is short by what is left of it; the slot that left
 // last replaces that, by the part of it that would still be in.
+// Counts of whole seconds leave nothing short: the window has all of its seconds, or that before it has.
 func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
+	if h.opts.WholeSeconds {
+		return h.rate(max(w.Sum, w.Before))
+	}
 	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
 	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
 }

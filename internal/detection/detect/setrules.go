@@ -24,7 +24,7 @@ func (d *Detector) SetRules(set *rules.Set) {
 		}
 	}
 	before, old := d.routes, d.traffic
-	d.routes, d.traffic = newRoutes(set), nil
+	d.routes, d.traffic, d.uses = newRoutes(set), nil, rules.NewUses(set, d.uses)
 	d.span = seconds(d.opts.Future) + 1
 	all := make([]*compiledRule, len(set.Rules))
 	for i, r := range set.Rules {
@@ -53,12 +53,14 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 		h.recheck(now) // by the rules before
 	}
 	l.states = nil
+	uses := l.d.uses // a state that is replaced asks those of its own rules once more, by their positions
 	for i, t := range all {
 		var h *ruleState
+		withholds := func(key hottype.Key) bool { return uses.Withholds(i, l.second, key) }
 		if k, ok := before.byName[t.rule.Name]; ok {
 			h, old[k] = old[k], nil
 			l.dropMovedKeys(h, i)
-			h.traffic = l.d.traffic[i]
+			h.traffic, h.withholds = l.d.traffic[i], withholds
 			h.change(t, l.second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
 			for _, c := range h.candidates {
 				if c != nil { // what the new rules make hot is so from the next Tick on
@@ -66,7 +68,8 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 				}
 			}
 		} else {
-			h = &ruleState{opts: l.d.opts, clients: newClientSketches(t.window, l.budget), traffic: l.d.traffic[i]}
+			h = &ruleState{opts: l.d.opts, clients: newClientSketches(t.window, l.budget), traffic: l.d.traffic[i],
+				withholds: withholds}
 			h.setRule(t)
 			h.restart(l.second)
 		}

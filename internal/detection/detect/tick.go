@@ -21,10 +21,12 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 	defer d.hold()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.advanceClock(now)
+	d.uses.Begin(now.Unix())
 	for _, l := range d.shards {
 		now = l.judge(now, t)
 	}
 	t.now = now
+	d.full = findFull(d.shards[0].states, t.hotViews)
 	for i, h := range d.shards[0].states { // all shards have the same rules
 		d.displaced += t.publish(t.hotViews[i], h.compiled.maxHot, &t.keys, BecameHot, Cooled)
 		t.publish(t.loopViews[i], maxLoops, &t.loops, LoopBegan, LoopEnded)

@@ -30,11 +30,12 @@ type Change struct {
 }
 
 // Stats counts what a Detector has seen since it was built. The gauges Keys,
-// Candidates, Hot, Loops, ClientSketches, Newest, Bytes, Error and ErrorRatio are of this moment.
+// Candidates, Hot, Unplaced, Loops, ClientSketches, Newest, Bytes, Error and ErrorRatio are of this moment.
 type Stats struct {
 	Keys           int64   `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
 	Candidates     int64   `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
 	Hot            int64   `metric:"hotparam_aggregate_detect_hot" help:"Keys that this aggregator holds hot."`
+	Unplaced       int64   `metric:"hotparam_aggregate_detect_unplaced" help:"Keys over their threshold that found no place in the hot set of their rule (max_hot), at least."`
 	Loops          int64   `metric:"hotparam_aggregate_detect_loops" help:"Keys that this aggregator finds over their threshold because of one or a few clients."`
 	ClientSketches int64   `metric:"hotparam_aggregate_detect_client_sketches" help:"Keys whose clients are known."`
 	Newest         int64   `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second that has counts, in unix seconds."`
@@ -53,6 +54,7 @@ type Stats struct {
 	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for those of others; until they are known again, the key counts as one client's."`
 	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier ones fill it."`
 	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys pushed out of the hot set by heavier ones."`
+	NotCanonical          uint64 `metric:"hotparam_aggregate_detect_not_canonical_total" help:"Counts of keys over their threshold that are not hot because no request has them: they are not in canonical form (docs/protocol.md)."`
 	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
 }
 
@@ -78,6 +80,7 @@ func (l *shard) count(st *Stats) {
 		st.ClientSketches += int64(len(h.clients.keys))
 		st.Evicted += w.Evicted
 		st.Pruned += h.pruned
+		st.NotCanonical += h.notCanonical
 		st.Error = max(st.Error, w.Error)
 		if h.compiled.least != never {
 			st.ErrorRatio = max(st.ErrorRatio, float64(w.Error)/float64(h.compiled.least))

@@ -31,9 +31,10 @@ type KeyMinute struct {
 	// Rate is the mean of the seconds in which the key was seen, Peak the greatest, in requests a second.
 	Rate float64 `json:"rate"`
 	Peak float64 `json:"peak"`
-	// Allowed and Denied are the requests that limiters decided by the key's limit.
-	Allowed float64 `json:"allowed"`
-	Denied  float64 `json:"denied"`
+	// Allowed and Denied are the requests that limiters decided by the key's limit; Unknown if none reported the key,
+	// as of a cold one.
+	Allowed Requests `json:"allowed"`
+	Denied  Requests `json:"denied"`
 	// Clients is the most that were seen at a time, 0 where that is not known.
 	Clients int64 `json:"clients,omitempty"`
 }
@@ -41,8 +42,8 @@ type KeyMinute struct {
 // Total is all requests of one minute.
 type Total struct {
 	Minute  time.Time          `json:"minute"`
-	Allowed float64            `json:"allowed"`
-	Denied  float64            `json:"denied"`
+	Allowed Requests           `json:"allowed"` // Unknown if no limiter reported
+	Denied  Requests           `json:"denied"`
 	By      map[string]float64 `json:"denied_by,omitempty"` // what denied
 }
 
@@ -112,11 +113,11 @@ type HeatmapKey struct {
 
 // Cell is a key in one step of time.
 type Cell struct {
-	At      int64   `json:"at"` // how many steps after the beginning
-	State   string  `json:"state"`
-	Peak    float64 `json:"peak"`
-	Allowed float64 `json:"allowed"`
-	Denied  float64 `json:"denied"`
+	At      int64    `json:"at"` // how many steps after the beginning
+	State   string   `json:"state"`
+	Peak    float64  `json:"peak"`
+	Allowed Requests `json:"allowed"`
+	Denied  Requests `json:"denied"`
 }
 
 // Answer is what a query finds, oldest first.
@@ -131,11 +132,34 @@ type Answer struct {
 	Truncated bool `json:"truncated"`
 }
 
+// Add adds a minute to the cell at a position, which is the last cell of the key or a later one.
+func (h *HeatmapKey) Add(at int64, k *KeyMinute) {
+	h.Rule = max(h.Rule, k.Rule)
+	if n := len(h.Cells); n == 0 || h.Cells[n-1].At != at {
+		h.Cells = append(h.Cells, Cell{At: at, State: Cold, Allowed: Unknown, Denied: Unknown})
+	}
+	c := &h.Cells[len(h.Cells)-1]
+	c.State, c.Peak = hotterState(c.State, k.State), max(c.Peak, k.Peak)
+	c.Allowed, c.Denied = c.Allowed.Plus(k.Allowed), c.Denied.Plus(k.Denied)
+}
+
+// Heaviest returns the keys with the greatest peaks, from the greatest on.
+func Heaviest(peaks map[hottype.Key]float64, most int) []hottype.Key {
+	keys := make([]hottype.Key, 0, len(peaks))
+	for key := range peaks {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b hottype.Key) int {
+		return cmp.Or(cmp.Compare(peaks[b], peaks[a]), cmp.Compare(a, b))
+	})
+	return keys[:min(most, len(keys))]
+}
+
 type KeySecond struct {
 	Key             hottype.Key
 	Rule, State     string
 	Rate            float64
-	Allowed, Denied float64 // requests in the second
+	Allowed, Denied Requests // in the second
 	Clients         int64
 }
 
@@ -143,7 +167,7 @@ type KeySecond struct {
 type Second struct {
 	At              time.Time
 	Keys            []KeySecond
-	Allowed, Denied float64
+	Allowed, Denied Requests
 	DeniedBy        map[string]float64
 }
 
@@ -171,10 +195,10 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 	minute := s.At.Truncate(time.Minute)
 	if !minute.Equal(r.minute.Total.Minute) {
 		ended = r.End()
-		r.minute.Total = Total{Minute: minute, By: map[string]float64{}}
+		r.minute.Total = Total{Minute: minute, Allowed: Unknown, Denied: Unknown, By: map[string]float64{}}
 	}
-	r.minute.Total.Allowed += s.Allowed
-	r.minute.Total.Denied += s.Denied
+	r.minute.Total.Allowed = r.minute.Total.Allowed.Plus(s.Allowed)
+	r.minute.Total.Denied = r.minute.Total.Denied.Plus(s.Denied)
 	for what, n := range s.DeniedBy {
 		if n > 0 {
 			r.minute.Total.By[what] += n
@@ -195,20 +219,27 @@ func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
 func (r *Recorder) fold(minute time.Time, s *KeySecond) {
 	k := r.keys[s.Key]
 	if k == nil {
-		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, State: Cold}}
+		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, State: Cold, Allowed: Unknown, Denied: Unknown}}
 		r.keys[s.Key] = k
 	}
 	k.seconds++
 	k.Rate += (s.Rate - k.Rate) / k.seconds
 	k.Peak = max(k.Peak, s.Rate)
-	k.Allowed, k.Denied = k.Allowed+s.Allowed, k.Denied+s.Denied
+	k.Allowed, k.Denied = k.Allowed.Plus(s.Allowed), k.Denied.Plus(s.Denied)
 	k.Clients = max(k.Clients, s.Clients)
 	if k.Rule == "" {
 		k.Rule = s.Rule
 	}
-	if order := []string{Cold, Loop, Hot}; slices.Index(order, s.State) > slices.Index(order, k.State) {
-		k.State = s.State
+	k.State = hotterState(k.State, s.State)
+}
+
+// hotterState returns the hotter of two states: hot, then loop, then cold. Of two equal ones, or of unknown ones, it
+// returns a.
+func hotterState(a, b string) string {
+	if order := []string{Cold, Loop, Hot}; slices.Index(order, b) > slices.Index(order, a) {
+		return b
 	}
+	return a
 }
 
 // End gives the minute under way and begins anew; nil where nothing was seen.
@@ -221,7 +252,7 @@ func (r *Recorder) End() *Minute {
 	for _, k := range r.keys {
 		m.Keys = append(m.Keys, k.KeyMinute)
 	}
-	slices.SortFunc(m.Keys, heavier)
+	slices.SortFunc(m.Keys, Heavier)
 	clear(r.keys)
 	r.minute = Minute{}
 	return &m
@@ -235,12 +266,13 @@ func (r *Recorder) trim() {
 	for _, k := range r.keys {
 		all = append(all, k.KeyMinute)
 	}
-	slices.SortFunc(all, heavier)
+	slices.SortFunc(all, Heavier)
 	for _, k := range all[r.most:] {
 		delete(r.keys, k.Key)
 	}
 }
 
-func heavier(a, b KeyMinute) int {
+// Heavier orders keys by their peaks, from the greatest on.
+func Heavier(a, b KeyMinute) int {
 	return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 }

@@ -39,7 +39,7 @@ func TestHotListTellsAll(t *testing.T) {
 		t.Errorf("%s", rec.Body)
 	}
 	first, second := got.Keys[0], got.Keys[1]
-	if *first.Allowed != 100 || first.Limit.Text != "100/s, burst 200" || first.Href != "/v1/keys/topic%3Fid=42" ||
+	if *first.Allowed != 100 || first.Limit.Text != "100/s, burst 200" || first.Href != "/v1/key?key=topic%3Fid%3D42" ||
 		first.Override != nil {
 		t.Errorf("first %+v", first)
 	}
@@ -119,7 +119,7 @@ func TestKeyThatWasNotEncoded(t *testing.T) {
 	s, w := loadSchemas(t), newWorld(t, nil)
 	rec := w.ask(http.MethodGet, "/v1/keys/topic?id=42", "")
 	s.answer(t, rec, 400, "Problem")
-	if !strings.Contains(rec.Body.String(), "/v1/keys/topic%3Fid=42") {
+	if !strings.Contains(rec.Body.String(), "/v1/key?key=topic%3Fid%3D42") {
 		t.Errorf("no remedy: %s", rec.Body)
 	}
 	s.answer(t, w.ask(http.MethodGet, "/v1/keys/", ""), 400, "Problem")

@@ -150,31 +150,3 @@ func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
 	w.set(func() { w.now = w.now.Add(time.Hour) })
 	put("?only=two", less, 200, "Rules") // the first trial has ended
 }
-
-// Denied clients are listed with their pace, which is shared out by the samples.
-func TestDeniedClientsAreListed(t *testing.T) {
-	t.Parallel()
-	s, w := loadSchemas(t), newWorld(t, nil)
-	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/b", `{"client": "192.0.2.9", "action": "block"}`), 201, "Stored")
-	for n := uint64(1); n <= 2; n++ {
-		w.second(hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second),
-			Denied: hottype.Denials{hottype.ReasonIPFixed: 60 * n, hottype.ReasonBlocked: 20 * n,
-				hottype.ReasonHot: 999 * n},
-			DeniedClients: []hottype.DeniedClient{
-				{Client: "198.51.100.9", Network: "198.51.100.0/24", Class: "crawler", N: 6,
-					Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 6}}, Keys: []hottype.NameCount{{Name: "topic?id=1", N: 3}}},
-				{Client: "192.0.2.9", Network: "192.0.2.0/24", N: 2, Reasons: []hottype.NameCount{{Name: "blocked", N: 2}}},
-			}, DeniedSampled: 8})
-	}
-	rec := w.ask(http.MethodGet, "/v1/clients", "")
-	s.answer(t, rec, 200, "Clients")
-	for _, want := range []string{`"client":"198.51.100.9","network":"198.51.100.0/24","class":"crawler",` +
-		`"denied_per_second":60,"reasons":[{"name":"ip_fixed","share":1}],"keys":[{"key":"topic?id=1",` +
-		`"href":"/v1/keys/topic%3Fid=1","share":0.5}],"address":true,"override":null`,
-		`"client":"192.0.2.9"`, `"denied_per_second":20`, `"override":{"id":"b"`} {
-		if !strings.Contains(rec.Body.String(), want) {
-			t.Errorf("no %s in %s", want, rec.Body)
-		}
-	}
-	s.answer(t, w.ask(http.MethodGet, "/v1/clients?limit=101", ""), 400, "Problem")
-}

@@ -67,26 +67,42 @@ func (m *memory) List(context.Context) ([]rules.Override, error) {
 	return slices.Clone(m.list), m.fails
 }
 
-func (m *memory) Put(_ context.Context, o rules.Override) (rules.Override, error) {
+func (m *memory) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
+	c, err := m.PutIf(ctx, o, rules.AnyVersion)
+	return *c.After, err
+}
+
+func (m *memory) Delete(ctx context.Context, id, author string) error {
+	_, err := m.DeleteIf(ctx, id, author, rules.AnyVersion)
+	return err
+}
+
+func (m *memory) PutIf(_ context.Context, o rules.Override, version int64) (rules.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.Created = m.now()
-	c := rules.Change{At: o.Created, Author: o.Author, Action: rules.ChangePut, ID: o.ID, After: &o}
-	m.remove(o.ID, &c)
-	m.list = append(m.list, o)
-	m.audit = slices.Insert(m.audit, 0, c.Numbered())
-	return o, m.fails
+	c := rules.Change{At: o.Created, Author: o.Author, Action: rules.ChangePut, ID: o.ID, After: &o}.Numbered()
+	if m.find(o.ID, &c); rules.CheckVersion(c.Before, version) != nil {
+		return rules.Change{}, rules.ErrOverrideChanged
+	}
+	m.list = append(m.without(o.ID), o)
+	m.audit = slices.Insert(m.audit, 0, c)
+	return c, m.fails
 }
 
-func (m *memory) Delete(_ context.Context, id, author string) error {
+func (m *memory) DeleteIf(_ context.Context, id, author string, version int64) (rules.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := rules.Change{At: m.now(), Author: author, Action: rules.ChangeDelete, ID: id}
-	if m.remove(id, &c); c.Before == nil {
-		return rules.ErrNoOverride
+	c := rules.Change{At: m.now(), Author: author, Action: rules.ChangeDelete, ID: id}.Numbered()
+	if m.find(id, &c); c.Before == nil {
+		return rules.Change{}, rules.ErrNoOverride
 	}
-	m.audit = slices.Insert(m.audit, 0, c.Numbered())
-	return m.fails
+	if rules.CheckVersion(c.Before, version) != nil {
+		return rules.Change{}, rules.ErrOverrideChanged
+	}
+	m.list = m.without(id)
+	m.audit = slices.Insert(m.audit, 0, c)
+	return c, m.fails
 }
 
 func (m *memory) Record(_ context.Context, c rules.Change) error {
@@ -97,20 +113,26 @@ func (m *memory) Record(_ context.Context, c rules.Change) error {
 	return m.fails
 }
 
-func (m *memory) remove(id string, c *rules.Change) {
-	m.list = slices.DeleteFunc(slices.Clone(m.list), func(o rules.Override) bool {
-		if o.ID != id {
-			return false
-		}
-		c.Before = &o
-		return true
-	})
+func (m *memory) find(id string, c *rules.Change) {
+	if i := slices.IndexFunc(m.list, func(o rules.Override) bool { return o.ID == id }); i >= 0 {
+		c.Before = new(m.list[i])
+	}
+}
+
+func (m *memory) without(id string) []rules.Override {
+	return slices.DeleteFunc(slices.Clone(m.list), func(o rules.Override) bool { return o.ID == id })
 }
 
 func (m *memory) Audit(_ context.Context, limit int) ([]rules.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.audit[:min(limit, len(m.audit))]), m.fails
+}
+
+func (m *memory) FindChanges(_ context.Context, q rules.AuditQuery) ([]rules.Change, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return q.Select(m.audit), m.fails
 }
 
 func (m *memory) Revision(context.Context) (int64, error) {

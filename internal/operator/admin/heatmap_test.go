@@ -33,7 +33,7 @@ func TestHeatmapHasCellsThatFit(t *testing.T) {
 	var a history.Heatmap
 	decode(t, w.ask(http.MethodGet, "/v1/history/heatmap", "").Body.Bytes(), &a)
 	if h.heatmap.Keys != 40 || h.heatmap.From != t0.Add(-time.Hour) ||
-		a.Keys[0].Href != "/v1/keys/topic%3Fid=42" {
+		a.Keys[0].Href != "/v1/key?key=topic%3Fid%3D42" {
 		t.Errorf("%+v, asked %+v", a, h.heatmap)
 	}
 	for _, bad := range []string{"from=0", "keys=0", "keys=201", "to=x", "from=1773500000"} {

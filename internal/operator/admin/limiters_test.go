@@ -13,38 +13,96 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 )
 
-// TestAnyRevisionIsUndone: the override stands as before that change, whatever came after.
-func TestAnyRevisionIsUndone(t *testing.T) {
+// TestUndo_TakesTheLastChangeOnly states that an undo of a change is refused once another one was made since, by its
+// revision or by the version of the override that it made.
+func TestUndo_TakesTheLastChangeOnly(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
-	revision := map[string]int64{}
-	for _, action := range []string{"block", "exempt", "shadow"} {
-		rec := w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "action": "`+action+`"}`)
-		var stored struct{ Revision int64 }
+	put := func(action, author string) (stored struct {
+		Revision, Change, Version int64
+	}) {
+		rec := w.ask(http.MethodPut, "/v1/overrides/x?author="+author,
+			`{"key": "topic?id=42", "action": "`+action+`", "author": "`+author+`"}`)
 		decode(t, rec.Body.Bytes(), &stored)
-		revision[action] = stored.Revision
+		if want := fmt.Sprintf(`"%d"`, stored.Version); rec.Header().Get("ETag") != want || stored.Change == 0 {
+			t.Errorf("%s: ETag %s, want %s; change %d", action, rec.Header().Get("ETag"), want, stored.Change)
+		}
 		w.ask(http.MethodPut, "/v1/overrides/other", `{"cidr": "203.0.113.0/24", "action": "`+action+`"}`)
+		return stored
 	}
-	for _, c := range []struct {
-		of, leaves string
-		status     int
-	}{{"exempt", "block", 200}, {"shadow", "exempt", 200}, {"exempt", "block", 200}, {"block", "", 200}} {
-		rec := w.ask(http.MethodPost, fmt.Sprintf("/v1/overrides/x/undo?revision=%d", revision[c.of]), "")
-		s.answer(t, rec, c.status, "Undone")
-		rec = w.ask(http.MethodGet, "/v1/overrides/x", "")
-		if got := rec.Body.String(); c.leaves == "" && rec.Code != 404 ||
-			c.leaves != "" && !strings.Contains(got, `"action":"`+c.leaves+`"`) {
-			t.Errorf("%s undone leaves %s, want %q", c.of, got, c.leaves)
+	first, second := put("exempt", "ann"), put("block", "bob")
+	for _, of := range []struct{ query, header string }{
+		{fmt.Sprint("?author=ann&revision=", first.Change), "A: b"},
+		{"?author=ann", fmt.Sprintf(`If-Match: "%d"`, first.Version)},
+		{"?author=ann", `If-Match: "0"`},
+	} {
+		rec := w.ask(http.MethodPost, "/v1/overrides/x/undo"+of.query, "", of.header)
+		if s.answer(t, rec, 412, "Problem"); !strings.Contains(rec.Body.String(), `set to block by \"bob\"`) {
+			t.Errorf("%v: %s", of, rec.Body)
 		}
 	}
+	if rec := w.ask(http.MethodGet, "/v1/overrides/x", ""); !strings.Contains(rec.Body.String(), `"action":"block"`) {
+		t.Fatalf("the block of a colleague is gone: %s", rec.Body)
+	}
+	for _, c := range []struct{ query, header, leaves string }{
+		{fmt.Sprint("?revision=", second.Change), "A: b", "exempt"},
+		{"", "If-Match: *", "block"},
+	} {
+		s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo"+c.query, "", c.header), 200, "Undone")
+		rec := w.ask(http.MethodGet, "/v1/overrides/x", "")
+		if got := rec.Body.String(); !strings.Contains(got, `"action":"`+c.leaves+`"`) ||
+			strings.Contains(got, `"author"`) {
+			t.Errorf("%s leaves %s, want %q of nobody", c.query, got, c.leaves)
+		}
+	}
+	rec := w.ask(http.MethodDelete, "/v1/overrides/x?author=ann", "")
+	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo?revision="+rec.Header().Get("Hotparam-Revision"), ""), 200,
+		"Undone")
 	for query, status := range map[string]int{"7": 404, "0": 400, "-1": 400, "x": 400} {
 		s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo?revision="+query, ""), status, "Problem")
 	}
-	rec := w.ask(http.MethodGet, "/v1/audit?id=x&limit=3", "")
+	rec = w.ask(http.MethodGet, "/v1/audit?id=x&limit=3", "")
 	s.answer(t, rec, 200, "Audit")
-	if n := strings.Count(rec.Body.String(), `"id":"x","before"`); n != 3 ||
+	if n := strings.Count(rec.Body.String(), `"id":"x","before"`); n != 2 ||
 		strings.Contains(rec.Body.String(), "other") {
 		t.Errorf("%d changes of x: %s", n, rec.Body)
+	}
+}
+
+// TestOverride_IfMatch states that no change of an override is made on top of one that its author has not seen.
+func TestOverride_IfMatch(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, nil)
+	const body = `{"key": "topic?id=42", "rate": 5, "mode": "shadow"}`
+	seen := w.ask(http.MethodPut, "/v1/overrides/x", body).Header().Get("ETag")
+	w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "rate": 6, "mode": "shadow", "author": "bob"}`)
+	now := w.ask(http.MethodGet, "/v1/overrides/x", "").Header().Get("ETag")
+	for _, c := range []struct{ method, path string }{
+		{http.MethodPut, "/v1/overrides/x"}, {http.MethodPost, "/v1/overrides/x/enforce"},
+		{http.MethodDelete, "/v1/overrides/x"},
+	} {
+		for etag, status := range map[string]int{seen: 412, `"0"`: 412, "x": 400, `7`: 400} {
+			rec := w.ask(c.method, c.path, body, "If-Match: "+etag)
+			if s.answer(t, rec, status, "Problem"); status == 412 && !strings.Contains(rec.Body.String(), "bob") {
+				t.Errorf("%s: %s", c, rec.Body)
+			}
+		}
+		if got := w.ask(http.MethodGet, "/v1/overrides/x", "").Header().Get("ETag"); got != now {
+			t.Errorf("%s changed it from %s to %s", c, now, got)
+		}
+	}
+	for _, c := range []struct{ method, path string }{
+		{http.MethodPut, "/v1/overrides/x"}, {http.MethodPost, "/v1/overrides/x/enforce"},
+		{http.MethodDelete, "/v1/overrides/x"},
+	} {
+		rec := w.ask(c.method, c.path, body, "If-Match: "+now)
+		if rec.Code > 204 {
+			t.Errorf("%s: %d %s", c, rec.Code, rec.Body)
+		}
+		now = rec.Header().Get("ETag")
+	}
+	if rec := w.ask(http.MethodPut, "/v1/overrides/x", body, `If-Match: "0"`); rec.Code != 201 {
+		t.Errorf("where there is none: %d %s", rec.Code, rec.Body)
 	}
 }
 

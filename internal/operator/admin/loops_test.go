@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,7 +40,7 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	if l := list.Loops[0]; l.Client != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 ||
-		l.Href != "/v1/keys/topic%3Fid=9" {
+		l.Href != "/v1/key?key=topic%3Fid%3D9" {
 		t.Errorf("%+v", l)
 	}
 	var key live.Key
@@ -117,5 +119,49 @@ func TestLoopsAndColdKeysAreShownWhole(t *testing.T) {
 	}
 	if c := w.Init(w.clock()).Changes; len(c) == 0 || c[0].Key != full("a") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestEvents_DoNotEndWithoutNews: what fades because its publisher or the store is away has not ended.
+func TestEvents_DoNotEndWithoutNews(t *testing.T) {
+	t.Parallel()
+	loops, news := []hottype.HotKey{loop("topic?id=9")}, true
+	w := newWorld(t, func(c *Config) {
+		c.Loops = func() []hottype.HotKey { return loops }
+		c.HasEnded = func(hottype.Key) bool { return news }
+	})
+	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
+	w.Sample(t.Context(), t0)
+	kinds := func() (list []string) {
+		for _, c := range w.Init(t0).Changes {
+			list = append(list, c.Kind)
+		}
+		return list
+	}
+	w.set(func() { w.hot = nil })
+	loops, news = nil, false
+	w.Sample(t.Context(), t0.Add(time.Second))
+	if got := kinds(); !slices.Equal(got, []string{live.BecameHot, live.BecameLoop}) {
+		t.Errorf("without news: %q", got)
+	}
+	loops, news = []hottype.HotKey{loop("topic?id=9")}, true
+	w.Sample(t.Context(), t0.Add(2*time.Second))
+	if got := kinds(); !slices.Equal(got, []string{live.BecameHot, live.BecameLoop, live.Cooled}) {
+		t.Errorf("with news: %q", got)
+	}
+}
+
+// TestReady_ShowsWhatItTolerates: a check may fail and the program be ready all the same; it does not say that all is
+// well.
+func TestReady_ShowsWhatItTolerates(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
+		c.Ready = map[string]func(context.Context) error{
+			"redis": func(context.Context) error { return Tolerate(errors.New("not heard yet")) }}
+	})
+	rec := w.ask(http.MethodGet, "/readyz", "")
+	s.answer(t, rec, 200, "Ready")
+	if text := rec.Body.String(); !strings.Contains(text, `"ready":true`) || !strings.Contains(text, `"ok":false`) {
+		t.Error(text)
 	}
 }

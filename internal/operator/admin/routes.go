@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,7 +50,8 @@ func (s *Server) mux() *http.ServeMux {
 		mux.Handle(r.Path, h)
 	}
 	mux.Handle("/", s.requireCaller(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		web.WriteProblem(w, web.NewProblem(http.StatusNotFound, "there is nothing at "+r.URL.Path, "see /openapi.json"))
+		web.WriteProblem(w, web.NewProblem(http.StatusNotFound, "there is nothing at "+web.Quoted(r.URL.Path),
+			"see /openapi.json"))
 	})))
 	return mux
 }
@@ -168,23 +171,32 @@ const checkTimeout = 2 * time.Second
 // check is the outcome of one readiness check. Only callers with the token
 // see Error: it may name inner addresses.
 type check struct {
-	OK     bool    `json:"ok"`
-	Error  string  `json:"error,omitempty"`
-	TookMS float64 `json:"took_ms"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	// Tolerated is true of a failure with which the program is ready all the same.
+	Tolerated bool    `json:"tolerated,omitempty"`
+	TookMS    float64 `json:"took_ms"`
 }
+
+// Tolerated is the error of a check that fails while the program answers all the same: it is shown, and the program
+// stays ready.
+type Tolerated struct{ error }
+
+// Tolerate returns err as one that does not make a program unready.
+func Tolerate(err error) error { return Tolerated{err} }
 
 // getLive answers as long as the process serves at all.
 func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 }
 
-// getReady runs every check at once: 200 when all pass, else 503. With ?verbose it
+// getReady runs every check at once: 200 when all of Config.Ready pass, else 503. With ?verbose it
 // the response has more than what readiness depends on.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	checks, known := s.runChecks(r.Context()), s.isKnown(r)
 	ready, status := true, http.StatusOK
 	for name, c := range checks {
-		if !c.OK {
+		if !c.OK && !c.Tolerated && s.cfg.Ready[name] != nil {
 			ready, status = false, http.StatusServiceUnavailable
 		}
 		if !known {
@@ -221,14 +233,20 @@ func (s *Server) runChecks(ctx context.Context) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards done
-	done := make(map[string]check, len(s.cfg.Ready))
+	all := maps.Clone(s.cfg.Parts)
+	if all == nil {
+		all = map[string]func(context.Context) error{}
+	}
+	maps.Copy(all, s.cfg.Ready)
+	done := make(map[string]check, len(all))
 	var wg sync.WaitGroup
-	for name, f := range s.cfg.Ready {
+	for name, f := range all {
 		wg.Go(func() {
 			begin := time.Now()
 			err := f(ctx)
 			c := check{OK: err == nil, TookMS: float64(time.Since(begin).Microseconds()) / 1000}
 			if err != nil {
+				_, c.Tolerated = errors.AsType[Tolerated](err)
 				c.Error = err.Error()
 			}
 			mu.Lock()

@@ -44,7 +44,7 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	switch {
 	case c.fails != nil:
 		return nil, c.fails
-	case before != version && before != changes.AnyVersion:
+	case before != version && before != rules.AnyVersion:
 		return nil, rules.ErrConflict
 	case strings.HasPrefix(r.Text, "bad"):
 		return nil, changes.ErrRejected

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -104,6 +105,38 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Count(log.String(), "readable again") != 2 ||
 		w.Stats().SampleErrors != 6 {
 		t.Errorf("%d, %s", n, log.String())
+	}
+}
+
+// The page names each limiter that refuses gateways, as long as it is heard and says so.
+func TestTroubleNamesLimitersThatRefuseGateways(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(*Config) {})
+	trouble := func(reports ...hottype.LimiterReport) string {
+		w.second(reports...)
+		return strings.Join(w.Init(t0).State.Trouble, "\n")
+	}
+	refusing := hottype.LimiterReport{Instance: "one", RefusedGateways: []hottype.NameCount{{Name: "check", N: 2}}}
+	for range 2 {
+		refusing.At = w.now
+		if got := trouble(refusing, hottype.LimiterReport{Instance: "two", At: w.now}); strings.Count(got, "\n") != 0 ||
+			!strings.Contains(got, "one refuses gateways at its listener check (addresses: 2)") {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := trouble(hottype.LimiterReport{Instance: "one", At: w.now}); got != "" {
+		t.Errorf("after the token is right: %q", got)
+	}
+}
+
+// The page reads the length of each list in a state, so that an empty one is not null.
+func TestState_HasNoNull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.second()
+	text, err := json.Marshal(w.Init(t0).State)
+	if err != nil || strings.Contains(strings.ReplaceAll(string(text), `_per_second":null`, ""), "null") {
+		t.Errorf("%s, %v", text, err) // rates are unknown in the first second
 	}
 }
 

@@ -39,6 +39,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // What programs hand over and read of the packages below.
@@ -75,6 +76,8 @@ type Config struct {
 
 	// Ready are the checks of /readyz by name. Each gets two seconds.
 	Ready map[string]func(context.Context) error
+	// Parts are checks that /readyz names, and that do not make the program unready: it answers requests all the same.
+	Parts map[string]func(context.Context) error
 	// Metrics answers GET /metrics; nil: nothing is there.
 	Metrics http.Handler
 
@@ -149,7 +152,7 @@ func (s *Server) purged(ctx context.Context, key hottype.Key, author string) {
 // Handler serves everything. The caller owns listener and http.Server; set
 // ReadHeaderTimeout, and leave WriteTimeout at 0 or the event streams end with
 // it.
-func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
+func (s *Server) Handler() http.Handler { return s.guard(httplimit.WithoutRedirects(s.mux())) }
 
 // CheckTokens rejects named tokens that cannot replace those in force.
 func (s *Server) CheckTokens(tokens []auth.Token) error { return s.access.CheckTokens(tokens) }
@@ -161,6 +164,16 @@ func (s *Server) ReplaceTokens(tokens []auth.Token) {
 	if s.access.Replace(tokens) {
 		s.CloseStreams()
 	}
+}
+
+// ReplaceSharedTokens replaces the tokens of the whole listener, as ReplaceTokens the named ones, and reports whether
+// they are others.
+func (s *Server) ReplaceSharedTokens(tokens []string) bool {
+	changed := s.access.ReplaceShared(tokens)
+	if changed {
+		s.CloseStreams()
+	}
+	return changed
 }
 
 func (s *Server) Stats() Stats {
@@ -202,7 +215,8 @@ func servePage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // views are the addresses of the dashboard: one page, which shows the view of its address.
-var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/rules", "/client/{client...}", "/audit"}
+var views = []string{"/{$}", "/key", "/key/{key...}", "/history", "/overrides", "/rules", "/client",
+	"/client/{client...}", "/audit"}
 
 func reasonsModule() []byte {
 	short := map[string]string{}

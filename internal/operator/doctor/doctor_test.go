@@ -279,6 +279,12 @@ func TestRedis(t *testing.T) {
 		{"a Sentinel is gone", with(func(in *redisclient.Inspection) {
 			in.Sentinels, in.Silent = 3, map[string]string{"127.0.0.1:26379": "connection refused"}
 		}), Warn, "a Sentinel does not say"},
+		{"most Sentinels hang", with(func(in *redisclient.Inspection) {
+			in.Sentinels, in.Silent = 3, map[string]string{"127.0.0.1:26379": "timeout", "127.0.0.1:26380": "timeout"}
+		}), Fail, "only 1 of 3 Sentinels say"},
+		{"no Sentinel answers", with(func(in *redisclient.Inspection) {
+			in.Err, in.Sentinels, in.Silent = "timeout", 1, map[string]string{"127.0.0.1:26379": "timeout"}
+		}), Fail, "only 0 of 1 Sentinels say"},
 		{"nobody publishes", with(func(in *redisclient.Inspection) { in.Publishers = nil }), Warn,
 			"no aggregator publishes"},
 		{"one name, two processes", with(func(in *redisclient.Inspection) {
@@ -379,6 +385,9 @@ func TestKafka(t *testing.T) {
 		{"small records", setting("max.message.bytes", "1000"), Fail, "max.message.bytes is 1000"},
 		{"times of arrival", setting("message.timestamp.type", "LogAppendTime"), Warn, "LogAppendTime"},
 		{"nobody reads", with(func(in *kafka.Inspection) { in.Members = 0 }), Warn, "no member"},
+		{"two namespaces in one group", with(func(in *kafka.Inspection) {
+			in.Members, in.Strangers = 2, []string{"hotparam-shop"}
+		}), Fail, "no aggregators of this namespace: client ids hotparam-shop"},
 		{"too many read", with(func(in *kafka.Inspection) { in.Members = 9 }), Warn, "9 members for 8"},
 		{"behind", with(func(in *kafka.Inspection) { in.Lag = 5000 }), Warn, "5000 records behind"},
 		{"secret", with(func(in *kafka.Inspection) { in.Unknown = map[string]string{"settings": "denied"} }), Warn,
@@ -467,6 +476,28 @@ func TestMemory(t *testing.T) {
 	})
 	if got := Memory(MemoryInspection{Limit: 1}); len(got) > 0 {
 		t.Errorf("without listeners: %+v", got)
+	}
+}
+
+func TestRules_FindsProxiesThatAreEveryClient(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("f.yaml", []byte("ip: {trusted_proxies: [0.0.0.0/0]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Rules(set, "f.yaml", false, time.Now())
+	check(t, []judged{{"all", found, Warn, "0.0.0.0/0: nearly every client is trusted"}})
+}
+
+func TestEnvoy_FindsRequestsThatAreTooLong(t *testing.T) {
+	t.Parallel()
+	check(t, []judged{
+		{"long", Envoy(EnvoyInspection{TooLong: 3}), Warn, "3 requests were denied"},
+		{"wide", Envoy(EnvoyInspection{Surplus: 2}), Warn, "2 descriptors were not decided"},
+		{"busy", Envoy(EnvoyInspection{Busy: 1}), Warn, "1 calls got no answer"},
+	})
+	if got := Envoy(EnvoyInspection{}); len(got) > 0 {
+		t.Errorf("of an Envoy within the bounds: %+v", got)
 	}
 }
 

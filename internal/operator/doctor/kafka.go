@@ -99,8 +99,8 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	}
 	if n, err := strconv.ParseInt(in.Settings["max.message.bytes"], 10, 64); err == nil && n < kafka.MaxRecordBytes {
 		l.fail(Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
-			Why: fmt.Sprintf("senders write up to %d: large flushes, those of a busy moment, are refused",
-				kafka.MaxRecordBytes),
+			Why: fmt.Sprintf("senders write up to %d: what is larger is refused, and is written again in smaller parts; "+
+				"a single key that is too large is dropped", kafka.MaxRecordBytes),
 			Fix: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
 	}
 	if len(l.findings) == before && len(in.Settings) > 0 {
@@ -115,6 +115,12 @@ const maxLag = 1000
 func (l *list) kafkaGroup(in kafka.Inspection) {
 	l.where = fmt.Sprintf("kafka %s, group %s", strings.Join(in.Brokers, ","), in.Group)
 	describe := kafkaTool(in, "kafka-consumer-groups.sh", "--describe --group "+in.Group)
+	if len(in.Strangers) > 0 {
+		l.fail(Finding{What: "the group has members that are no aggregators of this namespace: client ids " +
+			strings.Join(in.Strangers, ", "),
+			Why: "each reads only a part of the partitions: the counts of the others are lost to it for ever",
+			Fix: "kafka.group: a group of its own for each namespace   # " + describe + " --members"})
+	}
 	switch {
 	case in.Members == 0:
 		l.warn(Finding{What: "the group has no member", Why: "no aggregator reads counts: nothing becomes hot",
@@ -123,7 +129,7 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 		l.warn(Finding{What: fmt.Sprintf("the group has %d members for %d partitions", in.Members, in.Partitions),
 			Why: "the others wait without work", Fix: kafkaTool(in, "kafka-topics.sh",
 				fmt.Sprintf("--alter --topic %s --partitions %d", in.Topic, 2*in.Members))})
-	default:
+	case len(in.Strangers) == 0:
 		l.ok("%d aggregators read", in.Members)
 	}
 	if in.Lag > maxLag {

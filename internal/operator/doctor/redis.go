@@ -39,6 +39,9 @@ func (l *list) redisSilent(in redisclient.Inspection) {
 		l.redisDenied(in.Rights.User, in.Rights.Limiter)
 		return
 	}
+	if tooFewSentinels(in) {
+		return // which is why: the master itself may be well
+	}
 	l.fail(Finding{What: "it does not answer: " + in.Err,
 		Why: "limits are local to each process, live overrides and hot keys of others are not seen",
 		Fix: redisCLI(in.Addrs[0]) + " ping   # then start it, or fix redis.addr"})
@@ -53,9 +56,21 @@ func redisCLI(addr string) string {
 	return "redis-cli -h " + host + " -p " + port
 }
 
-// redisSentinels judges the Sentinels, which name the master. A majority must answer; without one the pipeline finds no
-// master, which is a finding of its own.
+// tooFewSentinels reports whether fewer than a majority of the Sentinels name the master.
+func tooFewSentinels(in redisclient.Inspection) bool {
+	return in.Sentinels > 0 && in.Sentinels-len(in.Silent) <= in.Sentinels/2
+}
+
+// redisSentinels judges the Sentinels, which name the master. A majority must answer.
 func (l *list) redisSentinels(in redisclient.Inspection) {
+	if tooFewSentinels(in) {
+		why := "the master is used while it says itself that it is one; if the others replace it, that is not noticed"
+		if in.Err != "" {
+			why = "no program finds the master, which may be well: " + in.Err
+		}
+		l.fail(Finding{What: fmt.Sprintf("only %d of %d Sentinels say which server is the master",
+			in.Sentinels-len(in.Silent), in.Sentinels), Why: why, Fix: "start or repair the Sentinels that follow"})
+	}
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
 		l.warn(Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr, Why: "when the others fail too, no program finds the master",

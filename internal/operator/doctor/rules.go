@@ -38,8 +38,20 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	if len(l.findings) == before && len(set.Rules) > 0 {
 		l.ok("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
 	}
+	l.trust(set)
 	l.upstreams(set)
 	return l.findings
+}
+
+// trust finds networks of trusted proxies that hold most clients.
+func (l *list) trust(set *rules.Set) {
+	for _, p := range set.IP.TrustedProxies {
+		if rules.IsMostClients(p) {
+			l.warn(Finding{What: "ip.trusted_proxies has " + p.String() + ": nearly every client is trusted",
+				Why: "each client names any address as its own, so that neither per-IP windows nor blocks of clients hold",
+				Fix: "ip: {trusted_proxies: [10.0.0.0/24]}   # the networks of your proxies, and nothing else"})
+		}
+	}
 }
 
 // upstreams says by which presets the rules read targets, and which have none.

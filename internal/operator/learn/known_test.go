@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/learn"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -97,7 +98,7 @@ func (s site) log(seed uint64) []byte {
 
 func sources(log []byte) learn.Logs {
 	return func() ([]replay.Source, error) {
-		return []replay.Source{{Name: "access.log", Reader: bytes.NewReader(log)}}, nil
+		return []replay.Source{{Name: "access.log", Reader: bytes.NewReader(log), Unpack: unpack.Reader}}, nil
 	}
 }
 
@@ -125,7 +126,7 @@ func TestLearnFindsWhatWasPlanted(t *testing.T) {
 	t.Parallel()
 	small := site{requests: 100_000, ids: 60_000, people: 12_000, seconds: 600}
 	sizes := map[string]site{"small": small}
-	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
+	if os.Getenv("HOTPARAM_NIGHTLY") != "" {
 		sizes["a million topics"] = site{requests: 1_100_000, ids: 1_000_000, people: 50_000, seconds: 1800}
 	}
 	for name, s := range sizes {

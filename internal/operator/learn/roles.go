@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 type role int
@@ -20,13 +21,7 @@ const (
 )
 
 // trackers are the names of what advertising and analytics append to links, as globs.
-var trackers = globs(
-	"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid",
-	"li_fat_id",
-	"igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "srsltid", "vero_id",
-	"oly_enc_id",
-	"_openstat", "wickedid", "s_cid", "_branch_match_id", "ml_subscriber", "ml_subscriber_hash", "_",
-)
+var trackers = globs(rules.Trackers()...)
 
 // secrets are the names of what belongs to one person or one request.
 var secrets = globs(

@@ -105,6 +105,16 @@ type ListenerStats struct {
 	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may take: GOMEMLIMIT, or what the container or machine has; 0: unknown."`
 }
 
+// GatewayStats counts the gateways that a limiter refuses, by listener.
+type GatewayStats struct {
+	Refused map[string]int `metric:"hotparam_gateways_refused" label:"listener" help:"Addresses of gateways that were refused within the last minute, because their token was missing or wrong: they get no verdicts."`
+}
+
+// SecretFileStats reports which files of tokens can be used, by setting.
+type SecretFileStats struct {
+	Valid map[string]bool `metric:"hotparam_token_file_valid" label:"setting" help:"1; 0 while a file of tokens cannot be used and the tokens from before hold."`
+}
+
 // ReloadStats records how the last reload of the configuration ended. The start counts
 // as one.
 type ReloadStats struct {

@@ -57,7 +57,7 @@ func TestValues(t *testing.T) {
 			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, NotStored: map[string]uint64{"vary": 1}}
 		}),
 		metrics.Of(func() proxy.Stats {
-			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4}, "": {}}}
+			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4, Failing: true}, "": {}}}
 		}),
 		metrics.Of(func() graphite.Stats {
 			return graphite.Stats{Delay: 1500 * time.Millisecond, LastSuccess: time.Unix(1_700_000_000, 0)}
@@ -74,6 +74,7 @@ func TestValues(t *testing.T) {
 		"hotparam_gate_store_latency_seconds_sum 60", "hotparam_gate_store_latency_seconds_count 6",
 		`hotparam_proxy_upstreams_failures_total{upstream="slow"} 4`,
 		`hotparam_proxy_upstreams_failures_total{upstream=""} 0`,
+		`hotparam_proxy_upstreams_failing{upstream="slow"} 1`, `hotparam_proxy_upstreams_failing{upstream=""} 0`,
 		"hotparam_graphite_delay_seconds 1.5", "hotparam_graphite_last_success_timestamp_seconds 1.7e+09",
 	)
 	if !strings.Contains(got, "\ngo_goroutines ") {

@@ -69,6 +69,8 @@ func groups() []group {
 		of[spoe.Stats]("spoe", "limiter-sidecar"),
 		of[edge.Stats]("edge", "limiter-sidecar, serve"),
 		of[auth.GuardStats]("edge, callers", "limiter-sidecar, serve", "hotparam_edge"),
+		of[metrics.SecretFileStats]("token_file", "all"),
+		of[metrics.GatewayStats]("gateways", "limiter-sidecar, serve"),
 		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
 		of[redislimits.PrefetchStats]("prefetch", "limiter-sidecar"),
 		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),

@@ -45,7 +45,7 @@ type Event struct {
 	// Clients is the number of clients of the key, Client the heaviest and ClientShare its share of the requests; zero
 	// if they are not known.
 	Clients     int64   `json:"clients,omitempty"`
-	Client      string  `json:"client,omitempty"`
+	Client      string  `json:"heaviest_client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
 	// Author changed an override, and Change is what they did.
 	Author string `json:"author,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch resp.StatusCode {
 	case 0:
-		return nil, errors.New("connection refused")
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	case -1: // it hangs
 		<-req.Context().Done()
 		return nil, req.Context().Err()

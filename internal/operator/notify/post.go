@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -67,15 +69,33 @@ func Sign(secret []byte, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
+// withoutURL returns an error that says why there was no answer. Its text is never that of the receiver, because a
+// receiver that sends back what it was sent would put the secret path of the URL into it. Only errors of the
+// connection, and of what comes before a request, keep their text.
 func withoutURL(err error) error {
 	var wrapped *url.Error
-	if !errors.As(err, &wrapped) {
-		return err
-	}
-	if wrapped.Timeout() {
+	if errors.As(err, &wrapped) && wrapped.Timeout() {
 		return errors.New("no answer in time")
 	}
-	return wrapped.Err
+	var dialed *net.OpError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.As(err, &dialed):
+		return dialed
+	case errors.As(err, &certificate):
+		return certificate
+	case errors.As(err, &record):
+		return errors.New(record.Msg)
+	case errors.As(err, &alert):
+		return alert
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was closed without an answer")
+	}
+	return errors.New("the answer is not one of HTTP")
 }
 
 // checkResponse returns the error of a response, nil for a status of 2xx.

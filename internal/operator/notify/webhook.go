@@ -56,7 +56,8 @@ func newSchema() *conf.Schema {
 	s := &conf.Schema{
 		Secret: true,
 		Words:  map[string][]string{"kinds": kinds},
-		Forms:  map[string]*regexp.Regexp{"name": regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)},
+		Forms: map[string]conf.Form{"name": {Pattern: regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`),
+			Want: "up to 64 of a-z, 0-9, _ and -, a letter first, such as on-call"}},
 	}
 	conf.Add(s, conf.Of[Webhook]{Check: func(v conf.Value, w *Webhook) { v.Validate(w.check) }})
 	conf.Add(s, conf.Of[[]Webhook]{Check: checkList})

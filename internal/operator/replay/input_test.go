@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -44,7 +45,7 @@ func TestGzip(t *testing.T) {
 		t.Fatal(err)
 	}
 	z, err := replay.Run(context.Background(), replay.Config{},
-		replay.Source{Reader: bytes.NewReader(zippedText(log[:half], log[half:]))})
+		replay.Source{Reader: bytes.NewReader(zippedText(log[:half], log[half:])), Unpack: unpack.Reader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestTruncatedGzipReportsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	packed := zippedText(events(1e9, 30_000))
 	rep, err := replay.Run(context.Background(), replay.Config{},
-		replay.Source{Name: "cut.gz", Reader: bytes.NewReader(packed[:len(packed)/2])}, text("whole", events(1e9, 10)))
+		replay.Source{Name: "cut.gz", Reader: bytes.NewReader(packed[:len(packed)/2]), Unpack: unpack.Reader},
+		text("whole", events(1e9, 10)))
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "cut.gz") {
 		t.Errorf("error is %v", err)
 	}

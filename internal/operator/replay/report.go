@@ -110,7 +110,7 @@ type Span struct {
 	// Client the heaviest of them and ClientShare its share of the requests, 0 to
 	// 1. 0 and "" if the log has no clients.
 	Clients     int64   `json:"clients"`
-	Client      string  `json:"client"`
+	Client      string  `json:"heaviest_client"`
 	ClientShare float64 `json:"client_share"`
 }
 
@@ -191,8 +191,10 @@ type Config struct {
 type Source struct {
 	// Name is shown beside the lines of this source.
 	Name string
-	// Reader gives the log, plain or compressed with gzip, bzip2, xz or zstd.
+	// Reader gives the log, plain unless Unpack says otherwise.
 	Reader io.Reader
+	// Unpack, unless nil, returns the plain log that Reader gives, such as Reader of package unpack.
+	Unpack func(io.Reader) (io.Reader, error)
 }
 
 func (c Config) complete() (Config, error) {

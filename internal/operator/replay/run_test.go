@@ -17,6 +17,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -65,7 +66,7 @@ func parse(t testing.TB, config string) *rules.Set {
 }
 
 func text(name, s string) replay.Source {
-	return replay.Source{Name: name, Reader: strings.NewReader(s)}
+	return replay.Source{Name: name, Reader: strings.NewReader(s), Unpack: unpack.Reader}
 }
 
 // rendered runs and gives the JSON.

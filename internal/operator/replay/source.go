@@ -1,17 +1,11 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
-	"compress/bzip2"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
@@ -36,7 +30,10 @@ type heldLine struct {
 // open detects what a source is. An error means that it cannot be read at all.
 func open(s Source, format accesslog.Format) (*source, error) {
 	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}, format: format}
-	plain, err := decompress(src.raw)
+	plain, err := io.Reader(src.raw), error(nil)
+	if s.Unpack != nil {
+		plain, err = s.Unpack(src.raw)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("replay: %s: %w", s.Name, err)
 	}
@@ -46,52 +43,6 @@ func open(s Source, format accesslog.Format) (*source, error) {
 	}
 	src.parser, err = src.format.Parser()
 	return src, err
-}
-
-// byteOrder is the byte order mark of UTF-8.
-const byteOrder = "\xef\xbb\xbf"
-
-// compressions are recognized by their first bytes.
-var compressions = []struct {
-	name, begins string
-	open         func(io.Reader) (io.Reader, error)
-}{
-	{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
-	{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
-		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-	}},
-	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) {
-		return xz.ReaderConfig{DictCap: maxWindow}.NewReader(r)
-	}},
-	{"bzip2", "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
-}
-
-// maxWindow bounds the memory that a compressed log may ask for: zstd writes up to 8 MiB unless told
-// otherwise, xz -9 64 MiB.
-const maxWindow = 64 << 20
-
-// decompress recognizes compressions by their first bytes and skips a byte order mark.
-func decompress(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(r, 64<<10)
-	head, err := b.Peek(6)
-	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("reading: %w", err)
-	}
-	for _, c := range compressions {
-		if !strings.HasPrefix(string(head), c.begins) {
-			continue
-		}
-		plain, err := c.open(b)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", c.name, err)
-		}
-		return plain, nil
-	}
-	if strings.HasPrefix(string(head), byteOrder) {
-		_, err = b.Discard(len(byteOrder))
-		return b, err
-	}
-	return b, nil
 }
 
 // Detection reads this many lines, within so many bytes.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -117,7 +118,7 @@ func replayBeside(t *testing.T, file, rate string) *replay.Report {
 		t.Fatal(err)
 	}
 	rep, err := replay.Run(context.Background(), replay.Config{Rules: parse(t, plain(rate))},
-		replay.Source{Name: logs[0], Reader: bytes.NewReader(log)})
+		replay.Source{Name: logs[0], Reader: bytes.NewReader(log), Unpack: unpack.Reader})
 	if err != nil {
 		t.Fatal(err)
 	}

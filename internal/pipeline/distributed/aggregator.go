@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -32,9 +33,14 @@ type Aggregator struct {
 	Aggregate *aggregate.Aggregator
 	Hot       *hotset.Replica // what all aggregators together say is hot
 
+	// Reported, when set before Run, completes each report of this aggregator.
+	Reported func(*hottype.AggregatorReport)
+
 	name      string // its publisher ID
+	instance  string // names this process, of several with one publisher ID
 	led       atomic.Bool
 	publisher *rediscontrol.Publisher
+	owner     *ownership
 	rules     atomic.Pointer[rules.Set]
 	upstreams atomic.Pointer[[]hottype.UpstreamLimit]
 	now       func() time.Time
@@ -51,23 +57,32 @@ type AggregatorConfig struct {
 	// Unread is for how long after a death no process may read what the dead one read; what a successor inherits does
 	// not cool by then.
 	Unread time.Duration
+	// Judged, when set, returns the partitions whose keys only this process has counted since a time.
+	Judged func(since time.Time) hottype.Partitions
 	// Overrides receives each list of live overrides.
 	Overrides func([]rules.Override)
-	Log       *slog.Logger
+	// Instance names this process in its reports to others.
+	Instance string
+	Log      *slog.Logger
 }
 
 // NewAggregator wires one of many aggregators.
 func NewAggregator(c AggregatorConfig) *Aggregator {
 	a := &Aggregator{Feed: rediscontrol.New(c.Store), Limits: redislimits.New(c.Store), log: c.Log,
 		Hot:  &hotset.Replica{NoInputTTL: c.Aggregate.NoInputTTL},
-		name: c.Publisher.ID, release: c.Store.Config().Timeout, unread: c.Unread}
+		name: c.Publisher.ID, instance: cmp.Or(c.Instance, c.Publisher.ID),
+		release: c.Store.Config().Timeout, unread: c.Unread}
 	a.rules.Store(c.Aggregate.Rules)
 	a.now = c.Store.Config().Now
 	c.Aggregate.Now = a.now
 	c.Publisher.Since = func() time.Time { return a.Aggregate.CountsSince() }
 	c.Publisher.Window = a.window
+	if c.Judged != nil {
+		c.Publisher.Judged = func() hottype.Partitions { return a.judged(c.Judged) }
+	}
 	a.publisher = a.Feed.NewPublisher(c.Publisher)
-	c.Aggregate.Publish = a.publisher
+	a.owner = &ownership{id: a.name, publish: a.publisher.Publish, log: c.Log, changed: make(chan struct{}, 1)}
+	c.Aggregate.Publish = a.owner
 	a.Aggregate = aggregate.New(c.Aggregate)
 	a.Add(lifecycle.Buffers, "aggregate", a.judge)
 	a.Add(lifecycle.Sinks, "redis", c.Store.Watch)
@@ -76,6 +91,7 @@ func NewAggregator(c AggregatorConfig) *Aggregator {
 		return a.Feed.Overrides().Follow(ctx, c.Overrides)
 	})
 	a.Add(lifecycle.Sinks, "upstreams", a.adapt)
+	a.Add(lifecycle.Sinks, "aggregators", a.exchange)
 	return a
 }
 
@@ -107,6 +123,20 @@ func (a *Aggregator) window(rule string) time.Duration {
 		}
 	}
 	return 0
+}
+
+// judged are the partitions whose keys this process has judged for a whole window of each rule.
+func (a *Aggregator) judged(read func(since time.Time) hottype.Partitions) hottype.Partitions {
+	since, counts := a.now(), a.Aggregate.CountsSince()
+	for _, r := range a.Rules().Rules {
+		if full := a.now().Add(-a.window(r.Name)); full.Before(since) {
+			since = full
+		}
+	}
+	if counts.IsZero() || counts.After(since) {
+		return hottype.Partitions{}
+	}
+	return read(since)
 }
 
 // judge judges and then releases the publisher's id, so that no process waits for the end of the lease.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,12 +61,17 @@ func TestTokenIsReadAndChecked(t *testing.T) {
 		{"short", "", "", "--x.token: the token has 5 characters, want at least 16"},
 		{"s3cret of the test", "", "", "holds a space"},
 		{"s3cret-of-the-tést", "", "", "beyond ASCII"},
+		{"", file(token + "\r\n\n another-token-of-it \n"), token + " another-token-of-it", ""},
+		{"", file("a token of words\n"), "", "holds a space"},
+		{"", file(token + "\nshort\n"), "", "--x.token_file: the token has 5"},
+		{"", file(token + "1\n" + token + "2\n" + token + "3\n"), "", "has 3 lines"},
 		{"", file("short\n"), "", "--x.token_file: the token has 5"},
 		{"", file(" \n"), "", "is empty"},
 		{"", "/no/such/file", "", "--x.token_file: open /no/such/file"},
 		{token, file(token), "", "keep one"},
 	} {
-		got, err := ReadToken("x.token", c.text, c.file)
+		tokens, err := ReadTokens("x.token", c.text, c.file)
+		got := strings.Join(tokens, " ")
 		if c.err == "" && (err != nil || got != c.want) {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
@@ -112,6 +118,35 @@ func TestOwnSiteRejectsPagesOfOthers(t *testing.T) {
 	}
 }
 
+// A feed without a token answers gateways, and nothing that a page of a browser asks for.
+func TestGatewaysOnly_RejectsBrowsers(t *testing.T) {
+	t.Parallel()
+	h := GatewaysOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, c := range []struct {
+		host, origin, site string
+		want               int
+	}{
+		{"hotparam", "", "", 200}, {"127.0.0.1:8186", "", "", 200}, {"[::1]:8186", "", "", 200},
+		{"localhost:8186", "", "", 200}, {"hotparam:8186", "", "", 200}, {"127.0.0.1:8186", "", "none", 200},
+		{"127.0.0.1:8186", "http://evil.example", "", 403}, {"127.0.0.1:8186", "http://127.0.0.1:8186", "", 403},
+		{"hotparam", "null", "", 403}, {"hotparam", "", "cross-site", 403}, {"hotparam", "", "same-site", 403},
+		{"evil.example", "", "", 421}, {"hotparam.evil.example:8186", "", "", 421}, {"", "", "", 421},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r, w := httptest.NewRequest(method, "/v1/edge/counts", nil), httptest.NewRecorder()
+			r.Host = c.host
+			for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
+			}
+			if h.ServeHTTP(w, r); w.Code != c.want {
+				t.Errorf("%s %+v: %d", method, c, w.Code)
+			}
+		}
+	}
+}
+
 func TestGuardKnowsTheToken(t *testing.T) {
 	t.Parallel()
 	basic := func(user, password string) string {
@@ -130,6 +165,47 @@ func TestGuardKnowsTheToken(t *testing.T) {
 	open := NewGuard("decide", "", slog.New(slog.DiscardHandler))
 	if v := ask(open, "192.0.2.1:1", "", time.Unix(1e9, 0)); v.Status != 0 {
 		t.Errorf("without a token: %d", v.Status)
+	}
+}
+
+// A gateway takes 401, 403 and 429 for a denial of its client, so that each call without a valid token gets 503, with
+// the cause. The gateway counts as refused for a minute, and the log says so.
+func TestGatewayGuard_AnswersNoVerdict(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	g := NewGatewayGuard("check", token, logbound.Logger(slog.New(slog.NewTextHandler(&said, nil))))
+	now := time.Unix(1e9, 0)
+	if n := g.Refused(now); n != 0 {
+		t.Errorf("%d gateways are refused before any asked", n)
+	}
+	headers := append(slices.Repeat([]string{"Bearer another-token"}, 2*maxAttempts), "", "Basic eA==")
+	for i, header := range headers {
+		v := ask(g, "192.0.2.1:1", header, now)
+		h := http.Header{}
+		if v.SetHeader(h); v.Status != 503 || !strings.Contains(v.Detail(), "listener check is missing or wrong") ||
+			h.Get("X-Hotparam-Reason") != "bad_token" || h.Get("WWW-Authenticate") != "" {
+			t.Errorf("call %d: %d %q %v", i, v.Status, v.Detail(), h)
+		}
+	}
+	ask(g, "192.0.2.2:1", "", now.Add(time.Second))
+	if v := ask(g, "192.0.2.1:1", "Bearer "+token, now); v.Status != 0 {
+		t.Errorf("the right token: %d", v.Status)
+	}
+	if n := g.Refused(now.Add(refusedFor - 1)); n != 2 {
+		t.Errorf("%d gateways are refused, want 2", n)
+	}
+	if n := g.Refused(now.Add(refusedFor)); n != 1 {
+		t.Errorf("%d gateways are refused after a minute, want the one that asked later", n)
+	}
+	if n := strings.Count(said.String(), "a gateway is refused"); n == 0 || n != strings.Count(said.String(), "\n") ||
+		strings.Contains(said.String(), "another-token") {
+		t.Errorf("said: %s", &said)
+	}
+	for i := range 2 * maxGuessers {
+		ask(g, fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), "", now)
+	}
+	if n := g.Refused(now); n > maxGuessers {
+		t.Errorf("%d addresses are remembered", n)
 	}
 }
 

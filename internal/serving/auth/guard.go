@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,14 +38,17 @@ const (
 // goroutines may use it.
 type Guard struct {
 	name   string
-	shared []Token // the token that the listener was started with
 	sso    SSO
 	ask    func(*http.Request) (Caller, bool) // nil: none
 	tokens atomic.Pointer[[]Token]            // shared and named ones
+	mu     sync.Mutex                         // guards shared and named
+	shared []Token                            // the tokens of the whole listener
+	named  []Token
 	log    *slog.Logger
 
 	guesses            *limit.Memory
 	wrong, rateLimited atomic.Uint64
+	refusals           *refusals // of gateways; nil: this guard answers people and programs
 }
 
 // GuardStats are counters since the start.
@@ -55,8 +59,9 @@ type GuardStats struct {
 
 // Credentials are who may call a listener.
 type Credentials struct {
-	Token  string  // one for everybody, with every right
-	Tokens []Token // named ones
+	Token  string   // one for everybody, with every right
+	Shared []string // further ones like it
+	Tokens []Token  // named ones
 	SSO    SSO
 	// Ask authenticates a request in its own way, and is asked first; nil: tokens and SSO do. Where it does not know
 	// the caller, a token may.
@@ -65,7 +70,7 @@ type Credentials struct {
 
 // None reports whether access needs no credentials.
 func (c Credentials) None() bool {
-	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == "" && c.Ask == nil
+	return c.Token == "" && len(c.Shared)+len(c.Tokens) == 0 && c.SSO.UserHeader == "" && c.Ask == nil
 }
 
 // NewGuard makes the guard of a listener that has one token. Without it everybody is
@@ -77,7 +82,8 @@ func NewGuard(name, token string, log *slog.Logger) *Guard {
 // NewGuardOf makes the guard of a listener whose callers have names and roles.
 func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 	g := &Guard{
-		name: name, shared: shared(c.Token), sso: c.SSO, ask: c.Ask, log: log,
+		name: name, shared: sharedTokens(append(c.Shared, c.Token)...), named: c.Tokens, sso: c.SSO,
+		ask: c.Ask, log: log,
 		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxGuessers}),
 	}
 	tokens := slices.Concat(g.shared, c.Tokens)
@@ -93,6 +99,8 @@ func (g *Guard) AllowsAll() bool {
 // CheckTokens rejects named tokens that cannot take the place of those in force: to
 // take the last one away would open the listener to everybody.
 func (g *Guard) CheckTokens(named []Token) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if len(named) == 0 && len(g.shared) == 0 && g.sso.UserHeader == "" && !g.AllowsAll() {
 		return errors.New("auth: the last token of " + g.name +
 			" is gone: everybody would be let in; restart the program if that is meant")
@@ -101,11 +109,35 @@ func (g *Guard) CheckTokens(named []Token) error {
 }
 
 // Replace puts named tokens in the place of those in force, and reports whether they
-// are others. The token that the listener was started with stays. What CheckTokens
+// are others. The tokens of the whole listener stay. What CheckTokens
 // rejects changes nothing.
 func (g *Guard) Replace(named []Token) bool {
-	all := slices.Concat(g.shared, named)
-	if g.CheckTokens(named) != nil || slices.Equal(all, *g.tokens.Load()) {
+	if g.CheckTokens(named) != nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.named = named
+	return g.enforce()
+}
+
+// ReplaceShared puts the tokens of the whole listener in the place of those in force, and reports whether they are
+// others. Without a token it changes nothing, because the listener would be open to everybody.
+func (g *Guard) ReplaceShared(texts []string) bool {
+	tokens := sharedTokens(texts...)
+	if len(tokens) == 0 {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shared = tokens
+	return g.enforce()
+}
+
+// enforce puts shared and named tokens in force. The caller holds mu.
+func (g *Guard) enforce() bool {
+	all := slices.Concat(g.shared, g.named)
+	if slices.Equal(all, *g.tokens.Load()) {
 		return false
 	}
 	g.tokens.Store(&all)
@@ -128,7 +160,7 @@ type Caller struct {
 type Result struct {
 	// Caller belongs to status 0.
 	Caller Caller
-	// Status is 0 for who may pass, else 401, 403 or 429. RetryAfter belongs to 429.
+	// Status is 0 for who may pass, else 401, 403 or 429, and 503 for a gateway. RetryAfter belongs to 429.
 	Status     int
 	RetryAfter time.Duration
 
@@ -138,6 +170,14 @@ type Result struct {
 // Check asks Credentials.Ask, looks for a user whom the proxy names, and else for a token: as a bearer
 // token, or as the password of basic authentication.
 func (g *Guard) Check(r *http.Request, now time.Time) Result {
+	v := g.check(r, now)
+	if v.Status != 0 && g.refusals != nil {
+		return g.refuseGateway(r, now)
+	}
+	return v
+}
+
+func (g *Guard) check(r *http.Request, now time.Time) Result {
 	if g.AllowsAll() {
 		return Result{Caller: Caller{Role: Admin}}
 	}
@@ -175,7 +215,9 @@ func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
 	g.wrong.Add(1)
 	if shown { // a request without a token, such as a browser's first, is no guess
 		g.charge(client, now, 1)
-		g.warn(r.RemoteAddr, "a caller showed a wrong token")
+		if g.refusals == nil {
+			g.warn(r.RemoteAddr, "a caller showed a wrong token")
+		}
 	}
 	return Result{Status: http.StatusUnauthorized}
 }
@@ -210,6 +252,8 @@ func (v Result) SetHeader(h http.Header) {
 	case http.StatusUnauthorized:
 		h.Add("WWW-Authenticate", `Basic realm="hotparam", charset="UTF-8"`)
 		h.Add("WWW-Authenticate", `Bearer realm="hotparam"`)
+	case http.StatusServiceUnavailable:
+		h.Set("X-Hotparam-Reason", reasonToken)
 	}
 }
 

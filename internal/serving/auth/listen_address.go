@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -45,23 +46,44 @@ func IsLoopback(host string) bool {
 // IsLoopbackHost is IsLoopback for the host of a request, which may have a port. A listener without credentials asks
 // it against DNS rebinding, where a page of another site makes its own name point at loopback. Where credentials are
 // required that page has none, so every name is fine.
-func IsLoopbackHost(host string) bool {
+func IsLoopbackHost(host string) bool { return IsLoopback(withoutPort(host)) }
+
+func withoutPort(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	return IsLoopback(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
 // OwnSite protects a listener on a loopback address that requires no credentials: what a page of another site has a
 // browser send is rejected, with 403, and by another name than this machine's with 421.
 func OwnSite(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
+	return ownName(next, IsLoopbackHost, func(r *http.Request) bool { return cross.Check(r) != nil })
+}
+
+// gatewayHost is the Host that the files of deploy/ send to the sidecar.
+const gatewayHost = "hotparam"
+
+// GatewaysOnly is OwnSite for a listener that only gateways ask, by a loopback name or the one of the shipped files. It
+// rejects whatever a page had a browser send, reads too, because no gateway sends Origin or Sec-Fetch-Site.
+func GatewaysOnly(next http.Handler) http.Handler {
+	named := func(host string) bool { return IsLoopbackHost(host) || withoutPort(host) == gatewayHost }
+	return ownName(next, named, func(r *http.Request) bool {
+		return len(r.Header["Origin"]) > 0 || slices.ContainsFunc(r.Header["Sec-Fetch-Site"],
+			func(site string) bool { return site != "none" && site != "same-origin" })
+	})
+}
+
+// ownName rejects requests by other names than those of this listener, and those that another site asked for.
+func ownName(next http.Handler, isNamed func(host string) bool, isForeign func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !IsLoopbackHost(r.Host) {
-			httplimit.WriteProblem(w, http.StatusMisdirectedRequest, "Call this API by a loopback address, or set a token.")
+		if !isNamed(r.Host) {
+			httplimit.WriteProblem(w, http.StatusMisdirectedRequest,
+				"Call this API by a loopback address, or set a token.")
 			return
 		}
-		if cross.Check(r) != nil {
+		if isForeign(r) {
 			httplimit.WriteProblem(w, http.StatusForbidden, "A request that another site asked for is rejected.")
 			return
 		}

@@ -112,12 +112,14 @@ func parseUntil(text string) (time.Time, error) {
 	return at, nil
 }
 
-// shared is the token of a whole listener, with every right; none for "".
-func shared(token string) []Token {
-	if token == "" {
-		return nil
+// sharedTokens returns the tokens of a whole listener, with every right, for those texts that are not empty.
+func sharedTokens(texts ...string) (tokens []Token) {
+	for _, text := range texts {
+		if text != "" {
+			tokens = append(tokens, Token{Role: Admin, Hash: sha256.Sum256([]byte(text))})
+		}
 	}
-	return []Token{{Role: Admin, Hash: sha256.Sum256([]byte(token))}}
+	return tokens
 }
 
 // find looks a token up, expired ones too. It compares hashes, which have one length,
@@ -136,22 +138,38 @@ func find(tokens []Token, shown string) (found Token, ok bool) {
 // bits, which cannot be guessed at any rate.
 const MinToken = 16
 
-// ReadToken is the token that a listener asks for: the text itself, or what the file
-// holds, without white space around it. setting is its name in errors, such as
-// "admin.token"; the text is in none. Neither given is no token.
-func ReadToken(setting, text, file string) (string, error) {
-	if file == "" {
-		return text, CheckToken(setting, text)
-	}
-	if text != "" {
-		return "", fmt.Errorf("auth: --%s and --%s_file are both set; keep one", setting, setting)
+// ReadTokens returns the tokens that a listener accepts: the text itself, or the one or two lines of the file, without
+// white space around them. setting is its name in errors, such as "admin.token"; the text is in none. If neither is
+// given there is no token.
+func ReadTokens(setting, text, file string) ([]string, error) {
+	switch {
+	case file == "" && text == "":
+		return nil, nil
+	case file == "":
+		return []string{text}, CheckToken(setting, text)
+	case text != "":
+		return nil, fmt.Errorf("auth: --%s and --%s_file are both set; keep one", setting, setting)
 	}
 	text, err := textfile.Secret(file)
 	if err != nil {
-		return "", fmt.Errorf("auth: --%s_file: %w", setting, err)
+		return nil, fmt.Errorf("auth: --%s_file: %w", setting, err)
 	}
-	return text, CheckToken(setting+"_file", text)
+	var tokens []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			tokens = append(tokens, line)
+			err = errors.Join(err, CheckToken(setting+"_file", line))
+		}
+	}
+	if len(tokens) > maxShared {
+		return nil, fmt.Errorf("auth: --%s_file: %s has %d lines, want one token, or two while one replaces the other",
+			setting, file, len(tokens))
+	}
+	return tokens, err
 }
+
+// maxShared is the number of tokens of a whole listener: a new one, and the one that it replaces.
+const maxShared = 2
 
 // CheckToken rejects a token that is short or cannot be sent in a header field.
 func CheckToken(setting, token string) error {

@@ -44,9 +44,6 @@ type Options struct {
 	// and with Retry-After and the RateLimit fields, for callers that look at
 	// the status alone. Arrays are always 200.
 	DenyStatus int
-	// Secret signs release tokens: limiters with the same one take those of each other. Without one only the process
-	// that gave a token takes it.
-	Secret string
 	// Answers say which fields such an answer has; its RetryJitter is in all answers.
 	Answers httplimit.Responder
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
@@ -87,7 +84,7 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	d := &Decider{opt: opt, releases: newReleases(opt.Secret), gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+	d := &Decider{opt: opt, releases: newReleases(), gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
 	d.upstreams, _ = gate.(outcomeRecorder)

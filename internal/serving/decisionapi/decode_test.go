@@ -32,6 +32,8 @@ func TestDecodeErrors(t *testing.T) {
 		`{"uri":"/","cost":99999999999999999999999}`: `field "cost"`,
 		`{"uri":"/","headers":[]}`:                   `want an object`,
 		`{"uri":"/","headers":{"a":1}}`:              `a value of "headers" must be a string`,
+		`{"uri":"/","headers":{"a":["b",[]]}}`:       `a value of "headers" must be a string`,
+		`{"uri":"/","headers":{"a":["b"}}`:           `want a comma or ']'`,
 		`{"uri":"/","headers":{"a" "b"}}`:            `want a colon`,
 		`{"uri":"/",}`:                               `the name of a field must be a string`,
 		`{"uri":"/"`:                                 `want a comma or '}'`,
@@ -127,6 +129,17 @@ func same(t *testing.T, c check, pairs httplimit.Headers, o oracle) {
 	if c.method != method || c.uri != o.URI || c.host != o.Host || c.ip != o.IP || c.cost != o.Cost ||
 		!slices.Equal(slices.Sorted(maps.Keys(headers)), slices.Sorted(maps.Keys(o.Headers))) {
 		t.Fatalf("%+v %v, want %+v", c, pairs, o)
+	}
+}
+
+func TestDecode_ReadsEachLineOfAHeader(t *testing.T) {
+	t.Parallel()
+	d := decoder{s: `{"uri":"/","headers":{"a":["b","c"],"d":[],"e":["f"],"a":"g"}}`}
+	_, err := d.decode()
+	want := httplimit.Headers{{Name: "a", Value: "b"}, {Name: "a", Value: "c"}, {Name: "e", Value: "f"},
+		{Name: "a", Value: "g"}}
+	if err != nil || !slices.Equal(d.pairs, want) {
+		t.Errorf("%v %v", d.pairs, err)
 	}
 }
 

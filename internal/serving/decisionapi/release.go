@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -34,22 +35,28 @@ type releaseToken struct {
 
 // releases writes and reads release tokens.
 type releases struct {
-	key    []byte
+	keys   atomic.Pointer[[][]byte] // the first one signs
 	issuer uint64
 	number atomic.Uint64
 	used   usedNumbers
 }
 
-// newReleases signs with a key that is derived from a secret; without one with a random key, which no other process
-// has.
-func newReleases(secret string) *releases {
-	r := &releases{key: make([]byte, sha256.Size)}
-	_, _ = rand.Read(r.key) // never fails
-	r.issuer = binary.LittleEndian.Uint64(r.key)
-	if secret != "" {
-		r.key = sign([]byte(secret), []byte("hotparam release token"))
-	}
+// newReleases signs with a random key, which no other process has, until SetSecrets.
+func newReleases() *releases {
+	r, key := &releases{}, make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	r.issuer = binary.LittleEndian.Uint64(key)
+	r.keys.Store(&[][]byte{key})
 	return r
+}
+
+// SetSecrets replaces the secrets of release tokens: the first one signs, and tokens that any of them signed are taken.
+func (d *Decider) SetSecrets(secrets []string) {
+	keys := make([][]byte, len(secrets))
+	for i, secret := range secrets {
+		keys[i] = sign([]byte(secret), []byte("hotparam release token"))
+	}
+	d.releases.keys.Store(&keys)
 }
 
 func sign(key, text []byte) []byte {
@@ -63,12 +70,14 @@ func (r *releases) write(v *hottype.Verdict) string {
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are
 	}
-	return base64.RawURLEncoding.EncodeToString(append(sign(r.key, text), text...))
+	return base64.RawURLEncoding.EncodeToString(append(sign((*r.keys.Load())[0], text), text...))
 }
 
 func (r *releases) read(token string) (*releaseToken, error) {
 	signed, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(signed) < sha256.Size || !hmac.Equal(signed[:sha256.Size], sign(r.key, signed[sha256.Size:])) {
+	if err != nil || len(signed) < sha256.Size || !slices.ContainsFunc(*r.keys.Load(), func(key []byte) bool {
+		return hmac.Equal(signed[:sha256.Size], sign(key, signed[sha256.Size:]))
+	}) {
 		return nil, errors.New("no token of this key")
 	}
 	t := new(releaseToken)

@@ -123,7 +123,9 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
 		t.Fatal(err)
 	}
 	g := gate.New(gate.Config{Rules: set})
-	one, two := Decide(g, Options{Secret: "of both"}), Decide(g, Options{Secret: "of both"})
+	one, two := Decide(g, Options{}), Decide(g, Options{})
+	one.SetSecrets([]string{"before", "new"})
+	two.SetSecrets([]string{"new", "before"})
 	ask := func() (allowed bool, token string) {
 		w := httptest.NewRecorder()
 		one.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/decide",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
@@ -71,9 +72,8 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 			f.suspect(client, now.Add(trustSuspicion))
 			client = hottype.Client{}
 		}
-		for range n {
-			f.cfg.Gate.Passed(now, key, client, passed, text[0] == '=')
-		}
+		f.cfg.Gate.Passed(now, gate.PassedRequests{Key: key, Client: client, N: n, Allowed: passed,
+			Cached: text[0] == '='})
 		f.counted.Add(uint64(n))
 		if passed && !client.IsZero() && len(clients) < maxEntries {
 			clients[client] += n

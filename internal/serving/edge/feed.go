@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // Gate is what decides about the requests that a gateway asks about. *gate.Gate is one.
 type Gate interface {
-	Passed(now time.Time, key []byte, client hottype.Client, allowed, cached bool)
+	Passed(now time.Time, r gate.PassedRequests)
 	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
 	Rules() *rules.Set
 	Overrides() (list []rules.Override, changes uint64)
@@ -171,8 +172,7 @@ func (f *Feed) Refresh() {
 		}
 	}
 	f.seen, f.looked, f.dirty = seen, now, false
-	wanted, askAll := f.wanted(now, set, overrides)
-	longest := 0
+	wanted, longest, askAll := f.wanted(now, set, overrides)
 	if f.cfg.Hot.Aliases() {
 		longest = shortKey
 	}
@@ -189,6 +189,10 @@ func (f *Feed) Refresh() {
 
 // shortKey is the length up to which no key is published under an alias.
 const shortKey = 64
+
+// longKey is the length up to which a hot key is listed. Without it a client that heats long keys would fill the list,
+// and gateways would ask about everything.
+const longKey = 1024
 
 // update makes wanted the entries.
 func (f *Feed) update(wanted map[string]entry) {
@@ -211,9 +215,11 @@ func (f *Feed) update(wanted map[string]entry) {
 	}
 }
 
-// wanted is what gateways have to ask about, and why they have to ask about everything, "" if they do not.
-func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override) (map[string]entry, string) {
-	askAll := cannotSay(set)
+// wanted returns what gateways have to ask about, the length above which hot keys are not listed, or 0 if all are, and
+// why gateways have to ask about everything, or "" if they do not.
+func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override) (
+	_ map[string]entry, longest int, askAll string) {
+	askAll = cannotSay(set)
 	list, size := map[string]entry{}, 0
 	add := func(name string, e entry) {
 		if size += len(name); size > maxBytes || len(list) >= maxEntries {
@@ -247,6 +253,10 @@ func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override)
 	}
 	for _, e := range f.cfg.Hot.Entries(now) {
 		key := e.Key()
+		if len(key) > longKey {
+			longest = longKey
+			continue
+		}
 		if _, overridden := list["k "+string(key)]; !overridden {
 			add("k "+string(key), entry{act: ofHot(set, key)})
 		}
@@ -258,5 +268,5 @@ func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override)
 		}
 		add("c "+clientText(set, c.Addr), entry{act: ask})
 	}
-	return list, askAll
+	return list, longest, askAll
 }

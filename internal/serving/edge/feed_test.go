@@ -245,6 +245,32 @@ func TestCountsEnterAsThoseOfDecisions(t *testing.T) {
 	}
 }
 
+// passes counts how often a gate is called.
+type passes struct {
+	*gate.Gate
+	calls, requests int64
+}
+
+func (p *passes) Passed(now time.Time, r gate.PassedRequests) {
+	p.calls++
+	p.requests += r.N
+	p.Gate.Passed(now, r)
+}
+
+// A line costs the same whatever its number of requests.
+func TestCounts_LineCostsOneCall(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, feedRules)
+	p := &passes{Gate: s.gate}
+	edge.NewFeed(edge.Config{Gate: p, Hot: s.hot, Now: func() time.Time { return s.now }}).Count(t.Context(),
+		[]byte(strings.Repeat("1000+c0000201 topic?id=1\n", 40)+strings.Repeat("1000-c0000201 topic?id=1\n", 2)))
+	st := s.gate.Stats()
+	if p.calls != 42 || p.requests != 42_000 || s.count["topic?id=1 192.0.2.1"] != 42_000 ||
+		st.Allowed[hottype.ReasonCold] != 40_000 || st.Denied[hottype.ReasonHot] != 2_000 {
+		t.Errorf("%d calls for %d requests; counted %v, verdicts %+v", p.calls, p.requests, s.count, st)
+	}
+}
+
 // TestHeavyClientsAreAsked holds that what passed is charged, that a client with half of its window is asked about, and
 // that it gets no more than its window and what had passed.
 func TestHeavyClientsAreAsked(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // Handler serves GET /v1/edge and POST /v1/edge/counts.
@@ -18,7 +19,7 @@ func (f *Feed) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/edge", f.poll)
 	mux.HandleFunc("POST /v1/edge/counts", f.counts)
-	return mux
+	return httplimit.WithoutRedirects(mux)
 }
 
 // maxWait is how long a poll waits for a change: so a gateway knows the age of what it has.

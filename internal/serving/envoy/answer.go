@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -36,6 +34,13 @@ func (s *Server) record(v *hottype.Verdict, method string, accept []string) *den
 // answerSize is room for the answers that are usual.
 const answerSize = 1024
 
+// Values of Envoy's enumerations. The tests compare them with the published schema.
+const (
+	codeOK                 = 1 // RateLimitResponse.Code
+	codeOverLimit          = 2
+	overwriteIfExistsOrAdd = 2 // HeaderValueOption.HeaderAppendAction
+)
+
 // checked is the answer of the authorization service, envoy.service.auth.v3.CheckResponse.
 func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 	b := make(encoded, 0, answerSize)
@@ -60,18 +65,18 @@ func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 // limited is the answer of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of each
 // descriptor, in their order, and the headers for the client, which describe the denial, or else the first limit.
 func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
-	overall := ratelimitv3.RateLimitResponse_OK
+	overall := uint64(codeOK)
 	var tell *hottype.Verdict
 	for _, v := range verdicts {
 		switch {
 		case v == nil:
 		case !v.Allowed:
-			overall, tell = ratelimitv3.RateLimitResponse_OVER_LIMIT, v
+			overall, tell = codeOverLimit, v
 		case tell == nil && v.Window > 0:
 			tell = v
 		}
 	}
-	b := make(encoded, 0, answerSize).number(1, uint64(overall))
+	b := make(encoded, 0, answerSize).number(1, overall)
 	for _, v := range verdicts {
 		b = b.message(2, func(b encoded) encoded { return b.status(v) })
 	}
@@ -91,17 +96,17 @@ func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 // another one had been denied or no limit is meant.
 func (b encoded) status(v *hottype.Verdict) encoded {
 	if v == nil {
-		return b.number(1, uint64(ratelimitv3.RateLimitResponse_OK))
+		return b.number(1, codeOK)
 	}
-	code, wait := ratelimitv3.RateLimitResponse_OK, v.ResetAfter
+	code, wait := uint64(codeOK), v.ResetAfter
 	if !v.Allowed {
-		code, wait = ratelimitv3.RateLimitResponse_OVER_LIMIT, v.RetryAfter
+		code, wait = codeOverLimit, v.RetryAfter
 	}
-	b = b.number(1, uint64(code))
+	b = b.number(1, code)
 	if v.Window > 0 && v.Mode != hottype.ModeShadow { // else Envoy would write X-RateLimit fields of no limit
 		b = b.message(2, func(b encoded) encoded {
 			n, unit := inUnit(v)
-			return b.number(1, n).number(2, uint64(unit)).text(3, v.Rule)
+			return b.number(1, n).number(2, unit).text(3, v.Rule)
 		})
 	}
 	b = b.number(3, uint64(min(max(v.Remaining, 0), math.MaxUint32)))
@@ -116,7 +121,7 @@ func (b encoded) status(v *hottype.Verdict) encoded {
 
 // inUnit says a limit in Envoy's units: in that of its window, else in the shortest in which it is a
 // whole number, or large enough that cutting it off does not matter.
-func inUnit(v *hottype.Verdict) (requests uint64, unit ratelimitv3.RateLimitResponse_RateLimit_Unit) {
+func inUnit(v *hottype.Verdict) (requests, unit uint64) {
 	for _, u := range units {
 		n := float64(v.Limit) * float64(u.of) / float64(v.Window)
 		requests, unit = uint64(min(n, math.MaxUint32)), u.code
@@ -154,7 +159,7 @@ func (b encoded) headerOptions(field wireField, h http.Header) encoded {
 			if name == "access-control-expose-headers" { // the application may name others
 				return b // APPEND_IF_EXISTS_OR_ADD
 			}
-			return b.number(3, uint64(corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD))
+			return b.number(3, overwriteIfExistsOrAdd)
 		})
 	})
 }

@@ -1,29 +1,30 @@
 package envoy
 
 import (
-	"errors"
-	"fmt"
-
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that everything else goes through
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/protofield"
 )
 
-// Bounds of what one message may make us remember. Envoy's own are far below.
+// Bounds of a call of the rate limit service, which only the routes of Envoy can exceed, not its clients. Descriptors
+// beyond them are passed over, because Envoy takes an error for no answer.
 const (
 	maxDescriptors = 100
 	maxEntries     = 100
-	maxHeaders     = 1000
 )
+
+// usualFields is the number of fields of a header that Envoy accepts unless told otherwise is below this one.
+const usualFields = 1000
 
 // rateLimitRequest is what is read of envoy.service.ratelimit.v3.RateLimitRequest.
 type rateLimitRequest struct {
 	domain      string
 	descriptors []descriptor
 	hits        uint64 // 0: not said
+	surplus     int    // descriptors that were passed over
 }
 
 // descriptor is what is read of envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
@@ -32,6 +33,7 @@ type descriptor struct {
 	hits    uint64 // 0: not said
 	// negative asks to give back instead of to take.
 	negative bool
+	tooWide  bool      // it has more than maxEntries
 	own      *ownLimit // the limit that it brings along; nil for most
 }
 
@@ -42,27 +44,18 @@ type entry struct{ key, value string }
 
 // checkRequest is what is read of envoy.service.auth.v3.CheckRequest.
 type checkRequest struct {
+	isHTTP       bool   // an HTTP request is described
 	source       string // IP address of the peer; "" for a pipe
 	method, host string
-	path, query  string // "" where no HTTP request is described
-	headers      httplimit.Headers
+	path, query  string
+	headers      headerFields
+	joined       bool // headers has the lines of a field joined by commas
 }
 
-// codec reads our two requests by hand, sends answers that are encoded already, and leaves all other messages to
-// gRPC's own codec.
+// codec sends answers that are encoded already, and leaves all other messages to gRPC's own codec.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
-
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ours := v.(interface{ unmarshal(b []byte) error })
-	if !ours {
-		return c.CodecV2.Unmarshal(data, v)
-	}
-	b := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer b.Free()
-	return m.unmarshal(b.ReadOnlyData())
-}
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ours := v.(encoded); ours {
@@ -71,53 +64,23 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-var errWire = errors.New("envoy: message is no protocol buffer of its type")
-
-// fields calls f with each field of a message: bytes for a length-delimited one, else number.
-// A field that f does not know is skipped, as protocol buffers want it.
-func fields(b []byte, f func(num protowire.Number, bytes []byte, number uint64) error) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return errWire
-		}
-		b = b[n:]
-		var text []byte
-		var number uint64
-		switch typ {
-		case protowire.BytesType:
-			text, n = protowire.ConsumeBytes(b)
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(b)
-		default:
-			if n = protowire.ConsumeFieldValue(num, typ, b); n >= 0 {
-				b = b[n:]
-				continue
-			}
-		}
-		if n < 0 {
-			return errWire
-		}
-		b = b[n:]
-		if err := f(num, text, number); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (r *rateLimitRequest) unmarshal(b []byte) error {
-	return fields(b, func(num protowire.Number, text []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, text []byte, n uint64) error {
 		switch num {
 		case 1:
 			r.domain = string(text)
 		case 2:
 			if len(r.descriptors) == maxDescriptors {
-				return fmt.Errorf("envoy: more than %d descriptors", maxDescriptors)
+				r.surplus++
+				return nil
 			}
 			var d descriptor
 			if err := d.unmarshal(text); err != nil {
 				return err
+			}
+			if d.tooWide {
+				d = descriptor{} // which no limit and no rule has
+				r.surplus++
 			}
 			r.descriptors = append(r.descriptors, d)
 		case 3:
@@ -128,11 +91,11 @@ func (r *rateLimitRequest) unmarshal(b []byte) error {
 }
 
 func (d *descriptor) unmarshal(b []byte) error {
-	return fields(b, func(num protowire.Number, text []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, text []byte, n uint64) error {
 		switch num {
 		case 1:
-			if len(d.entries) == maxEntries {
-				return fmt.Errorf("envoy: more than %d entries in a descriptor", maxEntries)
+			if d.tooWide = len(d.entries) == maxEntries; d.tooWide {
+				return nil
 			}
 			var e entry
 			err := pair(text, &e.key, &e.value)
@@ -151,7 +114,7 @@ func (d *descriptor) unmarshal(b []byte) error {
 }
 
 func (o *ownLimit) unmarshal(b []byte) error {
-	return fields(b, func(num protowire.Number, text []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, text []byte, n uint64) error {
 		switch num {
 		case 1:
 			o.requests = uint64(uint32(n))
@@ -166,7 +129,7 @@ func (o *ownLimit) unmarshal(b []byte) error {
 
 // wrapped reads a google.protobuf.UInt64Value or UInt32Value.
 func wrapped(b []byte, into *uint64) error {
-	return fields(b, func(num protowire.Number, _ []byte, n uint64) error {
+	return protofield.Each(b, func(num protowire.Number, _ []byte, n uint64) error {
 		if num == 1 {
 			*into = n
 		}
@@ -174,32 +137,45 @@ func wrapped(b []byte, into *uint64) error {
 	})
 }
 
-// pair reads a message whose fields 1 and 2 are strings: a descriptor's entry, an entry of a map. Of a HeaderValue
-// the second one may be in field 3, raw_value.
+// pair reads a message whose fields 1 and 2 are strings: a descriptor's entry.
 func pair(b []byte, first, second *string) error {
-	return fields(b, func(num protowire.Number, text []byte, _ uint64) error {
+	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		switch num {
 		case 1:
 			*first = string(text)
-		case 2, 3:
+		case 2:
 			*second = string(text)
 		}
 		return nil
 	})
 }
 
-func (r *checkRequest) unmarshal(b []byte) error {
-	return within(b, 1, func(attributes []byte) error {
-		return fields(attributes, func(num protowire.Number, text []byte, _ uint64) error {
+// receive reads a message field by field, because Envoy may send a body along that nobody reads.
+func (r *checkRequest) receive(m *message) error {
+	return m.fields(m.size, func(num protowire.Number, size int) error {
+		if num != 1 {
+			return nil
+		}
+		return m.fields(size, func(num protowire.Number, size int) error {
 			switch num {
 			case 1: // source.address.socket_address.address
-				return within(text, 1, func(address []byte) error {
+				b, err := m.bytes(size)
+				if err != nil {
+					return err
+				}
+				return within(b, 1, func(address []byte) error {
 					return within(address, 1, func(socket []byte) error {
 						return within(socket, 2, func(text []byte) error { r.source = string(text); return nil })
 					})
 				})
 			case 4: // request.http
-				return within(text, 2, r.unmarshalHTTP)
+				return m.fields(size, func(num protowire.Number, size int) error {
+					if num != 2 {
+						return nil
+					}
+					r.isHTTP = true
+					return m.fields(size, func(num protowire.Number, size int) error { return r.field(m, num, size) })
+				})
 			}
 			return nil
 		})
@@ -208,7 +184,7 @@ func (r *checkRequest) unmarshal(b []byte) error {
 
 // within calls f with the bytes of one field, as often as it is there.
 func within(b []byte, field protowire.Number, f func([]byte) error) error {
-	return fields(b, func(num protowire.Number, text []byte, _ uint64) error {
+	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		if num == field {
 			return f(text)
 		}
@@ -216,32 +192,44 @@ func within(b []byte, field protowire.Number, f func([]byte) error) error {
 	})
 }
 
-func (r *checkRequest) unmarshalHTTP(b []byte) error {
-	return fields(b, func(num protowire.Number, text []byte, _ uint64) error {
-		switch num {
-		case 2:
-			r.method = string(text)
-		case 3: // headers, a map
-			return r.addHeader(text)
-		case 4:
-			r.path = string(text)
-		case 5:
-			r.host = string(text)
-		case 7:
-			r.query = string(text)
-		case 13: // header_map, which Envoy sends instead with encode_raw_headers
-			return within(text, 1, r.addHeader)
-		}
+// field reads a field of the HTTP request; the body and others that are not read are skipped.
+func (r *checkRequest) field(m *message, num protowire.Number, size int) error {
+	var text *string
+	switch num {
+	case 2:
+		text = &r.method
+	case 3: // headers, a map
+		r.joined = true
+		return r.addHeader(m, size)
+	case 4:
+		text = &r.path
+	case 5:
+		text = &r.host
+	case 7:
+		text = &r.query
+	case 13: // header_map, which Envoy sends instead with encode_raw_headers
+		return m.fields(size, func(num protowire.Number, size int) error {
+			if num != 1 {
+				return nil
+			}
+			return r.addHeader(m, size)
+		})
+	default:
 		return nil
-	})
+	}
+	b, err := m.bytes(size)
+	*text = string(b)
+	return err
 }
 
-func (r *checkRequest) addHeader(b []byte) error {
-	if len(r.headers) == maxHeaders {
-		return fmt.Errorf("envoy: more than %d headers", maxHeaders)
+func (r *checkRequest) addHeader(m *message, size int) error {
+	b, err := m.bytes(size)
+	if err != nil {
+		return err
 	}
-	var h httplimit.HeaderField
-	err := pair(b, &h.Name, &h.Value)
-	r.headers = append(r.headers, h)
-	return err
+	if err := protofield.Each(b, func(protowire.Number, []byte, uint64) error { return nil }); err != nil {
+		return err
+	}
+	r.headers.add(b)
+	return nil
 }

@@ -2,6 +2,8 @@ package envoy
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -10,9 +12,12 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/internal/protofield"
 )
 
 func marshal(t interface{ Fatal(...any) }, m proto.Message) []byte {
@@ -86,45 +91,122 @@ func TestDecodeCheck(t *testing.T) {
 		HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "a", Value: "b"},
 			{Key: "c", RawValue: []byte("\xff")}}},
 	})
-	var got checkRequest
-	if err := got.unmarshal(marshal(t, in)); err != nil {
+	got, err := receiveCheck(marshal(t, in))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got.source != "192.0.2.7" || got.method != "PUT" || got.path != "/topic?id=42" || got.host != "news.example" ||
 		got.query != "q" || got.headers.Get("X-Forwarded-For") != "1.2.3.4" || got.headers.Get("A") != "b" ||
-		got.headers.Get("c") != "\xff" || len(got.headers) != 3 {
+		got.headers.Get("c") != "\xff" || got.headers.count != 3 || !got.isHTTP {
 		t.Errorf("%+v", got)
 	}
 }
 
+// parts is a source that returns the bytes of a message, each read in parts of one size.
+type parts struct {
+	b    []byte
+	size int
+}
+
+func (p *parts) ReadMessageHeader([]byte) error { return io.EOF }
+
+func (p *parts) Read(n int) (data mem.BufferSlice, err error) {
+	for n > 0 && err == nil {
+		part := min(n, p.size, len(p.b))
+		if part == 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		data, p.b, n = append(data, mem.SliceBuffer(p.b[:part])), p.b[part:], n-part
+	}
+	return data, nil
+}
+
+// messageOf returns a message that comes in parts.
+func messageOf(b []byte, size int) *message {
+	a := &account{most: CallsBound}
+	return &message{from: &parts{b, size}, share: &share{account: a}, size: len(b), left: len(b)}
+}
+
+func receiveCheck(b []byte) (*checkRequest, error) {
+	in := new(checkRequest)
+	return in, in.receive(messageOf(b, 1000))
+}
+
+// A check is read in constant memory whatever body Envoy sends along, and a field is found behind any number of others.
+func TestReceive_ReadsTheFieldsThatCount(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic?id=hot", Host: "news.example",
+			Headers: map[string]string{"cookie": "a=b"}}
+		for i := range rapid.SampledFrom([]int{0, 10, 990, 1000, 1001, 3000}).Draw(t, "fields") {
+			http.Headers[fmt.Sprint("x-", i)] = "v"
+		}
+		body := strings.Repeat("z", rapid.SampledFrom([]int{0, chunk - 1, chunk, 1 << 20, 3 << 20}).Draw(t, "body"))
+		if rapid.Bool().Draw(t, "raw") {
+			http.RawBody = []byte(body)
+			http.HeaderMap = &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "X-Last", RawValue: []byte("l")}}}
+		} else {
+			http.Body = body
+		}
+		b := marshal(t, checkOf("192.0.2.7", http))
+		m := messageOf(b, rapid.SampledFrom([]int{1, 7, 4096, 16384, chunk, len(b)}).Draw(t, "parts"))
+		in := new(checkRequest)
+		if err := in.receive(m); err != nil {
+			t.Fatal(err)
+		}
+		want := len(http.Headers) + len(http.GetHeaderMap().GetHeaders())
+		if in.path != http.Path || in.method != "GET" || in.host != http.Host || in.source != "192.0.2.7" ||
+			in.headers.Get("Cookie") != "a=b" || in.headers.count != want ||
+			(http.HeaderMap != nil) != (in.headers.Get("x-last") == "l") {
+			t.Fatalf("%d fields, %q", in.headers.count, in.path)
+		}
+		if most := int64(200 + 12*in.headers.count); m.share.bytes > most || m.kept > int(most) {
+			t.Fatalf("%d bytes are kept, want at most %d", m.share.bytes, most)
+		}
+	})
+}
+
+func TestReceive_RejectsWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := marshal(t, checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic"}))
+		b = b[:rapid.IntRange(1, len(b)-1).Draw(t, "length")]
+		if _, err := receiveCheck(b); !errors.Is(err, protofield.ErrMalformed) {
+			t.Fatalf("%q: %v", b, err)
+		}
+	})
+}
+
+func TestReceive_KeepsAtMostOneMiB(t *testing.T) {
+	t.Parallel()
+	b := marshal(t, checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
+		Path: "/topic", Headers: map[string]string{"a": strings.Repeat("z", maxKept)}}))
+	if _, err := receiveCheck(b); !errors.Is(err, errTooLong) {
+		t.Error(err)
+	}
+	m := messageOf(b, chunk)
+	m.share.account.most = maxKept / 2
+	if err := new(checkRequest).receive(m); !errors.Is(err, errTooLong) && !errors.Is(err, errBusy) {
+		t.Error(err)
+	}
+}
+
+// Descriptors beyond the bounds are passed over and counted; an error would let the request pass.
 func TestDecodeIsBounded(t *testing.T) {
 	t.Parallel()
-	many := &ratelimitv3.RateLimitRequest{Domain: "d"}
-	for range maxDescriptors + 1 {
-		many.Descriptors = append(many.Descriptors, &commonv3.RateLimitDescriptor{})
-	}
 	wide := &commonv3.RateLimitDescriptor{}
 	for range maxEntries + 1 {
-		wide.Entries = append(wide.Entries, &commonv3.RateLimitDescriptor_Entry{})
+		wide.Entries = append(wide.Entries, &commonv3.RateLimitDescriptor_Entry{Key: "id", Value: "hot"})
 	}
-	headers := &corev3.HeaderMap{}
-	for range maxHeaders + 1 {
-		headers.Headers = append(headers.Headers, &corev3.HeaderValue{})
+	many := &ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: []*commonv3.RateLimitDescriptor{wide}}
+	for range maxDescriptors + 1 {
+		many.Descriptors = append(many.Descriptors, &commonv3.RateLimitDescriptor{
+			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "id", Value: "1"}}})
 	}
-	for name, tc := range map[string]struct {
-		in   proto.Message
-		into interface{ unmarshal([]byte) error }
-	}{
-		"100 descriptors": {many, new(rateLimitRequest)},
-		"100 entries": {&ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{wide}},
-			new(rateLimitRequest)},
-		"1000 headers": {checkOf("::1", &authv3.AttributeContext_HttpRequest{HeaderMap: headers}),
-			new(checkRequest)},
-	} {
-		if err := tc.into.unmarshal(marshal(t, tc.in)); err == nil ||
-			!strings.Contains(err.Error(), "more than "+name) {
-			t.Errorf("%s: %v", name, err)
-		}
+	var in rateLimitRequest
+	if err := in.unmarshal(marshal(t, many)); err != nil || len(in.descriptors) != maxDescriptors || in.surplus != 3 ||
+		len(in.descriptors[0].entries) != 0 || len(in.descriptors[maxDescriptors-1].entries) != 1 {
+		t.Errorf("%d descriptors, %d surplus: %v", len(in.descriptors), in.surplus, err)
 	}
 }
 
@@ -136,13 +218,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x0a\x01\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var limit rateLimitRequest
-		var check checkRequest
-		errLimit, errCheck := limit.unmarshal(b), check.unmarshal(b)
+		errLimit := limit.unmarshal(b)
+		_, errCheck := receiveCheck(b)
 		// What protobuf reads, this reads; it may read more: text that is no UTF-8.
-		if err := proto.Unmarshal(b, new(ratelimitv3.RateLimitRequest)); err == nil && errors.Is(errLimit, errWire) {
+		readable := proto.Unmarshal(b, new(ratelimitv3.RateLimitRequest)) == nil
+		if readable && errors.Is(errLimit, protofield.ErrMalformed) {
 			t.Errorf("rate limit request: %v", errLimit)
 		}
-		if err := proto.Unmarshal(b, new(authv3.CheckRequest)); err == nil && errors.Is(errCheck, errWire) {
+		readable = proto.Unmarshal(b, new(authv3.CheckRequest)) == nil
+		if readable && errors.Is(errCheck, protofield.ErrMalformed) {
 			t.Errorf("check request: %v", errCheck)
 		}
 	})

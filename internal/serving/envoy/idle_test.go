@@ -50,11 +50,8 @@ func TestConnectionsThatAskNothingEnd(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ln := bufconn.Listen(1 << 16)
-			s := New(Config{Gate: gateFunc(denyHot), Authorize: func(r *http.Request) int {
-				if r.Header.Get("Authorization") != "Bearer right" {
-					return http.StatusUnauthorized
-				}
-				return 0
+			s := New(Config{Gate: gateFunc(denyHot), Authorize: func(r *http.Request) bool {
+				return r.Header.Get("Authorization") == "Bearer right"
 			}})
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -108,7 +105,7 @@ func (c *timed) Read(p []byte) (int, error) {
 // A call without the token is denied before its message: none of it is kept.
 func TestWithoutTheTokenNoMessageIsRead(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Gate: gateFunc(denyHot), Authorize: func(*http.Request) int { return http.StatusUnauthorized }})
+	s := New(Config{Gate: gateFunc(denyHot), Authorize: func(*http.Request) bool { return false }})
 	ln := bufconn.Listen(1 << 16)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -3,8 +3,6 @@ package envoy
 import (
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -143,18 +141,18 @@ const (
 // unit is a unit of Envoy's limits: its name in files, its number in messages, its length.
 type unit struct {
 	name string
-	code ratelimitv3.RateLimitResponse_RateLimit_Unit
+	code uint64
 	of   time.Duration
 }
 
 // units are all of them, shortest first. A month has 30 days and a year 365, as in
 // envoyproxy/ratelimit.
 var units = []unit{
-	{"second", ratelimitv3.RateLimitResponse_RateLimit_SECOND, time.Second},
-	{"minute", ratelimitv3.RateLimitResponse_RateLimit_MINUTE, time.Minute},
-	{"hour", ratelimitv3.RateLimitResponse_RateLimit_HOUR, time.Hour},
-	{"day", ratelimitv3.RateLimitResponse_RateLimit_DAY, day},
-	{"week", ratelimitv3.RateLimitResponse_RateLimit_WEEK, 7 * day},
-	{"month", ratelimitv3.RateLimitResponse_RateLimit_MONTH, 30 * day},
-	{"year", ratelimitv3.RateLimitResponse_RateLimit_YEAR, year},
+	{"second", 1, time.Second},
+	{"minute", 2, time.Minute},
+	{"hour", 3, time.Hour},
+	{"day", 4, day},
+	{"week", 7, 7 * day},
+	{"month", 5, 30 * day},
+	{"year", 6, year},
 }

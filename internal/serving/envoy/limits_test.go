@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
@@ -172,30 +174,67 @@ func TestOwnLimitWithoutUnit(t *testing.T) {
 
 func TestLimitFilesAreChecked(t *testing.T) {
 	t.Parallel()
+	const of = "domain: a\ndescriptors:\n  - {key: b, rate_limit: "
 	for text, want := range map[string]string{
-		"":                                      "the file is empty",
-		"descriptors: []":                       "domain is missing",
-		"domain: a\nrules: []":                  "line 2: field rules not found",
-		"domain: a\ndescriptors:\n  - value: b": "line 3: a descriptor has no key",
-		"domain: a\ndescriptors:\n  - {key: b, limit: 3}":                                                               `line 3: unknown field "limit"`,
-		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unit: fortnight, requests_per_unit: 1}}":                    `unit "fortnight" is none of`,
-		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unit: day, requests_per_unit: -1}}":                         "line 3",
-		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unlimited: true, unit: day}}":                               "unlimited stands beside",
-		"domain: a\ndescriptors:\n  - {key: b, share_threshold: true}":                                                  "needs a value with a star",
-		"domain: a\ndescriptors:\n  - {key: b}\n  - {key: b}":                                                           "line 4: a.b is there twice",
-		"domain: a\ndescriptors:\n  - {key: b, value: c*}\n  - {key: b, value: c*}":                                     "a.b_c* is there twice",
-		"domain: a\ndescriptors:\n  - key: b\n    descriptors:\n      - {key: c, value: d}\n      - {key: c, value: d}": "line 6: a.b.c_d is there twice",
-		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {name: x, replaces: [{name: x}], unlimited: true}}":          "names no other limit",
+		"":                                      "domain: is missing",
+		"descriptors: []":                       "domain: is missing",
+		"domain: a\nrules: []":                  ":2: rules: unknown field",
+		"domain: a\ndescriptor: []":             `:2: descriptor: unknown field; did you mean "descriptors"?`,
+		"domain: a\ndescriptors:\n  - value: b": ":3: descriptors[0].key: is missing",
+		"domain: a\n---\ndomain: b":             ":2: has a second document",
+		"apiVersion: v1\ndomain: a":             ":1: apiVersion: unknown field",
+		"domain: a\ndescriptors:\n  - {key: b, limit: 3}":                           ":3: descriptors[0].limit: unknown field",
+		"domain: a\ndescriptors:\n  - {key: b, quota_mode: true}":                   ":3: descriptors[0].quota_mode: is not supported",
+		"domain: a\ndescriptors:\n  - {key: b, rateLimit: {unit: day}}":             `rateLimit: unknown field; did you mean "rate_limit"?`,
+		"domain: a\ndescriptors:\n  - {key: b, share_threshold: true}":              "needs a value with a star",
+		"domain: a\ndescriptors:\n  - {key: b}\n  - {key: b}":                       ":4: descriptors[1]: a.b is there twice",
+		"domain: a\ndescriptors:\n  - {key: b, value: c*}\n  - {key: b, value: c*}": "a.b_c* is there twice",
+		"domain: a\ndescriptors:\n  - key: b\n    descriptors:\n      - {key: c, value: d}\n      - {key: c, value: d}": ":6: " +
+			"descriptors[0].descriptors[1]: a.b.c_d is there twice",
+		of + "{unit: fortnight, requests_per_unit: 1}}":                 `unit: "fortnight" is none of second, minute`,
+		of + "{unit: day, requests_per_unit: -1}}":                      ":3: descriptors[0].rate_limit.requests_per_unit: -1 is not a whole number",
+		of + "{unit: day, requests_per_unit: 4294967296}}":              "4294967296 is not a whole number",
+		of + "{unit: day}}":                                             ":3: descriptors[0].rate_limit.requests_per_unit: is missing",
+		of + "{requests_per_unit: 5}}":                                  ":3: descriptors[0].rate_limit.unit: is missing",
+		of + "{unit: day, request_per_unit: 5}}":                        `request_per_unit: unknown field; did you mean "requests_per_unit"?`,
+		of + "{unit: day, requestsPerUnit: 5}}":                         `requestsPerUnit: unknown field; did you mean "requests_per_unit"?`,
+		of + "{unlimted: true, unit: day}}":                             `unlimted: unknown field; did you mean "unlimited"?`,
+		of + "{unit: day, requests_per_unit: 5, unit_multiplier: 0}}":   "unit_multiplier: 0 is not a whole number between 1",
+		of + "{unit: day, requests_per_unit: 5, unit_multiplier: 366}}": "unit_multiplier: 366 days are longer than a year",
+		of + "{unlimited: true, unit: day}}":                            "unit: is set beside unlimited",
+		of + "{name: x, replaces: [{name: x}], unlimited: true}}":       "replaces[0]: names no other limit",
+		of + "{replaces: [{nam: x}], unlimited: true}}":                 `nam: unknown field; did you mean "name"?`,
+		"domain: a\ndescriptors: &x\n  - {key: b, descriptors: *x}":     "is nested too deeply, or aliases",
 	} {
 		_, err := ParseLimits([]File{{"limits.yaml", []byte(text)}})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "limits.yaml") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "limits.yaml:") {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 	twice := []File{{"one.yaml", []byte("domain: a")}, {"two.yaml", []byte("domain: a")}}
 	if _, err := ParseLimits(twice); err == nil ||
-		!strings.Contains(err.Error(), "two.yaml: domain \"a\" is in another file") {
+		!strings.Contains(err.Error(), `two.yaml:1: domain: "a" is in another file`) {
 		t.Error(err)
+	}
+}
+
+// ParseLimits reads what envoyproxy/ratelimit reads: values that are no strings in YAML, and aliases; and a window is
+// as many units as unit_multiplier says.
+func TestParseLimits_ReadsAsEnvoyproxyDoes(t *testing.T) {
+	t.Parallel()
+	l := parse(t, "domain: 7\ndescriptors:\n  - &b {key: b, value: 1.10, rate_limit: &r {unit: Minute, "+
+		"unit_multiplier: 5, requests_per_unit: 3}}\n  - {key: c, value: true, rate_limit: *r, descriptors: [*b]}")
+	for _, d := range []*descriptor{descriptorOf("b", "1.10"), descriptorOf("c", "true"),
+		descriptorOf("c", "true", "b", "1.10")} {
+		found, _ := l.find("7", d)
+		if found == nil {
+			t.Errorf("%v has no limit", d.entries)
+			continue
+		}
+		v := gate.New(gate.Config{}).TakeLimit(t.Context(), time.Now(), found.limit, "x", 1)
+		if v.Limit != 3 || v.Window != 5*time.Minute {
+			t.Errorf("%v: %+v", d.entries, v)
+		}
 	}
 }
 
@@ -203,16 +242,14 @@ func TestLimitFilesAreChecked(t *testing.T) {
 func TestPatternMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringMatching(`[ab*]*\*[ab*]*`).Draw(t, "pattern")
+		glob := rapid.StringMatching(`[ab*]*\*[ab*]*`).Draw(t, "pattern")
 		n := &node{}
-		if err := n.add("", &descriptorYAML{Key: "k", Value: text}); err != nil {
-			t.Fatal(err)
-		}
+		n.add(conf.Value{}, "", &descriptorYAML{Key: "k", Value: text(glob)})
 		value := rapid.StringMatching(`[ab]*`).Draw(t, "value")
-		re := regexp.MustCompile(`^` + strings.ReplaceAll(text, "*", ".*") + `$`)
+		re := regexp.MustCompile(`^` + strings.ReplaceAll(glob, "*", ".*") + `$`)
 		to, _ := n.next(entry{"k", value})
 		if got, want := to != nil, re.MatchString(value); got != want {
-			t.Fatalf("%q matches %q: %v", text, value, got)
+			t.Fatalf("%q matches %q: %v", glob, value, got)
 		}
 	})
 }

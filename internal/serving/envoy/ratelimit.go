@@ -22,6 +22,10 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 		s.malformed.Add(1)
 		return nil, status.Error(codes.InvalidArgument, "envoy: the rate limit request has no domain")
 	}
+	if in.surplus > 0 {
+		s.cfg.Log.WarnContext(ctx, "envoy: descriptors are not decided; let the route send at most 100 of at most 100 entries",
+			"domain", in.domain, "count", s.surplus.Add(uint64(in.surplus)))
+	}
 	limits := s.limits.Load().resolve(in)
 	requests := requestsOf(in, limits)
 	verdicts := make([]*hottype.Verdict, len(in.descriptors))
@@ -168,7 +172,7 @@ func describe(domain string, d *descriptor) *described {
 		}
 		r.named = r.named || !client
 	}
-	r.request.Header = &r.headers
+	r.request.Header = httplimit.JoinedHeaders{Header: &r.headers}
 	if r.request.Target = target; target == "" {
 		r.request.Target = join(path, query)
 	}

@@ -1,16 +1,16 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3" // registers the schema for reflection
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -19,12 +19,12 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/protofield"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -32,6 +32,8 @@ import (
 const (
 	serviceAuth      = "envoy.service.auth.v3.Authorization"
 	serviceRateLimit = "envoy.service.ratelimit.v3.RateLimitService"
+	// healthRateLimit is the name by which checks of envoyproxy/ratelimit ask about its health.
+	healthRateLimit = "ratelimit"
 )
 
 // Gate decides about requests, and holds descriptors to limits that are not in its rules. *gate.Gate
@@ -49,9 +51,9 @@ type Config struct {
 	Clients *httplimit.Clients
 	// Answers configure the responses to clients. Their Status is that of the authorization service.
 	Answers httplimit.Responder
-	// Authorize says whether a call may be made, by the address and the authorization of its
-	// caller: 0, or the HTTP status of the denial. nil: all may. Health checks are not asked.
-	Authorize func(*http.Request) int
+	// Authorize reports whether a call may be made, by the address and the authorization of its caller; nil: all may.
+	// Health checks are not asked. A call that may not be made ends with an error, which Envoy takes for no answer.
+	Authorize func(*http.Request) bool
 	// Log hears of panics; nil: discarded.
 	Log *slog.Logger
 }
@@ -64,7 +66,10 @@ type Server struct {
 	health *health.Server
 	limits atomic.Pointer[Limits]
 
+	calls, probes account
+
 	checks, denied, malformed, unauthorized, unsupported atomic.Uint64
+	tooLong, manyFields, surplus, busy                   atomic.Uint64
 }
 
 // Stats are the counters of a server since it was built.
@@ -72,6 +77,10 @@ type Stats struct {
 	Checks       uint64 `metric:"hotparam_envoy_checks_total" help:"Requests and descriptors that Envoy asked about."`
 	Denied       uint64 `metric:"hotparam_envoy_denied_total" help:"Requests and descriptors of Envoy that were denied."`
 	Malformed    uint64 `metric:"hotparam_envoy_malformed_total" help:"Calls of Envoy that describe no request."`
+	TooLong      uint64 `metric:"hotparam_envoy_too_long_total" help:"Requests of Envoy that were denied because their header is longer than 1 MiB."`
+	ManyFields   uint64 `metric:"hotparam_envoy_many_fields_total" help:"Requests of Envoy with more than 1000 header fields; fields that nothing names are ignored."`
+	Surplus      uint64 `metric:"hotparam_envoy_surplus_descriptors_total" help:"Descriptors of Envoy that were not decided because they are beyond 100 of a call, or have more than 100 entries."`
+	Busy         uint64 `metric:"hotparam_envoy_busy_total" help:"Calls of Envoy without an answer because those under way take all memory that they may have."`
 	Unauthorized uint64 `metric:"hotparam_envoy_unauthorized_total" help:"Calls without the token."`
 	Unsupported  uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
 	Panics       uint64 `metric:"hotparam_envoy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
@@ -79,11 +88,12 @@ type Stats struct {
 
 // Bounds of one connection and one call.
 const (
-	maxMessage     = 1 << 20 // a body that Envoy sends along is within it, and is not looked at
+	maxProbe       = 4 << 10 // a health check or a question of reflection
 	maxStreams     = 1024
-	maxCallHeaders = 64 << 10 // of the call, not of the request that it describes
+	maxCallHeaders = 64 << 10 // of the call, not of the request that it describes; Envoy copies tracestate into it
 	// Windows that do not adapt: calls are small, and measuring the connection takes pings.
 	streamWindow = 64 << 10
+	connWindow   = 1 << 20
 	// workers keep their stacks from call to call. Calls beyond them have goroutines of their own.
 	workers = 64
 
@@ -113,45 +123,63 @@ func (newcomers) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 
 // New builds a Server; it panics without a gate.
 func New(cfg Config) *Server {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Server{cfg: cfg, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, Log: cfg.Log,
+		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, MaxWait: httplimit.GatewayWait, Log: cfg.Log,
 	})}
+	s.calls.most, s.probes.most = servicesBound, probesBound
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(maxProbe),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxCallHeaders),
 		grpc.ConnectionTimeout(10 * time.Second),
-		grpc.InTapHandle(s.authorize), // before a byte of a message is kept
+		grpc.InTapHandle(s.begin), // before a byte of a message is kept
 		grpc.Creds(newcomers{insecure.NewCredentials()}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		// gRPC's own answer quotes the name of the method, however long.
+		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+			return status.Error(codes.Unimplemented, "envoy: there is no such method")
+		}),
 		grpc.NumStreamWorkers(workers),
 		grpc.StaticStreamWindowSize(streamWindow),
-		grpc.StaticConnWindowSize(maxMessage),
+		grpc.StaticConnWindowSize(connWindow),
 	}
 	s.grpc = grpc.NewServer(options...)
 	s.health = health.NewServer()
+	for _, name := range []string{serviceAuth, serviceRateLimit, healthRateLimit} {
+		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
 	healthv1.RegisterHealthServer(s.grpc, s.health)
-	s.grpc.RegisterService(method(serviceAuth, "Check", "envoy/service/auth/v3/external_auth.proto", s.check), s)
+	s.grpc.RegisterService(method(serviceAuth, "Check", "envoy/service/auth/v3/external_auth.proto", s.answerCheck), s)
 	s.grpc.RegisterService(method(serviceRateLimit, "ShouldRateLimit", "envoy/service/ratelimit/v3/rls.proto",
-		s.shouldRateLimit), s)
-	reflection.Register(s.grpc)
+		s.answerRateLimit), s)
+	registerReflection(s.grpc)
 	return s
 }
 
-// method describes a service of one method whose request is read by hand.
-func method[Request any](service, name, file string,
-	call func(context.Context, *Request) (any, error)) *grpc.ServiceDesc {
-	handle := func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		in := new(Request)
-		if err := decode(in); err != nil {
+// method describes a service of one method whose message is received by answer.
+func method(service, name, file string, answer func(context.Context, *message) (any, error)) *grpc.ServiceDesc {
+	handle := func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		of := ctx.Value(shareKey{}).(*share)
+		if !of.stop() {
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		defer of.end()
+		m, err := openMessage(ctx, of)
+		if err != nil {
 			return nil, err
 		}
-		return call(ctx, in)
+		defer m.free()
+		out, err := answer(ctx, m)
+		if errors.Is(err, protofield.ErrMalformed) {
+			err = status.Error(codes.Internal, "envoy: "+err.Error())
+		}
+		return out, err
 	}
 	return &grpc.ServiceDesc{
 		ServiceName: service, HandlerType: (*any)(nil), Metadata: file,
@@ -184,71 +212,41 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Checks: s.checks.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
 		Unauthorized: s.unauthorized.Load(), Unsupported: s.unsupported.Load(), Panics: s.gate.Panics(),
+		TooLong: s.tooLong.Load(), ManyFields: s.manyFields.Load(), Surplus: s.surplus.Load(), Busy: s.busy.Load(),
 	}
 }
 
-// check answers the authorization service.
-func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
-	if in.path == "" {
-		s.malformed.Add(1)
-		return nil, status.Error(codes.InvalidArgument, "envoy: the check says nothing of an HTTP request")
+// begin lets a call begin that may be made, and for which there is memory. Health checks and reflection have an account
+// of their own, because the former need no token.
+func (s *Server) begin(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if err := s.authorize(ctx, call); err != nil {
+		return ctx, err
 	}
-	target := in.path
-	if in.query != "" && !strings.Contains(target, "?") {
-		target += "?" + in.query
+	of := &s.probes
+	if service, _, _ := strings.Cut(strings.TrimPrefix(call.FullMethodName, "/"), "/"); service == serviceAuth ||
+		service == serviceRateLimit {
+		of = &s.calls
 	}
-	req := &hottype.Request{Method: in.method, Host: in.host, Target: target, Header: &in.headers}
-	s.identify(req, in)
-	v := s.decide(ctx, req)
-	if !httplimit.Wait(ctx, v) {
-		return nil, status.FromContextError(ctx.Err()).Err()
+	ctx, ok := of.begin(ctx, call.Header)
+	if !ok {
+		return ctx, s.countBusy(errBusy)
 	}
-	return s.checked(in, v), nil
-}
-
-// identify fills in who sent the request. Envoy names its own peer; where that is a trusted proxy, the
-// header that it wrote counts, as on every other listener.
-func (s *Server) identify(req *hottype.Request, in *checkRequest) {
-	peer, err := netip.ParseAddr(in.source)
-	if err != nil { // a pipe, or nothing
-		peer = netip.Addr{}
-	}
-	s.cfg.Clients.Identify(req, peer.Unmap().WithZone(""), in.headers.Values)
-}
-
-func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {
-	v := s.gate.Decide(ctx, r)
-	return s.count(&v)
-}
-
-func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
-	s.checks.Add(1)
-	if !v.Allowed {
-		s.denied.Add(1)
-	}
-	return v
+	return ctx, nil
 }
 
 // authorize lets calls with the token pass, and health checks. The connection of the former stays.
-func (s *Server) authorize(ctx context.Context, call *tap.Info) (context.Context, error) {
+func (s *Server) authorize(ctx context.Context, call *tap.Info) error {
 	if strings.HasPrefix(call.FullMethodName, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
-		return ctx, nil
+		return nil
 	}
 	from, _ := peer.FromContext(ctx)
-	denied := 0
-	if s.cfg.Authorize != nil {
-		denied = s.cfg.Authorize(&http.Request{
-			Header: http.Header{"Authorization": call.Header.Get("authorization")}, RemoteAddr: from.Addr.String(),
-		})
-	}
-	if denied == 0 {
+	if s.cfg.Authorize == nil || s.cfg.Authorize(&http.Request{
+		Header: http.Header{"Authorization": call.Header.Get("authorization")}, RemoteAddr: from.Addr.String(),
+	}) {
 		from.AuthInfo.(newcomer).Stop()
-		return ctx, nil
+		return nil
 	}
 	s.unauthorized.Add(1)
-	if denied == http.StatusTooManyRequests {
-		return ctx, status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
-	}
-	return ctx, status.Error(codes.Unauthenticated,
-		"envoy: the call has no valid token; set initial_metadata, authorization: Bearer TOKEN")
+	return status.Error(codes.Unauthenticated,
+		"envoy: the gateway is refused: its token is missing or wrong; set initial_metadata, authorization: Bearer TOKEN")
 }

@@ -66,7 +66,8 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
+		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, MaxWait: httplimit.GatewayWait,
+		Now: cfg.Now, Log: cfg.Log,
 	})
 	h := &Handler{cfg: cfg, gate: safe}
 	if cfg.RequestID != "" {

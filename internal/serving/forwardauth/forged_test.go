@@ -224,7 +224,7 @@ func TestOneIPv6PrefixIsOneClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 65_000 {
+		for i := 0; i < 65_000; i += 13 { // networks of one prefix
 			r := described(d, "/topic?id=1")
 			address := fmt.Sprintf("2001:db8:1:%x::%x", i, i)
 			r.Header.Set("X-Real-Ip", address)

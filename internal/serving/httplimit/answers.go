@@ -119,7 +119,7 @@ func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []s
 	}
 }
 
-// problems has buffers of problem documents, which Write does not keep. The key bounds their length.
+// problems has buffers of problem documents, which Write does not keep. Quote bounds their length.
 var problems = sync.Pool{New: func() any { return new([]byte) }}
 
 // writeBody sends an answer in place of the one that the header was meant for. A failed write is the client's loss and
@@ -160,6 +160,29 @@ func (h *Headers) Get(name string) string {
 		}
 	}
 	return ""
+}
+
+// JoinedHeaders are the fields of a gateway that joins the lines of a field by commas without spaces, as Envoy does. A
+// value that may be of several lines counts as such: Values returns it whole, and its parts behind it.
+type JoinedHeaders struct{ hottype.Header }
+
+// Values gives all values of a header, whatever the case of its name.
+func (h JoinedHeaders) Values(name string) []string {
+	values := h.Header.Values(name)
+	if len(values) == 1 && mayBeJoined(values[0]) {
+		values = append(values, strings.Split(values[0], ",")...)
+	}
+	return values
+}
+
+// mayBeJoined reports whether a text has a comma with no space behind it, also at its end.
+func mayBeJoined(text string) bool {
+	for i := range len(text) {
+		if text[i] == ',' && (i+1 == len(text) || text[i+1] != ' ') {
+			return true
+		}
+	}
+	return false
 }
 
 // Values gives all values of a header, whatever the case of its name.

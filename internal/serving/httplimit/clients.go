@@ -7,9 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/gaissmai/bart"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/netset"
 )
 
 // Where trusted proxies name the client, beside the name of a header that holds one address.
@@ -33,7 +32,7 @@ type Clients struct{ current atomic.Pointer[sources] }
 
 // sources is what Clients goes by. It is immutable.
 type sources struct {
-	trusted *bart.Lite // nil: none
+	trusted netset.Set // nil: none
 	header  string     // "" for FromPeer
 	hops    *hops      // how the header lists proxies; nil: it holds one address
 }
@@ -65,7 +64,7 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 			p = netip.PrefixFrom(addr.Unmap(), bits-96)
 		}
 		if s.trusted == nil {
-			s.trusted = new(bart.Lite)
+			s.trusted = netset.New()
 		}
 		if p.IsValid() {
 			s.trusted.Insert(p.Masked())

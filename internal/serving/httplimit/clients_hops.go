@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/gaissmai/bart"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/netset"
 )
 
 // hops is a header field that lists the proxies on the way of a request, each of which
@@ -49,7 +49,7 @@ var xForwardedFor = hops{longest: 80, cut: cutLast, read: func(s string) (hop, b
 // address that is not trusted. Whatever cannot be read ends the walk at the last address
 // that could, and a name ends it as the client. The cost is bounded by the trusted hops,
 // whatever an attacker wrote before them.
-func (h *hops) walk(trusted *bart.Lite, peer netip.Addr, lines []string) hop {
+func (h *hops) walk(trusted netset.Set, peer netip.Addr, lines []string) hop {
 	at, n := hop{addr: peer}, 0
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest, more := lines[i], true; more; n++ {

@@ -105,18 +105,18 @@ func problem(b []byte, status int, v *hottype.Verdict) []byte {
 		typ = typeQuota
 	}
 	b = append(append(appendProblem(b, typ, status), v.Reason.Info().Detail...), `","rule":`...)
-	b = AppendJSONString(b, v.Rule)
-	b = AppendJSONString(append(b, `,"key":`...), string(v.Key))
+	b = AppendJSONString(b, quotedRule(v.Rule))
+	b = AppendJSONString(append(b, `,"key":`...), string(quotedKey(v.Key)))
 	b = append(append(append(b, `,"reason":"`...), v.Reason.String()...), `","retry_after_ms":`...)
 	b = strconv.AppendInt(b, Millis(v.RetryAfter), 10)
 	return append(b, "}\n"...)
 }
 
 // WriteProblem answers with a problem document that has only the plain
-// members. The detail is for the client to read.
+// members. The detail is for the client to read; the end of a long one is cut.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
 	b := appendProblem(make([]byte, 0, 256), typeNone, status)
-	b = AppendJSONString(b[:len(b)-1], detail)
+	b = AppendJSONString(b[:len(b)-1], Detail(detail))
 	writeBody(w, status, typeProblem, append(b, "}\n"...), newFieldValues())
 }
 

@@ -65,6 +65,16 @@ var exposed = map[hottype.HeaderStyle]string{
 		"Retry-After",
 }
 
+// IsLimitField reports whether SetLimits may set a field, or add to it. An upstream may have values of its own for it,
+// which stand beside the product's.
+func IsLimitField(name string) bool {
+	switch name {
+	case fieldRateLimit, fieldPolicy, fieldLimit, fieldRemaining, fieldReset, fieldExpose:
+		return true
+	}
+	return false
+}
+
 func setRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	if own.text == nil {
 		own.text = make([]byte, 0, fieldBytes)
@@ -105,13 +115,13 @@ func resetDelay(v *hottype.Verdict) time.Duration {
 }
 
 func appendPolicy(b []byte, v *hottype.Verdict) []byte {
-	b = appendSFString(b, v.Rule)
+	b = appendSFString(b, quotedRule(v.Rule))
 	b = appendParam(b, ";q=", v.Limit)
 	return appendParam(b, ";w=", max(ceil(v.Window, time.Second), 1))
 }
 
 func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
-	b = appendSFString(b, v.Rule)
+	b = appendSFString(b, quotedRule(v.Rule))
 	b = appendParam(b, ";r=", v.Remaining)
 	wait := resetDelay(v)
 	if wait == hottype.Never {

@@ -48,8 +48,14 @@ type SafeGateConfig struct {
 	// Holds says that the caller calls Hold for each verdict with a Lease. Only then do
 	// limits of requests in flight apply.
 	Holds bool
+	// MaxWait is the longest time for which the caller of [SafeGate.Decide] can hold a request back, because a gateway
+	// waits no longer for its answer and lets the request pass then. A request whose wait is longer is denied. The
+	// deadline of a context takes its place; 0 means no bound.
+	MaxWait time.Duration
 	// AbandonedFor is how long a request that holds a slot goes on after its client has left; 0: it ends at once.
 	AbandonedFor time.Duration
+	// GuardsBodies says that no listener of ours bounds how long bodies take, so that AwaitBody does.
+	GuardsBodies bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log receives panics; nil: discarded.
@@ -63,9 +69,13 @@ type SafeGate struct {
 	cfg      SafeGateConfig
 	serving  CachingGate // nil: the Gate does not implement it
 	holder   LeaseGate   // nil: the Gate does not implement it, or the caller releases nothing
+	slots    SlotGate    // the same as holder, if it knows slots before it decides
 	observer OutcomeGate // nil: the Gate does not implement it
 	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
+
+	bodies      SlowBodies   // of GuardsBodies
+	beforeSlots atomic.Int64 // bytes of bodies that AwaitBody has read
 }
 
 // NewSafeGate builds a SafeGate; it panics without a Gate.
@@ -82,6 +92,8 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 	g.observer, _ = cfg.Gate.(OutcomeGate)
 	if cfg.Holds {
 		g.holder, _ = cfg.Gate.(LeaseGate)
+		g.slots, _ = cfg.Gate.(SlotGate)
+		g.bodies.Timeout = heldPatience
 	}
 	g.requests.New = func() any { return new(hottype.Request) }
 	return g
@@ -144,16 +156,42 @@ func (g *SafeGate) release(req *hottype.Request) {
 	g.requests.Put(req)
 }
 
-// Decide decides about a request that the caller describes.
-func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
-	defer g.finish(&v)
-	return g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
+// Decide decides about a request that a gateway describes, and returns the verdict as answers to gateways quote it.
+func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) hottype.Verdict {
+	return g.Recover(func() hottype.Verdict {
+		v := g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
+		g.boundWait(ctx, &v)
+		return v
+	})
 }
 
-// Recover decides in another way that may panic.
+// GatewayWait is the MaxWait of the listeners that gateways ask: half of the time for which the files of deploy/ wait
+// for an answer.
+const GatewayWait = 50 * time.Millisecond
+
+// answerTime is what remains of a context for the way of the answer.
+const answerTime = 10 * time.Millisecond
+
+// boundWait denies a request that the gateway would let pass before its wait ends.
+func (g *SafeGate) boundWait(ctx context.Context, v *hottype.Verdict) {
+	if g.cfg.MaxWait == 0 || v.Wait <= 0 {
+		return
+	}
+	most := g.cfg.MaxWait
+	if end, ok := ctx.Deadline(); ok {
+		most = time.Until(end) - answerTime
+	}
+	if v.Wait > most {
+		v.Allowed, v.RetryAfter, v.Wait = false, v.Wait, 0
+	}
+}
+
+// Recover is Decide in another way that may panic.
 func (g *SafeGate) Recover(decide func() hottype.Verdict) (v hottype.Verdict) {
 	defer g.finish(&v)
-	return decide()
+	v = decide()
+	Quote(&v)
+	return v
 }
 
 // Panics is how many requests passed because deciding panicked.

@@ -36,8 +36,7 @@ func (s *SlowBodies) Protect(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &timedBody{ReadCloser: r.Body, control: http.NewResponseController(w), owner: s, left: s.Timeout}
-			b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads what a handler leaves
+			b := s.guard(w, r.Body)
 			defer b.end()
 			r = r.WithContext(context.WithValue(r.Context(), bodyOf{}, b)) // proxies wrap bodies
 			r.Body = b
@@ -46,16 +45,26 @@ func (s *SlowBodies) Protect(next http.Handler) http.Handler {
 	})
 }
 
+// guard puts a deadline on one body.
+func (s *SlowBodies) guard(w http.ResponseWriter, body io.ReadCloser) *timedBody {
+	b := &timedBody{ReadCloser: body, control: http.NewResponseController(w), owner: s,
+		left: s.Timeout, patience: s.Timeout, rate: minBodyRate}
+	b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads what a handler leaves
+	return b
+}
+
 // bodyOf is where the context of a request has its timedBody.
 type bodyOf struct{}
 
 // timedBody is one body. It is read by one goroutine at a time.
 type timedBody struct {
 	io.ReadCloser
-	owner *SlowBodies
-	left  time.Duration // of the patience
-	until atomic.Int64  // the deadline in unix nanoseconds; 0: none
-	slow  atomic.Bool   // it was cut
+	owner    *SlowBodies
+	left     time.Duration // of the patience
+	patience time.Duration
+	rate     time.Duration // bytes that give a second back
+	until    atomic.Int64  // the deadline in unix nanoseconds; 0: none
+	slow     atomic.Bool   // it was cut
 
 	mu      sync.Mutex               // guards control
 	control *http.ResponseController // nil: the handler has returned
@@ -69,7 +78,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	b.setDeadline(begin.Add(b.left))
 	n, err := b.ReadCloser.Read(p)
 	b.left -= time.Since(begin)
-	b.left = min(b.left+time.Duration(n)*time.Second/minBodyRate, b.owner.Timeout)
+	b.left = min(b.left+time.Duration(n)*time.Second/b.rate, b.patience)
 	switch {
 	case err == nil:
 		return n, nil
@@ -80,6 +89,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	b.setDeadline(time.Time{}) // the connection is watched for its end while the request is answered
 	return n, err
+}
+
+// hurry gives a body that nobody has read yet the rate and the patience of requests that hold slots.
+func (b *timedBody) hurry() {
+	b.rate, b.patience = heldRate, min(heldPatience, b.patience)
+	b.left = b.patience
 }
 
 // TooSlow reports whether the body of a request came too slowly. The context of the

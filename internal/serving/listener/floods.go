@@ -24,8 +24,9 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 var errFlood = errors.New("listener: too many control frames without a request")
 
-// framedConn follows the frames of HTTP/2 in both directions, above TLS, and ends a connection that is flooded with
-// control frames. Connections of other protocols pass. One goroutine reads at a time, and one writes.
+// framedConn follows the frames of HTTP/2 in both directions, above TLS. It ends a connection that is flooded with
+// control frames or with requests that are taken back, and accounts for the streams (see streams). Connections of other
+// protocols pass. One goroutine reads at a time, and one writes.
 type framedConn struct {
 	net.Conn
 	floods  *atomic.Uint64              // counts connections that were ended
@@ -33,9 +34,18 @@ type framedConn struct {
 	begun   int                         // bytes of the preface that have come
 	other   atomic.Bool                 // it is not HTTP/2
 	in, out frames
-	control atomic.Int64 // frames that nothing excuses
-	since   time.Time    // until when controlRate was taken off
-	ended   bool         // for a flood
+	streams streams
+	framing framing // of the next request of HTTP/1
+	control budget  // frames that nothing excuses
+	ended   bool    // for a flood
+	// written is when something of HTTP/1 was last written after a read, in unix nanoseconds; 0: nothing was since.
+	written atomic.Int64
+}
+
+func newFramedConn(below net.Conn, floods *atomic.Uint64, a *account) *framedConn {
+	c := &framedConn{Conn: below, floods: floods, control: budget{since: time.Now()}}
+	c.streams.follow(a)
+	return c
 }
 
 // NetConn is the connection below.
@@ -45,8 +55,16 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	if c.ended { // TLS has more of what came before
 		return 0, errFlood
 	}
+	if c.in.isBetween() {
+		c.streams.awaitHandler()
+	}
 	n, err := c.Conn.Read(p)
-	if c.other.Load() || n == 0 {
+	if n == 0 {
+		return n, c.awaitHangUp(len(p), err)
+	}
+	c.written.Store(0)
+	if c.other.Load() {
+		c.framing.scan(p[:n])
 		return n, err
 	}
 	b := p[:n]
@@ -54,80 +72,80 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		same := min(len(b), len(preface)-c.begun)
 		if !strings.HasPrefix(preface[c.begun:], string(b[:same])) {
 			c.other.Store(true)
+			c.framing.scan(b)
 			return n, err
 		}
 		c.begun += same
 		b = b[same:]
 	}
-	c.in.scan(b, func(kind byte, size int) {
-		if !c.excuses(kind, size) {
-			c.control.Add(1)
+	c.in.scan(b, func(f *frame) {
+		if !c.streams.received(f) || !c.excuses(f) {
+			c.control.n.Add(1)
 		}
 	})
-	if c.flooded() {
+	if c.control.isSpent() || c.streams.areFlooded() {
 		c.ended = true
 		c.floods.Add(1)
 		_ = c.Close()
 		return n, errFlood
 	}
+	if c.in.isBetween() {
+		c.streams.enter()
+	}
 	return n, err
 }
 
 func (c *framedConn) Write(p []byte) (int, error) {
+	if c.other.Load() {
+		c.written.Store(time.Now().UnixNano())
+	}
 	n, err := c.Conn.Write(p)
 	if !c.other.Load() {
-		c.out.scan(p[:n], func(kind byte, size int) { c.excuses(kind, size) })
+		c.out.scan(p[:n], func(f *frame) {
+			c.excuses(f)
+			c.streams.sent(f)
+		})
 	}
 	return n, err
 }
 
-// excuses reports whether a frame is of a request or an answer, which excuses control frames.
-func (c *framedConn) excuses(kind byte, size int) bool {
-	const data, headers = 0, 1
-	if kind != headers && (kind != data || size == 0) {
+func (c *framedConn) Close() error {
+	c.streams.end()
+	return c.Conn.Close()
+}
+
+// excuses reports whether a frame is of a request or an answer, which excuses control frames. Padding is neither.
+func (c *framedConn) excuses(f *frame) bool {
+	if f.kind != frameHeaders && (f.kind != frameData || f.data() == 0) {
 		return false
 	}
-	if c.control.Add(-int64(controlExcused+size/controlExcusedBytes)) < 0 {
-		c.control.Store(0) // a frame that is counted meanwhile may be lost
-	}
+	c.control.giveBack(int64(controlExcused + f.data()/controlExcusedBytes))
 	return true
 }
 
-func (c *framedConn) flooded() bool {
-	if c.control.Load() <= controlBurst {
+// budget counts what may come controlBurst times, and controlRate times a second beyond.
+type budget struct {
+	n     atomic.Int64
+	since time.Time // until when controlRate was taken off
+}
+
+// giveBack takes n off. What is counted meanwhile may be lost.
+func (b *budget) giveBack(n int64) {
+	if b.n.Add(-n) < 0 {
+		b.n.Store(0)
+	}
+}
+
+// isSpent reports whether more has come. One goroutine calls it at a time.
+func (b *budget) isSpent() bool {
+	if b.n.Load() <= controlBurst {
 		return false
 	}
 	at := time.Now()
-	over := c.control.Add(-int64(at.Sub(c.since).Seconds() * controlRate))
+	over := b.n.Add(-int64(at.Sub(b.since).Seconds() * controlRate))
 	if over < 0 {
-		c.control.Store(0)
+		b.n.Store(0)
 	}
-	c.since = at
+	b.since = at
 	return over > controlBurst
-}
-
-// frames finds the headers of frames in a stream of bytes.
-type frames struct {
-	head [9]byte
-	have int // bytes of head
-	skip int // bytes of the payload that are to come
-}
-
-// scan calls f with the type of each frame that begins in p and the size of its payload.
-func (f *frames) scan(p []byte, frame func(kind byte, size int)) {
-	for len(p) > 0 {
-		if f.skip > 0 {
-			n := min(f.skip, len(p))
-			f.skip -= n
-			p = p[n:]
-			continue
-		}
-		n := copy(f.head[f.have:], p)
-		p = p[n:]
-		if f.have += n; f.have == len(f.head) {
-			f.have = 0
-			f.skip = int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
-			frame(f.head[3], f.skip)
-		}
-	}
 }

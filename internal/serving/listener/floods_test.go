@@ -2,6 +2,7 @@ package listener
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -56,6 +57,81 @@ func TestFloodsEndTheConnection(t *testing.T) {
 	}
 }
 
+// Requests that are taken back as soon as they are made, by the client or by a frame that makes the server take them
+// back, end their connection; so they do where another server than net/http reads it. Those that are answered, or
+// taken back later, end nothing.
+func TestStreams_ResetsEndTheConnection(t *testing.T) {
+	t.Parallel()
+	request := func(f *http2.Framer, id uint32) {
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x82}, EndHeaders: true})
+	}
+	reset := func(f *http2.Framer, id uint32) { _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }
+	leave := func(f *http2.Framer, id uint32) { _ = f.WriteGoAway(1, http2.ErrCodeNo, nil) }
+	answer := func(f *http2.Framer, id uint32) { _ = f.WriteData(id, true, nil) }
+	for name, c := range map[string]struct {
+		each          int // requests at once
+		after         time.Duration
+		receive, send func(f *http2.Framer, id uint32) // the fate of a request
+		ends          bool
+	}{
+		"rapid reset":           {receive: reset, ends: true},
+		"made you reset":        {send: reset, ends: true},
+		"requests after GOAWAY": {send: leave, ends: true},
+		"answers":               {send: answer},
+		"answers, then resets":  {send: answer, receive: reset},
+		"late resets":           {each: 50, after: time.Second, receive: reset},
+		"half is taken back": {receive: func(f *http2.Framer, id uint32) {
+			if id%4 == 1 {
+				reset(f, id)
+			}
+		}, send: func(f *http2.Framer, id uint32) {
+			if id%4 == 3 {
+				answer(f, id)
+			}
+		}},
+		"the body is not needed": {send: func(f *http2.Framer, id uint32) {
+			_ = f.WriteRSTStream(id, http2.ErrCodeNo)
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			below, floods := &script{}, new(atomic.Uint64)
+			conn := newFramedConn(below, floods, nil)
+			sent := http2.NewFramer(conn, nil)
+			read := func(write func(f *http2.Framer)) error {
+				var b writeTo
+				write(http2.NewFramer(&b, nil))
+				for below.next = b; len(below.next) > 0; {
+					if _, err := conn.Read(make([]byte, 64)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			below.next = []byte(preface)
+			_, err := conn.Read(make([]byte, len(preface)))
+			for id := uint32(1); err == nil && id < 10_000; {
+				begun := id
+				for range max(c.each, 1) {
+					err = errors.Join(err, read(func(f *http2.Framer) { request(f, id) }))
+					id += 2
+				}
+				time.Sleep(c.after)
+				for ; begun < id; begun += 2 {
+					if c.send != nil {
+						c.send(sent, begun)
+					}
+					if c.receive != nil && err == nil {
+						err = read(func(f *http2.Framer) { c.receive(f, begun) })
+					}
+				}
+			}
+			if (err != nil) != c.ends || floods.Load() == 1 != c.ends {
+				t.Errorf("%s: %v, %d floods", name, err, floods.Load())
+			}
+		})
+	}
+}
+
 // script is a connection that is read from a list and remembers nothing of what is written.
 type script struct {
 	net.Conn
@@ -88,6 +164,14 @@ func TestUsualControlFramesPass(t *testing.T) {
 		"pings and answers":      {receive: ping, send: ping, ends: true},
 		"data without bytes":     {receive: func(f *http2.Framer) { _ = f.WriteData(1, false, nil) }, ends: true},
 		"uploads":                {receive: func(f *http2.Framer) { _ = f.WriteData(1, false, []byte("x")) }},
+		"padding, and a ping": {receive: func(f *http2.Framer) {
+			_ = f.WriteDataPadded(1, false, nil, make([]byte, 255))
+			ping(f)
+		}, ends: true},
+		"uploads with padding, and a ping": {receive: func(f *http2.Framer) {
+			_ = f.WriteDataPadded(1, false, []byte("x"), make([]byte, 9))
+			ping(f)
+		}},
 		"sixteen grants for each 4 KiB that are sent": {
 			receive: func(f *http2.Framer) {
 				for range 16 {
@@ -106,7 +190,7 @@ func TestUsualControlFramesPass(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			floods := new(atomic.Uint64)
 			below := &script{}
-			conn := &framedConn{Conn: below, floods: floods, since: time.Now()}
+			conn := newFramedConn(below, floods, nil)
 			sent := http2.NewFramer(conn, nil)
 			read := func(b []byte) error {
 				for below.next = b; len(below.next) > 0; {
@@ -141,7 +225,7 @@ func (w *writeTo) Write(p []byte) (int, error) { *w = append(*w, p...); return l
 func TestOtherProtocolsHaveNoFrames(t *testing.T) {
 	t.Parallel()
 	below := &script{next: []byte("PRI * HTTP/2.0\r\n\r\nSX" + string(make([]byte, 100_000)))}
-	conn := &framedConn{Conn: below, floods: new(atomic.Uint64), since: time.Now()}
+	conn := newFramedConn(below, new(atomic.Uint64), nil)
 	for len(below.next) > 0 {
 		if _, err := conn.Read(make([]byte, 3)); err != nil {
 			t.Fatal(err)

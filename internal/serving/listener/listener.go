@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,8 @@ type Config struct {
 	// Grace is how long requests under way may take when the listener stops.
 	Grace time.Duration
 	Log   *slog.Logger
+
+	wrap func(net.Listener) net.Listener // of tests; nil: the network
 }
 
 // Server is one listener. It holds its port from Listen until Run returns.
@@ -51,24 +54,27 @@ type Server struct {
 	srv      *http.Server
 	bodies   httplimit.SlowBodies
 	prefaces atomic.Uint64
-	headers  atomic.Uint64 // requests rejected for the headers that their client holds
-	held     atomic.Int64  // bytes that HTTP/2 requests under way hold
+	// ambiguous counts requests whose body may end elsewhere for others.
+	ambiguous atomic.Uint64
 }
 
 // HTTP/2 repeats a field of a header by a byte or two, so a client that holds streams open takes a thousand times the
 // memory that it sends. These bound what it gets.
 const (
-	maxHeader  = 64 << 10 // of one request, and its target
-	maxStreams = 100      // of one connection
+	maxHeader  = 64 << 10  // of one request, and its target
+	maxStreams = 100       // of one connection
+	maxFrame   = 16 << 10  // net/http keeps a buffer for each connection
+	maxUnread  = 256 << 10 // bytes of bodies of one connection that no handler has read
 	// maxHeld is of the headers of all requests under way of one client. Beyond it only usual headers pass, so that
 	// many people behind one address do.
 	maxHeld     = 2 << 20
 	usualHeader = 2 << 10
 	// perConnection is what a connection takes at most with one request under way: goroutine, buffers, TLS, and a
-	// header that is read. HTTP/2 requests under way take perRequest and their header beside it, together at most
-	// perStreams for each connection that may be open, or minStreams.
+	// header that is read. HTTP/2 requests under way take perRequest and twice their header beside it, because the
+	// collector lets as much garbage lie; together at most perStreams for each connection that may be open, or
+	// minStreams.
 	perConnection = 128 << 10
-	perRequest    = 16 << 10
+	perRequest    = 32 << 10
 	perStreams    = 32 << 10
 	minStreams    = 64 << 20
 )
@@ -100,40 +106,59 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
-			WriteByteTimeout: writeWithin, MaxConcurrentStreams: maxStreams},
+			WriteByteTimeout: writeWithin, MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread},
+		DisableGeneralOptionsHandler: true, // see answerOdd
 		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, nc)
 		},
 	}
-	s.srv.Handler = s.boundHeaders(s.rejectPrefaces(s.srv.Handler))
+	s.srv.Handler = s.boundHeaders(s.answerOdd(s.srv.Handler))
 	s.srv.Protocols.SetHTTP1(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(true) // TLS is the port's
 	var err error
 	if s.Port, err = open(ctx, cfg); err != nil {
 		return nil, err
 	}
-	s.srv.ConnState = s.conns.changed
+	s.account = newAccount(&cfg)
+	s.srv.ConnState = func(nc net.Conn, state http.ConnState) {
+		if c, ok := nc.(*framedConn); ok && state == http.StateIdle && c.other.Load() {
+			c.framing.next()
+		}
+		s.conns.changed(nc, state)
+	}
 	return s, nil
 }
 
-// rejectPrefaces answers "PRI * HTTP/2.0" in the middle of a connection, where it is taken for a request.
-func (s *Server) rejectPrefaces(next http.Handler) http.Handler {
+// answerOdd answers requests that are not about a resource, or that have no certain end.
+//
+// "PRI * HTTP/2.0" is a preface in the middle of a connection, where it is taken for a request. "OPTIONS *" has the
+// answer that net/http would give; net/http reads the body first, and nothing more is read of an HTTP/2 connection
+// before its handler has begun.
+func (s *Server) answerOdd(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == "PRI" {
+		switch c := r.Context().Value(connKey{}).(*framedConn); {
+		case r.Method == "PRI":
 			s.prefaces.Add(1)
 			w.Header().Set("Connection", "close")
 			httplimit.WriteProblem(w, http.StatusHTTPVersionNotSupported, "HTTP/2 cannot begin here.")
-			return
+		case r.ProtoMajor < 2 && c.framing.isAmbiguous(r):
+			s.ambiguous.Add(1)
+			w.Header().Set("Connection", "close")
+			httplimit.WriteProblem(w, http.StatusBadRequest, "The end of the body is stated twice.")
+		case r.Method == http.MethodOptions && r.RequestURI == "*":
+			w.Header().Set("Content-Length", "0")
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 
 // connKey is the key of the *framedConn in the context of a request.
 type connKey struct{}
 
-// boundHeaders rejects HTTP/2 requests of a client whose requests under way hold maxHeld bytes of header, and of all
-// when those of the listener take what it has for them. It also says what is known by TLS, which net/http does not see.
+// boundHeaders rejects HTTP/2 requests for which the account has no room. Its answers have no body, so that no window
+// of the client delays their end. It also says what is known by TLS, which net/http does not see.
 func (s *Server) boundHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := r.Context().Value(connKey{}).(*framedConn)
@@ -144,48 +169,18 @@ func (s *Server) boundHeaders(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		size, client := headerSize(r), unwrapConn(c).client
-		defer s.release(client, size+perRequest)
-		if !s.hold(client, size+perRequest) {
-			s.headers.Add(1)
-			httplimit.WriteProblem(w, http.StatusServiceUnavailable, "Too many requests are under way.")
+		st := c.streams.begin(unwrapConn(c).client, headerSize(r))
+		defer c.streams.returned(st)
+		if st.rejected {
+			clear(r.Header) // net/http keeps the request until the answer is written
+			r.URL, r.RequestURI = new(url.URL), ""
+			w.WriteHeader(st.rejection())
 			return
 		}
-		if client == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
-		defer client.headers.Add(-size)
-		if client.headers.Add(size) > maxHeld && size > usualHeader {
-			s.headers.Add(1)
-			httplimit.WriteProblem(w, http.StatusRequestHeaderFieldsTooLarge,
-				"Too many bytes of header are held by requests under way.")
-			return
-		}
-		next.ServeHTTP(w, r)
+		writer := newStreamWriter(w, &c.streams, st)
+		defer writer.boundRest(r)
+		next.ServeHTTP(writer, r)
 	})
-}
-
-// hold takes bytes for a request, which release gives back in any case. It reports whether the listener has them, and
-// the client: one has the same part of them as of the connections, so that others go on.
-func (s *Server) hold(client *client, n int64) (ok bool) {
-	most := s.cfg.streamsBound()
-	ok = s.held.Add(n) <= most || most == 0
-	if client == nil {
-		return ok
-	}
-	part := most
-	if s.cfg.MaxConnectionsClient > 0 && s.cfg.MaxConnectionsClient < s.cfg.MaxConnections {
-		part = most / int64(s.cfg.MaxConnections) * int64(s.cfg.MaxConnectionsClient)
-	}
-	return (client.held.Add(n) <= part || most == 0) && ok
-}
-
-func (s *Server) release(client *client, n int64) {
-	s.held.Add(-n)
-	if client != nil {
-		client.held.Add(-n)
-	}
 }
 
 // headerSize is what a header takes, with 32 bytes for each field as RFC 9113, 6.5.2 counts.
@@ -195,6 +190,9 @@ func headerSize(r *http.Request) (n int64) {
 			n += int64(len(name) + len(v) + 32)
 		}
 	}
+	if r.Trailer != nil {
+		n += maxHeader // net/http keeps the fields of the trailer if one is announced
+	}
 	return n + int64(len(r.RequestURI)+len(r.Host))
 }
 
@@ -203,7 +201,8 @@ func (s *Server) OnShutdown(f func()) { s.srv.RegisterOnShutdown(f) }
 
 func (s *Server) Stats() Stats {
 	st := s.Port.Stats()
-	st.Slow, st.Prefaces, st.Headers = s.bodies.Cut(), s.prefaces.Load(), s.headers.Load()
+	st.Slow, st.Prefaces, st.Headers = s.bodies.Cut(), s.prefaces.Load(), s.account.rejected.Load()
+	st.Ambiguous = s.ambiguous.Load()
 	st.MemoryBound += s.cfg.streamsBound()
 	return st
 }

@@ -27,7 +27,8 @@ type Port struct {
 	cert    *certificate  // nil: no TLS
 	headers *proxyHeaders // nil: no PROXY protocol
 	floods  atomic.Uint64
-	memory  int64 // see memoryBound
+	memory  int64    // see memoryBound
+	account *account // of HTTP/2 requests; nil: the server bounds them itself
 }
 
 // open takes the address of a configuration and reads its certificate.
@@ -43,6 +44,9 @@ func open(ctx context.Context, cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err,
 			cfg.Name)
+	}
+	if cfg.wrap != nil {
+		ln = cfg.wrap(ln)
 	}
 	if cfg.ProxyProtocol != nil {
 		p.headers = &proxyHeaders{Listener: ln, from: cfg.ProxyProtocol, within: cfg.HeaderTimeout}
@@ -68,7 +72,7 @@ func (p *Port) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	framed := &framedConn{Conn: c, floods: &p.floods, since: time.Now()}
+	framed := newFramedConn(c, &p.floods, p.account)
 	if p.cert != nil {
 		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.current(), nil }
 		secure := tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: current})
@@ -88,15 +92,16 @@ func (p *Port) Close() error { return p.conns.Close() }
 
 // Stats are counters since the start, and Open as it is now.
 type Stats struct {
-	Open     int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
-	Rejected uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because all were taken by requests under way."`
-	Evicted  uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
-	Headers  uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because those under way, of their client (431) or of all (503), take too much memory."`
-	Slow     uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
-	Prefaces uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
-	Floods   uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests."`
-	NoHeader uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
-	// MemoryBound leaves out bodies, what handlers keep, and what callers of Envoy's services with a token send.
+	Open      int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
+	Rejected  uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because all were taken by requests under way."`
+	Evicted   uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
+	Headers   uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because those under way, of their client (431) or of all (503), take too much memory."`
+	Slow      uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
+	Prefaces  uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
+	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests, or took requests back at once."`
+	Ambiguous uint64 `metric:"hotparam_listener_ambiguous_total" help:"Requests with Transfer-Encoding and Content-Length, or Transfer-Encoding in HTTP/1.0; answered 400."`
+	NoHeader  uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
+	// MemoryBound leaves out bodies and what handlers keep.
 	MemoryBound int64 `metric:"hotparam_listener_memory_bound_bytes" help:"Most bytes that connections and headers of requests take; 0: max_connections sets no bound."`
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats

@@ -73,7 +73,7 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now,
 		Log:   opt.Log,
-		Holds: true, AbandonedFor: abandonedFor,
+		Holds: true, AbandonedFor: abandonedFor, GuardsBodies: true,
 	})}
 	if opt.SharedCache != nil {
 		l.cache = opt.SharedCache.With(l.gate, opt.Answers)
@@ -91,6 +91,11 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		if l.opt.Forwards {
 			l.opt.Clients.BeforeForwarding(r)
 		}
+		r, end, ok := l.gate.AwaitBody(w, r)
+		if !ok {
+			return
+		}
+		defer end()
 		v, count := l.decide(r)
 		if v.Lease != nil {
 			defer l.gate.KeepLease(v.Lease)()

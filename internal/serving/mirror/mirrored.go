@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Counter receives every request of a key with its client; the client may
@@ -44,6 +45,9 @@ type Options struct {
 	// a gateway and has to be a trusted proxy to be believed: else, and where
 	// it names no client, the client is unknown. nil: no proxy is trusted.
 	Clients *httplimit.Clients
+	// Standstill notices that this process stood still. Copies that may have waited meanwhile are not counted: they
+	// would make keys hot. nil: all are.
+	Standstill *wait.Standstill
 	// Now is the clock that counts are placed by; nil means time.Now.
 	Now func() time.Time
 }
@@ -52,6 +56,7 @@ type Stats struct {
 	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
 	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
 	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`
+	LeftOut   uint64 `metric:"hotparam_mirror_left_out_total" help:"Copied requests that waited while this process stood still; not counted."`
 }
 
 // Handler counts copies of requests. Make one with New; any number of
@@ -62,7 +67,7 @@ type Handler struct {
 	opt     Options
 	scratch sync.Pool // of *rules.Scratch
 
-	requests, unmatched, malformed atomic.Uint64
+	requests, unmatched, malformed, leftOut atomic.Uint64
 }
 
 // New builds a handler. rules is asked for every request, so that rules can be
@@ -79,7 +84,11 @@ func New(set func() *rules.Set, counter Counter, opt Options) *Handler {
 // ServeHTTP counts and answers 204.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.requests.Add(1)
-	h.count(r)
+	if h.opt.Standstill.Recent() {
+		h.leftOut.Add(1)
+	} else {
+		h.count(r)
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -109,7 +118,7 @@ func (h *Handler) count(r *http.Request) {
 }
 
 func (h *Handler) Stats() Stats {
-	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load()}
+	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load(), h.leftOut.Load()}
 }
 
 // client is who sent the original request, never who sent the copy: all copies

@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // ledger notes what was counted.
@@ -148,4 +150,32 @@ func TestMirror(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Copies that may have waited while this process stood still are answered and not counted.
+func TestHandler_LeavesOutWhatWaited(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var got ledger
+		var stood wait.Standstill
+		h := New(func() *rules.Set { return set }, &got, Options{Standstill: &stood})
+		copied := func() {
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/topic?id=1", nil)); w.Code != http.StatusNoContent {
+				t.Errorf("status %d", w.Code)
+			}
+		}
+		stood.Beat()
+		copied()
+		time.Sleep(3 * time.Second)
+		copied()
+		if st := h.Stats(); len(got) != 1 || st.Requests != 2 || st.LeftOut != 1 {
+			t.Errorf("%v, %+v", got, st)
+		}
+	})
 }

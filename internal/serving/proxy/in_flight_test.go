@@ -145,7 +145,7 @@ func leave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
 	if cut {
 		stalled, end := io.Pipe()
 		context.AfterFunc(ctx, func() { _ = end.CloseWithError(ctx.Err()) })
-		body = stalled
+		body = io.MultiReader(strings.NewReader(strings.Repeat("x", 64<<10)), stalled) // a slot is taken
 	}
 	r, err := http.NewRequestWithContext(ctx, method, to, body)
 	if err != nil {

@@ -62,6 +62,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.accept(w, r) {
 		return
 	}
+	r, end, ok := p.gate.AwaitBody(w, r)
+	if !ok {
+		return
+	}
+	defer end()
 	v, count := p.gate.DecideForCache(r)
 	defer p.gate.KeepLease(v.Lease)()
 	if !v.Allowed {
@@ -114,6 +119,7 @@ type UpstreamStats struct {
 	Requests  uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
 	Failures  uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
 	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered, or did not send a whole body."`
+	Failing   bool   `metric:"hotparam_proxy_upstreams_failing" help:"1 while this upstream answers no request, or each with a status of 500 or above."`
 }
 
 func (p *Proxy) Stats() Stats {
@@ -123,8 +129,9 @@ func (p *Proxy) Stats() Stats {
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}
 	for name, u := range p.upstreams {
+		_, _, failing := u.health.isFailing(p.cfg.now())
 		s.Upstreams[name] = UpstreamStats{
-			Requests: u.requests.Load(), Failures: u.failures.Load(), Abandoned: u.abandoned.Load(),
+			Requests: u.requests.Load(), Failures: u.failures.Load(), Abandoned: u.abandoned.Load(), Failing: failing,
 		}
 	}
 	return s

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -31,11 +33,16 @@ type upstream struct {
 	proxy *httputil.ReverseProxy
 
 	requests, failures, abandoned atomic.Uint64
+	health                        health
 }
 
 // bufferPool keeps the buffers through which answers are copied: one each request
 // would be most of what a proxy allocates.
 type bufferPool struct{ sync.Pool }
+
+// flushAfter is how long a part of an answer whose length is known waits for the next part. Most such answers are
+// complete by then, and are sent in one piece. An answer of unknown length is not held at all.
+const flushAfter = 5 * time.Millisecond
 
 // bufferSize is what io.Copy uses.
 const bufferSize = 32 << 10
@@ -56,6 +63,7 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 		ModifyResponse: up.answered,
 		BufferPool:     newBufferPool(),
 		ErrorHandler:   up.failed,
+		FlushInterval:  flushAfter,
 		ErrorLog:       logbound.Std(cfg.Log, slog.LevelWarn, "proxy: an answer of the upstream could not be passed on"),
 	}
 	return up
@@ -72,7 +80,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(ctx)
 		r.Body = b
 	}
-	u.proxy.ServeHTTP(w, r)
+	u.proxy.ServeHTTP(&answerWriter{ResponseWriter: w, header: http.Header{}}, r)
 }
 
 // Fields in which proxies name who they forward for.
@@ -119,6 +127,13 @@ func keep(pr *httputil.ProxyRequest, name string) {
 
 // answered is called when the upstream answers.
 func (u *upstream) answered(res *http.Response) error {
+	switch {
+	case res.StatusCode < 100:
+		return fmt.Errorf("proxy: %d is no status", res.StatusCode)
+	case res.StatusCode == http.StatusNoContent:
+		delete(res.Header, "Content-Length") // some clients would wait for the body
+	}
+	u.health.record(u.cfg.now(), res.StatusCode < http.StatusInternalServerError)
 	if body := bodyOf(res.Request); body != nil {
 		body.answerEarly(res)
 	}
@@ -158,6 +173,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusBadGateway) // the client has gone
 	default:
 		u.failures.Add(1)
+		u.health.record(u.cfg.now(), false)
 		u.cfg.Log.Warn("proxy: upstream failed", "upstream", cmp.Or(u.name, "default"), "host", u.url.Host, "err", err)
 		status, why := kind(err)
 		httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")

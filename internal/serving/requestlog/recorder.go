@@ -99,6 +99,8 @@ func (t loggedHeaders) Get(name string) string {
 	return t.agent
 }
 
+func (t loggedHeaders) Values(name string) []string { return []string{t.Get(name)} }
+
 // describe takes from a request what is written, and keeps nothing of it.
 func (r *Recorder) describe(req *http.Request) *accesslog.Entry {
 	now, referer := r.cfg.Now(), ""

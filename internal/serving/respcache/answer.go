@@ -3,7 +3,6 @@ package respcache
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,10 +19,11 @@ type answer struct {
 	body     []byte
 	etag     string
 	modified time.Time // of Last-Modified; zero: none
+	memory   *memory   // also of its slices, which share the body; nil: it is not counted
 	vary     []string  // the listed fields that it names in Vary
 
-	// unsure: it is an error to a request that had more fields than the key. A plain fetch has to
-	// confirm it at once.
+	// unsure: it is an error to a request that had more fields than the key, or may depend on an Accept
+	// or Accept-Language that its Vary does not name. A plain fetch has to confirm it at once.
 	unsure bool
 	// silent: it came with neither Cache-Control nor Vary.
 	silent bool
@@ -31,11 +31,6 @@ type answer struct {
 	received            time.Time
 	age                 time.Duration // when it was received
 	fresh, stale, error time.Duration // since received: until when it is what, each at least the one before
-}
-
-type field struct {
-	name   string
-	values []string
 }
 
 // overhead is about what an answer costs beside its body and its fields.
@@ -149,49 +144,25 @@ func orElse(d, other time.Duration) time.Duration {
 	return d
 }
 
-// varyOf gives the fields of Vary, sorted, and whether the rule lists all of them.
+// varyOf returns the fields of Vary, sorted, and whether the rule lists all of them. Accept-Encoding is not among them,
+// because it is part of each key.
 func varyOf(h http.Header, s *hottype.CachePolicy) (names []string, listed bool) {
+	names = varyNames(h)
+	return names, containsAll(s.Vary, names)
+}
+
+// varyNames returns the fields of Vary but Accept-Encoding, sorted.
+func varyNames(h http.Header) (names []string) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
-			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name == "" || slices.Contains(names, name) {
-				continue
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if name != "" && name != "Accept-Encoding" {
+				names = append(names, name)
 			}
-			if !slices.Contains(s.Vary, name) {
-				return nil, false
-			}
-			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names, true
-}
-
-// hopHeaders are the fields that are of one connection, or of one time, and not of the
-// answer.
-var hopHeaders = []string{
-	"Age", "Connection", "Content-Length", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",
-	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-func fieldsOf(h http.Header, now time.Time) []field {
-	kept := h.Clone()
-	for _, line := range h["Connection"] {
-		for name := range strings.SplitSeq(line, ",") {
-			kept.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range hopHeaders {
-		delete(kept, name)
-	}
-	maps.DeleteFunc(kept, func(name string, _ []string) bool { return strings.HasPrefix(name, http.TrailerPrefix) })
-	if kept.Get("Date") == "" {
-		kept.Set("Date", now.UTC().Format(http.TimeFormat))
-	}
-	fields := make([]field, 0, len(kept)+1)
-	for _, name := range slices.Sorted(maps.Keys(kept)) {
-		fields = append(fields, field{name, kept[name]})
-	}
-	return fields
+	return slices.Compact(names)
 }
 
 // complete adds the body. Its memory is cut to what is used.
@@ -201,7 +172,7 @@ func (a *answer) complete(body []byte) {
 	}
 	a.body = body
 	if a.status != http.StatusNoContent {
-		a.fields = append(a.fields, field{"Content-Length", []string{strconv.Itoa(len(body))}})
+		a.fields = append(a.fields, fieldOf("Content-Length", []string{strconv.Itoa(len(body))}))
 	}
 }
 
@@ -250,7 +221,7 @@ func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time)
 	}
 	delete(merged, "Date") // that of the 304, or now
 	for name, values := range h {
-		if !slices.Contains(bodyHeaders, name) {
+		if len(values) > 0 && !slices.Contains(bodyHeaders, name) {
 			merged[name] = values
 		}
 	}
@@ -270,9 +241,11 @@ func isConditional(h http.Header) bool {
 
 // write answers a request. The fields cost no copy, the body is one Write.
 func (a *answer) write(w http.ResponseWriter, r *http.Request, now time.Time, status []string) {
+	a.memory.retain()
+	defer a.memory.release()
 	h := w.Header()
-	for _, f := range a.fields {
-		h[f.name] = f.values
+	for i := range a.fields {
+		a.fields[i].addTo(h)
 	}
 	h["Age"] = ageField(a.age + max(a.resident(now), 0))
 	h["Cache-Status"] = status

@@ -256,3 +256,25 @@ func TestNoCacheIsValidated(t *testing.T) {
 		}
 	})
 }
+
+// A 204 and a 304 that nothing asked for have no body, whatever length they state: the client has its answer.
+func TestEmptyAnswers_ReachTheirClient(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
+		synctest.Test(t, func(t *testing.T) {
+			b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "5")
+				w.WriteHeader(status)
+			})
+			for range 2 {
+				if w := b.get("/topic?id=1"); w.Code != status {
+					t.Errorf("%d: %d", status, w.Code)
+				}
+			}
+			synctest.Wait()
+			if s := b.Stats(); s.Failed != 0 || (s.Hits == 1) != (status == http.StatusNoContent) {
+				t.Errorf("%d: %+v", status, s)
+			}
+		})
+	}
+}

@@ -20,7 +20,8 @@ type Config struct {
 	Gate Gate // required
 	// Memory bounds the bytes of all answers; 0 means 64 MiB.
 	Memory int64
-	// Timeout bounds a request to the handler whose answer may be kept; 0 means 60 s.
+	// Timeout bounds a request to the handler whose answer may be kept; 0 means 60 s. An answer that takes longer goes
+	// on for the client that reads it.
 	Timeout time.Duration
 	// Served reports whether answers for a key are still wanted. Run asks it once a second
 	// and lets go of the others; nil: all are.
@@ -161,7 +162,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 		case <-f.fetch.done:
 			c.collapsed.Add(1)
 		case <-wait.C:
-			c.late(w, r, left, f.fetch)
+			c.late(w, r, left, f.fetch, next)
 			return
 		case <-r.Context().Done():
 			return // the client left
@@ -172,7 +173,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 // hit answers from the cache, as it was at now.
 func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
 	waited bool) {
-	left.Count(&left.Verdict)
+	left.count(&left.Verdict)
 	c.cfg.Answers.Enforce(w, r, &left.Verdict)
 	a.write(w, r, now, hitField(a, now, waited))
 }
@@ -189,7 +190,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	c.bypassed[index(why)].Add(1)
 	v := c.charge(r, left)
 	defer c.cfg.Gate.KeepLease(v.Lease)()
-	left.Count(&v)
+	left.count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
 		c.cfg.Gate.AllowedHandler(&v, next).ServeHTTP(w, r)
@@ -197,8 +198,8 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 }
 
 // lead fetches an answer for the client of a request and for all who wait for it, and reports
-// whether the client has its answer: not if the fetch is plain, which is for others too. Where the
-// keys' limits deny the fetch, the client gets a stale answer if there is one.
+// whether the client has its answer: not if the fetch is plain, which is for others too, nor if the answer is for
+// clients with other fields. Where the keys' limits deny the fetch, the client gets a stale answer if there is one.
 func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	next http.Handler) (answered bool) {
 	charged := c.charge(r, left)
@@ -213,7 +214,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 		c.fetches.Go(func() { c.fetch(f, next, &charged) })
 		return false
 	}
-	left.Count(&charged)
+	left.count(&charged)
 	held := charged.Wait
 	charged.Wait = 0 // the flight waits, and not its client
 	c.cfg.Answers.Enforce(w, r, &charged)
@@ -227,11 +228,11 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 		defer close(ended)
 		c.fetch(f, next, &charged)
 	})
-	f.stream(w, r, fwd)
-	if left.Verdict.Lease != nil {
+	left.again = !f.stream(w, r, fwd, !left.again)
+	if left.Verdict.Lease != nil || left.again && charged.Lease != nil {
 		<-ended // the slot of a client that has left is free when the handler has ended its work
 	}
-	return true
+	return !left.again
 }
 
 // deny ends a fetch that the limits of the key deny, and answers the client that began it.
@@ -245,7 +246,7 @@ func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingReques
 		return
 	}
 	f.deny(time.Time{}, now)
-	left.Count(denied)
+	left.count(denied)
 	c.cfg.Answers.Enforce(w, r, denied)
 }
 
@@ -273,23 +274,4 @@ func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), charged)
 	f.run(c.cfg.Gate.AllowedHandler(charged, next))
-}
-
-// late answers a request that has waited for as long as it may: with what is stale, or not.
-func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch) {
-	now := c.cfg.Now()
-	if a := c.store.staleFor(f, now); a != nil {
-		c.hit(w, r, left, a, now, true)
-		return
-	}
-	c.timedOut.Add(1)
-	denied := left.Verdict
-	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, denied.Key.Resource(),
-		time.Second
-	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not those of a per-IP window
-	if !denied.Hot {
-		denied.Reason = hottype.ReasonOverride
-	}
-	left.Count(&denied)
-	c.cfg.Answers.Enforce(w, r, &denied)
 }

@@ -20,7 +20,7 @@ const (
 	byPrecondition  = "precondition"
 	byField         = "field"
 	byRange         = "range"
-	byUncacheable   = "uncacheable" // the last answer was not to be kept
+	byUncacheable   = "uncacheable" // the last answer was not to be kept, or takes longer than requests may wait
 )
 
 // bypass says why a request must not be answered from the cache, "" where it may.
@@ -83,45 +83,68 @@ func partOf(r *http.Request) string {
 	return h["Range"][0]
 }
 
-// appendVariant writes the fields by which the answers of a target differ, as a fetch carries them, and
-// the Range of a part.
+// appendVariant writes the codings that a client accepts, the fields by which the answers of a target differ, as a
+// fetch carries them, and the Range of a part. Codings always count: some upstreams compress without a Vary.
 func appendVariant(b []byte, r *http.Request, vary []string, part string) []byte {
+	b = append(b, codingsOf(r.Header["Accept-Encoding"]))
 	for _, name := range vary {
 		values := r.Header[name]
 		if len(values) == 0 {
 			b = append(b, 0) // absent is not empty
 			continue
 		}
-		if name == "Accept-Encoding" {
-			if set, known := codingsOf(values); known {
-				b = append(b, 2, set)
-				continue
-			}
-		}
 		b = appendPart(append(b, 1), normal(name, values))
 	}
 	if part != "" {
-		b = append(append(b, 3), part...)
+		b = append(append(b, 2), part...)
 	}
 	return b
 }
 
-// codings are those that upstreams choose between, by a bit each.
-var codings = []string{"gzip", "br", "zstd", "deflate", "identity", "*", "x-gzip"}
+// codings are the content codings that upstreams choose between. A set of them has a bit for each.
+var codings = []string{"gzip", "br", "zstd", "deflate"}
 
-// codingsOf gives the set that normal makes of an Accept-Encoding, without an allocation. It is
-// not known if the field has weights or other codings.
-func codingsOf(values []string) (set uint8, known bool) {
+// codingsOf returns the set of codings that an Accept-Encoding accepts, without an allocation. Weights other than 0 do
+// not count, nor do other codings and "*", so that clients cannot make more variants than there are sets.
+func codingsOf(values []string) (set uint8) {
+	var refused uint8
 	for _, v := range values {
-		for name := range strings.SplitSeq(v, ",") {
-			i := slices.Index(codings, strings.TrimSpace(name))
-			if i < 0 {
-				return 0, false
+		for member := range strings.SplitSeq(v, ",") {
+			name, weight, weighted := strings.Cut(member, ";")
+			name = strings.Trim(name, " \t")
+			i := slices.IndexFunc(codings, func(c string) bool { return strings.EqualFold(c, name) })
+			switch {
+			case i < 0:
+			case weighted && !isPositive(weight):
+				refused |= 1 << i
+			default:
+				set |= 1 << i
 			}
-			set |= 1 << i
 		}
 	}
-	return set, true
+	return set &^ refused
+}
+
+// isPositive reports whether the parameter of a member is a weight above 0.
+func isPositive(param string) bool {
+	name, q, _ := strings.Cut(strings.Trim(param, " \t"), "=")
+	isNumber := q != "" && strings.Trim(q, "0123456789.") == ""
+	return strings.EqualFold(name, "q") && isNumber && strings.Trim(q, "0.") != ""
+}
+
+// normalCodings returns the Accept-Encoding of fetches whose clients accept a set of codings. An upstream may encode
+// the answer to a request without the field, so that the empty set is written as "identity".
+func normalCodings(set uint8) string {
+	if set == 0 {
+		return "identity"
+	}
+	names := make([]string, 0, len(codings))
+	for i, name := range codings {
+		if set>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // Invalidating gives the handler for a request that does not come to Serve. A request of a

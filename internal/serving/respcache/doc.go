@@ -9,12 +9,12 @@
 //
 // The gate says by Verdict.Cache which requests may come here; the cache charges what goes
 // on to the handler. An answer is stored under what the handler sees of a request: scheme,
-// host, target as received, and the fields that answers of this target name in Vary.
+// host, target as received, the codings of Accept-Encoding, and the fields that answers of this target name in Vary.
 // Requests that identify a user (Authorization, cookies, a certificate) bypass the cache.
 //
 // A request that comes with a field of which the cache does not know that it is harmless bypasses
-// it. A fetch in the background carries the fields of the key and addresses only, so that no client
-// decides by its fields what others get.
+// it. A fetch carries the fields of the key and addresses, so that no client decides by its fields what
+// others get; one that streams to a client also carries what that client accepts, in a normal form.
 //
 // One request per variant is under way at a time, in a goroutine and a context of its own:
 // a client that leaves ends nothing. Its answer streams to that client as it comes, and the

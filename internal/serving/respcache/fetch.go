@@ -25,16 +25,17 @@ type fetch struct {
 	serve  *hottype.CachePolicy
 	vary   []string // by which fields answers of the target differ so far
 	plain  bool     // it carries the fields of the key only
+	asks   []string // which fields it carries that the key may not have, and by which an answer may differ
 	// upstream is PendingRequest.Upstream of the request that began the fetch. Only its leader sets it.
 	upstream string
 
 	request *http.Request // for the handler
 	cancel  context.CancelFunc
-	timeout *time.Timer
+	timeout *time.Timer // calls expire
 	now     func() time.Time
 
 	header http.Header   // the handler's
-	done   chan struct{} // closed when the flight has landed
+	done   chan struct{} // closed when no request is to wait for the flight any more
 
 	wake  chan struct{} // holds one: something is new for the client
 	taken chan struct{} // one for each chunk that the client has written
@@ -50,11 +51,15 @@ type fetch struct {
 	why            string      // it is not kept
 	body           []byte      // buffered, never changed where it is written
 	reserved       int64
-	chunk          []byte // of a body that is not buffered
-	length         int64  // of the body so far
+	lent           *memory // what the client may still read of it when the flight has landed
+	chunk          []byte  // of a body that is not buffered
+	length         int64   // of the body so far
 	flushed        bool
-	interim        []interim // informational answers for the client
-	released       bool      // no request waits for the flight any more
+	interim        []interim   // informational answers for the client
+	outlasting     *time.Timer // calls outlast; nil: the header has not come
+	slow           bool        // the body took longer than requests may wait for it
+	expired        bool        // the fetch took too long for its response to be stored
+	released       bool        // the flight has left its entry
 	finished       bool
 	result         *answer // what the client is answered instead of what the handler wrote; nil: that
 	broken         any     // what the handler panicked with, or http.ErrAbortHandler
@@ -63,6 +68,9 @@ type fetch struct {
 }
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
+	if e.answer != nil {
+		e.answer.memory.retain()
+	}
 	return &fetch{
 		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
 		header: http.Header{},
@@ -84,20 +92,14 @@ func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Durat
 	f.request, f.now = r.Clone(ctx), now
 	f.cancel = func() { forget(); cancel() }
 	f.request.Method, f.request.Body = http.MethodGet, http.NoBody
-	f.timeout = time.AfterFunc(timeout, cancel)
-	h := f.request.Header
-	if f.plain {
-		h = fetchFields(r, f.vary)
-		f.request.Header = h
+	f.timeout = time.AfterFunc(timeout, f.expire)
+	h := fetchFields(r, f.vary)
+	if !f.plain {
+		h, f.asks = firstFields(r, f.vary, f.serve.Vary)
 	}
-	for _, name := range conditional {
-		delete(h, name)
-	}
+	f.request.Header = h
 	if part := f.entry.part; part != "" {
 		h["Range"] = []string{part}
-	}
-	if f.serve.StripCookies {
-		delete(h, "Cookie")
 	}
 	if f.prior == nil {
 		return
@@ -167,7 +169,7 @@ func (f *fetch) finish(broken any) {
 	o := outcome{answer: f.answer}
 	f.panicked, f.trailer = broken, f.trailers()
 	switch {
-	case f.status == http.StatusNotModified && broken == nil:
+	case f.status == http.StatusNotModified && f.held && broken == nil:
 		o.answer = f.freshen(now)
 	case f.backup != nil && (f.held || f.status == 0):
 		f.result, f.held, broken = f.backup, true, nil
@@ -181,19 +183,30 @@ func (f *fetch) finish(broken any) {
 	}
 	o.notStored = o.answer == nil && !o.failed
 	f.stored = o.answer
-	f.store.bytes.Add(-f.reserved)
+	f.lendBody(o.answer)
 	f.broken, f.finished = broken, true
+	if f.outlasting != nil {
+		f.outlasting.Stop()
+	}
 	f.release(o, now)
+	f.forgetPrior()
 	f.notify()
 }
 
-// release lets go of those who wait, for good. It needs mu.
+// forgetPrior lets go of what a 304 would have freshened.
+func (f *fetch) forgetPrior() {
+	if f.prior != nil {
+		f.prior.memory.release()
+	}
+}
+
+// release takes the flight out of its entry and lets go of those who wait, for good. It needs mu.
 func (f *fetch) release(o outcome, now time.Time) {
 	switch {
 	case !f.released:
 		f.released = true
 		f.store.finishFetch(f, o, now)
-		close(f.done)
+		f.letGo()
 	case o.answer != nil:
 		f.store.keepLate(f, o.answer, now)
 	}
@@ -201,9 +214,6 @@ func (f *fetch) release(o outcome, now time.Time) {
 
 // freshen updates the stored response after a 304. It needs mu.
 func (f *fetch) freshen(now time.Time) *answer {
-	if f.prior == nil { // the handler was asked nothing that it could answer so
-		return nil
-	}
 	a, why := f.prior.freshened(f.sent, f.serve, now)
 	f.why = why
 	if f.result = a; a == nil {
@@ -217,6 +227,7 @@ func (f *fetch) deny(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release(outcome{retryAt: retry}, now)
+	f.forgetPrior()
 }
 
 func serverFailed(status int) bool {
@@ -231,6 +242,17 @@ type PendingRequest struct {
 	Count func(last *hottype.Verdict)
 	// Upstream names the handler in Stats; "" is the usual one.
 	Upstream string
+
+	counted bool
+	again   bool // its fetch had not all fields by which the answer differs
+}
+
+// count calls Count, the first time.
+func (p *PendingRequest) count(v *hottype.Verdict) {
+	if !p.counted {
+		p.counted = true
+		p.Count(v)
+	}
 }
 
 // Gate decides about what the cache cannot answer. *httplimit.SafeGate is one.

@@ -16,6 +16,7 @@ import (
 const (
 	unknown   = iota
 	dropped   // no fetch carries it: no answer from the cache depends on it
+	accepted  // a fetch carries a normal form
 	keyed     // part of what answers are stored under
 	address   // of a client: a fetch carries it if it has nothing but addresses
 	condition // a fetch has conditions of its own
@@ -23,8 +24,8 @@ const (
 
 var fieldUses = func() map[string]int {
 	uses := map[string]int{}
-	for use, names := range map[int][]string{dropped: droppedFields, keyed: forwarding, address: addressFields,
-		condition: conditional} {
+	for use, names := range map[int][]string{dropped: droppedFields, accepted: acceptFields, keyed: forwarding,
+		address: addressFields, condition: conditional} {
 		for _, name := range names {
 			uses[name] = use
 		}
@@ -32,10 +33,14 @@ var fieldUses = func() map[string]int {
 	return uses
 }()
 
+// acceptFields say what a client can read. An answer depends on Accept and Accept-Language if its Vary names them; the
+// key always has the Accept-Encoding.
+var acceptFields = []string{"Accept", "Accept-Encoding", "Accept-Language"}
+
 // droppedFields are those that clients and gateways usually send, and without which an answer
 // is as good for all clients: preferences, traces, and what is about one connection.
 var droppedFields = []string{
-	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "Content-Length",
+	"Accept-Charset", "Cache-Control", "Connection", "Content-Length",
 	"Content-Type", "Dnt", "Keep-Alive", "Pragma", "Priority", "Proxy-Connection", "Referer", "Save-Data", "Te",
 	"Upgrade-Insecure-Requests", "User-Agent", "Via",
 	"B3", "Baggage", "Cdn-Loop", "Cf-Ray", "Sentry-Trace", "Traceparent", "Tracestate", "Uber-Trace-Id", "X-Amz-Cf-Id",
@@ -100,8 +105,8 @@ func areAddresses(values []string) bool {
 // requests without one.
 const agent = "Mozilla/5.0 (compatible; hotparam)"
 
-// fetchFields gives the fields of a fetch: those of r that are part of the key, and addresses. Of
-// the fields in vary it has the normal forms, which the key consists of.
+// fetchFields returns the fields of a fetch: those of r that are part of the key, and addresses. Of the fields in vary
+// it has the normal forms, which the key consists of.
 func fetchFields(r *http.Request, vary []string) http.Header {
 	h := http.Header{"User-Agent": {agent}}
 	for _, names := range [][]string{forwarding, addressFields} {
@@ -117,22 +122,66 @@ func fetchFields(r *http.Request, vary []string) http.Header {
 			h[name] = []string{normal(name, values)}
 		}
 	}
+	h["Accept-Encoding"] = []string{normalCodings(codingsOf(r.Header["Accept-Encoding"]))}
 	return h
+}
+
+// firstFields returns the fields of a fetch that streams to the client of r. They include the fields by which answers
+// of the target may differ: those that the rule lists, and what is harmless in Accept and Accept-Language. An upstream
+// may obey the latter without naming them; asks names those that ask for anything.
+func firstFields(r *http.Request, vary, listed []string) (h http.Header, asks []string) {
+	h = fetchFields(r, append(slices.Clone(vary), listed...))
+	for _, name := range acceptFields {
+		if h[name] != nil {
+			continue
+		}
+		if list := harmless(normal(name, r.Header[name])); list != "" {
+			h[name] = []string{list}
+			if list != "*/*" && list != "*" {
+				asks = append(asks, name)
+			}
+		}
+	}
+	return h, asks
+}
+
+// maxAccepted bounds the Accept and the Accept-Language of a fetch whose key does not have them, in bytes.
+const maxAccepted = 512
+
+// harmless returns the members of a list that consist of letters, digits and the punctuation of types, languages and
+// weights, as far as they fit: an upstream may repeat them in an answer for others.
+func harmless(list string) string {
+	kept := ""
+	for _, member := range membersOf([]string{list}) {
+		if strings.Trim(member, acceptChars) != "" || len(kept)+len(member)+2 > maxAccepted {
+			continue
+		}
+		if kept != "" {
+			kept += ", "
+		}
+		kept += member
+	}
+	return kept
+}
+
+const acceptChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789*/+-._;= "
+
+// overlooks reports whether one of the fields in vary, which an answer names, is in r with another meaning than in the
+// fetch that was made of r.
+func (f *fetch) overlooks(r *http.Request, vary []string) bool {
+	carried, _ := firstFields(r, f.vary, f.serve.Vary)
+	asked := fetchFields(r, vary)
+	return slices.ContainsFunc(vary, func(name string) bool {
+		return len(r.Header[name]) > 0 && !slices.Equal(carried[name], asked[name])
+	})
 }
 
 // normal gives a field as one line, in a form that all its spellings of the same meaning share.
 // Several lines are one list (RFC 9110 section 5.3); space around members means nothing, nor
-// does their order in Accept-Encoding and Accept-Language, where weights say what is preferred.
+// does their order in Accept-Language, where weights say what is preferred.
 func normal(name string, values []string) string {
 	members := membersOf(values)
-	switch name {
-	case "Accept-Encoding":
-		for i, m := range members {
-			members[i] = strings.ToLower(m)
-		}
-		slices.Sort(members)
-		members = slices.Compact(members)
-	case "Accept-Language":
+	if name == "Accept-Language" {
 		for i, m := range members {
 			members[i] = language(m)
 		}

@@ -69,7 +69,7 @@ func TestRefreshCarriesTheKey(t *testing.T) {
 		b.advance(1500 * time.Millisecond)
 		b.get("/topic?id=1", fields...)
 		synctest.Wait()
-		want := http.Header{"Accept-Encoding": {"br, gzip"}, "X-Forwarded-For": {"192.0.2.1"},
+		want := http.Header{"Accept-Encoding": {"gzip, br"}, "X-Forwarded-For": {"192.0.2.1"},
 			"X-Forwarded-Proto": {"https"}, "User-Agent": {"Mozilla/5.0 (compatible; hotparam)"}}
 		if b.asked.Load() != 2 || !maps.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("%v", got)
@@ -85,7 +85,7 @@ func TestSpellingsShareVariants(t *testing.T) {
 		spelling []string
 		other    string
 	}{
-		{"Accept-Encoding", []string{"gzip, br", "br,gzip", "gzip,br,br"}, "br;q=0.1, gzip"},
+		{"Accept-Encoding", []string{"gzip, br", "br,GZIP;q=0.3", "gzip,br,br, *"}, "br, gzip;q=0"},
 		{"Accept-Language", []string{"en-US, de;q=0.8", "EN-us,de; q=0.8", "de;q=0.8 , en-us"}, "de, en-US;q=0.8"},
 		{"X-Lang", []string{"a, b", "a,b", " a ,b "}, `"a, b"`},
 	} {

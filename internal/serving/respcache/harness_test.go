@@ -27,7 +27,8 @@ type way struct {
 	url     string
 	via     http.RoundTripper
 	cache   *respcache.Cache
-	stepped atomic.Int64 // by which the cache's clock is off
+	serve   *hottype.CachePolicy // of all requests; to be changed before the first
+	stepped atomic.Int64         // by which the cache's clock is off
 	proxied bool
 }
 
@@ -85,6 +86,7 @@ func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 		TTL: time.Minute, Stale: time.Minute, StaleIfError: time.Hour,
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16, Wait: 20 * time.Second,
 	}}
+	w.serve = &gate.serve
 	now := func() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
 	var front http.Handler
 	if proxied {

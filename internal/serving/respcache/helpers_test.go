@@ -1,6 +1,7 @@
 package respcache_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -64,7 +65,10 @@ func build(t *testing.T, cfg respcache.Config, upstream http.HandlerFunc) *bundl
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16, Wait: 5 * time.Second,
 	}}
 	b.gate.tokens.Store(-1)
-	cfg.Gate, cfg.Now = b.gate, func() time.Time { return start().Add(time.Duration(b.now.Load())) }
+	cfg.Gate = b.gate
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return start().Add(time.Duration(b.now.Load())) }
+	}
 	b.Cache = respcache.New(cfg)
 	return b
 }
@@ -79,6 +83,18 @@ func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
 		b.upstream(w, r)
 	}), "")
+}
+
+// open asks in the background, and gives what the client gets when that is over. leave ends the client.
+func (b *bundle) open(t *testing.T, target string) (w *httptest.ResponseRecorder, over <-chan struct{}, leave func()) {
+	ctx, leave := context.WithCancel(t.Context())
+	w, ended := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { _ = recover() }() // as a server does, which breaks the connection off
+		b.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody))
+	}()
+	return w, ended, leave
 }
 
 // get asks with fields "Name", "value", ….

@@ -143,7 +143,7 @@ func TestTrailers(t *testing.T) {
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	variants, memory := 1000, int64(128<<10)
-	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
+	if os.Getenv("HOTPARAM_NIGHTLY") != "" {
 		variants, memory = 10_000, 1<<20
 	}
 	eachWay(t, respcache.Config{Memory: memory}, func(t *testing.T, w *way) {

@@ -4,15 +4,23 @@ import "time"
 
 // setAnswer gives an entry its answer, or a marker where that is nil, and counts its bytes.
 func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
-	before := e.bytes
-	e.answer, e.bytes = a, int64(overhead+2*len(e.of.target)+len(e.variant))
-	if a != nil {
-		e.bytes += a.bytes()
+	before, own := e.answer, e.ownBytes()
+	if e.bytes == 0 {
+		s.bytes.Add(own)
 	}
-	s.bytes.Add(e.bytes - before)
+	if e.answer, e.bytes = a, own; a != nil {
+		s.measure(a).retain()
+		e.bytes += a.memory.bytes
+	}
+	if before != nil {
+		before.memory.release()
+	}
 	e.moved = time.Time{}
 	sh.touch(e, now)
 }
+
+// ownBytes returns the bytes of an entry without its answer.
+func (e *entry) ownBytes() int64 { return int64(overhead + 2*len(e.of.target) + len(e.variant)) }
 
 // touch makes an entry the most recently used one. Within a second it is not moved again,
 // which a hot key would be at every request.
@@ -27,13 +35,16 @@ func (sh *shard) touch(e *entry, now time.Time) {
 	sh.lru.MoveToFront(e.listed)
 }
 
-// forget takes what an entry holds.
+// forget takes what an entry holds. An answer counts until its last reader has it.
 func (s *store) forget(sh *shard, e *entry) {
 	if e.bytes == 0 {
 		return
 	}
 	sh.lru.Remove(e.listed)
-	s.bytes.Add(-e.bytes)
+	s.bytes.Add(-e.ownBytes())
+	if e.answer != nil {
+		e.answer.memory.release()
+	}
 	e.listed, e.answer, e.bytes, e.uncacheableUntil = nil, nil, 0, time.Time{}
 }
 
@@ -61,7 +72,7 @@ func (s *store) remove(sh *shard, res *resource) {
 }
 
 // shrink gives up the least recently used entries while there are too many bytes, of a
-// shard first.
+// shard first. To give up an answer that is being read would free nothing, so it counts as used.
 func (s *store) shrink(own *shard) {
 	for i := range shards {
 		if s.bytes.Load() <= s.limit {
@@ -69,8 +80,12 @@ func (s *store) shrink(own *shard) {
 		}
 		sh := &s.shards[(own.at+i)%shards]
 		sh.mu.Lock()
-		for s.bytes.Load() > s.limit && sh.lru.Len() > 0 {
+		for n := sh.lru.Len(); n > 0 && s.bytes.Load() > s.limit; n-- {
 			e := sh.lru.Back().Value.(*entry)
+			if e.answer != nil && e.answer.memory.users.Load() > 1 {
+				sh.lru.MoveToFront(e.listed)
+				continue
+			}
 			s.forget(sh, e)
 			sh.evicted++
 			s.drop(sh, e)

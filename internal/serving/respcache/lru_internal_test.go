@@ -73,7 +73,7 @@ func TestEvictionOrder(t *testing.T) {
 				}
 			default:
 				var a *answer
-				size := int64(768 + 2*len(target))
+				size := int64(769 + 2*len(target)) // one byte for the codings
 				if rapid.Bool().Draw(rt, "answer") {
 					a = &answer{body: make([]byte, rapid.IntRange(0, 900).Draw(rt, "body"))}
 					size += 768 + int64(len(a.body))
@@ -145,6 +145,7 @@ func TestVariantsBecomeMore(t *testing.T) {
 		f := newFlight(s, sh, e, nil, policy())
 		f.request, f.plain = r, plain
 		s.keep(f, &answer{vary: vary, fresh: time.Second}, now)
+		f.forgetPrior()
 		return f
 	}
 	res := func() *resource { return sh.resources["t"] }

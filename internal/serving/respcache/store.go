@@ -134,6 +134,8 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 	}
 	plain := f.answer != nil || e.notStored >= maxUnkept
 	switch marked := f.answer == nil && f.backup == nil && backingOff(now, e.uncacheableUntil); {
+	case e.fetch != nil && !e.fetch.isAwaited():
+		return found{pass: true}
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
 	case marked:
@@ -168,18 +170,6 @@ func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool
 	return e
 }
 
-// staleFor is what a request may be answered with that has waited in vain.
-func (s *store) staleFor(f *fetch, now time.Time) *answer {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	if a := f.entry.answer; a != nil && within(a.resident(now), a.error) {
-		f.shard.stale++
-		f.entry.failing = true
-		return a
-	}
-	return nil
-}
-
 // finishFetch ends a flight with what it leaves in its entry. A flight that was detached changes
 // nothing.
 func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
@@ -203,8 +193,11 @@ func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 // as errors allow if the handler failed, otherwise until it has ended.
 func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	e := f.entry
-	if e.notStored++; f.plain {
+	switch {
+	case f.plain:
 		e.notStored = 0 // it was not for the fields of one client
+	case !f.slow:
+		e.notStored++
 	}
 	if a := e.answer; a != nil {
 		e.failing = o.failed

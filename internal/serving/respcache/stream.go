@@ -8,36 +8,38 @@ import (
 
 // stream answers the client that the flight was begun for, as the answer comes. It panics
 // as the handler did, so that the server breaks the connection off where an answer is not
-// whole.
-func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string) {
+// whole. It returns false, before it has written anything, if choosy is true and the answer differs by a field that
+// the fetch did not carry as the client sent it.
+func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string, choosy bool) (answered bool) {
 	defer f.clientGone()
-	s := streaming{fetch: f, w: w, r: r, fwd: fwd}
+	s := streaming{fetch: f, w: w, r: r, fwd: fwd, choosy: choosy}
 	for s.step() {
 		select {
 		case <-f.wake:
 		case <-r.Context().Done():
-			return // the client left
+			return true // the client left
 		}
 	}
+	return !s.foreign
 }
 
-// clientGone is called when the client reads no further. It ends a response that no other client could use;
-// stopBuffering ends one that becomes such later.
+// clientGone is called when the client reads no further.
 func (f *fetch) clientGone() {
 	close(f.gone)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.status != 0 && f.answer == nil && !f.held {
-		f.cancel()
-	}
+	f.endUnread()
+	f.lent.release()
 }
 
 // streaming is how far the client is.
 type streaming struct {
 	*fetch
-	w     http.ResponseWriter
-	r     *http.Request
-	fwd   string
+	w               http.ResponseWriter
+	r               *http.Request
+	fwd             string
+	choosy, foreign bool
+
 	begun bool
 	whole bool // the client has had all that it is to have
 	off   int  // of the buffered body
@@ -60,12 +62,18 @@ func (s *streaming) step() bool {
 	case landed && status == 0:
 		panic(broken)
 	}
+	if s.foreign = s.choosy && !s.begun && s.overlooks(s.r, varyNames(s.sent)); s.foreign {
+		return false
+	}
 	if s.begin(status); s.whole {
 		return false
 	}
 	if len(buffered) > 0 {
 		_, _ = s.w.Write(buffered) // the server ends the request's context if the client left
 		s.off += len(buffered)
+	}
+	if s.off > 0 {
+		s.forgetBody()
 	}
 	if chunk != nil {
 		_, _ = s.w.Write(chunk)
@@ -106,7 +114,10 @@ func (s *streaming) begin(status int) {
 	h := s.w.Header()
 	s.mu.Lock()
 	kept, detail := s.answer != nil, s.why
-	maps.Copy(h, s.sent)
+	for name, values := range s.sent {
+		f := fieldOf(name, values)
+		f.addTo(h)
+	}
 	s.mu.Unlock()
 	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])],
 		forwarded(s.fwd, detail, kept)...)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -42,19 +43,26 @@ func (f *fetch) begin(status int) {
 		return
 	}
 	f.status, f.sent, f.declaredLength = status, f.header.Clone(), -1
-	if n, err := strconv.ParseUint(f.sent.Get("Content-Length"), 10, 63); err == nil {
+	switch n, err := strconv.ParseUint(f.sent.Get("Content-Length"), 10, 63); {
+	case status == http.StatusNotModified: // the length is that of another response
+	case err == nil && status != http.StatusNoContent:
 		f.declaredLength = int64(n)
-	} else {
+	default:
 		delete(f.sent, "Content-Length") // as the server would
 	}
-	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
+	// A 304 that the fetch did not ask for is the client's.
+	f.held = status == http.StatusNotModified && f.prior != nil && f.prior.validates() ||
+		f.backup != nil && serverFailed(status)
 	if !f.held {
 		f.why = whyStatus
-		if (status == http.StatusPartialContent) == (f.entry.part != "") {
+		switch {
+		case f.expired:
+			f.why = whyStream
+		case (status == http.StatusPartialContent) == (f.entry.part != ""):
 			f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
 		}
 		if f.answer != nil {
-			f.answer.unsure = status >= 400 && !f.plain
+			f.answer.unsure = !f.plain && (status >= 400 || !containsAll(f.answer.vary, f.asks))
 		}
 		switch {
 		case f.answer != nil && f.declaredLength > f.serve.MaxBody:
@@ -63,6 +71,9 @@ func (f *fetch) begin(status int) {
 			f.stopBuffering(f.why)
 		case f.answer.mustRevalidate():
 			f.releaseWaiters()
+		}
+		if f.answer != nil {
+			f.outlasting = time.AfterFunc(f.serve.Wait, f.outlast)
 		}
 	}
 	f.notify()
@@ -74,11 +85,7 @@ func (f *fetch) stopBuffering(why string) {
 	f.answer, f.why = nil, why
 	f.timeout.Stop()
 	f.releaseWaiters()
-	select {
-	case <-f.gone:
-		f.cancel() // a handler that ignores errors of Write would write for ever
-	default:
-	}
+	f.endUnread()
 }
 
 // releaseWaiters sends those who wait to the handler. It needs mu.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -57,7 +58,7 @@ type Stats struct {
 func New(cfg Config) *Agent {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Agent{log: cfg.Log, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
+		Gate: cfg.Gate, RetryJitter: cfg.RetryJitter, MaxWait: httplimit.GatewayWait, Log: cfg.Log,
 	})}
 }
 
@@ -108,6 +109,8 @@ type connection struct {
 	conn  net.Conn
 	calls chan struct{} // holds one for each callBytes of the calls under way
 
+	mostFrame int // bytes of a frame that the peer takes
+
 	underWay sync.WaitGroup
 	mu       sync.Mutex // guards writing
 }
@@ -127,7 +130,11 @@ func (c *connection) serve(ctx context.Context) {
 		c.disconnect(ctx, err)
 		return
 	}
-	if more := c.hello(f.payload); !more {
+	more, err := c.hello(f.payload)
+	if err != nil {
+		c.disconnect(ctx, err)
+	}
+	if !more {
 		return
 	}
 	for timeout := firstTimeout; ctx.Err() == nil; timeout = idleTimeout {
@@ -156,9 +163,14 @@ func (c *connection) serve(ctx context.Context) {
 // disconnect tells the peer why the connection ends.
 func (c *connection) disconnect(ctx context.Context, err error) {
 	code, why := uint32(0), "normal"
-	if err == errFrame { //nolint:errorlint // nothing wraps it
-		code, why = 4, "invalid frame" // of the specification's list
-		c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected",
+	switch { // the codes of the specification's list
+	case errors.Is(err, errFrame):
+		code, why = 4, "invalid frame"
+	case errors.Is(err, errFrameSize):
+		code, why = 9, "max-frame-size too big or too small"
+	}
+	if code != 0 {
+		c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected", "why", why,
 			"peer", c.conn.RemoteAddr().String(), "count", c.agent.broken.Add(1))
 	}
 	b := appendUint32(appendText(nil, "status-code"), code)
@@ -167,7 +179,7 @@ func (c *connection) disconnect(ctx context.Context, err error) {
 }
 
 // hello answers the greeting, and reports whether more is to come: a health check only greets.
-func (c *connection) hello(payload []byte) bool {
+func (c *connection) hello(payload []byte) (more bool, err error) {
 	size, healthcheck := uint64(maxFrame), false
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
 		switch name, v := d.text(), d.value(); name {
@@ -177,10 +189,14 @@ func (c *connection) hello(payload []byte) bool {
 			healthcheck = v.number != 0
 		}
 	}
+	if size < minFrame {
+		return false, errFrameSize
+	}
+	c.mostFrame = int(size)
 	b := appendString(appendText(nil, "version"), "2.0")
 	b = appendUint32(appendText(b, "max-frame-size"), uint32(size))
 	b = appendString(appendText(b, "capabilities"), "pipelining")
-	return c.write(frameAgentHello, 0, 0, b) && !healthcheck
+	return c.write(frameAgentHello, 0, 0, b) && !healthcheck, nil
 }
 
 // notify decides what one frame asks, in a goroutine of its own because a verdict may take as long as
@@ -200,9 +216,13 @@ func (c *connection) notify(ctx context.Context, f frame) error {
 				<-c.calls
 			}
 		}()
-		var b []byte
+		var n answer
 		for i := range checks {
-			b = c.agent.decide(ctx, b, &checks[i])
+			c.agent.decide(ctx, &n, &checks[i])
+		}
+		var b []byte
+		if len(checks) > 0 {
+			b = n.append(nil, c.mostFrame-frameHead)
 		}
 		c.write(frameAck, f.stream, f.id, b)
 	})

@@ -72,12 +72,50 @@ func decodeHeaders(text string) httplimit.Headers {
 	return list
 }
 
-// decide appends the variables of a verdict. A message that is not ours or describes no request is denied, as on the
+// answer holds the variables that one frame sets. A later message of the frame sets them again.
+type answer struct {
+	allowed bool
+	texts   [len(textVariables)]string // "" is not set
+}
+
+// textVariables are the names of variables, the most important first. HAProxy answers and retries by the first ones;
+// the others are for people.
+var textVariables = [...]string{"reason", "retry_after", "retry_ms", "ratelimit", "ratelimit_policy", "rule", "key"}
+
+// set sets the variables of a verdict.
+func (n *answer) set(allowed bool, texts ...string) {
+	n.allowed = allowed
+	for i, text := range texts {
+		if text != "" {
+			n.texts[i] = text
+		}
+	}
+}
+
+// append appends the actions that set the variables, and leaves out a variable for which most bytes are too few:
+// HAProxy takes a frame that is longer than it said for no answer.
+func (n *answer) append(b []byte, most int) []byte {
+	b = appendBool(appendVariable(b, "allowed"), n.allowed)
+	for i, text := range n.texts {
+		if text == "" {
+			continue
+		}
+		before := len(b)
+		b = appendString(appendVariable(b, textVariables[i]), strings.ToValidUTF8(text, "\ufffd"))
+		if len(b) > most {
+			b = b[:before]
+		}
+	}
+	return b
+}
+
+// decide sets the variables of a verdict. A message that is not ours or describes no request is denied, as on the
 // other listeners.
-func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
+func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
 	if !c.known || c.request.Target == "" {
 		a.malformed.Add(1)
-		return appendString(appendVariable(appendBool(appendVariable(b, "allowed"), false), "reason"), "bad_check")
+		n.set(false, "bad_check")
+		return
 	}
 	c.request.Header = &c.headers
 	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
@@ -92,17 +130,8 @@ func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 		}
 	}
 	httplimit.Wait(ctx, &v)
-	b = appendVariable(b, "allowed")
-	b = appendBool(b, v.Allowed)
-	for _, text := range []struct{ name, value string }{
-		{"reason", v.Reason.String()}, {"rule", v.Rule}, {"key", string(v.Key)}, {"retry_after", h.Get("Retry-After")},
-		{"retry_ms", retry}, {"ratelimit", h.Get("Ratelimit")}, {"ratelimit_policy", h.Get("Ratelimit-Policy")},
-	} {
-		if text.value != "" {
-			b = appendString(appendVariable(b, text.name), strings.ToValidUTF8(text.value, "\ufffd"))
-		}
-	}
-	return b
+	n.set(v.Allowed, v.Reason.String(), h.Get("Retry-After"), retry, h.Get("Ratelimit"), h.Get("Ratelimit-Policy"),
+		v.Rule, string(v.Key))
 }
 
 // appendVariable begins an action that sets a variable of the transaction; its value follows.

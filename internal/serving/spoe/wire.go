@@ -38,7 +38,16 @@ const (
 // maxFrame is the longest frame in bytes. HAProxy's are as long as its buffers, 16 KiB.
 const maxFrame = 64 << 10
 
-var errFrame = errors.New("spoe: malformed frame")
+// minFrame is the shortest frame that a peer may name as its longest, which is HAProxy's own bound.
+const minFrame = 256
+
+// frameHead is the greatest length of what a frame has before its payload: type, flags, and two numbers.
+const frameHead = 1 + 4 + 10 + 10
+
+var (
+	errFrame     = errors.New("spoe: malformed frame")
+	errFrameSize = errors.New("spoe: the peer's frames are too short")
+)
 
 // frame is one frame. Its payload is valid until the next is read into the same buffer.
 type frame struct {

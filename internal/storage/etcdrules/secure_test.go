@@ -7,6 +7,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/hotparam/pipeline/internal/testing/etcdtest"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -70,6 +71,41 @@ func TestTLSAndUsers(t *testing.T) {
 		}
 		cancel()
 		_ = store.Close() // nothing was read
+	}
+}
+
+// A user goes on where etcd no longer accepts the token: because authentication was enabled, a password was set, roles
+// changed, or etcd was started again.
+func TestClient_ReplacesTokens(t *testing.T) {
+	t.Parallel()
+	s, ctx := etcdtest.Start(t), context.Background()
+	store, err := Open(Config{Endpoints: []string{"http://" + s.Addr()}, Key: key, Username: "writer", Password: "pw",
+		Timeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	pushed(t, store, "before there are users")
+	makeUsers(ctx, t, s.Client())
+	pushed(t, store, "enabled")
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "root", Password: "pw",
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := root.UserChangePassword(ctx, "writer", "pw"); err != nil {
+		t.Fatal(err)
+	}
+	pushed(t, store, "a password was set")
+	if _, err := root.RoleAdd(ctx, "another"); err != nil {
+		t.Fatal(err)
+	}
+	last := pushed(t, store, "roles changed")
+	s.Kill()
+	s.Launch()
+	if got, err := store.Read(ctx); err != nil || version(got) != last.Version {
+		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 }
 

@@ -18,10 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -48,7 +44,7 @@ type Config struct {
 // nothing uses it any more.
 type Store struct {
 	cfg    Config
-	client *clientv3.Client
+	client *client
 }
 
 // Open makes a client. It does not need the server.
@@ -59,18 +55,14 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Key == "" || strings.HasSuffix(cfg.Key, "/") {
 		return nil, fmt.Errorf("etcdrules: key %q: want a name such as /hotparam/rules", cfg.Key)
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cfg.Endpoints, Username: cfg.Username, Password: cfg.Password, TLS: cfg.TLS,
-		DialTimeout: cfg.Timeout, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		MaxCallRecvMsgSize: maxMessage, Logger: zap.NewNop(),
-	})
+	client, err := dial(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("etcdrules: %w", err)
 	}
 	return &Store{cfg, client}, nil
 }
 
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error { return s.client.conn.Close() }
 
 // Read gives what the store holds; nil: nothing.
 func (s *Store) Read(ctx context.Context) (*rules.Stored, error) {
@@ -80,25 +72,34 @@ func (s *Store) Read(ctx context.Context) (*rules.Stored, error) {
 
 // read also gives etcd's revision of the key; 0: it is not there.
 func (s *Store) read(ctx context.Context) (*rules.Stored, int64, error) {
-	kv, err := s.get(ctx)
+	kv, err := s.get(ctx, false)
 	if err != nil || kv == nil {
 		return nil, 0, err
 	}
-	stored, err := rules.DecodeStored(kv.Value)
-	return stored, kv.ModRevision, err
+	stored, err := rules.DecodeStored(kv.value)
+	return stored, kv.modRevision, err
 }
 
-func (s *Store) get(ctx context.Context, options ...clientv3.OpOption) (*mvccpb.KeyValue, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	reply, err := s.client.Get(ctx, s.cfg.Key, options...)
+// get returns the key, or nil if it is absent.
+func (s *Store) get(ctx context.Context, keysOnly bool) (*keyValue, error) {
+	list, err := s.list(ctx, &keyRange{key: s.cfg.Key, keysOnly: keysOnly})
 	if err != nil {
 		return nil, fmt.Errorf("etcdrules: read %s: %w", s.cfg.Key, err)
 	}
-	if len(reply.Kvs) == 0 {
+	if len(list) == 0 {
 		return nil, nil
 	}
-	return reply.Kvs[0], nil
+	return &list[0], nil
+}
+
+func (s *Store) list(ctx context.Context, r *keyRange) ([]keyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply, err := s.client.call(ctx, methodRange, r.encode())
+	if err != nil {
+		return nil, err
+	}
+	return decodeRange(reply)
 }
 
 // Write puts next in the place of the version before, 0 for none, with its change into the
@@ -118,15 +119,18 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored, cha
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	reply, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.cfg.Key), "=", revision)).Then(
-		clientv3.OpPut(s.cfg.Key, string(value)),
-		clientv3.OpPut(s.entry(next.Version), string(entry)),
-		clientv3.OpDelete(s.entry(0), clientv3.WithRange(s.entry(max(next.Version-rules.MaxRevisions+1, 1)))),
-	).Commit()
+	reply, err := s.client.call(ctx, methodTxn, txnIfUnchanged(s.cfg.Key, revision,
+		putOp(s.cfg.Key, value),
+		putOp(s.entry(next.Version), entry),
+		deleteOp(s.entry(0), s.entry(max(next.Version-rules.MaxRevisions+1, 1)))))
+	succeeded := false
+	if err == nil {
+		succeeded, err = decodeTxn(reply)
+	}
 	if err != nil {
 		return fmt.Errorf("etcdrules: write %s: %w", s.cfg.Key, err)
 	}
-	if !reply.Succeeded {
+	if !succeeded {
 		return rules.ErrConflict
 	}
 	return nil
@@ -139,17 +143,15 @@ func (s *Store) entry(version int64) string {
 
 // History gives the last changes, newest first.
 func (s *Store) History(ctx context.Context) ([]rules.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	reply, err := s.client.Get(ctx, s.cfg.Key+"/history/", clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(rules.MaxRevisions))
+	list, err := s.list(ctx, &keyRange{key: s.cfg.Key + "/history/", end: s.cfg.Key + "/history0", // '0' follows '/'
+		limit: rules.MaxRevisions, newestFirst: true})
 	if err != nil {
 		return nil, fmt.Errorf("etcdrules: read the history of %s: %w", s.cfg.Key, err)
 	}
 	var out []rules.Revision
-	for _, kv := range reply.Kvs {
+	for _, kv := range list {
 		var r rules.Revision
-		if json.Unmarshal(kv.Value, &r) == nil && r.Version > 0 { // what is not ours is left out
+		if json.Unmarshal(kv.value, &r) == nil && r.Version > 0 { // what is not ours is left out
 			out = append(out, r)
 		}
 	}
@@ -182,11 +184,8 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 
 func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 	for ctx.Err() == nil {
-		watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		for range s.client.Watch(watching, s.cfg.Key, clientv3.WithCreatedNotify()) {
-			wait.Signal(hints)
-		}
-		cancel()
+		// Why it ended does not matter: the poll meets the same trouble, and logs it.
+		_ = s.client.watch(ctx, s.cfg.Key, func() { wait.Signal(hints) })
 		wait.For(ctx, watchAgain)
 	}
 }
@@ -201,11 +200,11 @@ type follower struct {
 
 // look reads the value where it changed, and logs when trouble begins and ends.
 func (f *follower) look(ctx context.Context) (*rules.Stored, error) {
-	kv, err := f.s.get(ctx, clientv3.WithKeysOnly())
+	kv, err := f.s.get(ctx, true)
 	switch {
 	case err == nil && kv == nil:
 		f.last, f.revision = nil, 0
-	case err == nil && (kv.ModRevision != f.revision || f.last == nil):
+	case err == nil && (kv.modRevision != f.revision || f.last == nil):
 		f.last, f.revision, err = f.s.read(ctx)
 	}
 	if err != nil && !f.failing {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/testing/etcdtest"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
 const key = "/hotparam/news/rules"
@@ -198,10 +199,40 @@ func TestStoreGoesAwayAndCompacts(t *testing.T) {
 	until(t, looks, "rules after the compaction", func(l look) bool { return version(l.stored) == 4 })
 }
 
+// A member that is not there costs nothing but a look at the next.
+func TestStore_AsksTheMembersThatAnswer(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	store, err := Open(Config{Endpoints: []string{freeport.Addr(t), "http://" + s.Addr(), freeport.Addr(t)}, Key: key,
+		Timeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	for range 3 {
+		pushed(t, store, "a")
+	}
+}
+
+// A call to an etcd that does not listen ends with its time and the reason.
+func TestStore_SaysWhyNoMemberAnswers(t *testing.T) {
+	t.Parallel()
+	store, err := Open(Config{Endpoints: []string{freeport.Addr(t)}, Key: key, Timeout: 500 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if _, err := store.Read(context.Background()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Error(err)
+	}
+}
+
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{{}, {Endpoints: []string{"127.0.0.1:1"}},
-		{Endpoints: []string{"127.0.0.1:1"}, Key: "rules/"}} {
+		{Endpoints: []string{"127.0.0.1:1"}, Key: "rules/"},
+		{Endpoints: []string{"https://127.0.0.1:1", "127.0.0.1:2"}, Key: "rules"}} {
 		if _, err := Open(c); err == nil {
 			t.Errorf("%+v: no error", c)
 		}

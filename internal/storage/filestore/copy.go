@@ -91,6 +91,10 @@ func (c *OverridesCopy) Save(revision int64, entries map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("filestore: %s: %w", copyFile, err)
 	}
+	if len(data) >= maxFile {
+		return fmt.Errorf("filestore: %s would have %d bytes, more than %d: %w", copyFile, len(data), maxFile,
+			rules.ErrTooManyOverrides)
+	}
 	return c.disk.replace(copyFile, append(data, '\n'))
 }
 

@@ -3,7 +3,7 @@
 // several machines share overrides, package rediscontrol is used instead.
 //
 //	DIR/overrides.json   {"version": 1, "last": …, "overrides": […]}, replaced as a whole
-//	DIR/audit.jsonl      one change a line, oldest first, the last 1000
+//	DIR/audit.jsonl      one change a line, oldest first: 30 days, as far as they fit into 64 MiB
 //	DIR/lock             held while a process has the directory open
 //
 // What enters are overrides and who set them, what leaves is the list, the
@@ -13,7 +13,8 @@
 // file, fsync and rename, and only then answered. A crash in between leaves an
 // audit line that no answer was given for: Open knows it by "last", which is the
 // change that overrides.json holds, and drops it. A file that cannot be read is
-// an error that says how to fix it; it is never taken for an empty one.
+// an error that says how to fix it; it is never taken for an empty one. A change that
+// would make a file larger than the size up to which files are read is refused.
 //
 // Beside them it keeps the last good copy of rules from a central store; see
 // [RulesCopy].
@@ -38,20 +39,19 @@ const (
 	auditFile     = "audit.jsonl"
 	tempSuffix    = ".tmp"
 	formatVersion = 1        // of overrides.json; a reader rejects higher ones
-	maxFile       = 64 << 20 // bytes that are read into memory
-	// slack is how many lines over MaxAudit the audit may have before it is written
-	// anew: trimming at every change would write it a thousand times as often.
-	slack = 250
+	maxFile       = 64 << 20 // bytes of a file that are read, and written
 )
 
 type envelope struct {
 	Version   int              `json:"version"`
-	Last      *rules.Change    `json:"last,omitempty"` // the change that this file holds
+	Last      *rules.Change    `json:"last,omitempty"`          // the change that this file holds
+	Changes   int              `json:"audit_changes,omitempty"` // lines that audit.jsonl had then
 	Overrides []rules.Override `json:"overrides"`
 }
 
-func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
-	env := envelope{Version: formatVersion, Overrides: make([]rules.Override, len(list))}
+// encode returns the text of overrides.json. It is rules.ErrTooManyOverrides if it could not be read again.
+func (o *Overrides) encode(list []rules.Override, last *rules.Change, changes int) ([]byte, error) {
+	env := envelope{Version: formatVersion, Changes: changes, Overrides: make([]rules.Override, len(list))}
 	for i := range list {
 		env.Overrides[i] = list[i].Stored()
 	}
@@ -60,16 +60,20 @@ func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
 	}
 	data, err := json.MarshalIndent(env, "", "  ")
 	if err != nil {
-		return fmt.Errorf("filestore: %s: %w", overridesFile, err)
+		return nil, fmt.Errorf("filestore: %s: %w", overridesFile, err)
 	}
-	return d.replace(overridesFile, append(data, '\n'))
+	if len(data) >= o.max {
+		return nil, fmt.Errorf("filestore: %s would have %d bytes, more than %d: %w", overridesFile, len(data), o.max,
+			rules.ErrTooManyOverrides)
+	}
+	return append(data, '\n'), nil
 }
 
-// readEnvelope reads overrides.json; a directory without one is new.
+// readEnvelope reads overrides.json. Its version is 0 if there is none.
 func readEnvelope(d disk) (envelope, error) {
 	data, err := d.read(overridesFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return envelope{Version: formatVersion}, nil
+		return envelope{}, nil
 	}
 	if err != nil {
 		return envelope{}, err
@@ -226,74 +230,3 @@ func (f dirDisk) sweep() error {
 	}
 	return nil
 }
-
-// record appends a change to audit.jsonl. The caller holds mu.
-func (o *Overrides) record(c rules.Change) error {
-	line, err := json.Marshal(c.Stored())
-	if err != nil {
-		return fmt.Errorf("filestore: a change of override %q cannot be written: %w", c.ID, err)
-	}
-	line = append(line, '\n')
-	if o.torn || o.lines >= MaxAudit+slack {
-		return o.rewrite(line)
-	}
-	if err := o.disk.add(auditFile, line); err != nil {
-		o.torn = true // part of the line may be there
-		return err
-	}
-	o.lines++
-	return nil
-}
-
-func (o *Overrides) rewrite(line []byte) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	for _, c := range o.audit {
-		if err := enc.Encode(c.Stored()); err != nil {
-			return fmt.Errorf("filestore: %s: %w", auditFile, err)
-		}
-	}
-	buf.Write(line)
-	if err := o.disk.replace(auditFile, buf.Bytes()); err != nil {
-		return err
-	}
-	o.lines, o.torn = len(o.audit)+1, false
-	return nil
-}
-
-// readAudit reads the changes. Torn is true when the last line has no end: its
-// writer crashed before it answered.
-func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
-	data, err := d.read(auditFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	for n := 1; len(data) > 0; n++ {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if !whole {
-			return changes, true, nil
-		}
-		var c rules.Change
-		if err := json.Unmarshal(line, &c); err != nil {
-			return nil, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the "+
-				"file away to begin a new audit", d.path(auditFile), n, err)
-		}
-		changes, data = append(changes, c.Loaded().Numbered()), rest
-	}
-	return changes, false, nil
-}
-
-// dropUncommitted drops the last line where overrides.json ends with the one before
-// it. An audit that does not fit otherwise was changed by a person, and stays.
-func dropUncommitted(audit []rules.Change, last *rules.Change) []rules.Change {
-	n := len(audit)
-	if n == 1 && last == nil || n > 1 && last != nil && same(audit[n-2], *last) {
-		return audit[:n-1]
-	}
-	return audit
-}
-
-func same(a, b rules.Change) bool { return a.At.Equal(b.At) && a.ID == b.ID && a.Action == b.Action }

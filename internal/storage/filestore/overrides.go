@@ -20,8 +20,8 @@ import (
 // people: more are a program's mistake.
 const MaxOverrides = 10_000
 
-// MaxAudit is how many changes are kept at least.
-const MaxAudit = 1000
+// memoryAudit bounds the audit of a store that keeps nothing on a disk, in bytes.
+const memoryAudit = 1 << 20
 
 // Overrides is an open state directory. Build it with OpenOverrides and Close
 // it; any goroutine may use it in between.
@@ -29,13 +29,16 @@ type Overrides struct {
 	disk disk
 	lock *os.File
 	now  func() time.Time
+	max  int // bytes of overrides.json: maxFile, less in tests
 
 	mu      sync.Mutex // guards the fields below, also while they are written
 	closed  bool
 	entries map[string]rules.Override
-	audit   []rules.Change // oldest first
-	lines   int            // lines of audit.jsonl
-	torn    bool           // audit.jsonl is not what audit says: write it anew
+	audit   auditLog
+	last    *rules.Change // the newest change; nil: none
+	torn    bool          // audit.jsonl is not what audit says: write it anew
+	failing error         // of the last write; nil: it succeeded
+	missing string        // what was gone when the directory was opened
 	// subscribers are called with every change.
 	subscribers []func([]rules.Override)
 }
@@ -61,7 +64,8 @@ func OpenOverrides(dir string) (*Overrides, error) {
 
 // InMemory makes a store that keeps nothing on a disk: its overrides end with it.
 func InMemory() *Overrides {
-	return &Overrides{disk: noDisk{}, now: time.Now, entries: map[string]rules.Override{}}
+	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile,
+		entries: map[string]rules.Override{}, audit: auditLog{max: memoryAudit}}
 }
 
 func load(d disk, now func() time.Time) (*Overrides, error) {
@@ -76,16 +80,20 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Overrides{disk: d, now: now, entries: map[string]rules.Override{}}
+	o := &Overrides{disk: d, now: now, max: maxFile, entries: map[string]rules.Override{}, last: env.Last}
 	for _, e := range env.Overrides {
 		o.entries[e.ID] = e
 	}
-	o.audit = dropUncommitted(audit, env.Last)
-	o.lines = len(o.audit)
-	o.torn = torn || len(o.audit) != len(audit)
-	o.audit = o.audit[max(0, len(o.audit)-MaxAudit):]
+	o.torn = audit.dropUncommitted(env.Last) || torn
+	o.audit, o.missing = audit, missing(d, env, audit)
+	if n := len(audit.lines); n > 0 && (o.last == nil || audit.lines[n-1].at.After(o.last.At)) {
+		o.last = new(audit.lines[n-1].change())
+	}
 	return o, nil
 }
+
+// Missing says what was taken away from the directory before it was opened, as a sentence for the log; "" for nothing.
+func (o *Overrides) Missing() string { return o.missing }
 
 // Close lets another process open the directory. Everything was written by the
 // call that changed it.
@@ -112,39 +120,62 @@ func (o *Overrides) List(context.Context) ([]rules.Override, error) {
 }
 
 // list is called with mu held.
-func (o *Overrides) list() []rules.Override {
+func (o *Overrides) list() []rules.Override { return sortedByID(o.entries) }
+
+func sortedByID(entries map[string]rules.Override) []rules.Override {
 	byID := func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) }
-	return slices.SortedFunc(maps.Values(o.entries), byID)
+	return slices.SortedFunc(maps.Values(entries), byID)
 }
 
-// Put stores an override in place of the one with its ID, if there is one, and
-// returns it as stored: with an ID made from its key where it had none, and with
-// Created of now. It returns after the last write to the disk.
-func (o *Overrides) Put(_ context.Context, e rules.Override) (rules.Override, error) {
+// Put stores an override in place of the one with its ID, if there is one, and returns it as stored; see PutIf.
+func (o *Overrides) Put(ctx context.Context, e rules.Override) (rules.Override, error) {
+	c, err := o.PutIf(ctx, e, rules.AnyVersion)
+	if err != nil {
+		return rules.Override{}, err
+	}
+	return *c.After, nil
+}
+
+// PutIf stores an override, with an ID made from its key where it had none, and with Created of now. It returns after
+// the last write to the disk.
+func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (rules.Change, error) {
 	e.ID = cmp.Or(e.ID, e.DefaultID())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e.Created = o.stamp()
 	if err := e.Validate(); err != nil {
-		return rules.Override{}, fmt.Errorf("filestore: %w", err)
+		return rules.Change{}, fmt.Errorf("filestore: %w", err)
 	}
 	c := rules.Change{At: e.Created, Author: e.Author, Action: rules.ChangePut, ID: e.ID, After: &e}
 	before, had := o.entries[e.ID]
 	if had {
 		c.Before = &before
 	} else if len(o.entries) >= MaxOverrides {
-		return rules.Override{}, fmt.Errorf("filestore: there are %d overrides already; delete some", len(o.entries))
+		return rules.Change{}, fmt.Errorf("filestore: there are %d overrides already: %w", len(o.entries),
+			rules.ErrTooManyOverrides)
 	}
-	return e, o.commit(c)
+	if err := rules.CheckVersion(c.Before, version); err != nil {
+		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", e.ID, err)
+	}
+	return o.commit(c)
 }
 
 // Delete removes an override; rules.ErrNoOverride when there is none.
-func (o *Overrides) Delete(_ context.Context, id, author string) error {
+func (o *Overrides) Delete(ctx context.Context, id, author string) error {
+	_, err := o.DeleteIf(ctx, id, author, rules.AnyVersion)
+	return err
+}
+
+// DeleteIf removes an override that has a version, or rules.AnyVersion.
+func (o *Overrides) DeleteIf(_ context.Context, id, author string, version int64) (rules.Change, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before, had := o.entries[id]
 	if !had {
-		return fmt.Errorf("filestore: override %q: %w", id, rules.ErrNoOverride)
+		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, rules.ErrNoOverride)
+	}
+	if err := rules.CheckVersion(&before, version); err != nil {
+		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, err)
 	}
 	return o.commit(rules.Change{At: o.stamp(), Author: author, Action: rules.ChangeDelete, ID: id, Before: &before})
 }
@@ -154,27 +185,30 @@ func (o *Overrides) Record(_ context.Context, c rules.Change) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.At = o.stamp()
-	return o.commit(c)
+	_, err := o.commit(c)
+	return err
 }
 
 // Audit returns up to limit changes, newest first.
-func (o *Overrides) Audit(_ context.Context, limit int) ([]rules.Change, error) {
+func (o *Overrides) Audit(ctx context.Context, limit int) ([]rules.Change, error) {
+	return o.FindChanges(ctx, rules.AuditQuery{Limit: limit})
+}
+
+// FindChanges returns the changes that a query asks for, newest first.
+func (o *Overrides) FindChanges(_ context.Context, q rules.AuditQuery) ([]rules.Change, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(max(limit, 0), len(o.audit))
-	out := slices.Clone(o.audit[len(o.audit)-n:])
-	slices.Reverse(out)
-	return out, nil
+	return o.audit.find(q), nil
 }
 
 // Revision is that of the newest change, 0 where there never was one.
 func (o *Overrides) Revision(context.Context) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if last := o.lastChange(); last != nil {
-		return last.Revision, nil
+	if o.last == nil {
+		return 0, nil
 	}
-	return 0, nil
+	return o.last.Numbered().Revision, nil
 }
 
 // Trim removes the overrides that ended at or before now and tells how many.
@@ -191,12 +225,15 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 	if gone == 0 {
 		return 0, nil
 	}
-	was := o.entries
-	o.entries = kept
-	if err := writeEnvelope(o.disk, o.list(), o.lastChange()); err != nil {
-		o.entries = was
+	data, err := o.encode(sortedByID(kept), o.last, len(o.audit.lines))
+	if err == nil {
+		err = o.disk.replace(overridesFile, data)
+		o.failing = err
+	}
+	if err != nil {
 		return 0, err
 	}
+	o.entries = kept
 	o.notify()
 	return gone, nil
 }
@@ -216,48 +253,4 @@ func (o *Overrides) notify() {
 	for _, fn := range o.subscribers {
 		fn(o.list())
 	}
-}
-
-// stamp is the time of a change: later than the one before it, so that changes
-// have an order even where the clock has none. The caller holds mu.
-func (o *Overrides) stamp() time.Time {
-	now := o.now().UTC().Truncate(time.Microsecond)
-	if last := o.lastChange(); last != nil && !now.After(last.At) {
-		now = last.At.Add(time.Microsecond)
-	}
-	return now
-}
-
-// lastChange is the newest one, nil when there is none. The caller holds mu.
-func (o *Overrides) lastChange() *rules.Change {
-	if len(o.audit) == 0 {
-		return nil
-	}
-	return &o.audit[len(o.audit)-1]
-}
-
-// commit writes a change down and makes it hold, or does neither. The caller
-// holds mu.
-func (o *Overrides) commit(c rules.Change) error {
-	c = c.Numbered()
-	if o.closed {
-		return errClosed
-	}
-	if err := o.record(c); err != nil {
-		return err
-	}
-	was := o.entries
-	o.entries = maps.Clone(was)
-	delete(o.entries, c.ID)
-	if c.After != nil {
-		o.entries[c.ID] = *c.After
-	}
-	if err := writeEnvelope(o.disk, o.list(), &c); err != nil {
-		o.entries, o.torn = was, true // the line in the audit has no change behind it
-		return err
-	}
-	o.audit = append(o.audit, c)
-	o.audit = o.audit[max(0, len(o.audit)-MaxAudit):]
-	o.notify()
-	return nil
 }

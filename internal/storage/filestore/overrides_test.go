@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -246,29 +245,6 @@ func TestTrimRemovesWhatEnded(t *testing.T) {
 	}
 	if n := len(audit(t, o, 10)); n != 3 {
 		t.Errorf("%d changes on record, want those of people only", n)
-	}
-}
-
-func TestAuditIsBounded(t *testing.T) {
-	t.Parallel()
-	d := newRAM()
-	o := boot(t, d)
-	for i := range MaxAudit + 2*slack {
-		if _, err := o.Put(ctx, limitTo("topic?id=42", float64(i+1))); err != nil {
-			t.Fatal(err)
-		}
-		if n := bytes.Count(d.files[auditFile], []byte("\n")); n > MaxAudit+slack {
-			t.Fatalf("%d lines after %d changes", n, i+1)
-		}
-	}
-	for _, again := range []*Overrides{o, boot(t, d.reboot())} {
-		all := audit(t, again, 1<<20)
-		if len(all) != MaxAudit || all[0].After.Rate != MaxAudit+2*slack {
-			t.Errorf("%d changes, newest %+v", len(all), all[0].After)
-		}
-	}
-	if n := len(audit(t, o, -1)); n != 0 {
-		t.Errorf("limit -1 gave %d", n)
 	}
 }
 

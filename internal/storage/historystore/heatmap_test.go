@@ -2,11 +2,8 @@ package historystore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +26,7 @@ func heatmap(t testing.TB, s *Store, from, to time.Time, step time.Duration, key
 func one(s *Store, at time.Time, key, state string, rate, denied float64) {
 	for second := range 60 {
 		s.Second(&history.Second{At: at.Add(time.Duration(second) * time.Second), Keys: []history.KeySecond{
-			{Key: hottype.Key(key), Rule: "topic", State: state, Rate: rate, Denied: denied}}})
+			{Key: hottype.Key(key), Rule: "topic", State: state, Rate: rate, Denied: history.Requests(denied)}}})
 	}
 }
 
@@ -88,7 +85,7 @@ func TestHoursAreBounded(t *testing.T) {
 	s.Second(&history.Second{At: noon.Add(time.Hour)})
 	written(t, s, 40)
 	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 200)
-	if len(m.Keys) != hourKeys*2 || m.Keys[0].Key != "topic?id=0" || m.Keys[hourKeys*2-1].Key != "topic?id=7" {
+	if len(m.Keys) != keysPerHour*2 || m.Keys[0].Key != "topic?id=0" || m.Keys[keysPerHour*2-1].Key != "topic?id=7" {
 		t.Errorf("%d keys: %+v", len(m.Keys), m.Keys)
 	}
 }
@@ -110,54 +107,46 @@ func TestHoursGoWithTheirMinutes(t *testing.T) {
 	}
 }
 
-// TestFileOfTheFirstVersionIsBroughtUp instead of being set aside.
-func TestFileOfTheFirstVersionIsBroughtUp(t *testing.T) {
+// A minute that comes when its hour is over, as after a step of the clock, is in the sums of the hour.
+func TestLateMinute_IsSummed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	db, err := sql.Open("sqlite", filepath.Join(dir, fileName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := fmt.Sprintf(`INSERT INTO minute VALUES (%[1]d, 'topic?id=1', 'topic', 'hot', 5, 6, 7, 8, 9),
-		(%[1]d + 60, 'topic?id=1', 'topic', 'loop', 5, 60, 70, 80, 9); PRAGMA user_version = 1`, noon.Unix())
-	if _, err := db.ExecContext(t.Context(), minutesSchema+rows); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s, stop := running(t, Config{Dir: dir})
-	want := []history.HeatmapKey{{Key: "topic?id=1", Rule: "topic",
-		Cells: []history.Cell{{State: history.Hot, Peak: 60, Allowed: 77, Denied: 88}}}}
-	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" ||
-		s.Stats().SetAside != 0 {
-		t.Error(diff)
-	}
-	stop()
-	s, _ = running(t, Config{Dir: dir}) // and is of this version then
-	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" {
+	s, _ := running(t, Config{Dir: t.TempDir()})
+	one(s, noon, "topic?id=1", history.Cold, 10, 1)
+	one(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1)
+	one(s, noon.Add(time.Minute), "topic?id=1", history.Hot, 30, 1)
+	await(t, "the sums of the hour that is over", func() bool {
+		_, err := os.Stat(fileOf(s.cfg.Dir, noon, hoursKind))
+		return err == nil
+	})
+	one(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1) // a second part of the minute
+	s.Second(&history.Second{At: noon.Add(2 * time.Hour)})
+	written(t, s, 4)
+	want := []history.Cell{{At: 0, State: history.Hot, Peak: 30, Denied: 120},
+		{At: 1, State: history.Cold, Peak: 10, Denied: 120}}
+	m := heatmap(t, s, noon, noon.Add(2*time.Hour), time.Hour, 10)
+	if diff := cmp.Diff([]history.HeatmapKey{{Key: "topic?id=1", Rule: "topic", Cells: want}}, m.Keys); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // week is a Store with a million minutes of keys, 100 in each minute of seven days.
-func week(t testing.TB) *Store {
+func week(t testing.TB, dir string) *Store {
 	t.Helper()
-	dir := t.TempDir()
-	db, err := openFile(t.Context(), filepath.Join(dir, fileName), 1<<30)
+	a, _, err := openArchive(&New(Config{Dir: dir}).cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.ExecContext(t.Context(), fmt.Sprintf(`
-		WITH RECURSIVE m(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM m LIMIT 10080),
-			k(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM k LIMIT 100)
-		INSERT INTO minute SELECT %d + 60 * m.i, 'topic?id=' || (k.i + m.i / 60 %% 200), 'topic', 'cold',
-			k.i, k.i + m.i %% 7, 60, 0, 5 FROM m, k;
-		%s`, noon.Unix(), strings.TrimSpace(fillHours)))
-	if err != nil {
-		t.Fatal(err)
+	for i := range 7 * 24 * 60 {
+		m := history.Minute{Total: history.Total{Minute: noon.Add(time.Duration(i) * time.Minute)}}
+		for k := range 100 {
+			m.Keys = append(m.Keys, history.KeyMinute{Key: hottype.Key(fmt.Sprintf("topic?id=%d", k+i/60%200)),
+				Rule: "topic", State: history.Cold, Rate: float64(k), Peak: float64(k + i%7), Allowed: 60, Clients: 5})
+		}
+		if err := a.write([]any{m}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := db.Close(); err != nil {
+	if err := a.sumHours(); err != nil {
 		t.Fatal(err)
 	}
 	s := New(Config{Dir: dir})
@@ -173,33 +162,8 @@ func week(t testing.TB) *Store {
 	return s
 }
 
-// TestWeekIsSeenAtOnce: the heatmap of a million minutes takes less than one look at each of them.
-func TestWeekIsSeenAtOnce(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
-		t.Skip("writes a million rows; runs with HOTPARAM_REQUIRE_SERVERS=1")
-	}
-	s := week(t)
-	heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 1) // the file is open
-	begin := time.Now()
-	m := heatmap(t, s, noon, noon.Add(7*24*time.Hour), time.Hour, 40)
-	took := time.Since(begin)
-	begin = time.Now()
-	var n int
-	var peak float64
-	if err := s.db.Load().QueryRowContext(t.Context(), "SELECT count(*), max(peak) FROM minute").
-		Scan(&n, &peak); err != nil {
-		t.Fatal(err)
-	}
-	look := time.Since(begin)
-	if len(m.Keys) != 40 || n != 1_008_000 || took > look {
-		t.Errorf("%d keys in %v; a look at %d minutes takes %v", len(m.Keys), took, n, look)
-	}
-	t.Logf("heatmap %v, a look at every minute %v", took, look)
-}
-
 func BenchmarkHeatmap(b *testing.B) {
-	s := week(b)
+	s := week(b, b.TempDir())
 	for name, q := range map[string]struct{ span, step time.Duration }{
 		"week": {7 * 24 * time.Hour, time.Hour}, "day": {24 * time.Hour, 10 * time.Minute},
 		"hours": {6 * time.Hour, time.Minute},

@@ -1,47 +1,62 @@
 package historystore
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// Read answers a query. At first it waits until the file is open or cannot be opened. While it is not open,
+// Read answers a query. At first it waits until the history is open or cannot be opened. While it is not open,
 // Read fails, and the error says why.
 func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
-	db, err := s.opened(ctx)
+	a, err := s.opened(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := &history.Answer{
-		From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.KeyMinute{}, Spans: []history.Span{},
-		Events: []history.Event{},
+	answer := &history.Answer{From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.KeyMinute{},
+		Spans: []history.Span{}, Events: []history.Event{}}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	err = a.readMinutes(ctx, &q, answer)
+	if err == nil {
+		err = a.readSpans(ctx, &q, answer)
 	}
-	for _, read := range []func(context.Context, *sql.DB, *history.Query, *history.Answer) error{
-		readTotals, readKeys, readSpans, readEvents,
-	} {
-		if err := read(ctx, db, &q, a); err != nil {
-			return nil, fmt.Errorf("historystore: %w", err)
-		}
+	if err == nil {
+		answer.Events, err = a.readEvents(ctx, &q, answer, "")
 	}
-	return a, nil
+	return answer, s.unread(err)
 }
 
-// opened is the open file. It waits until opening was tried once.
-func (s *Store) opened(ctx context.Context) (*sql.DB, error) {
+// unread returns the error of a question. A damaged file is mended before the next question.
+func (s *Store) unread(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errDamaged) || errors.Is(err, errTorn) {
+		select {
+		case s.damaged <- struct{}{}:
+		default: // it is known
+		}
+		return fmt.Errorf("historystore: %w; what is whole will be kept: ask again", err)
+	}
+	return fmt.Errorf("historystore: %w", err)
+}
+
+// opened is the open history. It waits until opening was tried once.
+func (s *Store) opened(ctx context.Context) (*archive, error) {
 	select {
 	case <-s.tried:
 	case <-ctx.Done():
 		return nil, errNotOpen
 	}
-	if db := s.db.Load(); db != nil {
-		return db, nil
+	if a := s.archive.Load(); a != nil {
+		return a, nil
 	}
 	if err := s.Failing(); err != nil {
 		return nil, err
@@ -49,163 +64,183 @@ func (s *Store) opened(ctx context.Context) (*sql.DB, error) {
 	return nil, errNotOpen
 }
 
-var errNotOpen = errors.New("historystore: the file is being opened")
+var errNotOpen = errors.New("historystore: the files are being opened")
 
-// list reads the rows of a query into a list of at most limit.
-func list[T any](ctx context.Context, db *sql.DB, a *history.Answer, limit int, scan func(*sql.Rows) (T, error),
-	query string, args ...any,
-) ([]T, error) {
-	rows, err := db.QueryContext(ctx, query+" LIMIT ?", append(args, limit+1)...)
-	if err != nil {
-		return nil, err
+// cut bounds a list of an answer, and records that there was more.
+func cut[T any](a *history.Answer, list []T, most int) []T {
+	if len(list) <= most {
+		return list
 	}
-	defer rows.Close()
-	all := []T{}
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == limit {
-			a.Truncated = true
-			break
-		}
-		all = append(all, one)
-	}
-	return all, rows.Err()
+	a.Truncated = true
+	return list[:most]
 }
 
-func readTotals(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	if q.Key != "" {
-		return nil // they are of all keys
-	}
-	a.Totals, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (t history.Total, err error) {
-		var minute int64
-		var by string
-		if err := r.Scan(&minute, &t.Allowed, &t.Denied, &by); err != nil {
-			return t, err
+func (a *archive) readMinutes(ctx context.Context, q *history.Query, answer *history.Answer) error {
+	from, to := q.From.Unix(), endOfMinutes(q)
+	for _, hour := range a.hoursBetween(minutesKind, from, to) {
+		if len(answer.Keys) > q.Limit && (q.Key != "" || len(answer.Totals) > q.Limit) {
+			break
 		}
-		t.Minute = time.Unix(minute, 0).UTC()
-		return t, json.Unmarshal([]byte(by), &t.By)
-	}, `SELECT minute, allowed, denied, denied_by FROM total WHERE minute >= ? AND minute < ? ORDER BY minute`,
-		q.From.Unix(), endOfMinutes(q))
-	return err
+		blocks, err := a.blocks(minutesKind, hour)
+		if err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		for len(blocks) > 0 {
+			n := 1
+			for n < len(blocks) && blocks[n].at == blocks[0].at { // parts of a minute
+				n++
+			}
+			if at := blocks[0].at; at >= from && at < to {
+				if err := readMinute(blocks[:n], q, answer); err != nil {
+					return err
+				}
+			}
+			blocks = blocks[n:]
+		}
+	}
+	answer.Totals, answer.Keys = cut(answer, answer.Totals, q.Limit), cut(answer, answer.Keys, q.Limit)
+	return ctx.Err()
 }
 
 // endOfMinutes is the first second whose minute is not of the answer: the minute under way at the end of
 // the span is.
 func endOfMinutes(q *history.Query) int64 { return q.To.Add(time.Second - 1).Unix() }
 
-// ofKey narrows a condition to the key of a query, if it names one.
-func ofKey(q *history.Query, where string, args ...any) (string, []any) {
-	if q.Key == "" {
-		return where, args
-	}
-	return `key = ? AND ` + where, append([]any{string(q.Key)}, args...)
-}
-
-func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := ofKey(q, `minute >= ? AND minute < ?`, q.From.Unix(), endOfMinutes(q))
-	a.Keys, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (k history.KeyMinute, err error) {
-		var minute int64
-		err = r.Scan(&minute, (*string)(&k.Key), &k.Rule, &k.State, &k.Rate, &k.Peak, &k.Allowed, &k.Denied, &k.Clients)
-		k.Minute = time.Unix(minute, 0).UTC()
-		return k, err
-	}, `SELECT minute, key, rule, state, rate, peak, allowed, denied, clients FROM minute WHERE `+where+
-		` ORDER BY minute, key`, args...)
-	return err
-}
-
-func readSpans(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := ofKey(q, `since < ? AND (until = 0 OR until >= ?)`, q.To.UnixMilli(), q.From.UnixMilli())
-	a.Spans, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (s history.Span, err error) {
-		var since, until int64
-		err = r.Scan((*string)(&s.Key), &s.State, &since, &until, &s.Rule, &s.Peak)
-		if s.From = time.UnixMilli(since).UTC(); until > 0 {
-			s.Until = time.UnixMilli(until).UTC()
+// readMinute adds the parts of a minute to an answer. There are several if the program began again within it.
+func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
+	var total history.Total
+	first := len(answer.Keys)
+	for i, part := range parts {
+		if q.Key != "" && !part.has(q.Key) {
+			continue
 		}
-		return s, err
-	}, `SELECT key, state, since, until, rule, peak FROM span WHERE `+where+` ORDER BY since, key`, args...)
-	return err
+		t, err := part.read(func(r *row) {
+			if q.Key == "" && len(answer.Keys) > q.Limit || q.Key != "" && string(r.key) != string(q.Key) {
+				return
+			}
+			k := r.keyMinute(part.at)
+			if i > 0 {
+				for j := first; j < len(answer.Keys); j++ {
+					if there := &answer.Keys[j]; there.Key == k.Key {
+						addPart(there, &k)
+						return
+					}
+				}
+			}
+			answer.Keys = append(answer.Keys, k)
+		})
+		if err != nil {
+			return err
+		}
+		if i == 0 || q.Key != "" { // of a key there are no totals
+			total = t
+			continue
+		}
+		total.Allowed, total.Denied = total.Allowed.Plus(t.Allowed), total.Denied.Plus(t.Denied)
+		for what, n := range t.By {
+			total.By[what] += n
+		}
+	}
+	if len(parts) > 1 {
+		slices.SortFunc(answer.Keys[first:], byKey)
+	}
+	if q.Key == "" {
+		answer.Totals = append(answer.Totals, total)
+	}
+	return nil
 }
 
-func readEvents(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) error {
-	return readEventsWhere(ctx, db, q, a, "")
+// addPart adds the later part of a minute to the part before.
+func addPart(k, later *history.KeyMinute) {
+	k.State, k.Rate, k.Peak = later.State, later.Rate, max(k.Peak, later.Peak)
+	k.Allowed, k.Denied = k.Allowed.Plus(later.Allowed), k.Denied.Plus(later.Denied)
+	k.Clients = max(k.Clients, later.Clients)
 }
 
-// readEventsWhere reads those events of which a further condition holds, in SQL.
-func readEventsWhere(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer, further string) (err error) {
-	where, args := ofKey(q, `at >= ? AND at < ?`+further, q.From.UnixMilli(), q.To.UnixMilli())
-	a.Events, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (e history.Event, err error) {
-		var at int64
-		var detail string
-		err = r.Scan(&at, &e.Kind, &e.Key, &detail)
-		e.At, e.Detail = time.UnixMilli(at).UTC(), json.RawMessage(detail)
-		return e, err
-	}, `SELECT at, kind, key, detail FROM event WHERE `+where+` ORDER BY at, id`, args...)
-	return err
+// readSpans finds the spans that ended in the files from a time on, and those that last. The later of two ends of a
+// span holds: the first was written when the program began again.
+func (a *archive) readSpans(ctx context.Context, q *history.Query, answer *history.Answer) error {
+	var found []history.Span
+	keep := func() {
+		slices.SortStableFunc(found, func(a, b history.Span) int {
+			return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Key, b.Key), cmp.Compare(a.State, b.State))
+		})
+		slices.Reverse(found)
+		found = slices.CompactFunc(found, func(a, b history.Span) bool {
+			return idOf(&a) == idOf(&b) && a.From.Equal(b.From)
+		})
+		slices.Reverse(found)
+		found = found[:min(len(found), q.Limit+1)]
+	}
+	add := func(s history.Span) {
+		if (q.Key == "" || q.Key == s.Key) && s.From.Before(q.To) && (s.Until.IsZero() || !s.Until.Before(q.From)) {
+			if found = append(found, s); len(found) > 4*q.Limit+1000 {
+				keep()
+			}
+		}
+	}
+	for _, hour := range a.hoursBetween(eventsKind, q.From.Unix(), farFuture) {
+		records, err := a.records(hour)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+		for i := range records {
+			if r := &records[i]; r.step == endsSpan {
+				add(*r.Span)
+			}
+		}
+	}
+	for _, s := range a.lasting {
+		add(s.Span)
+	}
+	keep()
+	answer.Spans = cut(answer, append(answer.Spans, found...), q.Limit)
+	return nil
 }
 
-const heatmapEvents = 1000
-
-// Heatmap answers when the heaviest keys of a time were asked for. Times longer than a few hours are
-// answered from hours as far as possible: a week of a million minutes takes a fraction of a second.
-func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
-	db, err := s.opened(ctx)
-	if err != nil {
-		return nil, err
+// readEvents finds the events of a query whose kind has a prefix.
+func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *history.Answer, prefix string) (
+	[]history.Event, error) {
+	found := []history.Event{}
+	from, to := q.From.UnixMilli(), q.To.UnixMilli()
+	for _, hour := range a.hoursBetween(eventsKind, q.From.Unix(), q.To.Unix()+1) {
+		if len(found) > q.Limit {
+			break
+		}
+		records, err := a.records(hour)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(records, func(a, b record) int { return a.At.Compare(b.At) })
+		for _, r := range records {
+			at := r.At.UnixMilli()
+			if r.Kind == "" || at < from || at >= to || q.Key != "" && r.Key != string(q.Key) ||
+				!strings.HasPrefix(r.Kind, prefix) {
+				continue
+			}
+			r.Span = nil
+			if found = append(found, r.Event); len(found) > q.Limit {
+				break
+			}
+		}
 	}
-	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{},
-		Events: []history.Event{}}
-	if err := readHeatmap(ctx, db, &q, m); err != nil {
-		return nil, fmt.Errorf("historystore: %w", err)
-	}
-	a := &history.Answer{}
-	all := history.Query{From: q.From, To: q.To, Limit: heatmapEvents}
-	where := ""
-	if q.Step >= 10*time.Minute {
-		where = " AND kind LIKE 'override%'" // what became hot is seen in the cells
-	}
-	if err := readEventsWhere(ctx, db, &all, a, where); err != nil {
-		return nil, fmt.Errorf("historystore: %w", err)
-	}
-	m.Events, m.Truncated = a.Events, a.Truncated
-	return m, nil
+	return cut(answer, found, q.Limit), nil
 }
 
-func readHeatmap(ctx context.Context, db *sql.DB, q *history.HeatmapQuery, m *history.Heatmap) error {
-	cells := "minute" // the table, and its column of times
-	if q.Step%time.Hour == 0 {
-		cells = "hour"
-	}
-	top := cells
-	if q.To.Sub(q.From) > 6*time.Hour {
-		top = "hour"
-	}
-	first, last := q.From.Unix(), q.To.Unix()
-	rows, err := db.QueryContext(ctx, `WITH top AS (
-			SELECT key, max(peak) AS heaviest FROM `+top+` WHERE `+top+` >= ?1 / 3600 * 3600 AND `+top+` < ?2
-			GROUP BY key ORDER BY heaviest DESC, key LIMIT ?4)
-		SELECT c.key, max(c.rule), (c.`+cells+` - ?1) / ?3 AS cell,
-			CASE WHEN max(c.state = 'hot') THEN 'hot' WHEN max(c.state = 'loop') THEN 'loop' ELSE 'cold' END,
-			max(c.peak), sum(c.allowed), sum(c.denied)
-		FROM top JOIN `+cells+` AS c ON c.key = top.key AND c.`+cells+` >= ?1 AND c.`+cells+` < ?2
-		GROUP BY c.key, cell ORDER BY top.heaviest DESC, c.key, cell`, first, last, int64(q.Step/time.Second), q.Keys)
+// eachRow calls a function for the rows of an hour, in the order of their times, from a first second up to but not
+// including a last one.
+func (a *archive) eachRow(kind string, hour, from, to int64, each func(at int64, r *row)) error {
+	blocks, err := a.blocks(kind, hour)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var key, rule string
-		var c history.Cell
-		if err := rows.Scan(&key, &rule, &c.At, &c.State, &c.Peak, &c.Allowed, &c.Denied); err != nil {
+	for _, b := range blocks {
+		if b.at < from || b.at >= to {
+			continue
+		}
+		if _, err := b.read(func(r *row) { each(b.at, r) }); err != nil {
 			return err
 		}
-		if n := len(m.Keys); n == 0 || m.Keys[n-1].Key != hottype.Key(key) {
-			m.Keys = append(m.Keys, history.HeatmapKey{Key: hottype.Key(key), Rule: rule})
-		}
-		last := &m.Keys[len(m.Keys)-1]
-		last.Cells = append(last.Cells, c)
 	}
-	return rows.Err()
+	return nil
 }

@@ -1,20 +1,26 @@
-// Package historystore keeps the history of a program (package history) in a SQLite file: minutes,
-// spans and events, for some days, within a bound of bytes.
+// Package historystore keeps the history of a program (package history) in files: minutes, spans and
+// events, for some days, within a bound of bytes.
 //
-// It is never in the way: what cannot be written is dropped and counted, and a file that cannot be
-// opened is tried again. A damaged file is set aside under another name and a new one begun.
+//	DIR/history/2026-03-14T12.minutes   the minutes of an hour, in UTC, as they end
+//	DIR/history/2026-03-14T12.hours     their sums by key, once the hour is over; made from the minutes
+//	DIR/history/2026-03-14T12.events    events, and the beginnings and ends of spans
+//	DIR/history.lock                    held while a process has the history open
+//
+// It is never in the way: what cannot be written is dropped and counted, and a directory that cannot be
+// used is tried again. A damaged file is set aside under another name, and what is whole is kept.
 package historystore
 
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/detection/history"
@@ -22,11 +28,11 @@ import (
 )
 
 type Config struct {
-	// Dir is where the file lies; it is made if need be.
+	// Dir is the state directory; it is made if need be.
 	Dir string
 	// Keep is for how long; 0 means seven days.
 	Keep time.Duration
-	// MaxBytes bounds the file; 0 means 1 GiB. When it is full, the oldest part goes.
+	// MaxBytes bounds the files together; 0 means 1 GiB. When they are full, the oldest go.
 	MaxBytes int64
 	// Keys are how many keys of a minute are kept, the heaviest; 0 means 100.
 	Keys int
@@ -39,23 +45,25 @@ type Config struct {
 const (
 	// queued is how much waits for the disk. A minute is one, and so is an event.
 	queued = 1024
-	// reopenEvery is how often a file is tried that could not be opened.
+	// reopenEvery is how often a directory is tried that could not be used.
 	reopenEvery = 30 * time.Second
 )
 
-// Store keeps a history. [Store.Run] opens the file and writes; until then and while the file cannot
+// Store keeps a history. [Store.Run] opens the files and writes; until then and while they cannot
 // be used, what comes is kept as far as there is room in memory. It may be used by many goroutines.
 type Store struct {
 	cfg      Config
-	queue    chan any    // history.Minute or history.Event
-	calls    chan func() // for Run to call
+	queue    chan any      // history.Minute or history.Event
+	calls    chan func()   // for Run to call
+	damaged  chan struct{} // a reader found a damaged file
 	recorder *history.Recorder
 	mu       sync.Mutex // guards recorder
 
-	lock    *os.File               // of Run; nil: not held
-	db      atomic.Pointer[sql.DB] // nil: not open
-	tried   chan struct{}          // closed when opening was tried once
-	failing atomic.Pointer[string] // why, or why the last write failed; nil: nothing is wrong
+	lock    *os.File                // of Run; nil: not held
+	archive atomic.Pointer[archive] // nil: not open
+	lasting map[spanID]lastingSpan  // of the archive that was open before, or nil; for Run
+	tried   chan struct{}           // closed when opening was tried once
+	failing atomic.Pointer[string]  // why, or why the last write failed; nil: nothing is wrong
 
 	written, dropped, failures, setAside atomic.Uint64
 	bytes                                atomic.Int64
@@ -67,7 +75,7 @@ type Stats struct {
 	Dropped  uint64 `metric:"hotparam_history_dropped_total" help:"Minutes and events that could not be written, or came faster than the disk."`
 	Failures uint64 `metric:"hotparam_history_failures_total" help:"Writes and openings of the history that failed."`
 	SetAside uint64 `metric:"hotparam_history_set_aside_total" help:"Damaged files of the history that were set aside."`
-	Bytes    int64  `metric:"hotparam_history_bytes" help:"Bytes of the history's file that are in use."`
+	Bytes    int64  `metric:"hotparam_history_bytes" help:"Bytes of the history's files."`
 	Failing  bool   `metric:"hotparam_history_failing" help:"1 while the history is not written."`
 }
 
@@ -78,8 +86,8 @@ func New(cfg Config) *Store {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Store{cfg: cfg, queue: make(chan any, queued), calls: make(chan func()), tried: make(chan struct{}),
-		recorder: history.NewRecorder(cfg.Keys)}
+	return &Store{cfg: cfg, queue: make(chan any, queued), calls: make(chan func()), damaged: make(chan struct{}, 1),
+		tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys)}
 }
 
 // Second takes what was seen in a second. It does not block.
@@ -103,54 +111,54 @@ func (s *Store) enqueue(one any) {
 	}
 }
 
-// Run opens the file and writes until ctx ends, then what is left, and closes the file. It returns
+// Run opens the files and writes until ctx ends, then what is left. It returns
 // nil: what fails is counted, logged once, shown by [Store.Failing] and tried again.
 func (s *Store) Run(ctx context.Context) error {
 	retry := time.NewTicker(reopenEvery)
 	defer retry.Stop()
-	s.reopen(ctx)
+	s.reopen()
 	close(s.tried)
 	for ctx.Err() == nil {
 		work := s.queue
-		if s.db.Load() == nil {
+		if s.archive.Load() == nil {
 			work = nil // it waits in the queue
 		}
 		select {
 		case <-ctx.Done():
 		case <-retry.C:
-			if s.db.Load() == nil {
-				s.reopen(ctx)
+			if s.archive.Load() == nil {
+				s.reopen()
 			}
+		case <-s.damaged:
+			s.reopen()
 		case call := <-s.calls:
 			call()
 		case one := <-work:
-			s.write(context.WithoutCancel(ctx), s.batch(one))
+			s.write(s.batch(one))
 		}
 	}
-	return s.end(context.WithoutCancel(ctx))
+	s.end()
+	return nil
 }
 
 // end writes the minute under way and what waits.
-func (s *Store) end(ctx context.Context) error {
+func (s *Store) end() {
 	s.mu.Lock()
 	last := s.recorder.End()
 	s.mu.Unlock()
 	if last != nil {
 		s.enqueue(*last)
 	}
-	db := s.db.Load()
 	if s.lock != nil {
 		defer s.lock.Close() // the last of what can fail: nothing is left to say
 	}
-	if db == nil {
-		return nil
+	if s.archive.Load() == nil {
+		return
 	}
 	if rest := s.batch(nil); len(rest) > 0 {
-		s.write(ctx, rest)
+		s.write(rest)
 	}
-	s.db.Store(nil)
-	_ = db.Close() // what is committed is on the disk
-	return nil
+	s.archive.Store(nil)
 }
 
 // batch is what waits, behind a first one.
@@ -168,26 +176,23 @@ func (s *Store) batch(first any) (all []any) {
 	}
 }
 
-// reopen takes the directory, which no other process may use, and opens the file.
-func (s *Store) reopen(ctx context.Context) {
+// reopen takes the directory, which no other process may use, and opens the files.
+func (s *Store) reopen() {
+	if a := s.archive.Swap(nil); a != nil {
+		s.lasting = a.lasting
+		a.mu.Lock() // readers of it have ended
+		defer a.mu.Unlock()
+	}
 	if err := s.lockDir(); s.fail(err) {
 		return
 	}
-	db, aside, err := open(ctx, s.cfg.Dir, s.cfg.MaxBytes)
-	if aside != "" {
-		s.setAside.Add(1)
-		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside", aside)
-	}
-	if err == nil {
-		if err = s.closeSpans(ctx, db); err != nil {
-			err = errors.Join(err, db.Close())
-		}
-	}
-	if s.fail(err) {
+	a, aside, err := openArchive(&s.cfg, s.lasting)
+	s.setAside.Add(aside)
+	if s.fail(wrapped(err)) {
 		return
 	}
-	s.db.Store(db)
-	s.measure(ctx, db)
+	s.archive.Store(a)
+	s.measure(a)
 }
 
 func (s *Store) lockDir() (err error) {
@@ -228,43 +233,26 @@ func (s *Store) Failing() error {
 	return nil
 }
 
-// write writes a batch in one transaction. A full file loses its oldest part first; a damaged one is
-// set aside, and what could not be written is lost.
-func (s *Store) write(ctx context.Context, batch []any) {
-	db := s.db.Load()
-	err := s.makeSpace(ctx, db)
-	if err == nil {
-		err = inTransaction(ctx, db, func(tx *sql.Tx) error {
-			for _, one := range batch {
-				if err := s.insert(ctx, tx, one); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if !s.fail(err) {
-		s.written.Add(uint64(len(batch)))
-		s.measure(ctx, db)
+// write writes a batch. Full files lose their oldest part first. What could not be written is lost.
+func (s *Store) write(batch []any) {
+	a := s.archive.Load()
+	if err := a.write(batch); s.fail(wrapped(err)) {
+		s.dropped.Add(uint64(len(batch)))
+		if errors.Is(err, errDamaged) || errors.Is(err, errTorn) || errors.Is(err, errUnknownEnd) ||
+			errors.Is(err, fs.ErrNotExist) {
+			s.reopen()
+		}
 		return
 	}
-	s.dropped.Add(uint64(len(batch)))
-	if damaged(err) {
-		s.db.Store(nil)
-		_ = db.Close() // it is of no use any more
-		s.reopen(ctx)
-	}
+	s.written.Add(uint64(len(batch)))
+	s.fail(wrapped(a.sumHours()))
+	s.measure(a)
 }
 
-func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return wrapped(err)
-	}
-	if err := do(tx); err != nil {
-		return wrapped(errors.Join(err, tx.Rollback()))
-	}
-	return wrapped(tx.Commit())
+func (s *Store) measure(a *archive) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	s.bytes.Store(a.bytes())
 }
 
 // wrapped names the package in an error; nil stays nil.
@@ -273,6 +261,21 @@ func wrapped(err error) error {
 		return nil
 	}
 	return fmt.Errorf("historystore: %w", err)
+}
+
+// remedy says what a person can do about an error; "" where the error itself says it.
+func remedy(err error, dir string) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room on the disk of " + dir
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return "let this program write in " + dir + ", or give it another state.dir"
+	case errors.Is(err, syscall.EIO):
+		return "see whether the disk of " + dir + " is full or broken"
+	case errors.Is(err, errTooLarge):
+		return "raise history.max_bytes, or lower history.keys"
+	}
+	return ""
 }
 
 func (s *Store) Stats() Stats {

@@ -94,6 +94,10 @@ func read(t *testing.T, s *Store, q history.Query) *history.Answer {
 	return a
 }
 
+func fileOf(dir string, at time.Time, kind string) string {
+	return filepath.Join(dir, folderName, fileID{hourOf(at), kind}.name())
+}
+
 func TestWhatWasWrittenIsRead(t *testing.T) {
 	t.Parallel()
 	s, stop := running(t, Config{Dir: t.TempDir(), Keys: 2})
@@ -132,139 +136,158 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	stop() // the second minute is written at the end
-	if info, err := os.Stat(filepath.Join(s.cfg.Dir, "history.sqlite")); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(fileOf(s.cfg.Dir, noon, minutesKind)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("others can read the file: %v, %v", info, err)
 	}
 	again, _ := running(t, s.cfg)
-	await(t, "the file to be open", func() bool { return again.db.Load() != nil })
 	if a := read(t, again, all); len(a.Totals) != 2 || len(a.Keys) != 3 {
 		t.Errorf("after a restart: %+v", a)
 	}
 }
 
-// A program that is killed leaves spans open. They end where its last minute does.
+// crash returns a Store on a copy of the files of one that runs, as they are if the process is killed now.
+func crash(t *testing.T, s *Store) *Store {
+	t.Helper()
+	cfg := s.cfg
+	cfg.Dir = t.TempDir()
+	from := os.DirFS(filepath.Join(s.cfg.Dir, folderName))
+	if err := os.CopyFS(filepath.Join(cfg.Dir, folderName), from); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := running(t, cfg)
+	return again
+}
+
+// A program that is killed leaves spans open. They end where its last minute does, with the peak that it saw.
 func TestOpenSpansEndAfterCrash(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, _ := running(t, Config{Dir: dir})
-	s.Event(became(noon, "a?x=1"))
-	minute(s, noon, 1)
+	s, _ := running(t, Config{Dir: t.TempDir()})
+	s.Event(became(noon, "topic?id=40"))
+	minute(s, noon, 41)
 	s.Event(became(noon.Add(30*time.Minute), "b?x=1")) // after the last minute
 	s.Second(&history.Second{At: noon.Add(time.Minute)})
 	written(t, s, 3)
-	db := s.db.Load()
-	if err := s.closeSpans(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	for i, span := range read(t, s, all).Spans {
-		if want := []time.Time{noon.Add(time.Minute), noon.Add(30 * time.Minute)}[i]; !span.Until.Equal(want) {
-			t.Errorf("%s ended at %v, want %v", span.Key, span.Until, want)
+	for range 2 { // the second crash knows of the first
+		s = crash(t, s)
+		spans := read(t, s, all).Spans
+		if len(spans) != 2 {
+			t.Fatalf("%+v", spans)
+		}
+		for i, want := range []time.Time{noon.Add(time.Minute), noon.Add(30 * time.Minute)} {
+			if !spans[i].Until.Equal(want) || spans[i].Peak != []float64{40, 9}[i] {
+				t.Errorf("%+v, want it to end at %v", spans[i], want)
+			}
+		}
+		s.Event(became(noon, "topic?id=40")) // it is still hot, since the same time
+		written(t, s, 1)
+		a := read(t, s, all)
+		if len(a.Spans) != 2 || !a.Spans[0].Until.IsZero() || len(a.Events) != 2 {
+			t.Errorf("%+v, %+v", a.Spans, a.Events)
 		}
 	}
-	s.Event(became(noon, "a?x=1")) // it is still hot, since the same time
-	written(t, s, 4)
-	if spans := read(t, s, all).Spans; len(spans) != 2 || !spans[0].Until.IsZero() {
+	s = crash(t, s)
+	s.Event(became(noon, "topic?id=40"))
+	s.Event(cooled(noon.Add(5*time.Hour), "topic?id=40"))
+	written(t, s, 2)
+	if spans := read(t, s, all).Spans; len(spans) != 2 || !spans[0].Until.Equal(noon.Add(5*time.Hour)) ||
+		spans[0].Peak != 40 {
 		t.Errorf("%+v", spans)
 	}
 }
 
+// Hours go when they are over for as long as Keep; what lasts stays.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	now := noon
 	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
 	s.Event(became(noon, "a?x=1"))
 	s.Event(cooled(noon.Add(time.Minute), "a?x=1"))
+	s.Event(became(noon, "b?x=1"))
 	minute(s, noon, 1)
-	minute(s, noon.Add(50*time.Minute), 1)
-	s.Second(&history.Second{At: noon.Add(55 * time.Minute)})
-	written(t, s, 4)
-	now = noon.Add(90 * time.Minute)
-	if err := s.Trim(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if a := read(t, s, all); len(a.Totals) != 1 || len(a.Keys) != 1 || len(a.Spans) != 0 || len(a.Events) != 0 {
-		t.Errorf("%+v", a)
-	}
-}
-
-// A full file loses its oldest part and goes on.
-func TestFileIsBounded(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const most = 1 << 20
-	s, stop := running(t, Config{Dir: dir, MaxBytes: most, Keys: 100})
-	for i := range 200 {
-		minute(s, noon.Add(time.Duration(i)*time.Minute), 100)
-		if i > 0 {
-			written(t, s, uint64(i))
+	minute(s, noon.Add(70*time.Minute), 1)
+	s.Second(&history.Second{At: noon.Add(75 * time.Minute)})
+	written(t, s, 5)
+	for _, gone := range []bool{false, true} {
+		if now = noon.Add(119 * time.Minute); gone {
+			now = noon.Add(2 * time.Hour)
+		}
+		if err := s.Trim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool][4]int{false: {2, 2, 2, 3}, true: {1, 1, 1, 0}}[gone]
+		a := read(t, s, all)
+		if got := [4]int{len(a.Totals), len(a.Keys), len(a.Spans), len(a.Events)}; got != want {
+			t.Errorf("at %v: %v, want %v", now, got, want)
 		}
 	}
-	a := read(t, s, history.Query{From: all.From, To: all.To, Limit: 100_000})
-	last := a.Totals[len(a.Totals)-1].Minute
-	if len(a.Totals) < 20 || len(a.Totals) > 190 || !last.Equal(noon.Add(198*time.Minute)) {
-		t.Errorf("%d minutes are kept, the last is %v", len(a.Totals), last)
-	}
-	if st := s.Stats(); st.Bytes > most || st.Dropped+st.Failures > 0 {
-		t.Errorf("%+v", st)
-	}
-	stop()
-	if info, err := os.Stat(filepath.Join(dir, fileName)); err != nil || info.Size() > most {
-		t.Errorf("%v, %v", info.Size(), err)
+	spans := read(t, crash(t, s), all).Spans
+	if len(spans) != 1 || spans[0].Key != "b?x=1" || !spans[0].From.Equal(noon) {
+		t.Errorf("after a crash: %+v", spans)
 	}
 }
 
-// A file that is no history is renamed, and a new one begun.
-func TestDamagedFileIsSetAside(t *testing.T) {
+func bytesIn(t *testing.T, dir string) (sum int64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, folderName, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += info.Size()
+	}
+	return sum
+}
+
+// Full files lose their oldest part, in hours and within a large hour, and the history goes on.
+func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(t *testing.T, path string){
-		"no database": func(t *testing.T, path string) { save(t, path, []byte(strings.Repeat("no database ", 1000))) },
-		"cut in half": func(t *testing.T, path string) {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			save(t, path, b[:len(b)/2])
-		},
-		"a page of zeros": func(t *testing.T, path string) {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			clear(b[pageSize : 3*pageSize])
-			save(t, path, b)
-		},
-		"another version": func(t *testing.T, path string) {
-			db, err := openFile(t.Context(), path, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
-				t.Fatal(err)
-			}
-			_ = db.Close()
-		},
-	} {
+	const most = 1 << 20
+	for name, step := range map[string]time.Duration{"hours": time.Minute, "one hour": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s, stop := running(t, Config{Dir: dir})
-			for i := range 20 {
-				minute(s, noon.Add(time.Duration(i)*time.Minute), 100)
+			s, stop := running(t, Config{Dir: dir, MaxBytes: most, Keys: 100})
+			read(t, s, all) // the files are open
+			for i := range 400 {
+				at := noon.Add(time.Duration(i) * step)
+				if step == 0 {
+					at = noon.Add(time.Duration(i%60) * time.Minute)
+				}
+				minute(s, at, 100)
+				s.Event(became(at, "topic?id=77"))
+				written(t, s, uint64(2*i+1))
+				if n := s.Stats().Bytes; n > most {
+					t.Fatalf("%d bytes", n)
+				}
 			}
-			written(t, s, 19)
+			a := read(t, s, history.Query{From: all.From, To: all.To, Limit: 100_000})
+			if n := len(a.Totals); n < 20 || n > 300 || len(a.Spans) == 0 {
+				t.Errorf("%d minutes are kept, %d spans", n, len(a.Spans))
+			}
+			if st := s.Stats(); st.Dropped+st.Failures > 0 {
+				t.Errorf("%+v", st)
+			}
 			stop()
-			damage(t, filepath.Join(dir, fileName))
-			s, _ = running(t, Config{Dir: dir})
-			minute(s, noon, 1)
-			minute(s, noon.Add(time.Minute), 1)
-			written(t, s, 1)
-			if a := read(t, s, all); len(a.Totals) != 1 || s.Stats().SetAside != 1 || s.Failing() != nil {
-				t.Errorf("%+v, %+v", a, s.Stats())
-			}
-			if _, err := os.Stat(filepath.Join(dir, fileName+".damaged")); err != nil {
-				t.Error(err)
+			if n := bytesIn(t, dir); n > most || n != s.Stats().Bytes {
+				t.Errorf("%d bytes, the metric says %d", n, s.Stats().Bytes)
 			}
 		})
+	}
+}
+
+// A minute that is larger than all files may be is not kept, and the remedy is said.
+func TestLargeMinuteIsDropped(t *testing.T) {
+	t.Parallel()
+	s, _ := running(t, Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
+	one(s, noon, strings.Repeat("x", 1<<20), history.Cold, 1, 0)
+	s.Second(&history.Second{At: noon.Add(time.Minute)})
+	await(t, "the failure", func() bool { return s.Failing() != nil })
+	if err := s.Failing(); !strings.Contains(err.Error(), "raise history.max_bytes") {
+		t.Error(err)
 	}
 }
 
@@ -328,7 +351,7 @@ func TestDirectoryIsOneProcess(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	second.reopen(t.Context()) // what Run does every half minute
+	second.reopen() // what Run does every half minute
 	if err := second.Failing(); err != nil {
 		t.Error(err)
 	}
@@ -340,19 +363,28 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 	dir := t.TempDir()
 	for part, by := range []map[string]float64{{"hot": 3}, {"hot": 2, "ip_fixed": 4}} {
 		s, stop := running(t, Config{Dir: dir})
-		await(t, "the file to be open", func() bool { return s.db.Load() != nil })
+		read(t, s, all) // the files are open
 		s.Second(&history.Second{
 			At: noon.Add(time.Duration(30*part) * time.Second), Allowed: 10, Denied: 3, DeniedBy: by,
-			Keys: []history.KeySecond{{Key: "a?x=1", Rate: float64(part), Allowed: 5}},
+			Keys: []history.KeySecond{{Key: "a?x=1", Rate: float64(part), Allowed: 5},
+				{Key: hottype.Key(fmt.Sprintf("b?x=%d", part)), Rate: 1}},
 		})
 		stop()
 	}
 	s, _ := running(t, Config{Dir: dir})
 	a := read(t, s, all)
 	want := []history.Total{{Minute: noon, Allowed: 20, Denied: 6, By: map[string]float64{"hot": 5, "ip_fixed": 4}}}
-	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 1 || a.Keys[0].Allowed != 10 ||
+	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 3 || a.Keys[0].Allowed != 10 ||
 		a.Keys[0].Peak != 1 {
 		t.Errorf("%s, %+v", diff, a.Keys)
+	}
+	for key, allowed := range map[hottype.Key]float64{"a?x=1": 10, "b?x=0": 0, "b?x=1": 0} {
+		q := all
+		q.Key = key
+		if a := read(t, s, q); len(a.Keys) != 1 || a.Keys[0].Key != key ||
+			a.Keys[0].Allowed != history.Requests(allowed) {
+			t.Errorf("%s: %+v", key, a.Keys)
+		}
 	}
 }
 

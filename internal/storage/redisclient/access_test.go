@@ -2,10 +2,13 @@ package redisclient
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
@@ -38,5 +41,32 @@ func TestUnixSocket(t *testing.T) {
 	redistest.Start(t, "--unixsocket", socket)
 	if err := open(t, "unix://"+socket).Ping(context.Background()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A cluster that does not say where its nodes are is an error that names the cause and the remedy, and never the answer
+// that a key is absent.
+func TestClient_UnknownEndpoints(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	if cluster.Nodes[0].Before(7, 0) {
+		t.Skip("Redis 6 has no such setting")
+	}
+	for _, n := range cluster.Nodes {
+		err := n.Client().ConfigSet(t.Context(), "cluster-preferred-endpoint-type", "unknown-endpoint").Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := openWith(t, Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	_, err := c.Redis().Get(t.Context(), NewKeys("test").RulesVersion()).Result()
+	_, many := c.Redis().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Get(t.Context(), NewKeys("test").RulesVersion())
+		return nil
+	})
+	for _, err := range []error{err, many, c.Ping(t.Context())} {
+		if err == nil || errors.Is(err, redis.Nil) || !strings.Contains(err.Error(), "endpoint-type ip") {
+			t.Error(err)
+		}
 	}
 }

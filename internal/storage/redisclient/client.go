@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,8 @@ type Client struct {
 	closers []closer
 	// sentinels is nil where Redis is at a fixed address.
 	sentinels *sentinels
-	readOnly  atomic.Bool // as Watch last found it
+	// readOnly and sentinelsTooFew are what Watch last found.
+	readOnly, sentinelsTooFew atomic.Bool
 }
 
 // closer belongs to who makes calls in goroutines of its own.
@@ -52,6 +54,7 @@ func Open(cfg Config) (*Client, error) {
 	c.rdb.AddHook(sendOnceHook{cfg.Timeout})
 	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
 		cluster.AddHook(&reloader{cluster: cluster})
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(endpointHook{}) })
 		c.cluster = cluster
 	}
 	return c, nil
@@ -147,8 +150,21 @@ func (o sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		for i, cmd := range cmds {
 			wrapped[i] = sentOnce(cmd)
 		}
-		return next(ctx, wrapped)
+		return spreadError(cmds, next(ctx, wrapped))
 	}
+}
+
+// spreadError gives every command of a pipeline the pipeline's error if none of them has an error: nothing was sent,
+// for example because the server refused the login. go-redis leaves the commands without an error then, so that each
+// reads as an empty answer: a version "", a hash without entries, a refund that was made.
+func spreadError(cmds []redis.Cmder, err error) error {
+	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return err
+	}
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
+	return err
 }
 
 func (o sendOnceHook) bound(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -238,6 +254,12 @@ type callerClient struct {
 // Process bounds one command.
 func (c callerClient) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.once.ProcessHook(c.UniversalClient.Process)(ctx, cmd)
+}
+
+// Pipelined makes many commands in one round trip, each of which has an error if nothing was sent.
+func (c callerClient) Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+	cmds, err := c.UniversalClient.Pipelined(ctx, fn)
+	return cmds, spreadError(cmds, err)
 }
 
 func (c callerClient) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {

@@ -2,6 +2,7 @@ package redisclient
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hotparam/pipeline/internal/textfile"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -21,7 +23,7 @@ import (
 type Config struct {
 	// Addrs is one server, or some nodes of a cluster, each "host:port", "host" (port 6379) or
 	// "/path/of.sock". A single address may also be a URL, which comes before the fields:
-	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path. Default 127.0.0.1:6379.
+	// redis://user:password@host:port/db, rediss:// with TLS, unix:/path. Default 127.0.0.1:6379.
 	Addrs []string
 	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a *redis.ClusterClient.
 	// Its address, credentials, TLS and dialer are taken and those here ignored; the client itself is
@@ -30,15 +32,18 @@ type Config struct {
 	Cluster     bool // the cluster protocol with a single address too; several are always a cluster
 	Username    string
 	Password    string
-	DB          int            // the database number; a cluster has only 0
-	TLS         bool           // with the system's authorities, and the name of the address
-	TLSFiles    tlsfiles.Files // TLS with an authority, a certificate or a name of one's own
+	// PasswordFile, if set, holds the password, which is read for each connection. While it cannot be used, the one
+	// from before is sent.
+	PasswordFile string
+	DB           int            // the database number; a cluster has only 0
+	TLS          bool           // with the system's authorities, and the name of the address
+	TLSFiles     tlsfiles.Files // TLS with an authority, a certificate or a name of one's own
 	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are those of the
 	// Sentinels (port 26379 if none is given), and the other fields hold for the servers; TLS for both.
 	SentinelMaster string
 	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
-	SentinelUsername, SentinelPassword string
-	Namespace                          string // 1 to 64 of A-Z a-z 0-9 . _ -; default "default"
+	SentinelUsername, SentinelPassword, SentinelPasswordFile string
+	Namespace                                                string // 1 to 64 of A-Z a-z 0-9 . _ -; default "default"
 	// Timeout bounds a call with waiting for a connection, dialling, writing, reading and redirects of
 	// a cluster. A context that ends sooner ends the call sooner. Default 1s.
 	Timeout time.Duration
@@ -115,7 +120,7 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("redisclient: db %d: want 0 or more", cfg.DB)
 	case cfg.SentinelMaster != "" && cfg.Cluster:
 		return errors.New("redisclient: Sentinels watch single servers, not a cluster; set one of both")
-	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword != "":
+	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword+cfg.SentinelPasswordFile != "":
 		return errors.New(
 			"redisclient: a user or password for Sentinels without sentinel_master, the name of the master that they watch")
 	case cfg.DB != 0 && cfg.isCluster():
@@ -152,8 +157,29 @@ func (cfg Config) options() *redis.UniversalOptions {
 
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	if cfg.PasswordFile != "" {
+		o.CredentialsProviderContext = cfg.credentials()
+	}
 	o.Dialer = newWatchdog().dialer(cfg.dial())
 	return o
+}
+
+// credentials returns what reads the password for a new connection.
+func (cfg Config) credentials() func(context.Context) (user, password string, err error) {
+	file := &textfile.SecretFile{Path: cfg.PasswordFile}
+	return func(context.Context) (string, string, error) {
+		password, err := file.Read()
+		if err == nil {
+			return cfg.Username, password, nil
+		}
+		if cfg.Log != nil {
+			cfg.Log.Warn("redis: the file of the password cannot be used; the password from before is sent", "err", err)
+		}
+		if password == "" {
+			return "", "", fmt.Errorf("redisclient: the file of the password: %w", err)
+		}
+		return cfg.Username, password, nil
+	}
 }
 
 // dial makes connections, with TLS where it is asked for.
@@ -190,11 +216,11 @@ func (cfg Config) parseAddrs() (Config, error) {
 }
 
 func parseAddr(a, defaultPort string) (string, error) {
-	if strings.HasPrefix(a, "/") {
-		return a, nil
-	}
 	if strings.Contains(a, "://") { // which may hold a password
 		return "", errors.New("redisclient: only a single address, and none of a Sentinel, may be a URL; want host:port")
+	}
+	if path := strings.TrimPrefix(a, "unix:"); strings.HasPrefix(path, "/") {
+		return path, nil
 	}
 	host, port, err := net.SplitHostPort(a)
 	if err != nil {

@@ -21,6 +21,7 @@ func TestAddresses(t *testing.T) {
 		{"[::1]:7000", "[::1]:7000   0 false"},
 		{"/run/redis.sock", "/run/redis.sock   0 false"},
 		{"unix:///run/redis.sock", "/run/redis.sock   0 false"},
+		{"unix:/run/redis.sock", "/run/redis.sock   0 false"},
 		{"redis://h", "h:6379   0 false"},
 		{"redis://:s3cret@h:1/2", "h:1  s3cret 2 false"},
 		{"rediss://u:p%40ss@h:1", "h:1 u p@ss 0 true"},

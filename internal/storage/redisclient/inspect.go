@@ -184,8 +184,12 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	after := c.epochs(ctx, names)
 	now := time.Now().Add(in.ClockAhead)
 	for _, name := range names {
-		_, expiry, _ := strings.Cut(index[name], " ")
-		ms, _ := strconv.ParseInt(strings.TrimSpace(expiry), 10, 64) // 0 has expired
+		_, rest, _ := strings.Cut(index[name], " ") // behind the version: a flag if there is one, and the expiry
+		expiry := rest[strings.LastIndexByte(rest, ' ')+1:]
+		ms, _ := strconv.ParseInt(expiry, 10, 64) // 0 has expired
+		if strings.HasPrefix(rest, "stopped ") {
+			ms = 0
+		}
 		in.Publishers = append(in.Publishers, PublisherSeen{
 			Name: name, Live: ms > now.UnixMilli(), Takeovers: after[name] - before[name],
 		})

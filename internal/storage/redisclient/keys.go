@@ -49,6 +49,10 @@ func (k Keys) Bounds() string { return k.prefix + "hot:bounds" }
 // boundsLease after its last publication.
 func (k Keys) BoundsOwner() string { return k.prefix + "hot:bounds_owner" }
 
+// Aggregators is a hash, aggregator -> what it says of itself, as JSON. Expires aggregatorLife after the last report;
+// fields are trimmed by every aggregator.
+func (k Keys) Aggregators() string { return k.prefix + "hot:aggregators" }
+
 // Overrides is a hash, id -> override as JSON. Expires overrideLife after the last
 // write or renewal.
 func (k Keys) Overrides() string { return k.prefix + "override:entries" }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,24 +18,43 @@ import (
 // [Client.Watch] does once a second, because a master that was replaced while it is cut
 // off from its Sentinels may still answer: what is written to it then is lost.
 //
-// All are queried at once, and of a majority that answers the one with the newest
-// configuration counts: a Sentinel that is cut off itself knows an old master.
+// All are queried at once. Of a majority that answers the one with the newest
+// configuration counts, because a Sentinel that is cut off itself knows an old master.
+// Where fewer answer within a third of the time that a call has, a second third is for
+// asking the server that they name, and the last master, for its own role: only a server
+// that says that it is a master is used. The last third is for connecting to it.
 type sentinels struct {
-	name  string
-	nodes []*redis.Client
-	conns *watchdog      // the connections to the master
-	asked sync.WaitGroup // queries whose answer is no longer needed
+	name    string
+	nodes   []*redis.Client
+	server  func(addr string) *redis.Client // returns a client of one server, to be closed
+	timeout time.Duration                   // of a call
+	conns   *watchdog                       // the connections to the master
+	asked   sync.WaitGroup                  // queries whose answer is no longer needed
+	last    atomic.Pointer[string]          // the address of the last master; nil: none was found yet
+	few     atomic.Pointer[fewMaster]       // of the last look; nil: a majority answered, or no server is the master
+}
+
+// fewMaster is the master that a look found while too few Sentinels answered.
+type fewMaster struct {
+	addr  string
+	until time.Time // by then there is another look, if any
 }
 
 // newSentinels opens no connection.
 func newSentinels(cfg Config, conns *watchdog) *sentinels {
-	s := &sentinels{name: cfg.SentinelMaster, conns: conns}
-	own := cfg
-	own.Username, own.Password, own.DB, own.PoolSize = cfg.SentinelUsername, cfg.SentinelPassword, 0, 2
-	for _, addr := range cfg.Addrs {
-		o := own.options().Simple()
+	s := &sentinels{name: cfg.SentinelMaster, timeout: cfg.Timeout, conns: conns}
+	single := func(cfg Config, addr string, connections int) *redis.Client {
+		cfg.PoolSize = connections
+		o := cfg.options().Simple()
 		o.Addr, o.Dialer = addr, newWatchdog().dialer(cfg.dial())
-		s.nodes = append(s.nodes, redis.NewClient(o))
+		return redis.NewClient(o)
+	}
+	s.server = func(addr string) *redis.Client { return single(cfg, addr, 1) }
+	own := cfg
+	own.Username, own.Password, own.PasswordFile = cfg.SentinelUsername, cfg.SentinelPassword, cfg.SentinelPasswordFile
+	own.DB = 0
+	for _, addr := range cfg.Addrs {
+		s.nodes = append(s.nodes, single(own, addr, 2))
 	}
 	return s
 }
@@ -43,26 +65,88 @@ type masterReply struct {
 	err   error
 }
 
+// foundMaster is a server to use as the master.
+type foundMaster struct {
+	addr   string // "": none was found
+	tooFew bool   // fewer than a majority of the Sentinels answered; the server itself says that it is a master
+}
+
 // dialer makes connections to the master, whatever address they are asked for.
 func (s *sentinels) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		master, err := s.master(ctx)
+		master, err := s.masterToDial(ctx)
 		if err != nil {
-			return deadConn{err: err, addr: addr}, nil //nolint:nilerr // the connection says it, so that no dial is retried
+			return deadConn{err: whole(err), addr: addr}, nil // the connection says it, so that no dial is retried
 		}
 		return s.conns.dialer(base)(ctx, network, master)
 	}
 }
 
-// master asks who it is: one round trip to each Sentinel, side by side.
-func (s *sentinels) master(ctx context.Context) (string, error) {
-	answers := make(chan masterReply, len(s.nodes))
-	for _, n := range s.nodes {
-		s.asked.Go(func() { answers <- s.ask(ctx, n) }) // ends within the client's timeout
+// masterToDial returns the master for a new connection. Sentinels that were silent at the last look are not awaited
+// again, because each connection would take a third of the time of a call then: the server that the look found is asked
+// for its role.
+func (s *sentinels) masterToDial(ctx context.Context) (string, error) {
+	if few := s.few.Load(); few != nil && time.Now().Before(few.until) {
+		if addr, err := s.firstMaster(ctx, s.third(ctx), []string{few.addr}); err == nil {
+			return addr, nil
+		}
 	}
+	master, err := s.master(ctx)
+	return master.addr, err
+}
+
+// third returns a third of the time that a call has.
+func (s *sentinels) third(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(s.timeout, time.Until(deadline)) / 3
+	}
+	return s.timeout / 3
+}
+
+// master finds the master: one round trip to each Sentinel, side by side, and where too few of them answer one to each
+// server that may be it.
+func (s *sentinels) master(ctx context.Context) (foundMaster, error) {
+	third := s.third(ctx)
+	newest, heard, err := s.askAll(ctx, third)
+	if heard > len(s.nodes)/2 {
+		s.last.Store(&newest)
+		return foundMaster{addr: newest}, nil
+	}
+	found := foundMaster{tooFew: true}
+	var candidates []string
+	for _, addr := range []*string{&newest, s.last.Load()} {
+		if addr != nil && *addr != "" && !slices.Contains(candidates, *addr) {
+			candidates = append(candidates, *addr)
+		}
+	}
+	if len(candidates) == 0 {
+		return found, fmt.Errorf("redisclient: no Sentinel says where master %q is: %w", s.name, err)
+	}
+	var notMaster error
+	if found.addr, notMaster = s.firstMaster(ctx, third, candidates); notMaster != nil {
+		return found, fmt.Errorf("redisclient: only %d of %d Sentinels say where master %q is, which is too few, and %w: %w",
+			heard, len(s.nodes), s.name, notMaster, err)
+	}
+	s.last.Store(&found.addr)
+	return found, nil
+}
+
+// askAll asks all Sentinels, until a majority has answered or for a time. It returns the master of the newest
+// configuration, "" for none, the number of Sentinels that named one, and the errors of the others.
+func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr string, heard int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	answers := make(chan masterReply, len(s.nodes))
+	var asking sync.WaitGroup
+	for _, n := range s.nodes {
+		asking.Go(func() { answers <- s.ask(ctx, n) })
+	}
+	s.asked.Go(func() { // what comes after a majority is not needed, but its connection is
+		asking.Wait()
+		cancel()
+	})
 	var newest masterReply
 	var errs []error
-	for heard := 0; heard <= len(s.nodes)/2 && heard+len(errs) < len(s.nodes); {
+	for heard <= len(s.nodes)/2 && heard+len(errs) < len(s.nodes) {
 		a := <-answers
 		if a.err != nil {
 			errs = append(errs, a.err)
@@ -73,10 +157,45 @@ func (s *sentinels) master(ctx context.Context) (string, error) {
 			newest = a
 		}
 	}
-	if newest.addr == "" {
-		return "", fmt.Errorf("redisclient: no Sentinel says where master %q is: %w", s.name, errors.Join(errs...))
+	return newest.addr, heard, errors.Join(errs...)
+}
+
+// firstMaster asks servers for their own role, side by side, and returns the first that is a master.
+func (s *sentinels) firstMaster(ctx context.Context, within time.Duration, addrs []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	errs := make([]error, len(addrs))
+	var asking sync.WaitGroup
+	for i, addr := range addrs {
+		asking.Go(func() { errs[i] = s.checkMaster(ctx, addr) })
 	}
-	return newest.addr, nil
+	asking.Wait()
+	if i := slices.Index(errs, nil); i >= 0 {
+		return addrs[i], nil
+	}
+	return "", errors.Join(errs...)
+}
+
+// checkMaster returns nil if a server says that it is a master. Every user may ask for the greeting; ROLE is for
+// servers before Redis 6, which have none. One round trip after those of a new connection, or two.
+func (s *sentinels) checkMaster(ctx context.Context, addr string) error {
+	c := s.server(addr)
+	defer c.Close()
+	answer, err := c.Do(ctx, "HELLO").Slice()
+	if err == nil {
+		if i := slices.Index(answer, any("role")); i >= 0 && i+1 < len(answer) {
+			answer = answer[i+1:]
+		}
+	} else if ctx.Err() == nil {
+		answer, err = c.Do(ctx, "ROLE").Slice()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("server %s does not say whether it is the master: %w", addr, err)
+	case len(answer) == 0 || answer[0] != "master":
+		return fmt.Errorf("server %s says that it is no master", addr)
+	}
+	return nil
 }
 
 // ask asks one Sentinel for the address, which may be news already, and for the age of
@@ -107,11 +226,19 @@ func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
 }
 
 // look drops connections to any server but the master.
-func (s *sentinels) look(ctx context.Context) (master string, err error) {
-	if master, err = s.master(ctx); err == nil {
-		s.conns.keepOnly(master)
+func (s *sentinels) look(ctx context.Context) (foundMaster, error) {
+	master, err := s.master(ctx)
+	if err != nil {
+		s.few.Store(nil)
+		return master, err
 	}
-	return master, err
+	s.conns.keepOnly(master.addr)
+	var few *fewMaster
+	if master.tooFew {
+		few = &fewMaster{addr: master.addr, until: time.Now().Add(watchEvery + s.timeout)}
+	}
+	s.few.Store(few)
+	return master, nil
 }
 
 // inspect asks each Sentinel by itself: what it does not answer, by its address.

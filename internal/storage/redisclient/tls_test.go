@@ -73,3 +73,14 @@ func TestTLSFilesAreReadForEachConnection(t *testing.T) {
 	a.IssueTo(client, soon(), "client")
 	redistest.Eventually(t, "a connection with the new certificate", func() bool { return c.Ping(t.Context()) == nil })
 }
+
+// A client without TLS learns that the port may want it.
+func TestClient_PlainAtTLSPort(t *testing.T) {
+	t.Parallel()
+	ours := redistest.NewAuthority(t)
+	_, addr := redistest.StartTLS(t, ours, ours.Issue(soon(), "127.0.0.1"))
+	err := open(t, addr).Ping(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "is this a port with TLS? Then set redis.tls") {
+		t.Error(err)
+	}
+}

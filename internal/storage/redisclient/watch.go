@@ -38,10 +38,13 @@ func isReadOnly(err error) bool { return err != nil && strings.Contains(err.Erro
 
 // Stats is what Watch found last.
 type Stats struct {
-	ReadOnly bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
+	ReadOnly        bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
+	SentinelsTooFew bool `metric:"hotparam_redis_sentinels_too_few" help:"1 while fewer than a majority of the Sentinels answer, so that a replaced master may go unnoticed."`
 }
 
-func (c *Client) Stats() Stats { return Stats{ReadOnly: c.readOnly.Load()} }
+func (c *Client) Stats() Stats {
+	return Stats{ReadOnly: c.readOnly.Load(), SentinelsTooFew: c.sentinelsTooFew.Load()}
+}
 
 // Watch looks once a second whether the server takes writes, and under Sentinels which
 // server it is, until ctx ends. It logs when that changes.
@@ -54,17 +57,33 @@ func (c *Client) Watch(ctx context.Context) error {
 	return nil
 }
 
-// watchMaster drops what is connected to a server that is the master no more.
+// watchMaster drops what is connected to a server that is the master no more, and logs which server is the master and
+// when too few Sentinels answer.
 func (c *Client) watchMaster(ctx context.Context, known *string) {
 	if c.sentinels == nil {
 		return
 	}
 	master, err := c.sentinels.look(ctx)
-	if err != nil || master == *known {
+	if ctx.Err() != nil {
+		return // the end of the program is no failure of the Sentinels
+	}
+	log := c.cfg.Log.With("name", c.cfg.SentinelMaster)
+	switch before := c.sentinelsTooFew.Swap(master.tooFew); {
+	case before == master.tooFew:
+	case err != nil:
+		log.Error("Redis: too few Sentinels answer, and no server is known to be the master: new connections fail",
+			"err", err)
+	case master.tooFew:
+		log.Error("Redis: too few Sentinels answer: the master is used because it says itself that it is one; "+
+			"if they replace it, that is not noticed", "master", master.addr)
+	default:
+		log.Info("Redis: a majority of the Sentinels answers again")
+	}
+	if err != nil || master.addr == *known {
 		return // who needs a connection gets the error
 	}
-	c.cfg.Log.Info("Redis: the Sentinels' master", "master", master, "before", *known, "name", c.cfg.SentinelMaster)
-	*known = master
+	log.Info("Redis: the Sentinels' master", "master", master.addr, "before", *known)
+	*known = master.addr
 }
 
 // watchWrites records whether the server denies writes. Other errors do not show that,

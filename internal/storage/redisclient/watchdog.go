@@ -40,6 +40,7 @@ type watchedConn struct {
 	asked, heard atomic.Int64 // when, in nanoseconds since of.born; asked is of the first write after an answer
 	waiting      atomic.Bool  // something was asked and nothing heard since
 	reading      atomic.Bool
+	answered     atomic.Bool // Redis was ever heard
 	closed       atomic.Bool
 }
 
@@ -51,6 +52,9 @@ func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
 	d.all[w] = struct{}{}
 	return w
 }
+
+// tlsAlert begins the record by which a port with TLS refuses what is not TLS. Redis begins no answer with it.
+const tlsAlert = 0x15
 
 // Write notes that an answer is due.
 func (w *watchedConn) Write(p []byte) (int, error) {
@@ -69,11 +73,23 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 	if n > 0 {
 		w.heard.Store(int64(time.Since(w.of.born)))
 		w.waiting.Store(false)
+		if p[0] != tlsAlert {
+			w.answered.Store(true)
+		}
+	}
+	if err != nil && !w.answered.Load() && w.isPlain() {
+		err = explainSilentEnd(err)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && w.waiting.Load() {
 		w.of.closeSilent(w)
 	}
 	return n, err
+}
+
+// isPlain reports whether the connection is without TLS.
+func (w *watchedConn) isPlain() bool {
+	_, encrypted := w.Conn.(interface{ NetConn() net.Conn })
+	return !encrypted
 }
 
 // closeSilent closes the idle connections to where w waited in vain. One that is being taken
@@ -169,7 +185,7 @@ func (d *watchdog) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
 		if err != nil {
-			return deadConn{err: fmt.Errorf("dial %s: %w", addr, err), addr: addr}, nil
+			return deadConn{err: whole(fmt.Errorf("dial %s: %w", addr, err)), addr: addr}, nil
 		}
 		return d.add(conn, addr), nil
 	}

@@ -18,7 +18,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	k := redisclient.NewKeys("news")
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"),
-		k.HotReceived("<publisher>"),
+		k.HotReceived("<publisher>"), k.Aggregators(),
 		k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),

@@ -78,6 +78,7 @@ type Feed struct {
 	overridesKnown  atomic.Pointer[overrideCopy]
 	overridesBehind atomic.Bool
 	overridesDenied atomic.Int64
+	absurdVersion   atomic.Pointer[string] // the last version of the overrides that was refused; nil: none
 	// overridesHeld is the version that a follower's fn was given last, and heldChanged
 	// holds a signal that it is a new one.
 	overridesHeld atomic.Int64

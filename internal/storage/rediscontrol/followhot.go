@@ -75,8 +75,10 @@ func (h *hotFollower) news(index map[string]string) []string {
 		field, rest, _ := strings.Cut(entry, " ")
 		h.flags[publisher], _, _ = strings.Cut(rest, " ")
 		version, err := strconv.ParseUint(field, 10, 64)
-		if err != nil {
+		if err != nil || version > uint64(now.Add(maxAhead).UnixMilli()) {
 			h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
+			h.feed.log.Warn("rediscontrol: the version of a hot set is no number, or far ahead of the clock: it is not read",
+				"publisher", publisher, "version", fmt.Sprintf("%.40q", field))
 			continue
 		}
 		if h.isNew(publisher, version, now) {
@@ -155,6 +157,9 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 		return false // expired since the index was read
 	}
 	now := h.feed.now()
+	if err == nil {
+		err = checkTimes(&held.set, now)
+	}
 	if err != nil {
 		h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
 		h.feed.log.Warn("rediscontrol: hot set cannot be read", "publisher", publisher, "err", err)
@@ -175,9 +180,27 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 		return false
 	}
 	set := held.deliverable()
-	set.NoInput, set.Last = h.flags[publisher] == flagNoInput, h.flags[publisher] == flagStopped
+	flag := h.flags[publisher]
+	set.NoInput, set.Last, set.Judged = flag == flagNoInput, flag == flagStopped, parseJudged(flag)
 	h.fn(publisher, set)
 	return true
+}
+
+// checkTimes returns an error if a set is to last, or was judged, far ahead of the clock.
+func checkTimes(set *hottype.HotSet, now time.Time) error {
+	last := now.Add(maxAhead)
+	if set.At.After(last) || set.Version > uint64(last.UnixMilli()) {
+		return fmt.Errorf("rediscontrol: hot set of version %d at %v is far ahead of the clock", set.Version, set.At)
+	}
+	for _, list := range [][]hottype.HotKey{set.Keys, set.Loops} {
+		for i := range list {
+			if list[i].Until.After(last) {
+				return fmt.Errorf("rediscontrol: hot key %.100q until %v: that is far ahead of the clock", list[i].Key,
+					list[i].Until)
+			}
+		}
+	}
+	return nil
 }
 
 // forget drops publishers without index entry and live keys, whose names may change with every start.

@@ -38,7 +38,7 @@ type overrideFollower struct {
 
 func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	f := h.s.feed
-	version, err := overrideVersion(f.rdb.Get(ctx, f.keys.OverrideVersion()))
+	version, err := f.overrideVersion(f.rdb.Get(ctx, f.keys.OverrideVersion()))
 	if err != nil {
 		return false, fmt.Errorf("rediscontrol: read the version of the overrides: %w", err)
 	}

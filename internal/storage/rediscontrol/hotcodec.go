@@ -37,9 +37,14 @@ const (
 	compressFrom = 16 << 10
 	// bodyMax bounds what is stored and what a reader unpacks: some 150,000 keys.
 	bodyMax = 16 << 20
+	// maxLines bounds the keys and loops of one set.
+	maxLines = 100_000
 )
 
 func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
+	if len(keys) > maxLines {
+		return nil, fmt.Errorf("rediscontrol: hot set of %d keys is over %d; lower max_hot", len(keys), maxLines)
+	}
 	for i := range keys {
 		var err error
 		if dst, err = appendHot(dst, &keys[i]); err != nil {
@@ -72,6 +77,9 @@ func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 
 // parseSet reads what appendSet and appendLoops wrote. The result does not keep body.
 func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
+	if n := strings.Count(body, "\n"); n > maxLines {
+		return nil, nil, fmt.Errorf("rediscontrol: hot set of %d keys is over %d", n, maxLines)
+	}
 	keys = make([]hottype.HotKey, 0, strings.Count(body, "\n"))
 	rules := map[string]string{} // few rules, many keys: one string each
 	err = eachLine(body, "hot set", func(line string) error {
@@ -136,12 +144,15 @@ func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 func parseRate(s string) (float64, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !finite(f) {
-		return 0, fmt.Errorf("rate %q is not a finite number", s)
+		return 0, fmt.Errorf("rate %q is not a finite number up to 2^53", s)
 	}
 	return f, nil
 }
 
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+// maxRate bounds a rate: sums of rates stay finite, and JSON can have them.
+const maxRate = 1 << 53
+
+func finite(f float64) bool { return math.Abs(f) <= maxRate }
 
 // micros is a time as it is stored: 0 for none.
 func micros(t time.Time) int64 {
@@ -212,6 +223,9 @@ func unpack(body, encoding string, names ...string) (string, error) {
 	name, compressed := strings.CutSuffix(encoding, packed)
 	if !slices.Contains(names, name) {
 		return "", fmt.Errorf("rediscontrol: hot set encoding %q is not known here; upgrade this program", encoding)
+	}
+	if !compressed && len(body) > bodyMax {
+		return "", fmt.Errorf("rediscontrol: hot set is over %d bytes", bodyMax)
 	}
 	if !compressed {
 		return body, nil

@@ -70,8 +70,8 @@ func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
 		case "client_share":
 			h.ClientShare, err = parseRate(value)
 		case "clients":
-			if h.Clients, err = strconv.ParseInt(value, 10, 64); err != nil {
-				err = fmt.Errorf("clients %q is not a number", value)
+			if h.Clients, err = strconv.ParseInt(value, 10, 64); err != nil || h.Clients < 0 || h.Clients > maxRate {
+				err = fmt.Errorf("clients %q is not a number up to 2^53", value)
 			}
 		case "why":
 			h.Criteria = strings.Clone(unescape(value))

@@ -29,19 +29,19 @@ func anyHot(t *rapid.T) hottype.HotKey {
 	return hottype.HotKey{
 		Key:   hottype.Key(text.Draw(t, "key")),
 		Rule:  text.Draw(t, "rule"),
-		Rate:  rapid.Float64().Draw(t, "rate"),
-		Peak:  rapid.Float64().Draw(t, "peak"),
+		Rate:  rapid.Float64Range(-maxRate, maxRate).Draw(t, "rate"),
+		Peak:  rapid.Float64Range(-maxRate, maxRate).Draw(t, "peak"),
 		Since: stamp.Draw(t, "since"),
 		Until: stamp.Draw(t, "until"),
 
-		Lower: rapid.Float64().Draw(t, "lower"), Upper: rapid.Float64().Draw(t, "upper"),
-		Share:    rapid.Float64().Draw(t, "share"),
-		Baseline: rapid.Float64().Draw(t, "baseline"),
+		Lower: rapid.Float64Range(-maxRate, maxRate).Draw(t, "lower"), Upper: rapid.Float64Range(-maxRate, maxRate).Draw(t, "upper"),
+		Share:    rapid.Float64Range(-maxRate, maxRate).Draw(t, "share"),
+		Baseline: rapid.Float64Range(-maxRate, maxRate).Draw(t, "baseline"),
 
 		Criteria:    rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"),
-		Clients:     rapid.Int64().Draw(t, "clients"),
+		Clients:     rapid.Int64Range(0, maxRate).Draw(t, "clients"),
 		Client:      rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"),
-		ClientShare: rapid.Float64().Draw(t, "client share"),
+		ClientShare: rapid.Float64Range(-maxRate, maxRate).Draw(t, "client share"),
 	}
 }
 

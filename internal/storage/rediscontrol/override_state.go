@@ -43,7 +43,7 @@ func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 		entries := pipe.HGetAll(ctx, s.feed.keys.Overrides())
 		after := pipe.Get(ctx, s.feed.keys.OverrideVersion())
 		_, _ = pipe.Exec(ctx) // every reply has its own error
-		version, err := overrideVersion(after)
+		version, err := s.feed.overrideVersion(after)
 		if err == nil {
 			err = entries.Err()
 		}
@@ -57,8 +57,13 @@ func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 	return nil, fmt.Errorf("rediscontrol: list overrides: changed by others %d times while they were read", readTries)
 }
 
-// overrideVersion is the answer to a GET of the version; 0 where there is none.
-func overrideVersion(reply *redis.StringCmd) (int64, error) {
+// maxAhead is how far ahead of the clock a version or an end may be. What is further ahead is corrupt, or of another
+// writer: lua/prelude.lua says the same.
+const maxAhead = 24 * time.Hour
+
+// overrideVersion is the answer to a GET of the version; 0 where there is none. A version that is no number, or more
+// than maxAhead ahead of the clock, is reported and counts as none: it is written anew.
+func (f *Feed) overrideVersion(reply *redis.StringCmd) (int64, error) {
 	text, err := reply.Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
@@ -67,10 +72,14 @@ func overrideVersion(reply *redis.StringCmd) (int64, error) {
 		return 0, err
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("their version is %.40q, not a whole number; delete that key, it is written anew", text)
+	if err == nil && version >= 0 && version <= f.now().Add(maxAhead).UnixMicro() {
+		return version, nil
 	}
-	return version, nil
+	if last := f.absurdVersion.Swap(&text); last == nil || *last != text {
+		f.log.Error("rediscontrol: the version of the overrides is no number, or far ahead of the clock; it is written anew",
+			"key", f.keys.OverrideVersion(), "version", fmt.Sprintf("%.40q", text))
+	}
+	return 0, nil
 }
 
 // known is the last state that a follower of this client handed on; version 0: none.

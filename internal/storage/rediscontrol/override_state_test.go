@@ -479,9 +479,9 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	}
 	setClock(young, time.Now().Add(2*time.Hour))
 	m.Flush()
-	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 ||
-		trimmed != 0 || err != nil {
-		t.Errorf("a change on top of a loss: %d, %d, %v", code, trimmed, err)
+	w, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}")
+	if w != (written{code: -2}) || err != nil {
+		t.Errorf("a change on top of a loss: %+v, %v", w, err)
 	}
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {
 		t.Fatalf("not restored: %v, %v", done, err)

@@ -59,27 +59,49 @@ func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
 	return out
 }
 
-// Put stores an override in place of the one with its ID, with an audit entry, and returns it as stored:
-// with an ID made from its key if it had none, and with Created. Three round trips, more only during other
-// changes of it.
+// Put stores an override in place of the one with its ID, and returns it as stored; see PutIf.
 func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
-	o.ID = cmp.Or(o.ID, o.DefaultID())
-	if err := o.Validate(); err != nil {
-		return rules.Override{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
+	c, err := s.PutIf(ctx, o, rules.AnyVersion)
+	if err != nil {
+		return rules.Override{}, err
 	}
-	err := s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
-		o.Created = now
-		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before, After: &o},
-			nil
-	})
-	return o, err
+	return *c.After, nil
 }
 
-// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none. Three round trips.
+// PutIf stores an override with an audit entry: with an ID made from its key if it had none, and with Created. Three
+// round trips, more only during other changes of it.
+func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int64) (rules.Change, error) {
+	o.ID = cmp.Or(o.ID, o.DefaultID())
+	if err := o.Validate(); err != nil {
+		return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
+	}
+	return s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
+		if err := rules.CheckVersion(before, version); err != nil {
+			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
+		}
+		after := o
+		if after.Created = now; now.UnixMicro() <= before.Version() { // two changes have two versions
+			after.Created = before.Created.Add(time.Microsecond)
+		}
+		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before,
+			After: &after}, nil
+	})
+}
+
+// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none.
 func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
+	_, err := s.DeleteIf(ctx, id, author, rules.AnyVersion)
+	return err
+}
+
+// DeleteIf removes an override that has a version, or rules.AnyVersion. Three round trips.
+func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version int64) (rules.Change, error) {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
 			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, rules.ErrNoOverride)
+		}
+		if err := rules.CheckVersion(before, version); err != nil {
+			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, err)
 		}
 		return rules.Change{At: now, Author: author, Action: rules.ChangeDelete, ID: id, Before: before}, nil
 	})
@@ -95,9 +117,9 @@ func (s *OverrideStore) Record(ctx context.Context, c rules.Change) error {
 	if err != nil {
 		return err
 	}
-	code, _, err := s.write(ctx, noOverride, "", "", time.Time{}, audit)
-	if err == nil && code != 1 {
-		err = fmt.Errorf("the script answered %d", code)
+	w, err := s.write(ctx, noOverride, "", "", time.Time{}, audit)
+	if err == nil && w.code != 1 {
+		err = fmt.Errorf("the script answered %d", w.code)
 	}
 	if err != nil {
 		return fmt.Errorf("rediscontrol: record %s: %w", c.Action, err)
@@ -126,9 +148,15 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 	return out, nil
 }
 
+// FindChanges returns the changes that a query asks for, newest first. One round trip.
+func (s *OverrideStore) FindChanges(ctx context.Context, q rules.AuditQuery) ([]rules.Change, error) {
+	list, err := s.Audit(ctx, MaxAudit)
+	return q.Select(list), err
+}
+
 // Revision is the newest change of the overrides, in Redis or enforced here; 0: none. One round trip.
 func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
-	version, err := overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
+	version, err := s.feed.overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
 	if err != nil {
 		return 0, fmt.Errorf("rediscontrol: read the version of the overrides: %w", err)
 	}
@@ -138,11 +166,11 @@ func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 // Trim removes up to 1000 overrides that have ended, returns their number, and renews the life of the rest,
 // as every change does. One round trip.
 func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
-	_, trimmed, err := s.write(ctx, "", "", "", time.Time{}, "")
+	w, err := s.write(ctx, "", "", "", time.Time{}, "")
 	if err != nil {
 		return 0, fmt.Errorf("rediscontrol: trim overrides: %w", err)
 	}
-	return int(trimmed), nil
+	return int(w.trimmed), nil
 }
 
 // change reads one override, lets next return its new value, and writes that
@@ -150,29 +178,31 @@ func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 // written back first: a change on top of an older state would make that state
 // the newest one.
 func (s *OverrideStore) change(ctx context.Context, id string,
-	next func(before *rules.Override, now time.Time) (rules.Change, error)) error {
+	next func(before *rules.Override, now time.Time) (rules.Change, error)) (rules.Change, error) {
 	for range putTries {
 		text, err := s.entry(ctx, id)
 		if err != nil {
-			return fmt.Errorf("rediscontrol: read override %q: %w", id, err)
+			return rules.Change{}, fmt.Errorf("rediscontrol: read override %q: %w", id, err)
 		}
 		change, err := next(s.before(id, text), s.feed.now().UTC().Truncate(time.Microsecond))
 		if err != nil {
-			return err
+			return rules.Change{}, err
 		}
-		code, err := s.writeChange(ctx, change, text)
+		w, err := s.writeChange(ctx, change, text)
 		switch {
 		case err != nil:
-			return fmt.Errorf("rediscontrol: %s override %q: %w", change.Action, id, err)
-		case code == 1:
+			return rules.Change{}, fmt.Errorf("rediscontrol: %s override %q: %w", change.Action, id, err)
+		case w.code == 1:
 			s.keepWritten(ctx)
-			return nil
-		case code == -1:
-			return fmt.Errorf("rediscontrol: there are %d overrides already; delete some", MaxOverrides)
+			change.Revision = w.version
+			return change, nil
+		case w.code == -1:
+			return rules.Change{}, fmt.Errorf("rediscontrol: there are %d overrides already: %w", MaxOverrides,
+				rules.ErrTooManyOverrides)
 		}
 	}
-	return fmt.Errorf("rediscontrol: override %q: changed by others %d times while it was written; try again", id,
-		putTries)
+	return rules.Change{}, fmt.Errorf("rediscontrol: override %q: changed by others %d times while it was written; "+
+		"try again", id, putTries)
 }
 
 // keepWritten has this process know a change before it is acknowledged: it writes it back if Redis loses it before any
@@ -192,7 +222,7 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	if err := text.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return "", err
 	}
-	version, err := overrideVersion(reply)
+	version, err := s.feed.overrideVersion(reply)
 	if err != nil || version >= s.feed.known().version {
 		return text.Val(), err
 	}
@@ -211,43 +241,6 @@ func (s *OverrideStore) before(id, text string) *rules.Override {
 		s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 	}
 	return o
-}
-
-func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (code int64, err error) {
-	var entry string
-	var until time.Time
-	change = change.Stored()
-	if change.After != nil {
-		text, err := encode(change.After)
-		if err != nil {
-			return 0, err
-		}
-		entry, until = text, change.After.Until
-	}
-	audit, err := encode(change)
-	if err != nil {
-		return 0, err
-	}
-	code, _, err = s.write(ctx, change.ID, expected, entry, until, audit)
-	return code, err
-}
-
-// write runs the script, one round trip: its code, and how many overrides had ended.
-func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
-	audit string) (code, trimmed int64, err error) {
-	k := s.feed.keys
-	reply, err := writeOverride.Run(ctx, s.feed.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
-		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
-		k.OverrideNotice(), s.feed.known().version,
-	).Int64Slice()
-	switch {
-	case err != nil:
-		return 0, 0, err
-	case len(reply) != 2:
-		return 0, 0, fmt.Errorf("script answered %v; want two numbers", reply)
-	}
-	return reply[0], reply[1], nil
 }
 
 // encode writes JSON as a person would: "&" of a key stays "&".

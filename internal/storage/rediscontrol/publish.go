@@ -6,14 +6,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/hotset"
 )
@@ -38,7 +36,10 @@ type PublisherConfig struct {
 	// Received, when set, returns what this process received of each sender by StatsD, by flow, and whether it is all
 	// that senders send to it. It is published once a second.
 	Received func() (flows map[string]arrival.Flow, complete bool)
-	Hold     time.Duration // for how long the found keys are renewed; default 5 s
+	// Judged, when set, returns the partitions of which only this process counts the keys, and has judged them for a
+	// whole window. Readers end what a silent publisher said of such keys.
+	Judged func() hottype.Partitions
+	Hold   time.Duration // for how long the found keys are renewed; default 5 s
 }
 
 // Publisher publishes the hot sets of one aggregator. It is known by an id that
@@ -101,7 +102,7 @@ func (p *Publisher) Version() uint64 { return p.version.Load() }
 // After an error that is not ErrFenced the set may or may not have been stored;
 // the next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
-	if !ValidID(p.cfg.ID) {
+	if !conf.ValidID(p.cfg.ID) {
 		return fmt.Errorf("rediscontrol: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
 	}
 	if set.At.IsZero() {
@@ -164,10 +165,4 @@ func (p *Publisher) setLife(set hottype.HotSet) time.Duration {
 		life = max(life, set.Keys[i].Until.Sub(set.At))
 	}
 	return min(life+p.cfg.Keep, setLifeMax)
-}
-
-// ValidID keeps names of publishers and limiters readable in redis-cli.
-func ValidID(s string) bool {
-	unprintable := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
-	return len(s) >= 1 && len(s) <= 128 && utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0
 }

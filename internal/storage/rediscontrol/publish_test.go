@@ -265,3 +265,32 @@ func TestEpochIsAboveWhatTheOwnerKnows(t *testing.T) {
 		t.Errorf("%v, %v; want epoch %d", claim, err, known+1)
 	}
 }
+
+// Readers get the partitions that a publisher has judged, unless it gets no counts or has stopped.
+func TestPublisher_SaysWhatItHasJudged(t *testing.T) {
+	t.Parallel()
+	for _, p := range []hottype.Partitions{{}, {Count: 8, Mask: []byte{0x0f}}, {Count: 9, Mask: []byte{0, 1}}} {
+		if got := parseJudged(formatJudged(p)); p.Count > 0 && !cmp.Equal(got, p) {
+			t.Errorf("%+v became %+v", p, got)
+		}
+	}
+	for _, bad := range []string{"", "blind", "judged:", "judged:8", "judged:8:", "judged:8:zz", "judged:8:0f0f",
+		"judged:-8:0f", "judged:0:", "judged:99999999999999999999:0f"} {
+		if got := parseJudged(bad); got.Count != 0 || got.Mask != nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+	p := &Publisher{cfg: PublisherConfig{Judged: func() hottype.Partitions {
+		return hottype.Partitions{Count: 8, Mask: []byte{0x81}}
+	}}}
+	for want, set := range map[string]hottype.HotSet{"judged:8:81": {}, flagNoInput: {NoInput: true},
+		flagStopped: {Last: true}} {
+		if m, err := p.render(set); err != nil || m.flags != want {
+			t.Errorf("%q, %v; want %q", m.flags, err, want)
+		}
+	}
+	p.cfg.Judged = func() hottype.Partitions { return hottype.Partitions{Count: 8, Mask: []byte{0}} }
+	if m, _ := p.render(hottype.HotSet{}); m.flags != "" {
+		t.Errorf("nothing is judged: %q", m.flags)
+	}
+}

@@ -1,9 +1,13 @@
 package rediscontrol
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -44,11 +48,29 @@ type message struct {
 	flags    string
 }
 
-// In the index these follow the version of a publisher without input, and of one that has stopped.
+// In the index one of these follows the version: of a publisher without input, of one that has stopped, and of one that
+// has judged partitions of Kafka for a whole window, with their number and their mask in hex ("judged:8:0f").
 const (
 	flagNoInput = "blind"
 	flagStopped = "stopped"
+	flagJudged  = "judged:"
 )
+
+func formatJudged(p hottype.Partitions) string {
+	return fmt.Sprintf("%s%d:%x", flagJudged, p.Count, p.Mask)
+}
+
+// parseJudged reads what formatJudged wrote; other text is none.
+func parseJudged(flag string) (p hottype.Partitions) {
+	text, _ := strings.CutPrefix(flag, flagJudged)
+	count, mask, ok := strings.Cut(text, ":")
+	n, err := strconv.Atoi(count)
+	bits, err2 := hex.DecodeString(mask)
+	if !ok || err != nil || err2 != nil || n <= 0 || len(bits) != (n+7)/8 {
+		return hottype.Partitions{}
+	}
+	return hottype.Partitions{Count: n, Mask: bits}
+}
 
 type answer struct {
 	code    int64
@@ -100,6 +122,10 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 		m.flags = flagStopped
 	case set.NoInput:
 		m.flags = flagNoInput
+	case p.cfg.Judged != nil:
+		if judged := p.cfg.Judged(); len(bytes.Trim(judged.Mask, "\x00")) > 0 {
+			m.flags = formatJudged(judged)
+		}
 	}
 	if roughSize(set) < compressFrom {
 		return m, p.renderWhole(&m, set, encodingWhole)

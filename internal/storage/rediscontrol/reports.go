@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -30,7 +31,7 @@ func reportKeys(limiters int64) int {
 // 1000 keys, or 150 where there are many limiters, it keeps those with the most decisions. A key that is not UTF-8 is
 // shown with U+FFFD. One round trip.
 func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) error {
-	if !ValidID(r.Instance) {
+	if !conf.ValidID(r.Instance) {
 		return fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
 	text, err := encode(f.bounded(r, reportKeys(f.limiters.Load())))

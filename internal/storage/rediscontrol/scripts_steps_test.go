@@ -97,7 +97,7 @@ func (p *pair) overrides() {
 	if stored == 0 {
 		least = p.pick(0, 1)
 	}
-	code, ended := int64(-2), int64(0)
+	code, ended, made := int64(-2), int64(0), int64(0)
 	if stored >= least {
 		for _, gone := range byScore(until) {
 			if until[gone] <= p.ms() {
@@ -123,16 +123,16 @@ func (p *pair) overrides() {
 			}
 		}
 		if code == 1 && id != "" {
-			version := max(stored+1, p.now)
-			m.push(p.keys[3], fmt.Sprintf(`{"revision":%d,"n":%d}`, version, p.calls), most)
-			m.values[p.keys[2]] = fmt.Sprint(version)
-			p.send(channel, version)
+			made = max(stored+1, p.now)
+			m.push(p.keys[3], fmt.Sprintf(`{"revision":%d,"n":%d}`, made, p.calls), most)
+			m.values[p.keys[2]] = fmt.Sprint(made)
+			p.send(channel, made)
 		}
 		for _, key := range p.keys {
 			m.expire(key, life)
 		}
 	}
-	p.call(writeOverride, []int64{code, ended}, id, expected, entry, end, fmt.Sprintf(`{"n":%d}`, p.calls), most, 3,
+	p.call(writeOverride, []int64{code, ended, made}, id, expected, entry, end, fmt.Sprintf(`{"n":%d}`, p.calls), most, 3,
 		life,
 		channel, least)
 }

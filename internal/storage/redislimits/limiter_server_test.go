@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -85,22 +86,22 @@ func TestLimiterFailures(t *testing.T) {
 	s := redistest.Start(t)
 	l, ctx := openLimiter(t, s.Addr()), context.Background()
 	charges, results := aRequest()
+	// take wants an error that matches a pattern, or none for "".
 	take := func(want string) {
 		t.Helper()
 		budget := 200 * time.Millisecond
 		if want == "" {
-			budget = 2 * time.Second
+			budget = time.Minute
 		}
 		within, cancel := context.WithTimeout(ctx, budget)
 		defer cancel()
 		began := time.Now()
 		_, err := l.Take(within, time.Time{}, charges, results)
-		if d := time.Since(began); d > 2*time.Second {
+		if d := time.Since(began); d > time.Minute {
 			t.Errorf("%s: took %v", want, d)
 		}
-		if want == "" && err != nil || want != "" &&
-			(err == nil || !strings.HasPrefix(err.Error(), "redislimits: take hot, ip_fixed, ip_sliding: ") ||
-				!strings.Contains(err.Error(), want)) {
+		failed := regexp.MustCompile("^redislimits: take hot, ip_fixed, ip_sliding: .*(" + want + ")")
+		if want == "" && err != nil || want != "" && (err == nil || !failed.MatchString(err.Error())) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -120,7 +121,7 @@ func TestLimiterFailures(t *testing.T) {
 	s.Thaw()
 	take("")
 	s.Kill()
-	take("refused")
+	take("refused|EOF|reset") // the last two where the call finds the end of its connection first
 	s.Relaunch()
 	take("")
 }

@@ -221,8 +221,8 @@ func TestCrashLosesAtMostPrefetchedTokens(t *testing.T) {
 	total += hammer(t, all[1:], c, 2*burst)
 	stop()
 	total += hammer(t, all[1:], c, 1000)
-	if total > burst || total < burst-held-300 {
-		t.Errorf("%d admitted of %d, %d died", total, burst, held)
+	if lost := held + max(300, mayLose(t, all, 300)); total > burst || total < burst-lost {
+		t.Errorf("%d admitted of %d, %d died, %d may be lost", total, burst, held, lost)
 	}
 }
 

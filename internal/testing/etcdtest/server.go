@@ -4,6 +4,7 @@ package etcdtest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -69,7 +71,7 @@ func (s *Server) Launch() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := c.Get(ctx, "/")
 		cancel()
-		if err == nil {
+		if err == nil || errors.Is(err, rpctypes.ErrUserEmpty) { // the latter with users of the test
 			return
 		}
 		if time.Now().After(end) {

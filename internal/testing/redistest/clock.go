@@ -127,16 +127,23 @@ func KeysWithoutTTL(t testing.TB, raw redis.UniversalClient, prefix string) []st
 	t.Helper()
 	var out []string
 	scan := func(ctx context.Context, c *redis.Client) error {
+		var ttls []*redis.DurationCmd
 		keys, err := c.Keys(ctx, prefix+"*").Result()
 		if err != nil {
 			return err
 		}
-		for _, k := range keys {
-			if ttl, err := c.PTTL(ctx, k).Result(); err != nil || ttl <= 0 && ttl != -2 {
-				out = append(out, fmt.Sprintf("%s (%v, %v)", k, ttl, err))
+		_, err = c.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, k := range keys {
+				ttls = append(ttls, p.PTTL(ctx, k))
+			}
+			return nil
+		})
+		for i, ttl := range ttls {
+			if life := ttl.Val(); ttl.Err() != nil || life <= 0 && life != -2 {
+				out = append(out, fmt.Sprintf("%s (%v, %v)", keys[i], life, ttl.Err()))
 			}
 		}
-		return nil
+		return err
 	}
 	var err error
 	switch c := raw.(type) {

@@ -31,12 +31,12 @@ func StartClusterOfSix(t testing.TB) *Cluster {
 		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 		c.Nodes = append(c.Nodes, n)
 	}
-	await(t, "the cluster to form", c.whole)
+	Eventually(t, "the cluster to form", c.whole)
 	for i, n := range c.Nodes[masters:] {
 		n.do(t, "CLUSTER", "REPLICATE", c.Nodes[i].id(t))
 	}
 	for i, n := range c.Nodes[masters:] {
-		await(t, "a replica to follow its master", func() bool {
+		Eventually(t, "a replica to follow its master", func() bool {
 			return strings.Contains(n.Client().Info(context.Background(), "replication").Val(),
 				"master_link_status:up") &&
 				strings.Contains(c.Nodes[i].Client().Info(context.Background(), "replication").Val(), "state=online")
@@ -65,7 +65,7 @@ func (c *Cluster) Failover(t testing.TB, key string) {
 			c.Nodes = append(c.Nodes[:i:i], c.Nodes[i+1:]...)
 		}
 	}
-	await(t, "the replica to take over", func() bool {
+	Eventually(t, "the replica to take over", func() bool {
 		for _, n := range c.Nodes {
 			if n.Client().Exists(context.Background(), key).Err() == nil &&
 				strings.Contains(n.info(), "cluster_state:ok") {
@@ -113,7 +113,7 @@ func startCluster(t testing.TB, args ...string) *Cluster {
 	for _, n := range c.Nodes[1:] {
 		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 	}
-	await(t, "the cluster to form", c.whole)
+	Eventually(t, "the cluster to form", c.whole)
 	return c
 }
 
@@ -171,7 +171,7 @@ func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 		t.Fatalf("redistest: front: %v", err)
 	}
 	m.do(t, "CONFIG", "SET", "cluster-announce-port", port)
-	await(t, "the nodes to tell of the front", func() bool {
+	Eventually(t, "the nodes to tell of the front", func() bool {
 		for _, n := range c.Nodes {
 			text, err := n.Client().Do(context.Background(), "CLUSTER", "NODES").Text()
 			if err != nil || !strings.Contains(text, ":"+port+"@") {

@@ -36,7 +36,7 @@ func StartSentinels(t testing.TB) *Sentinels {
 	for range 3 {
 		s.Nodes = append(s.Nodes, startSentinel(t, host, port))
 	}
-	await(t, "the Sentinels to know each other and the replica", func() bool {
+	Eventually(t, "the Sentinels to know each other and the replica", func() bool {
 		for _, n := range s.Nodes {
 			about := strings.Fields(fmt.Sprint(n.Client().Do(context.Background(), "SENTINEL", "MASTER", MasterName).
 				Val()))
@@ -51,6 +51,10 @@ func StartSentinels(t testing.TB) *Sentinels {
 	return s
 }
 
+// downAfter is the time in milliseconds after which a Sentinel takes a silent master for dead. Sentinels never promote
+// a replica whose link was down for ten times as long when they noticed, so a stall of the machine must be below that.
+const downAfter = 1500
+
 // startSentinel runs one; its settings are in a file, which it writes itself later.
 func startSentinel(t testing.TB, host, port string) *Server {
 	t.Helper()
@@ -61,8 +65,9 @@ func startSentinel(t testing.TB, host, port string) *Server {
 		s.port = freeport.Port(t)
 		s.file = filepath.Join(s.dir, "sentinel.conf")
 		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n"+
-			"sentinel monitor %[4]s %[5]s %[6]s 2\nsentinel down-after-milliseconds %[4]s 500\nsentinel failover-timeout %[4]s 2000\n",
-			s.port, s.dir, filepath.Join(s.dir, "redis.log"), MasterName, host, port)
+			"sentinel monitor %[4]s %[5]s %[6]s 2\nsentinel down-after-milliseconds %[4]s %[7]d\n"+
+			"sentinel failover-timeout %[4]s 2000\n",
+			s.port, s.dir, filepath.Join(s.dir, "redis.log"), MasterName, host, port, downAfter)
 		if err = os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 			break
 		}
@@ -80,7 +85,7 @@ func (s *Sentinels) Addrs() []string { return addrs(s.Nodes) }
 // AwaitSwitch waits until all Sentinels name the replica as the master.
 func (s *Sentinels) AwaitSwitch(t testing.TB) {
 	t.Helper()
-	await(t, "the Sentinels to name the replica", func() bool {
+	Eventually(t, "the Sentinels to name the replica", func() bool {
 		for _, n := range s.Nodes {
 			addr, err := n.Client().Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).
 				StringSlice()

@@ -2,6 +2,7 @@ package graphite
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -24,6 +25,11 @@ import (
 // would fall on others are left out. All of these err to fewer counts, never to
 // more.
 //
+// A clock that is set: what was seen of one that was ahead says nothing about the
+// one that is right. When the difference changes, the newest second is forgotten,
+// and the seconds of Graphite's clock that were seen are kept as a span: they are
+// not counted again when the clock comes to them once more.
+//
 // The zero value is ready. Not safe for concurrent use.
 type clockOffset struct {
 	known      bool  // something was seen
@@ -33,9 +39,17 @@ type clockOffset struct {
 	edge       int64 // the latest place that was given away, by the same clock
 	most       int64 // largest lag since minute
 	minute     int64
-	// after to upTo are left out since the delay shrank.
+	// after to upTo are left out since the delay shrank or the difference changed.
 	after, upTo int64
+	from        int64  // the first second that may have been counted since the difference changed
+	counted     []span // the seconds that may have been counted before that
 }
+
+// span is a range of seconds of Graphite's clock, both ends included.
+type span struct{ from, to int64 }
+
+// maxSpans bounds the remembered spans; a clock that is set more often gets its oldest forgotten.
+const maxSpans = 64
 
 const (
 	// ahead is how far in the future counts may lie (detect.DefaultFuture).
@@ -44,13 +58,31 @@ const (
 	remember = 60
 )
 
-// observeClock hears what time it is in Graphite, give or take off.
-func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) {
+// observeClock hears what time it is in Graphite, give or take off, and reports whether what was seen by another
+// difference has to be forgotten.
+func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) (changed bool) {
 	d := server.Sub(now)
 	held := time.Duration(p.difference) * time.Second
-	if (d - held).Abs() > time.Second/2+off {
-		p.difference = int64(math.Round(d.Seconds()))
+	if (d - held).Abs() <= time.Second/2+off {
+		return false
 	}
+	by := int64(math.Round(d.Seconds())) - p.difference
+	p.difference += by
+	if !p.known {
+		return false
+	}
+	p.counted = append(p.counted, span{p.from, p.newest})
+	p.counted = p.counted[max(0, len(p.counted)-maxSpans):]
+	p.edge += by // the same second of ours
+	p.after, p.upTo = 0, p.edge-p.delay
+	p.newest, p.from = p.upTo, p.upTo+1
+	p.restart(p.server(now), p.delay)
+	return true
+}
+
+// wasCounted reports whether a second may have been counted before the difference changed.
+func (p *clockOffset) wasCounted(second int64) bool {
+	return slices.ContainsFunc(p.counted, func(s span) bool { return s.from <= second && second <= s.to })
 }
 
 // server is the second it is in Graphite.
@@ -105,7 +137,7 @@ func (p *clockOffset) shrink(newest, second, delay int64) {
 
 // place is our second for a second of Graphite's; false if it has none.
 func (p *clockOffset) place(second int64) (int64, bool) {
-	if p.after < second && second <= p.upTo {
+	if p.after < second && second <= p.upTo || p.wasCounted(second) {
 		return 0, false
 	}
 	return second - p.difference + p.delay, true

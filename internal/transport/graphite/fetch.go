@@ -136,8 +136,18 @@ func (p *Poller) readClock(date string) {
 	p.clockKnown = true
 	now := p.cfg.Now()
 	at = at.Add(time.Second / 2)
-	p.offset.observeClock(now, at, time.Second)
+	if p.offset.observeClock(now, at, time.Second) {
+		p.forgetClock()
+	}
 	p.difference = at.Sub(now)
+}
+
+// forgetClock forgets what was seen by a clock that was set since. Seconds that were counted are not counted again:
+// see clockOffset.
+func (p *Poller) forgetClock() {
+	p.taken = newTakenBuckets(p.cfg.MaxSeries)
+	p.beat = p.offset.upTo
+	p.round = round{asked: p.round.asked, scratch: p.round.scratch}
 }
 
 // Inspection is what Inspect found, for package doctor to judge.

@@ -15,7 +15,7 @@ type Stats struct {
 	DroppedFull     uint64        `metric:"hotparam_graphite_dropped_full_total" help:"Series in the answers beyond the most that are remembered."`
 	DroppedValue    uint64        `metric:"hotparam_graphite_dropped_value_total" help:"Points with an impossible value or time."`
 	DroppedOld      uint64        `metric:"hotparam_graphite_dropped_old_total" help:"Requests that are older than every window; not counted."`
-	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter."`
+	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter or Graphite's clock was set."`
 	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock less ours."`
 	// Delay is the longest recent lag between requests and the poll that brought their count.
 	Delay         time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`

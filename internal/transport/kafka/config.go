@@ -59,6 +59,7 @@ type Openers struct {
 	Producer func(sarama.Client) (sarama.SyncProducer, error)
 	Consumer func(sarama.Client) (sarama.Consumer, error)
 	Group    func(group string, client sarama.Client) (sarama.ConsumerGroup, error)
+	Members  func(client sarama.Client, group string) (clientIDs []string, err error)
 }
 
 var openBrokers = &Openers{
@@ -68,15 +69,12 @@ var openBrokers = &Openers{
 		return sarama.NewClient(brokers, settings)
 	},
 	Producer: sarama.NewSyncProducerFromClient, Consumer: sarama.NewConsumerFromClient,
-	Group: sarama.NewConsumerGroupFromClient,
+	Group: sarama.NewConsumerGroupFromClient, Members: describeMembers,
 }
 
 const defaultPartitions = 8
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
-// ValidInstance reports whether a text may be ConsumerConfig.Instance; "" may.
-var ValidInstance = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`).MatchString
 
 // withDefaults also validates.
 func (c Config) withDefaults() (Config, error) {
@@ -97,6 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Partitions < 0 {
 		return c, fmt.Errorf("kafka: partitions %d is negative", c.Partitions)
 	}
+	c.Login = c.Login.withFile()
 	if err := c.Login.check(); err != nil {
 		return c, err
 	}
@@ -111,13 +110,14 @@ func (c Config) withDefaults() (Config, error) {
 // are worth little after some seconds, and a Send or a shutdown must not hang
 // on a broker that does not answer.
 func (c Config) sarama() (*sarama.Config, error) {
+	boundBatches()
 	s := sarama.NewConfig()
-	s.ClientID = "hotparam" // in the brokers' logs
+	s.ClientID = clientID(c.Namespace)
 	s.Net.DialTimeout = 3 * time.Second
 	s.Net.ReadTimeout = 5 * time.Second
 	s.Net.WriteTimeout = 5 * time.Second
 	s.Net.MaxOpenRequests = 1 // keeps records of a partition in order
-	c.Login.apply(s)
+	c.Login.apply(s, c.Log)
 	// Read at every connection: certificates are renewed while we run.
 	tls, err := c.TLS.config()
 	if err != nil {

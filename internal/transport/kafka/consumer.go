@@ -14,6 +14,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // ConsumerConfig configures a Consumer. Handle and Group are needed.
@@ -54,11 +55,14 @@ type Consumer struct {
 
 	records, reread, skipped, jumps, counts, requests atomic.Uint64
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
+	oversized                                         atomic.Uint64
 
 	heard    atomic.Int64              // when the last record of ours came, unix ns; 0: never
 	promised atomic.Bool               // one of them was by a producer that says that it lives
 	session  atomic.Bool               // this member is in the group
 	erred    atomic.Pointer[readError] // the last error that the client went on after
+	// strangers are the client ids of members of the group that are no aggregators of the namespace; nil: not known.
+	strangers atomic.Pointer[[]string]
 
 	mu      sync.Mutex // guards the rest
 	reading map[int32]*progress
@@ -87,7 +91,7 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	}
 	cfg.MaxLag = cmp.Or(max(cfg.MaxLag, 0), 30*time.Second)
 	cfg.SessionTimeout = cmp.Or(max(cfg.SessionTimeout, 0), 10*time.Second)
-	if !ValidInstance(cfg.Instance) {
+	if !conf.ValidInstance(cfg.Instance) {
 		return nil, fmt.Errorf("kafka: instance %q is not up to 249 of a-z A-Z 0-9 . _ -", cfg.Instance)
 	}
 	if cfg.SessionTimeout < time.Second {
@@ -149,6 +153,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 // Records are read over connections of their own: on those of the group a
 // heartbeat, or the answer to a rebalance, would wait behind them.
 func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) error {
+	ctx, reopen := context.WithCancelCause(ctx)
+	defer reopen(nil)
 	defer client.Close()
 	data, err := c.link.try(hard, nil)
 	if err != nil {
@@ -175,8 +181,20 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 		_ = group.Close() // the group notices by itself that we are gone
 		<-drained
 	}()
-	return c.sessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer})
+	watched, unwatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { c.watchMembers(watched, data) })
+	defer watching.Wait()
+	defer unwatch()
+	return c.sessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer, checkLogin: func() {
+		if c.cfg.Login.isStale(client) || c.cfg.Login.isStale(data) {
+			reopen(errPasswordReplaced)
+		}
+	}})
 }
+
+// errPasswordReplaced ends connections that failed while the file had another password than they.
+var errPasswordReplaced = errors.New("the password was replaced: connecting again")
 
 // giveUpAfter is how long an outage lasts before all connections are made anew.
 const giveUpAfter = time.Minute
@@ -197,9 +215,10 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 			return err
 		}
 		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
+		m.checkLogin()
 		c.link.pause(ctx)
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 // failed counts and logs an error that the client goes on after.

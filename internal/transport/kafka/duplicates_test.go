@@ -117,7 +117,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("%01000d", i)), N: 1})
 	}
 	counts = append(counts, hottype.Count{}, hottype.Count{Key: "k", N: -1})
-	records, invalid := newPacker("n", "s", 1).records([]batchqueue.Batch{{Counts: counts}}, 2)
+	records, invalid := newPacker("n", "s", 1).records([]batchqueue.Batch{{Counts: counts}}, 2, maxRecord)
 	if len(records) < 8 || invalid != 2 {
 		t.Fatalf("%d records, %d invalid", len(records), invalid)
 	}

@@ -25,6 +25,7 @@ type Inspection struct {
 	Settings   map[string]string // of the topic, those that matter here; "" where the broker does not say
 	Lag        int64             // records that the group is behind
 	Members    int               // consumers of the group
+	Strangers  []string          // client ids of those that are no aggregators of the namespace
 	Unknown    map[string]string // questions without an answer, with the reason
 }
 
@@ -57,7 +58,7 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	in.lookAtTopic(client, admin)
 	if !in.Missing {
 		in.lookAtSettings(admin)
-		in.lookAtGroup(client, admin)
+		in.lookAtGroup(client, admin, cfg.Namespace)
 	}
 	return in, nil
 }
@@ -113,7 +114,7 @@ func (in *Inspection) lookAtSettings(admin sarama.ClusterAdmin) {
 	}
 }
 
-func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmin) {
+func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmin, namespace string) {
 	if in.Group == "" {
 		return
 	}
@@ -121,9 +122,14 @@ func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmi
 	if err != nil {
 		in.Unknown["consumer group"] = err.Error()
 	}
+	var ids []string
 	for _, g := range groups {
 		in.Members += len(g.Members)
+		for _, m := range g.Members {
+			ids = append(ids, m.ClientId)
+		}
 	}
+	in.Strangers = strangersOf(ids, namespace)
 	partitions, err := client.Partitions(in.Topic)
 	if err != nil {
 		in.Unknown["partitions"] = err.Error()

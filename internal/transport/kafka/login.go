@@ -1,17 +1,20 @@
 package kafka
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/IBM/sarama"
 	"github.com/xdg-go/scram"
 
+	"github.com/hotparam/pipeline/internal/textfile"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -44,6 +47,19 @@ type Login struct {
 	// Mechanism is Plain (default; without TLS the password can be read), ScramSHA256 or ScramSHA512.
 	Mechanism          string
 	Username, Password string
+	// PasswordFile, if set, holds the password, which is read for new connections. While it cannot be used, the
+	// password from before is sent.
+	PasswordFile string
+
+	file *textfile.SecretFile // of PasswordFile, shared by all copies; nil: none
+}
+
+// withFile returns the login with its file open to currentPassword.
+func (l Login) withFile() Login {
+	if l.PasswordFile != "" {
+		l.file = &textfile.SecretFile{Path: l.PasswordFile}
+	}
+	return l
 }
 
 func (l Login) check() error {
@@ -51,38 +67,68 @@ func (l Login) check() error {
 		return fmt.Errorf("kafka: SASL mechanism %q is none of %s, %s, %s", l.Mechanism, Plain, ScramSHA256,
 			ScramSHA512)
 	}
-	if (l.Username == "") != (l.Password == "") {
+	if l.Password != "" && l.PasswordFile != "" {
+		return errors.New("kafka: password and password_file are both set; keep one")
+	}
+	if (l.Username == "") != (l.Password+l.PasswordFile == "") {
 		return errors.New("kafka: username and password go together, one of them is empty")
+	}
+	if l.file != nil {
+		if _, err := l.file.Read(); err != nil {
+			return fmt.Errorf("kafka: password_file: %w", err)
+		}
 	}
 	return nil
 }
 
-func (l Login) apply(s *sarama.Config) {
+// currentPassword returns the password to send now. It reads the file, if there is one.
+func (l Login) currentPassword(log *slog.Logger) string {
+	if l.file == nil {
+		return l.Password
+	}
+	password, err := l.file.Read()
+	if err != nil {
+		log.Warn("kafka: the file of the password cannot be used; the password from before is sent", "err", err)
+	}
+	return password
+}
+
+// isStale reports whether the file has another password than the client, which must then be opened again: the Kafka
+// client sends the password of its settings with every login by PLAIN. SCRAM reads the file for each login.
+func (l Login) isStale(client sarama.Client) bool {
+	if l.file == nil || l.Mechanism == ScramSHA256 || l.Mechanism == ScramSHA512 {
+		return false
+	}
+	password, err := l.file.Read()
+	return err == nil && password != client.Config().Net.SASL.Password
+}
+
+func (l Login) apply(s *sarama.Config, log *slog.Logger) {
 	if l.Username == "" {
 		return
 	}
 	s.Net.SASL.Enable = true
-	s.Net.SASL.User, s.Net.SASL.Password = l.Username, l.Password
-	switch l.Mechanism {
-	case ScramSHA256:
-		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA256} }
-	case ScramSHA512:
-		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA512} }
-	default:
-		s.Net.SASL.Mechanism = Plain
-		return
+	s.Net.SASL.User, s.Net.SASL.Password = l.Username, l.currentPassword(log)
+	s.Net.SASL.Mechanism = sarama.SASLMechanism(cmp.Or(l.Mechanism, Plain))
+	hash := scram.SHA256
+	if l.Mechanism == ScramSHA512 {
+		hash = scram.SHA512
 	}
-	s.Net.SASL.Mechanism = sarama.SASLMechanism(l.Mechanism)
+	s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
+		return &scramClient{hash: hash, password: l.currentPassword(log)}
+	}
 }
 
 // scramClient is one exchange in the shape of the Kafka client; Begin comes first.
 type scramClient struct {
-	hash scram.HashGeneratorFcn
+	hash     scram.HashGeneratorFcn
+	password string
 	*scram.ClientConversation
 }
 
-func (s *scramClient) Begin(user, password, authzID string) error {
-	client, err := s.hash.NewClient(user, password, authzID)
+// Begin sends the password of this exchange in place of the one that was read when the client was opened.
+func (s *scramClient) Begin(user, _, authzID string) error {
+	client, err := s.hash.NewClient(user, s.password, authzID)
 	if err != nil {
 		return fmt.Errorf("kafka: SCRAM: %w", err)
 	}

@@ -25,6 +25,8 @@ type member struct {
 	client   sarama.Client // for consumer
 	consumer sarama.Consumer
 	began    atomic.Bool // a session
+	// checkLogin is called after errors. It ends all connections if the file of the password has another one by now.
+	checkLogin func()
 }
 
 // Setup begins a session. Under cooperative rebalancing it may see no claims.
@@ -53,7 +55,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	}()
 	m.c.checkPartitions(m.client)
 	m.c.read(ctx, &reader{
-		c: m.c, client: m.client, consumer: m.consumer, partition: claim.Partition(),
+		c: m.c, client: m.client, consumer: m.consumer, checkLogin: m.checkLogin, partition: claim.Partition(),
 		committed: claim.InitialOffset(), next: -1, seen: newDuplicates(maxOrigins), progress: &progress{},
 		mark: func(offset int64) { s.MarkOffset(claim.Topic(), claim.Partition(), offset, "") },
 	})
@@ -76,9 +78,34 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 func (c *Consumer) take(r *reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.progress.heard.Store(c.cfg.Now().Add(newPartition).UnixNano())
+	r.progress.taken = c.cfg.Now()
+	r.progress.heard.Store(r.progress.taken.Add(newPartition).UnixNano())
 	c.reading[r.partition] = r.progress
 }
+
+// maxJudged bounds the topics whose partitions Judged returns.
+const maxJudged = 1024
+
+// Judged returns the partitions that this member has read since a time, and is not behind with. It returns none of a
+// topic with more than 1024.
+func (c *Consumer) Judged(since time.Time) hottype.Partitions {
+	n, now := int(c.link.partitionCount.Load()), c.cfg.Now()
+	if n > maxJudged {
+		return hottype.Partitions{}
+	}
+	p := hottype.Partitions{Count: n, Mask: make([]byte, (n+7)/8)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, reading := range c.reading {
+		if int(i) < n && reading.taken.Before(since) && reading.lag(now) <= upToDate {
+			p.Mask[i/8] |= 1 << (i % 8)
+		}
+	}
+	return p
+}
+
+// upToDate is the greatest lag of a partition that is judged by what is sent now.
+const upToDate = 2 * time.Second
 
 // offsetAt is the offset of the first record since a time, or else the end. The end is read first, or a
 // record written in between would be skipped.

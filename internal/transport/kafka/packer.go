@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
@@ -78,9 +79,9 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 	return &packer{head: Record{Namespace: namespace, Source: source, Epoch: epoch}}
 }
 
-// records gives a record for each partition that has counts, several if one would be too large, and how
+// records gives a record for each partition that has counts, several if one would be larger than most bytes, and how
 // many counts cannot be written.
-func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []packed, invalid uint64) {
+func (p *packer) records(batches []batchqueue.Batch, partitions int32, most int) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
 		for i := range b.Counts {
@@ -94,17 +95,9 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []pa
 			if r.data == nil {
 				*r = p.start(at, b.At)
 			}
-			before := len(r.data)
-			r.data = appendPair(r.data, c)
-			if len(r.data) > maxRecord && r.pairs > 0 {
-				pair, full := r.data[before:], *r
-				full.data = r.data[:before]
+			if full, ok := p.addPair(r, c, most, b.At); ok {
 				all = append(all, full)
-				*r = p.start(at, b.At)
-				r.data = append(r.data, pair...)
 			}
-			r.pairs++
-			r.requests += uint64(c.N)
 		}
 	}
 	for _, r := range open {
@@ -113,6 +106,23 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32) (all []pa
 		}
 	}
 	return all, invalid
+}
+
+// addPair adds a count of a batch made at a time to an open record. If the record would be larger than most bytes, it
+// is returned as it was, and the count begins the next one.
+func (p *packer) addPair(r *packed, c *hottype.Count, most int, at time.Time) (full packed, isFull bool) {
+	before := len(r.data)
+	r.data = appendPair(r.data, c)
+	if isFull = len(r.data) > most && r.pairs > 0; isFull {
+		pair := r.data[before:]
+		full = *r
+		full.data = r.data[:before]
+		*r = p.start(r.partition, at)
+		r.data = append(r.data, pair...)
+	}
+	r.pairs++
+	r.requests += uint64(c.N)
+	return full, isFull
 }
 
 // heartbeats gives an empty record for each partition without one since a time.

@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,8 @@ type reader struct {
 	seen      *duplicates
 	progress  *progress
 	looked    time.Time // when lag and the topic were last looked at
+
+	checkLogin func() // that of the member
 }
 
 // reopenAfter is the pause before a partition that failed is opened again.
@@ -34,6 +38,9 @@ const reopenAfter = 200 * time.Millisecond
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.open(ctx)
+		if errors.Is(err, errOversized) {
+			err = r.readSingly(ctx)
+		}
 		if err == nil {
 			continue // a jump, or the end
 		}
@@ -45,6 +52,7 @@ func (r *reader) run(ctx context.Context) {
 // failed notes an error of this partition. From now on the absence of records is a silence.
 func (r *reader) failed(err error) {
 	r.c.failed(err)
+	r.checkLogin()
 	now := r.c.cfg.Now().UnixNano()
 	if heard := r.progress.heard.Load(); heard > now {
 		r.progress.heard.CompareAndSwap(heard, now)
@@ -62,10 +70,14 @@ func (r *reader) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("kafka: partition %d of %q: %w", r.partition, topic, err)
 	}
-	drained := make(chan struct{})
+	drained, oversized := make(chan struct{}), make(chan struct{}, 1)
 	go func() {
 		defer close(drained)
 		for err := range p.Errors() {
+			if errors.Is(err, errOversized) {
+				wait.Signal(oversized)
+				continue
+			}
 			r.failed(err)
 		}
 	}()
@@ -75,7 +87,7 @@ func (r *reader) open(ctx context.Context) error {
 		}
 		<-drained
 	}()
-	return r.follow(ctx, p)
+	return r.follow(ctx, p, oversized)
 }
 
 // start is where to read from: the first record of the backlog, or where we
@@ -105,7 +117,7 @@ func (r *reader) start() (int64, error) {
 }
 
 // follow handles records; nil means that reading starts anew.
-func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
+func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversized <-chan struct{}) error {
 	for {
 		select {
 		case msg, ok := <-p.Messages():
@@ -116,13 +128,20 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
 			if r.mustJump(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
 				return nil
 			}
-			r.record(msg)
-			r.next = msg.Offset + 1
-			r.mark(r.next)
+			r.read(msg)
+		case <-oversized:
+			return errOversized
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// read handles one record and moves on.
+func (r *reader) read(msg *sarama.ConsumerMessage) {
+	r.record(msg)
+	r.next = msg.Offset + 1
+	r.mark(r.next)
 }
 
 // mustJump takes note of how far behind a record is, and reports whether to jump
@@ -157,6 +176,7 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 		c.reread.Add(1)
 	}
 	rec, err := ParseRecord(msg.Value)
+	rec.Namespace = cmp.Or(rec.Namespace, c.cfg.Namespace) // a record by hand may name none
 	if err == nil && rec.Namespace == c.cfg.Namespace {
 		now := c.cfg.Now().UnixNano()
 		c.heard.Store(now)
@@ -211,6 +231,7 @@ func (c *Consumer) skip(partition int32, records int64) {
 type progress struct {
 	newest atomic.Int64 // unix nanoseconds: when the last records read were written
 	end    atomic.Bool  // there is nothing more
+	taken  time.Time    // when this member took the partition
 	heard  atomic.Int64 // unix nanoseconds: when the last record of our namespace came, or by when the first has to
 }
 
@@ -219,12 +240,10 @@ func (p *progress) at(t time.Time, end bool) {
 	p.end.Store(end)
 }
 
-// record notes a record. Clocks differ: the time never goes back, and one ahead of ours counts as now.
+// record notes a record. Clocks differ: the time of records never goes back, and a time ahead of our clock is now, also
+// one that was not ahead before our clock was set back.
 func (p *progress) record(now, written time.Time, last bool) {
-	if written.After(now) {
-		written = now
-	}
-	p.at(time.Unix(0, max(p.newest.Load(), written.UnixNano())), last)
+	p.at(time.Unix(0, min(max(p.newest.Load(), written.UnixNano()), now.UnixNano())), last)
 }
 
 func (p *progress) lag(now time.Time) time.Duration {

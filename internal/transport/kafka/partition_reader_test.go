@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -40,8 +41,9 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
 	empty := Record{Namespace: "news", Source: "s", Sequence: 2}
 	byHand := `{"namespace":"news","counts":[{"key":"topic?id=42","n":300}]}`
+	ofNobody := `{"counts":[{"key":"topic?id=42","n":300}]}` // for whoever reads it
 	for i, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil),
-		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(byHand)} {
+		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(ofNobody)} {
 		r.record(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
 	}
 	good.Counts[0].Origin = hottype.Origin{Tag: origins.Sender("s"), N: 3}
@@ -65,7 +67,8 @@ func TestSilentPartition(t *testing.T) {
 	c := consumerOf(t, &now, func([]hottype.Count) {})
 	var readers [2]*reader
 	for i := range readers {
-		r := &reader{c: c, partition: int32(i), seen: newDuplicates(maxOrigins), progress: &progress{}}
+		r := &reader{c: c, partition: int32(i), seen: newDuplicates(maxOrigins), progress: &progress{},
+			checkLogin: func() {}}
 		readers[i] = r
 		c.take(r)
 	}
@@ -151,5 +154,53 @@ func TestMaxLagIsAboveTheBacklog(t *testing.T) {
 	c.SetBacklog(0)
 	if got := c.since(); got != now.Add(-10*time.Second) {
 		t.Errorf("since %v by default", got)
+	}
+}
+
+// The newest record is never ahead of this machine's clock, also when that was set back: the lag would be unknown until
+// the clock comes there again.
+func TestProgress_ForgetsAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	var p progress
+	now := time.Unix(1_800_000_000, 0)
+	p.record(now.Add(time.Hour), now.Add(time.Hour), false)
+	p.record(now, now.Add(-time.Minute), false) // set back by an hour
+	if lag := p.lag(now.Add(10 * time.Second)); lag != 10*time.Second {
+		t.Errorf("lag %v", lag)
+	}
+	p.record(now, now.Add(time.Hour), false) // a producer whose clock is ahead
+	p.record(now.Add(time.Minute), now.Add(30*time.Second), false)
+	if lag := p.lag(now.Add(time.Minute)); lag != 30*time.Second {
+		t.Errorf("lag %v", lag)
+	}
+}
+
+// A partition is judged when it was read since a time and is read to its end.
+func TestConsumer_JudgedSince(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	c := consumerOf(t, &now, func([]hottype.Count) {})
+	c.link.partitions(10)
+	for partition, behind := range map[int32]time.Duration{1: 0, 3: time.Minute, 9: time.Second} {
+		r := &reader{c: c, partition: partition, progress: &progress{}}
+		c.take(r)
+		r.progress.at(now.Add(10*time.Second-behind), behind == 0)
+	}
+	began := now
+	now = now.Add(10 * time.Second)
+	for since, want := range map[time.Time]string{began: "", began.Add(time.Second): "19"} {
+		p, got := c.Judged(since), ""
+		for i := range 16 {
+			if p.Has(i) {
+				got += strconv.Itoa(i)
+			}
+		}
+		if got != want || p.Count != 10 {
+			t.Errorf("since %v: %q of %d partitions, want %q", since.Sub(began), got, p.Count, want)
+		}
+	}
+	c.link.partitions(2000)
+	if p := c.Judged(now); p.Count != 0 {
+		t.Errorf("%+v of a topic with many partitions", p)
 	}
 }

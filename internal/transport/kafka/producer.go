@@ -39,6 +39,7 @@ type Producer struct {
 	pack  *packer
 	// unconfirmed has the records that failed and wait to be written again, for Run.
 	unconfirmed *unconfirmed
+	sizes       sizes // for Run
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
@@ -165,7 +166,8 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 }
 
 // send writes what failed before and then batches, and with alive a sign of life
-// into idle partitions. It fails when the brokers took nothing.
+// into idle partitions. It fails when the brokers took nothing, or refused some records and the client has a password
+// from before: the next client writes these.
 func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []batchqueue.Batch,
 	alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
@@ -181,54 +183,28 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 		return fmt.Errorf("kafka: partitions: %w", err)
 	}
 	p.link.partitions(len(partitions))
-	records, invalid := p.pack.records(batches, int32(len(partitions)))
+	p.sizes.forget(p.cfg.Now())
+	records, invalid := p.pack.records(batches, int32(len(partitions)), min(maxRecord, p.sizes.bound()))
 	p.invalid.Add(invalid)
-	records = append(p.unconfirmed.take(), records...)
+	records = append(p.reroute(p.unconfirmed.take(), int32(len(partitions))), records...)
 	if alive { // so a partition is without a record for at most five quarters of aliveEvery
 		now := p.cfg.Now()
 		records = append(records, p.pack.heartbeats(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
 	}
-	failed := p.write(producer, records)
-	if len(failed) == len(records) && len(records) > 0 {
-		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
-		return failed[0].Err
+	out := p.writeAll(producer, records)
+	if out.gone {
+		_ = client.RefreshMetadata(p.cfg.Topic) // tried again with the records
+	}
+	if n := len(out.failed); n > 0 && (out.written == 0 || p.cfg.Login.isStale(client)) {
+		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, out.failed[0].Err))
+		return out.failed[0].Err
+	}
+	if out.written == 0 {
+		return nil // all records were of partitions that are gone, or too large: that says nothing about the brokers
 	}
 	p.confirmed.Store(p.cfg.Now().UnixNano())
 	p.link.recovered()
 	return nil
-}
-
-// write sends records, counts the outcome and returns the failures. Those keep their number, so that a
-// reader recognises one that was written all the same.
-func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.ProducerErrors {
-	messages := make([]*sarama.ProducerMessage, len(records))
-	for i, r := range records {
-		messages[i] = &sarama.ProducerMessage{
-			Topic: p.cfg.Topic, Partition: r.partition, Timestamp: p.cfg.Now(),
-			Value: sarama.ByteEncoder(r.data),
-		}
-	}
-	var failed sarama.ProducerErrors
-	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &failed) {
-		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
-	}
-	lost := make(map[*sarama.ProducerMessage]bool, len(failed))
-	for _, f := range failed {
-		lost[f.Msg] = true
-	}
-	for i, r := range records {
-		switch {
-		case lost[messages[i]] && r.pairs == 0: // a sign of life says nothing later
-		case lost[messages[i]]:
-			p.unconfirmed.add(r)
-		default:
-			p.sent.Add(r.requests)
-		}
-	}
-	p.unconfirmed.bound()
-	p.errors.Add(uint64(len(failed)))
-	p.records.Add(uint64(len(records) - len(failed)))
-	return failed
 }
 
 func (p *Producer) dropOld(batches []batchqueue.Batch, oldest time.Time) []batchqueue.Batch {
@@ -251,7 +227,7 @@ type ProducerStats struct {
 	// Sent and Dropped count requests. What a broker wrote without confirming it is among the
 	// dropped, so more may have arrived than Sent, never less.
 	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
-	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time."`
+	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time, or because those of one key are larger than the topic takes."`
 	// Invalid are counts without a key, with one over 65536 bytes, or with n outside of 1 to 2^40.
 	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
 	Records   uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`

@@ -18,12 +18,14 @@ type ConsumerStats struct {
 	Counts     uint64                    `metric:"hotparam_kafka_in_counts_total" help:"Pairs of key and second read."`
 	Requests   uint64                    `metric:"hotparam_kafka_in_requests_total" help:"Requests counted by the records read from Kafka."`
 	Malformed  uint64                    `metric:"hotparam_kafka_in_malformed_total" help:"Records that cannot be read."`
+	Oversized  uint64                    `metric:"hotparam_kafka_in_oversized_total" help:"Records skipped because their batch decompresses to more than 8 MiB."`
 	Foreign    uint64                    `metric:"hotparam_kafka_in_foreign_total" help:"Records of other namespaces; not counted."`
 	Duplicates uint64                    `metric:"hotparam_kafka_in_duplicates_total" help:"Records that were read before; not counted again."`
 	Misplaced  uint64                    `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition: their producer does not follow docs/protocol.md, or partitions were added."`
 	Errors     uint64                    `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
 	Partitions int64                     `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
 	Topic      int64                     `metric:"hotparam_kafka_in_topic_partitions" help:"Partitions of the topic; the aggregators of a group together read all of them."`
+	Strangers  int64                     `metric:"hotparam_kafka_in_strangers" help:"Kinds of members of the consumer group that are no aggregators of this namespace, by client id; they take its partitions."`
 	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
 	Partition  map[string]PartitionStats `label:"partition"`
 }
@@ -38,9 +40,12 @@ func (c *Consumer) Stats() ConsumerStats {
 		Records: c.records.Load(), Reread: c.reread.Load(), Skipped: c.skipped.Load(), Jumps: c.jumps.Load(),
 		Counts: c.counts.Load(), Requests: c.requests.Load(), Malformed: c.malformed.Load(), Foreign: c.foreign.Load(),
 		Duplicates: c.duplicates.Load(), Misplaced: c.misplaced.Load(), Errors: c.errors.Load(),
-		Partition: map[string]PartitionStats{},
+		Oversized: c.oversized.Load(), Partition: map[string]PartitionStats{},
 	}
 	s.Topic = c.link.partitionCount.Load()
+	if others := c.strangers.Load(); others != nil {
+		s.Strangers = int64(len(*others))
+	}
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,6 +37,8 @@ type receiver interface {
 	receive() (int, error)     // waits for datagrams until the socket's deadline and returns their number
 	packet(i int) []byte       // datagram i; the next call of receive overwrites it
 	peer(i int) netip.AddrPort // the sender of datagram i; zero if it has no address
+	arrived(i int) time.Time   // when the kernel received datagram i; zero if it does not report that
+	timed() bool               // reports whether the kernel reports these times
 }
 
 // single receives one datagram at a time.
@@ -64,6 +66,10 @@ func (b *single) receive() (_ int, err error) {
 func (b *single) packet(int) []byte { return b.buf[:b.n] }
 
 func (b *single) peer(int) netip.AddrPort { return b.from }
+
+func (b *single) arrived(int) time.Time { return time.Time{} }
+
+func (b *single) timed() bool { return false }
 
 // datagrams is one socket with its own reader and sums. Only run is for one goroutine.
 type datagrams struct {
@@ -209,6 +215,7 @@ func (d *datagrams) receive() error {
 	}
 	for i := range n {
 		if d.reader.from = d.in.peer(i); d.from.allows(d.reader.from.Addr()) {
+			d.reader.arrived = d.in.arrived(i)
 			d.datagram(d.in.packet(i))
 		}
 	}

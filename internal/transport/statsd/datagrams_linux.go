@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ type burst struct {
 	bufs  []byte // burstSize times maxRead
 	msgs  []message
 	names []unix.RawSockaddrAny // who sent each datagram
+	times []arrivalTime         // when each datagram arrived
+	known bool                  // the kernel reports them
 	n     int
 	errno syscall.Errno
 	once  func(fd uintptr) bool // kept, or every call would allocate it
@@ -32,6 +35,13 @@ type message struct {
 	n   uint32
 }
 
+// arrivalTime is the control message in which the kernel reports when it received a datagram (SO_TIMESTAMPNS), by the
+// same clock as time.Now.
+type arrivalTime struct {
+	hdr  unix.Cmsghdr
+	time unix.Timespec
+}
+
 const burstSize = 32
 
 func newReceiver(s socket) (receiver, error) {
@@ -41,14 +51,16 @@ func newReceiver(s socket) (receiver, error) {
 	}
 	b := &burst{
 		raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize),
-		names: make([]unix.RawSockaddrAny, burstSize),
+		names: make([]unix.RawSockaddrAny, burstSize), times: make([]arrivalTime, burstSize),
 	}
+	control(s, func(fd int) { b.known = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) == nil })
 	for i := range b.msgs {
 		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
 		iov.SetLen(maxRead)
 		b.msgs[i].hdr.Iov = iov
 		b.msgs[i].hdr.SetIovlen(1)
 		b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
+		b.msgs[i].hdr.Control = (*byte)(unsafe.Pointer(&b.times[i]))
 	}
 	b.once = b.try
 	return b, nil
@@ -67,8 +79,9 @@ func (b *burst) receive() (int, error) {
 
 // try reports false when nothing waits; the caller comes again.
 func (b *burst) try(fd uintptr) bool {
-	for i := range b.names { // the kernel has left the length of the last address there
+	for i := range b.msgs { // the kernel has left the lengths of the last burst there
 		b.msgs[i].hdr.Namelen = unix.SizeofSockaddrAny
+		b.msgs[i].hdr.SetControllen(int(unsafe.Sizeof(arrivalTime{})))
 	}
 	for {
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.msgs[0])), burstSize, 0, 0, 0)
@@ -103,6 +116,18 @@ func (b *burst) peer(i int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), hostOrder(a.Port))
 	}
 	return netip.AddrPort{}
+}
+
+func (b *burst) timed() bool { return b.known }
+
+// arrived is the time at which the kernel received datagram i of the last burst; zero if it does not report it.
+func (b *burst) arrived(i int) time.Time {
+	t := &b.times[i]
+	if uint64(b.msgs[i].hdr.Controllen) < uint64(unsafe.Sizeof(*t)) ||
+		t.hdr.Level != unix.SOL_SOCKET || t.hdr.Type != unix.SCM_TIMESTAMPNS {
+		return time.Time{}
+	}
+	return time.Unix(t.time.Unix())
 }
 
 // hostOrder reads a port as the kernel wrote it.

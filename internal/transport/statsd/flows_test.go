@@ -3,10 +3,7 @@ package statsd_test
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,36 +11,8 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
-	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
-
-// lossy passes datagrams on to a server, from one address, and drops so many percent of them.
-func lossy(t *testing.T, to string, percent *atomic.Int64) (addr string) {
-	t.Helper()
-	in, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := net.Dial("udp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = in.Close(), out.Close() })
-	go func() {
-		b := make([]byte, 1<<16)
-		for random := rand.New(rand.NewPCG(1, 2)); ; {
-			n, _, err := in.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if random.Int64N(100) >= percent.Load() {
-				_, _ = out.Write(b[:n])
-			}
-		}
-	}()
-	return in.LocalAddr().String()
-}
 
 // keepBusy keeps a sender busy until the end of the test.
 func keepBusy(t *testing.T, s outlet) {
@@ -83,141 +52,6 @@ func publish(t *testing.T, l running, timeout time.Duration, ok func() bool, sen
 			return true
 		}
 	}
-}
-
-func TestLossIsSeenByItsSenderAlone(t *testing.T) {
-	t.Parallel()
-	var percent atomic.Int64
-	var log logTo
-	l := listen(t, newInbox(), statsd.ListenerConfig{Readers: 2})
-	to := slog.New(slog.NewTextHandler(&log, nil))
-	half := sender(t, statsd.SenderConfig{Servers: []string{lossy(t, l.Addr().String(), &percent)}, Log: to,
-		Interval: time.Millisecond})
-	whole := sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}, Log: to, Interval: time.Millisecond})
-	keepBusy(t, half)
-	keepBusy(t, whole)
-	known := func() bool { return half.Stats().Loss >= 0 && whole.Stats().Loss >= 0 }
-	if !publish(t, l, 10*time.Second, known, half, whole) ||
-		half.Stats().Loss > 0.02 || log.String() != "" {
-		t.Fatalf("all arrives: %+v, %s", half.Stats(), log.String())
-	}
-	percent.Store(50)
-	if !publish(t, l, 15*time.Second, func() bool { return half.Stats().Down }, half, whole) {
-		t.Fatalf("half of the datagrams are dropped: %+v", half.Stats())
-	}
-	if text, ok := half.Status(); ok || !strings.Contains(text, "does not arrive") &&
-		!strings.Contains(text, "heartbeats") {
-		t.Errorf("%q %v", text, ok)
-	}
-	percent.Store(0)
-	if !publish(t, l, 20*time.Second, func() bool { return !half.Stats().Down }, half, whole) {
-		t.Fatalf("all arrives again: %+v", half.Stats())
-	}
-	if text, ok := half.Status(); !ok || !strings.Contains(text, "counts arrive") {
-		t.Errorf("%q %v", text, ok)
-	}
-	if st := whole.Stats(); st.Down || st.Loss > 0.02 {
-		t.Errorf("the other sender: %+v", st)
-	}
-	if n := strings.Count(log.String(), "\n"); n != 2 {
-		t.Errorf("%d lines, want one for the outage and one for its end:\n%s", n, log.String())
-	}
-}
-
-// Nothing listens, or nothing reads: an aggregator that publishes has not received anything.
-func TestNothingReceives(t *testing.T) {
-	t.Parallel()
-	unread, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unread.Close()
-	var log logTo
-	l := listen(t, newInbox(), statsd.ListenerConfig{})
-	s := sender(t, statsd.SenderConfig{Servers: []string{unread.LocalAddr().String()},
-		Log: slog.New(slog.NewTextHandler(&log, nil))})
-	keepBusy(t, s)
-	if !publish(t, l, 15*time.Second, func() bool { return s.Stats().Down }, s) || s.Stats().Loss != 1 {
-		t.Fatalf("%+v", s.Stats())
-	}
-	works := func() bool { return !s.Stats().Down }
-	if publish(t, l, 3*time.Second, works, s) || strings.Count(log.String(), "\n") != 1 {
-		t.Errorf("not down any more, or told twice:\n%s", log.String())
-	}
-}
-
-// What passes through something else is no loss: two senders from one address, connections, unix sockets, another
-// program of ours.
-func TestLossBehindRelaysIsUnknown(t *testing.T) {
-	t.Parallel()
-	var none atomic.Int64
-	path := "unix:" + filepath.Join(t.TempDir(), "s")
-	streams := "tcp://" + freeport.Addr(t)
-	l := listen(t, newInbox(), statsd.ListenerConfig{Addresses: []string{"127.0.0.1:0", path, streams}})
-	relay := lossy(t, l.Addr().String(), &none)
-	between := listen(t, newInbox(), statsd.ListenerConfig{})
-	sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}, Relay: func() map[string]arrival.Flow {
-		flows, _ := between.Received()
-		return flows
-	}})
-	all := []outlet{
-		sender(t, statsd.SenderConfig{Servers: []string{relay}}),
-		sender(t, statsd.SenderConfig{Servers: []string{relay}}),
-		sender(t, statsd.SenderConfig{Servers: []string{path}}),
-		sender(t, statsd.SenderConfig{Servers: []string{toStream(t, streams)}}),
-		sender(t, statsd.SenderConfig{Servers: []string{between.Addr().String()}}),
-	}
-	for _, s := range all {
-		keepBusy(t, s)
-	}
-	bad := func() bool {
-		for i, s := range all {
-			if st := s.Stats(); st.Down || i < 4 && st.Loss > 0 {
-				t.Errorf("sender %d: %+v", i, st)
-				return true
-			}
-		}
-		return false
-	}
-	if publish(t, l, 8*time.Second, bad, all...) {
-		t.FailNow()
-	}
-	if st := all[4].Stats(); st.Loss < 0 || st.Loss > 0.02 {
-		t.Errorf("behind a relay of ours: %+v", st)
-	}
-	for i, s := range all {
-		if st := s.Stats(); i < 4 && st.Loss != -1 {
-			t.Errorf("sender %d: loss %v, want unknown", i, st.Loss)
-		}
-		if text, ok := s.Status(); !ok || !strings.HasPrefix(text, "counts arrive") {
-			t.Errorf("sender %d: %q", i, text)
-		}
-	}
-}
-
-// toStream passes datagrams on as lines of a connection.
-func toStream(t *testing.T, to string) (addr string) {
-	t.Helper()
-	in, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := net.Dial("tcp", strings.TrimPrefix(to, "tcp://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = in.Close(), out.Close() })
-	go func() {
-		b := make([]byte, 1<<16)
-		for {
-			n, _, err := in.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(out, string(b[:n])+"\n")
-		}
-	}()
-	return in.LocalAddr().String()
 }
 
 // listenAt is a listener with a clock of its own, in seconds, and a connection to it.

@@ -66,7 +66,7 @@ type running struct {
 
 func listen(t *testing.T, in *inbox, cfg statsd.ListenerConfig) running {
 	t.Helper()
-	if len(cfg.Addresses) == 0 {
+	if len(cfg.Addresses)+len(cfg.Packets) == 0 {
 		cfg.Addresses = []string{"127.0.0.1:0"}
 	}
 	if cfg.Names.Prefix == "" {
@@ -80,17 +80,23 @@ func listen(t *testing.T, in *inbox, cfg statsd.ListenerConfig) running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return running{l, run(t, l)}
+}
+
+// run runs a listener until the end of the test, or until stop, which waits for it.
+func run(t *testing.T, l *statsd.Listener) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
 	t.Cleanup(stop)
-	return running{l, stop}
+	return stop
 }
 
 // outlet is a running Sender.

@@ -23,7 +23,7 @@
 //	                                   └──> outbox ──> forwarder ──> link
 //
 // StatsD carries no time and no sender. Counts are placed by the second in
-// which they arrive, unless a line says its own, and a lost datagram is lost. Our
+// which the kernel received them, unless a line says its own, and a lost datagram is lost. Our
 // sender says it of counts that could arrive after their second, once a receiver of
 // ours has reported: other servers reject such lines.
 // Package kafka repeats them. Heartbeats make a loss visible: see package arrival.
@@ -37,12 +37,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // ListenerConfig configures a Listener. Addresses or Packets, Names and Handle are needed.
@@ -77,7 +79,10 @@ type ListenerConfig struct {
 	// not ours, byte for byte; empty: none. With ForwardAll it gets ours too, without their time.
 	Forward    string
 	ForwardAll bool
-	Now        func() time.Time // of arrival; default time.Now
+	Now        func() time.Time // default time.Now
+	// Standstill notices that this process stood still. What it reads soon afterwards is left out if the kernel does
+	// not report when it arrived, as with streams: it may have waited, and would make keys hot. nil: everything counts.
+	Standstill *wait.Standstill
 	// Log receives a warning about a small buffer, malformed lines, and a failing forward; default
 	// slog.Default().
 	Log *slog.Logger
@@ -239,6 +244,17 @@ func (l *Listener) LastReceived() (last time.Time, promised bool) {
 		promised = promised || r.Alive > 0
 	}
 	return last, promised
+}
+
+// LeavesOut reports whether counts that arrive now may be left out, because this process stood still.
+func (l *Listener) LeavesOut() bool { return l.cfg.Standstill.Recent() && l.untimed() }
+
+// untimed reports whether a source does not know when its lines arrived.
+func (l *Listener) untimed() bool {
+	return slices.ContainsFunc(l.sources, func(s source) bool {
+		d, ok := s.(*datagrams)
+		return !ok || !d.in.timed()
+	})
 }
 
 func (l *Listener) Stats() ListenerStats {

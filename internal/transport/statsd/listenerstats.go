@@ -9,11 +9,12 @@ import (
 type LineStats struct {
 	Packets uint64 `metric:"hotparam_statsd_in_packets_total" help:"Datagrams received."`
 	Bytes   uint64 `metric:"hotparam_statsd_in_bytes_total" help:"Bytes received."`
-	// Lines is the sum of the seven kinds from Counted to Malformed but Requests.
+	// Lines is the sum of the eight kinds from Counted to Malformed but Requests.
 	Lines    uint64 `metric:"hotparam_statsd_in_lines_total" help:"Lines received."`
 	Counted  uint64 `metric:"hotparam_statsd_in_counted_total" help:"Lines that count requests for a key."`
 	Requests uint64 `metric:"hotparam_statsd_in_requests_total" help:"Requests counted by the lines received."`
 	Untimely uint64 `metric:"hotparam_statsd_in_untimely_total" help:"Lines that count requests of more than an hour ago or of the future; not counted."`
+	LeftOut  uint64 `metric:"hotparam_statsd_in_left_out_total" help:"Lines that count requests of an unknown time, because they waited while this process stood still; not counted."`
 	Members  uint64 `metric:"hotparam_statsd_in_members_total" help:"Lines that name clients of a key."`
 	Alive    uint64 `metric:"hotparam_statsd_in_alive_total" help:"Heartbeats of senders received."`
 	// Foreign lines have other names, OtherTypes our names and are neither

@@ -145,7 +145,7 @@ func TestWedgedSocket(t *testing.T) {
 		if err := s.Send(t.Context(), many(1000)); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("Send took %v", took)
 		}
 		if q := s.Stats().Queued; q > 3000 {
@@ -154,7 +154,7 @@ func TestWedgedSocket(t *testing.T) {
 	}
 	start := time.Now()
 	s.stop()
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 	if st := s.Stats(); st.Sent+st.Dropped != 2001+20*1000 || st.Queued != 0 {
@@ -178,7 +178,7 @@ func TestDeadNameServer(t *testing.T) {
 			t.Fatalf("resolved: %+v", st)
 		}
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

@@ -28,6 +28,7 @@ type packer struct {
 	group []byte          // the lines of the key that is being written
 	ctx   context.Context // bounds the writes of this batch
 	n     uint64          // requests in buf
+	began time.Time       // when the first line of buf was written
 	// second is that of the next line, which says it; 0: it says none.
 	second int64
 
@@ -76,6 +77,8 @@ func (p *packer) add(line []byte, n uint64) {
 	}
 	if len(p.buf) > 0 {
 		p.buf = append(p.buf, '\n')
+	} else {
+		p.began = time.Now()
 	}
 	p.buf = append(p.buf, line...)
 	p.n += n
@@ -84,14 +87,15 @@ func (p *packer) add(line []byte, n uint64) {
 // Close is part of the client's interface.
 func (p *packer) Close() error { return nil }
 
-// flush writes the datagram. Without time left, or if the first of a batch fails, the rest is not tried.
+// flush writes the datagram, unless it waited for maxAge because this process stood still: its lines may not say their
+// second. Without time left, or if the first of a batch fails, the rest is not tried.
 func (p *packer) flush() {
 	if len(p.buf) == 0 {
 		return
 	}
 	buf, n := p.buf, p.n
 	p.buf, p.n = p.buf[:0], 0
-	if p.stop {
+	if p.stop || time.Since(p.began) > maxAge {
 		return
 	}
 	if err := p.link.write(p.ctx, buf); err != nil {

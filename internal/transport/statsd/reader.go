@@ -21,13 +21,16 @@ type reader struct {
 	out  *outbox    // of lines for another server; nil: none
 	bad  *rejectLog // shared with other readers
 	// from is the sender of what is read now: zero if it is unknown, without a port that of a connection.
-	from    netip.AddrPort
-	sender  *sender // of from; nil: it has sent no heartbeat
-	senders map[netip.AddrPort]*sender
-	flows   *flows    // shared with other readers
-	key     []byte    // scratch
-	due     time.Time // when the sums are to be handed over; zero: there are none
-	forget  time.Time // when names are to be forgotten
+	from   netip.AddrPort
+	sender *sender // of from; nil: it has sent no heartbeat
+	// arrived is the time at which the kernel received the datagram that is read now; zero if it is unknown.
+	arrived  time.Time
+	leaveOut bool // arrived is unknown, and what is read now may have waited while this process stood still
+	senders  map[netip.AddrPort]*sender
+	flows    *flows    // shared with other readers
+	key      []byte    // scratch
+	due      time.Time // when the sums are to be handed over; zero: there are none
+	forget   time.Time // when names are to be forgotten
 
 	now    received // counted so far
 	before uint64   // lines of ours before the datagram or chunk that is read
@@ -72,7 +75,7 @@ func (r *reader) packet(p []byte) {
 
 // lines reads whole lines with line feeds between them.
 func (r *reader) lines(p []byte) {
-	now := r.cfg.Now()
+	now := r.arrival()
 	r.sums.sender = origins.SenderAddr(r.from.Addr())
 	r.sender = r.senders[r.from]
 	if second := now.Unix(); second != r.sums.second {
@@ -104,9 +107,20 @@ func (r *reader) lines(p []byte) {
 		r.sender.lines += r.now.ours() - r.before
 	}
 	if r.now.Counted+r.now.Alive > alive {
-		r.now.heard = now
+		r.now.heard = r.cfg.Now()
 	}
 	r.show()
+}
+
+// arrival returns the time at which what is read now arrived, as far as that is known, and sets leaveOut. The kernel's
+// time may be ahead if the clock was set back meanwhile.
+func (r *reader) arrival() time.Time {
+	now := r.cfg.Now()
+	r.leaveOut = r.arrived.IsZero() && r.cfg.Standstill.Recent()
+	if !r.arrived.IsZero() && r.arrived.Before(now) {
+		return r.arrived
+	}
+	return now
 }
 
 // withoutTime is a line of ours without the second that it may end with.
@@ -172,7 +186,11 @@ func (r *reader) line(line []byte) (ours bool) {
 	return true
 }
 
+// join adds a client to the count of the name, unless that is left out.
 func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
+	if r.leaveOut && (i < 0 || !r.sums.lastIsStamped(i)) {
+		return
+	}
 	if i >= 0 && !r.sums.hasRoom(i) {
 		r.forgetEarly()
 		i = -1
@@ -185,6 +203,12 @@ func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
 func (r *reader) count(i int32, name []byte, v value) {
 	now := r.sums.second
 	switch {
+	case !v.stamped && r.leaveOut:
+		r.now.LeftOut++
+		if i >= 0 {
+			r.sums.entries[i].second = 0 // its members are left out, too
+		}
+		return
 	case !v.stamped || v.second == now:
 		r.sums.add(r.entry(i, name), v.total)
 	case v.second < now-oldest || v.second > now+newest:

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // SenderConfig configures a Sender. Servers and Names are needed.
@@ -46,7 +47,10 @@ type SenderConfig struct {
 	Resolver *net.Resolver // nil: net.DefaultResolver
 	// Dial opens a connected datagram socket; nil: that of a net.Dialer with Resolver.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	Log  *slog.Logger // receives each outage once; default slog.Default()
+	// Standstill notices that this process stood still. Counts of earlier seconds are then dropped for a while, unless
+	// their lines say the second: they would count when they arrive. nil: none are.
+	Standstill *wait.Standstill
+	Log        *slog.Logger // receives each outage once; default slog.Default()
 }
 
 func (c SenderConfig) withDefaults() SenderConfig {
@@ -113,7 +117,7 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 	}
 	l := &serverQueue{
 		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets,
-		relay: cfg.Relay, health: health{server: server, log: cfg.Log},
+		relay: cfg.Relay, standstill: cfg.Standstill, health: health{server: server, log: cfg.Log},
 		queue: batchqueue.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
 	}
 	l.out = &packer{link: l.link, mtu: cfg.MTU}

@@ -6,7 +6,9 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -54,62 +56,99 @@ func (m mailbox) take(n uint64) (packets [][]byte) {
 	return packets
 }
 
+// newMemoryMailbox returns a mailbox for a synctest bubble, in which no busy machine makes counts too old to be sent,
+// and the configuration of a sender to it.
+func newMemoryMailbox(t *testing.T) (mailbox, statsd.SenderConfig) {
+	t.Helper()
+	socket, none := newMemorySocket(t), new(atomic.Int64)
+	box := mailbox{packets: make(chan []byte, 1<<16)}
+	go func() {
+		for buf := make([]byte, 1<<16); ; {
+			n, _, err := socket.ReadFrom(buf)
+			if err != nil {
+				return // closed
+			}
+			box.packets <- bytes.Clone(buf[:n])
+		}
+	}()
+	return box, socket.sendTo(1001, none)
+}
+
+// drain returns the datagrams that came to a mailbox in memory, and the number of heartbeats among them, which it
+// leaves out.
+func (m mailbox) drain() (packets [][]byte, heartbeats int) {
+	for synctest.Wait(); len(m.packets) > 0; {
+		if p := <-m.packets; bytes.Contains(p, []byte(".alive:")) {
+			heartbeats++
+		} else {
+			packets = append(packets, p)
+		}
+	}
+	return packets, heartbeats
+}
+
 // A datagram is only left while the lines of the next key do not fit into it,
 // and these stay together where one datagram can hold them.
 func TestDatagramsAreFull(t *testing.T) {
 	t.Parallel()
-	box := newMailbox(t)
-	const mtu = 400
-	s := sender(t, statsd.SenderConfig{Servers: []string{box.address}, MTU: mtu, Names: canon.Names{Prefix: "p"}})
-	rapid.Check(t, func(t *rapid.T) {
-		counts := make([]hottype.Count, rapid.IntRange(1, 60).Draw(t, "keys"))
-		groups := make([][][]byte, len(counts))
-		for i := range counts {
-			key := hottype.Key(fmt.Sprintf("t?k=%d%0*d", i, rapid.IntRange(0, 50).Draw(t, "zeros"), 0))
-			who := new(hottype.ClientSketch)
-			for j := range rapid.IntRange(0, 12).Draw(t, "clients") {
-				clientsketch.Add(who, hottype.ParseClient(fmt.Sprintf("192.0.2.%d", j)), 1)
-			}
-			counts[i] = hottype.Count{Key: key, N: 5, Clients: who}
-			name := canon.Names{Prefix: "p"}.Append(nil, key)
-			groups[i] = append(groups[i], fmt.Appendf(nil, "%s:5|c", name))
-			for m := range bytes.Lines(clientsketch.AppendMembers(nil, who)) {
-				groups[i] = append(groups[i], fmt.Appendf(nil, "%s:%s|s", name, bytes.TrimSpace(m)))
-			}
-		}
-		packets := box.take(s.send(t, counts...).Datagrams)
-		for i, p := range packets {
-			if len(p) > mtu {
-				t.Fatalf("datagram of %d bytes", len(p))
-			}
-			if i > 0 {
-				last, next := packets[i-1], groups[0]
-				first, _, _ := bytes.Cut(p, []byte("\n"))
-				whole := len(bytes.Join(next, []byte("\n")))
-				if len(last)+1+len(first) <= mtu && (!bytes.Equal(first, next[0]) || len(last)+1+whole <= mtu) {
-					t.Fatalf("a datagram of %d bytes has room for\n%s", len(last), first)
-				}
-			}
-			lines := bytes.Split(p, []byte("\n"))
-			for len(lines) > 0 {
-				n := min(len(lines), len(groups[0]))
-				for j := range n {
-					if !bytes.Equal(lines[j], groups[0][j]) {
-						t.Fatalf("line %q, want %q", lines[j], groups[0][j])
-					}
-				}
-				if n < len(groups[0]) && len(bytes.Join(groups[0], []byte("\n"))) <= mtu {
-					t.Fatalf("a key's lines were parted at %q", groups[0][n])
-				}
-				if lines, groups[0] = lines[n:], groups[0][n:]; len(groups[0]) == 0 {
-					groups = groups[1:]
-				}
-			}
-		}
-		if len(groups) > 0 {
-			t.Fatalf("%d keys are missing", len(groups))
-		}
+	synctest.Test(t, func(t *testing.T) {
+		box, cfg := newMemoryMailbox(t)
+		cfg.MTU, cfg.Names = 400, canon.Names{Prefix: "p"}
+		s := sender(t, cfg)
+		// A bubble has no Deadline.
+		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) { checkDatagramsAreFull(t, box, s, cfg.MTU) })
 	})
+}
+
+func checkDatagramsAreFull(t *rapid.T, box mailbox, s outlet, mtu int) {
+	counts := make([]hottype.Count, rapid.IntRange(1, 60).Draw(t, "keys"))
+	groups := make([][][]byte, len(counts))
+	for i := range counts {
+		key := hottype.Key(fmt.Sprintf("t?k=%d%0*d", i, rapid.IntRange(0, 50).Draw(t, "zeros"), 0))
+		who := new(hottype.ClientSketch)
+		for j := range rapid.IntRange(0, 12).Draw(t, "clients") {
+			clientsketch.Add(who, hottype.ParseClient(fmt.Sprintf("192.0.2.%d", j)), 1)
+		}
+		counts[i] = hottype.Count{Key: key, N: 5, Clients: who}
+		name := canon.Names{Prefix: "p"}.Append(nil, key)
+		groups[i] = append(groups[i], fmt.Appendf(nil, "%s:5|c", name))
+		for m := range bytes.Lines(clientsketch.AppendMembers(nil, who)) {
+			groups[i] = append(groups[i], fmt.Appendf(nil, "%s:%s|s", name, bytes.TrimSpace(m)))
+		}
+	}
+	s.send(t, counts...)
+	packets, _ := box.drain()
+	for i, p := range packets {
+		if len(p) > mtu {
+			t.Fatalf("datagram of %d bytes", len(p))
+		}
+		if i > 0 {
+			last, next := packets[i-1], groups[0]
+			first, _, _ := bytes.Cut(p, []byte("\n"))
+			whole := len(bytes.Join(next, []byte("\n")))
+			if len(last)+1+len(first) <= mtu && (!bytes.Equal(first, next[0]) || len(last)+1+whole <= mtu) {
+				t.Fatalf("a datagram of %d bytes has room for\n%s", len(last), first)
+			}
+		}
+		lines := bytes.Split(p, []byte("\n"))
+		for len(lines) > 0 {
+			n := min(len(lines), len(groups[0]))
+			for j := range n {
+				if !bytes.Equal(lines[j], groups[0][j]) {
+					t.Fatalf("line %q, want %q", lines[j], groups[0][j])
+				}
+			}
+			if n < len(groups[0]) && len(bytes.Join(groups[0], []byte("\n"))) <= mtu {
+				t.Fatalf("a key's lines were parted at %q", groups[0][n])
+			}
+			if lines, groups[0] = lines[n:], groups[0][n:]; len(groups[0]) == 0 {
+				groups = groups[1:]
+			}
+		}
+	}
+	if len(groups) > 0 {
+		t.Fatalf("%d keys are missing", len(groups))
+	}
 }
 
 func TestSetsCanBeLeftOut(t *testing.T) {
@@ -124,45 +163,52 @@ func TestSetsCanBeLeftOut(t *testing.T) {
 		{false, "hp.news.t.hot_param.a=1:7|c\nhp.news.t.hot_param.a=1:seen=7|s\n" +
 			"hp.news.t.hot_param.a=1:5a9150d9|s\nhp.news.t.hot_param.a=1:04c0000201=7|s"},
 	} {
-		box := newMailbox(t)
-		s := sender(t, statsd.SenderConfig{Servers: []string{box.address}, NoSets: tc.without})
-		st := s.send(t, hottype.Count{Key: "t?a=1", N: 7, Clients: who})
-		if got := box.take(1)[0]; string(got) != tc.want || st.Lines != st.SetLines+1 {
-			t.Errorf("%s\nwant\n%s\n%+v", got, tc.want, st)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			box, cfg := newMemoryMailbox(t)
+			cfg.NoSets = tc.without
+			st := sender(t, cfg).send(t, hottype.Count{Key: "t?a=1", N: 7, Clients: who})
+			if got := box.take(1)[0]; string(got) != tc.want || st.Lines != st.SetLines+1 {
+				t.Errorf("%s\nwant\n%s\n%+v", got, tc.want, st)
+			}
+		})
 	}
 }
 
 // Fifty thousand lines are not thrown at the socket at once.
 func TestABurstIsSpread(t *testing.T) {
 	t.Parallel()
-	box := newMailbox(t)
-	s := sender(t, statsd.SenderConfig{Servers: []string{box.address}, Timeout: 20 * time.Second})
-	start := time.Now()
-	st := s.send(t, many(50000)...)
-	if took := time.Since(start); took < 75*time.Millisecond {
-		t.Errorf("all was sent within %v", took)
-	}
-	if box.take(st.Datagrams); st.Sent != 50000 {
-		t.Errorf("%+v", st)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, cfg := newMemoryMailbox(t)
+		start := time.Now()
+		st := sender(t, cfg).send(t, many(50000)...)
+		if took := time.Since(start); took < 75*time.Millisecond || took > 85*time.Millisecond {
+			t.Errorf("all was sent within %v", took)
+		}
+		if st.Sent != 50000 {
+			t.Errorf("%+v", st)
+		}
+	})
 }
 
 // The end does not wait for the time to pass, and loses nothing.
 func TestTheEndSendsTheRestAtOnce(t *testing.T) {
 	t.Parallel()
-	box := newMailbox(t)
-	s := sender(t, statsd.SenderConfig{Servers: []string{box.address}, Interval: time.Hour, Timeout: 20 * time.Second})
-	for range 3 {
-		if err := s.Send(t.Context(), many(20000)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		box, cfg := newMemoryMailbox(t)
+		cfg.Interval = time.Hour
+		start, s := time.Now(), sender(t, cfg)
+		for range 3 {
+			if err := s.Send(t.Context(), many(20000)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	s.stop()
-	st := s.Stats()
-	if box.take(st.Datagrams); st.Sent != 60000 {
-		t.Errorf("%+v", st)
-	}
+		s.stop()
+		st := s.Stats()
+		packets, _ := box.drain()
+		if took := time.Since(start); st.Sent != 60000 || uint64(len(packets)) != st.Datagrams || took > 0 {
+			t.Errorf("after %v: %+v, %d datagrams came", took, st, len(packets))
+		}
+	})
 }
 
 // Keys stay with their server while the others come and go.

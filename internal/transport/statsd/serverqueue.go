@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // serverQueue is the way to one server: a queue, and a goroutine that empties it at its own speed, so that
@@ -40,8 +41,9 @@ type serverQueue struct {
 	// second have one then.
 	stamps bool
 
-	relay func() map[string]arrival.Flow // nil: no flows of others are reported
-	beat  time.Time                      // of the last heartbeat
+	standstill *wait.Standstill               // see SenderConfig
+	relay      func() map[string]arrival.Flow // nil: no flows of others are reported
+	beat       time.Time                      // of the last heartbeat
 
 	health                           health
 	sent, dropped, invalid, setLines atomic.Uint64
@@ -79,7 +81,7 @@ func (l *serverQueue) run(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		}
-		if now := time.Now(); now.Sub(l.beat) > heartbeatEvery*9/10 {
+		if now := time.Now(); now.Sub(l.beat) > heartbeatEvery*9/10 && !l.leavesOut() {
 			l.sendHeartbeat(ctx)
 			l.beat = now
 		}
@@ -111,6 +113,10 @@ func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline tim
 	}
 	l.dropped.Add(lost)
 }
+
+// leavesOut reports whether this process passes on what others send, and may leave out what it reads now, because it
+// stood still. Without heartbeats the receiver notices that counts are missing, and hot keys do not cool.
+func (l *serverQueue) leavesOut() bool { return l.relay != nil && l.standstill.Recent() }
 
 // sendHeartbeat sends what this socket has sent so far, as a member of a set: other servers count the members, under
 // one name for all senders. A server without sets gets a gauge of 1. The flows of others follow.
@@ -197,14 +203,19 @@ func (l *serverQueue) name(counts []hottype.Count) string {
 	return string(l.text)
 }
 
-// count writes the lines of one count, and returns its requests.
+// count writes the lines of one count, and returns its requests. Counts of earlier seconds that waited through a
+// standstill of this process are lost if a line cannot say its second.
 func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	if c.N <= 0 || !isSendable(name) {
 		l.invalid.Add(uint64(max(c.N, 0)))
 		return 0
 	}
+	now := time.Now()
+	if !l.stamps && c.Second < now.Unix() && l.standstill.Recent() {
+		return uint64(c.N) // was not sent, so it counts as lost
+	}
 	// Our own sender is underneath, which keeps its errors to itself.
-	if l.stamps && !time.Now().Before(time.Unix(c.Second+1, 0).Add(-max(l.interval, mayTake))) {
+	if l.stamps && !now.Before(time.Unix(c.Second+1, 0).Add(-max(l.interval, mayTake))) {
 		l.out.second = c.Second
 	}
 	_ = l.client.Inc(name, c.N, 1)

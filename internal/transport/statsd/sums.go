@@ -13,8 +13,10 @@ import (
 // when names are forgotten it is rounded to the nearest. So the total of a key
 // is never off by more than one.
 //
-// Members of sets say who stands behind the counts of a name. They leave with
-// the name's next count.
+// Members of sets say who stands behind the counts of a name. They follow their
+// count, and belong to its second: clients of a count that was sent late would
+// else be missing in this second, where one client would seem to have sent all.
+// Members without a count leave with the name's next count.
 //
 // Not safe for concurrent use.
 type sums struct {
@@ -25,8 +27,8 @@ type sums struct {
 	sender  uint32           // of what is added now; see package origins
 	names   map[string]int32 // metric name -> entries
 	entries []entry
-	touched []int32           // the entries with something new
-	stamped map[stamp]float64 // counts that said their own second
+	touched []int32              // the entries with something new
+	stamped map[stamp]stampedSum // counts that said their own second
 }
 
 type stamp struct {
@@ -34,8 +36,15 @@ type stamp struct {
 	second int64
 }
 
+// stampedSum is a count with a second of its own, and its clients; nil: unknown.
+type stampedSum struct {
+	sum     float64
+	clients *hottype.ClientSketch
+}
+
 type entry struct {
 	key     hottype.Key
+	second  int64 // the second that the last count said; 0: it said none
 	sum     float64
 	origin  hottype.Origin        // of the next count
 	dirty   bool                  // is in touched
@@ -57,7 +66,7 @@ const (
 )
 
 func newSums(names, bytes int) *sums {
-	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]float64{}}
+	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]stampedSum{}}
 }
 
 // known gives the entry of a name, -1 for a new one. It does not allocate.
@@ -81,7 +90,19 @@ func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s
 func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
 
 // hasRoom reports whether there is room for who stands behind a name.
-func (s *sums) hasRoom(i int32) bool { return s.entries[i].clients != nil || s.bytes < s.most }
+func (s *sums) hasRoom(i int32) bool {
+	return s.bytes < s.most || s.entries[i].clients != nil && !s.lastIsStamped(i)
+}
+
+// lastIsStamped reports whether the last count of a name said its own second, and has not been taken yet.
+func (s *sums) lastIsStamped(i int32) bool {
+	second := s.entries[i].second
+	if second == 0 {
+		return false
+	}
+	_, ok := s.stamped[stamp{i, second}]
+	return ok
+}
 
 func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
 
@@ -96,6 +117,7 @@ func (s *sums) touch(i int32) *entry {
 
 func (s *sums) add(i int32, n float64) {
 	e := s.touch(i)
+	e.second = 0
 	e.sum = min(e.sum+n, maxSum)
 	e.origin.Add(s.sender, int64(n+0.5))
 }
@@ -103,7 +125,10 @@ func (s *sums) add(i int32, n float64) {
 // addAt adds to another second than that of the others.
 func (s *sums) addAt(i int32, second int64, n float64) {
 	at := stamp{i, second}
-	s.stamped[at] = min(s.stamped[at]+n, maxSum)
+	v := s.stamped[at]
+	v.sum = min(v.sum+n, maxSum)
+	s.stamped[at] = v
+	s.entries[i].second = second
 	s.entries[i].origin.Add(s.sender, int64(n+0.5))
 }
 
@@ -111,11 +136,24 @@ const maxSum = hottype.MaxCount // more is no count
 
 func (s *sums) join(i int32, m clientsketch.Member) {
 	e := s.touch(i)
+	if at := (stamp{i, e.second}); s.lastIsStamped(i) {
+		v := s.stamped[at]
+		if v.clients == nil {
+			v.clients = s.newSketch()
+			s.stamped[at] = v
+		}
+		m.AddTo(v.clients)
+		return
+	}
 	if e.clients == nil {
-		e.clients, e.waits = new(hottype.ClientSketch), 0
-		s.bytes += sketchBytes
+		e.clients, e.waits = s.newSketch(), 0
 	}
 	m.AddTo(e.clients)
+}
+
+func (s *sums) newSketch() *hottype.ClientSketch {
+	s.bytes += sketchBytes
+	return new(hottype.ClientSketch)
 }
 
 // take gives what is new, in a slice that the caller may keep.
@@ -124,12 +162,17 @@ func (s *sums) take() []hottype.Count {
 		return nil
 	}
 	counts := make([]hottype.Count, 0, len(s.touched)+len(s.stamped))
-	for at, sum := range s.stamped {
+	for at, v := range s.stamped {
 		e := s.touch(at.entry) // for the fraction
-		n := int64(sum + epsilon)
-		e.sum += sum - float64(n)
+		n := int64(v.sum + epsilon)
+		from := &v.clients
+		if v.clients == nil && e.sum < 1-epsilon { // members that came before their count
+			from = &e.clients
+		}
+		e.sum += v.sum - float64(n)
+		clients := s.takeSketch(from)
 		if n > 0 {
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.takeSketch(e),
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: clients,
 				Origin: e.originOf(n)})
 		}
 	}
@@ -141,14 +184,14 @@ func (s *sums) take() []hottype.Count {
 		switch {
 		case n > 0:
 			e.sum -= float64(n)
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.takeSketch(e),
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.takeSketch(&e.clients),
 				Origin: e.originOf(n)})
 		case e.clients != nil && e.waits < maxWaits:
 			e.waits++
 			waiting = append(waiting, i)
 			continue
 		default:
-			s.takeSketch(e)
+			s.takeSketch(&e.clients)
 		}
 		e.dirty, e.origin = false, hottype.Origin{}
 	}
@@ -173,14 +216,14 @@ func (s *sums) forget() []hottype.Count {
 	return counts
 }
 
-// takeSketch gives the client sketch of an entry away, nil for an unsound one. Members may be lost or
+// takeSketch gives a client sketch away, nil for an unsound one. Members may be lost or
 // forged, so what was seen is at least what the others add up to.
-func (s *sums) takeSketch(e *entry) *hottype.ClientSketch {
-	c := e.clients
+func (s *sums) takeSketch(from **hottype.ClientSketch) *hottype.ClientSketch {
+	c := *from
 	if c == nil {
 		return nil
 	}
-	e.clients = nil
+	*from = nil
 	s.bytes -= sketchBytes
 	if !clientsketch.Repair(c) {
 		return nil

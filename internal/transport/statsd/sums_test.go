@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -121,4 +122,35 @@ func TestClientSketchesAreSound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each count keeps the clients that followed it: those of a count that says an earlier second do not take the place of
+// those that follow a count of this second, in whatever order the counts come.
+func TestSums_KeepClientsInTheirSecond(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]int64{{0, 7, 8}, {7, 0, 8}, {8, 7, 0}, {7, 7, 0, 0, 8}} {
+		b := newSums(10, 1<<20)
+		b.second = 9
+		i := b.learn([]byte("m"), "k?id=1")
+		want := map[int64]int64{}
+		for n, second := range order {
+			if second == 0 {
+				b.add(i, 1)
+				second = 9
+			} else {
+				b.addAt(i, second, 1)
+			}
+			b.join(i, member(t, fmt.Sprintf("0414%06x=1", n)))
+			want[second]++
+		}
+		for _, c := range b.take() {
+			if c.N != want[c.Second] || c.Clients == nil || int64(len(c.Clients.Heavy)) != c.N {
+				t.Errorf("order %v: %d requests in second %d by %+v", order, c.N, c.Second, c.Clients)
+			}
+			delete(want, c.Second)
+		}
+		if len(want) > 0 || b.bytes != nameBytes+len("m")+len("k?id=1") {
+			t.Errorf("order %v: no counts of %v, %d bytes", order, want, b.bytes)
+		}
+	}
 }

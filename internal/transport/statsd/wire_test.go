@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -65,47 +65,46 @@ func TestSenderToListener(t *testing.T) {
 // nothing but our own counters.
 func TestDatagrams(t *testing.T) {
 	t.Parallel()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	const mtu = 700
 	for _, style := range []canon.Style{canon.StyleHP1, canon.StylePlain} {
-		s := sender(t, statsd.SenderConfig{
-			Servers: []string{conn.LocalAddr().String()}, MTU: mtu, Names: canon.Names{Prefix: "p", Style: style},
-		})
-		rapid.Check(t, func(t *rapid.T) {
-			keys := rapid.SliceOfN(rapid.StringN(0, 40, -1), 1, 30).Draw(t, "keys")
-			var counts []hottype.Count
-			for _, k := range keys {
-				counts = append(counts, hottype.Count{Key: hottype.Key(k), N: 3})
-			}
-			done := s.send(t, counts...)
-			lines := 0
-			for range done.Datagrams {
-				buf := make([]byte, 1<<16)
-				_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-				n, _, err := conn.ReadFrom(buf)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for line := range bytes.SplitSeq(buf[:n], []byte{'\n'}) {
-					lines++
-					if !bytes.HasPrefix(line, []byte("p.")) || !bytes.HasSuffix(line, []byte(":3|c")) ||
-						bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-						t.Fatalf("line %q", line)
-					}
-					if n > mtu && n != len(line) {
-						t.Fatalf("datagram of %d bytes", n)
-					}
-				}
-			}
-			if uint64(lines) != done.Lines || 3*lines+int(done.Invalid) != 3*len(keys) {
-				t.Fatalf("%d lines for %d keys, %+v", lines, len(keys), done)
+		synctest.Test(t, func(t *testing.T) {
+			box, cfg := newMemoryMailbox(t)
+			cfg.MTU, cfg.Names = 700, canon.Names{Prefix: "p", Style: style}
+			s, all := sender(t, cfg), 0
+			// A bubble has no Deadline.
+			rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) { all += checkDatagrams(t, box, s, cfg.MTU) })
+			_, heartbeats := box.drain()
+			if st := s.Stats(); uint64(all+heartbeats) != st.Lines {
+				t.Errorf("%d lines came: %+v", all, st)
 			}
 		})
 	}
+}
+
+// checkDatagrams sends any keys and returns how many lines came, heartbeats included.
+func checkDatagrams(t *rapid.T, box mailbox, s outlet, mtu int) int {
+	keys := rapid.SliceOfN(rapid.StringN(0, 40, -1), 1, 30).Draw(t, "keys")
+	var counts []hottype.Count
+	for _, k := range keys {
+		counts = append(counts, hottype.Count{Key: hottype.Key(k), N: 3})
+	}
+	done, lines := s.send(t, counts...), 0
+	packets, heartbeats := box.drain()
+	for _, p := range packets {
+		for line := range bytes.SplitSeq(p, []byte{'\n'}) {
+			lines++
+			if !bytes.HasPrefix(line, []byte("p.")) || !bytes.HasSuffix(line, []byte(":3|c")) ||
+				bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+				t.Fatalf("line %q", line)
+			}
+			if len(p) > mtu && len(p) != len(line) {
+				t.Fatalf("datagram of %d bytes", len(p))
+			}
+		}
+	}
+	if 3*lines+int(done.Invalid) != 3*len(keys) {
+		t.Fatalf("%d lines for %d keys, %+v", lines, len(keys), done)
+	}
+	return lines + heartbeats
 }
 
 func TestGarbage(t *testing.T) {

@@ -9,11 +9,18 @@ import (
 	"testing"
 )
 
+// dirEnv names a folder that has our programs and examples already. Each package that needs them links them otherwise,
+// which takes a minute of processor time.
+const dirEnv = "HOTPARAM_PROGRAMS"
+
 // built is the folder of our programs, "" before [build]. All tests have ended when Main reads it.
 var built string
 
-// build compiles our programs and examples once for all tests of a package.
+// build compiles our programs and examples once for all tests of a package, or returns the folder of dirEnv.
 var build = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(dirEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
 	dir, err := os.MkdirTemp("", "hotparam-programs-")
 	if err != nil {
 		return "", err
@@ -60,5 +67,6 @@ func Launch(t testing.TB, name string, args ...string) *Process {
 		}
 	})
 	p = Start(t, cmd)
+	p.ours = true
 	return p
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a program may take to end when it is asked to.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Process is a running program. It is stopped when its test ends.
 type Process struct {
@@ -24,6 +24,7 @@ type Process struct {
 	said record
 	done chan struct{} // closed when it has ended
 	err  error         // of Wait; read after done
+	ours bool          // it must end when it is told to; others may hang
 }
 
 // record is what a program wrote.
@@ -86,6 +87,14 @@ func (p *Process) Signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
 // is killed.
 func (p *Process) Stop() int {
 	p.Signal(syscall.SIGTERM)
+	if !p.ours { // Envoy may hang when it is told to end while it starts
+		select {
+		case <-p.done:
+		case <-time.After(patience):
+			p.t.Logf("%s did not end within %v", p.Name(), patience)
+			p.Signal(os.Kill)
+		}
+	}
 	code := p.Wait(patience)
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // mostly there is none
 	return code
@@ -110,16 +119,21 @@ func (p *Process) Wait(most time.Duration) int {
 }
 
 // Memory is how much memory it holds now, in bytes (VmRSS).
-func (p *Process) Memory() int64 {
+func (p *Process) Memory() int64 { return p.memory("VmRSS:") }
+
+// PeakMemory is the most memory that it has held, in bytes (VmHWM).
+func (p *Process) PeakMemory() int64 { return p.memory("VmHWM:") }
+
+func (p *Process) memory(line string) int64 {
 	p.t.Helper()
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), line)
 	kib, err := strconv.ParseInt(strings.Fields(rest + " ?")[0], 10, 64)
 	if err != nil {
-		p.t.Fatalf("no VmRSS in the status of %s: %v", p.Name(), err)
+		p.t.Fatalf("no %s in the status of %s: %v", line, p.Name(), err)
 	}
 	return kib << 10
 }

@@ -1,9 +1,11 @@
 """gunicorn django_app:app"""
 
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.http import JsonResponse
 from django.urls import path
 from django.core.wsgi import get_wsgi_application
+from django.views.decorators.http import require_http_methods
 
 
 def topic(request):
@@ -15,6 +17,16 @@ def article(request, id, slug):
     return JsonResponse({"saw": True, "id": id})
 
 
-urlpatterns = [path("topic", topic), path("articles/<str:id>/<str:slug>", article)]
+@require_http_methods(["GET", "POST"])
+def login(request):
+    try:
+        host = request.get_host()
+    except DisallowedHost:
+        host = None
+    account = request.headers.get("X-Account")
+    return JsonResponse({"saw": True, "method": request.method, "host": host, "account": account})
+
+
+urlpatterns = [path("topic", topic), path("login", login), path("articles/<str:id>/<str:slug>", article)]
 settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="none", DEBUG=False)
 app = get_wsgi_application()

@@ -11,6 +11,11 @@ def topic():
     return jsonify(saw=True, id=q.get("id"), topic_id=q.get("topic_id"))
 
 
+@app.route("/login", methods=["GET", "POST"])
+def login():
+    return jsonify(saw=True, method=request.method, host=request.host, account=request.headers.get("X-Account"))
+
+
 @app.route("/articles/<id>/<slug>", methods=["GET", "POST"])
 def article(id, slug):
     return jsonify(saw=True, id=id)

@@ -52,14 +52,13 @@ type Live interface {
 	Trouble() string
 	// FullKey is the whole key that an alias stands for, if that is known.
 	FullKey(key hottype.Key) hottype.Key
-	// Revision is that of the overrides as last read.
-	Revision() int64
 	// ActiveKeys are the keys with requests now, heaviest first.
 	ActiveKeys(now time.Time) []hottype.HotKey
 	// Requests are all that limiters decide, a second; 0 if it is not known.
 	Requests(now time.Time) float64
 	// Clients are those of a sample of the last minute's requests, heaviest first, of so many requests.
 	Clients(now time.Time) (list []ClientShare, sampled uint64)
+	Shown
 	// AddHits adds to overrides the decisions that they were part of.
 	AddHits(list []View, now time.Time)
 }
@@ -76,6 +75,10 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/keys/{key}/reset", s.commandKey(hottype.CommandReset)),
 		web.Post("/v1/clients/{client}/reset", s.resetClient),
 		web.Post("/v1/clients/{client}/trace", s.traceClient),
+		web.Post("/v1/key/purge", s.commandKey(hottype.CommandPurge)),
+		web.Post("/v1/key/reset", s.commandKey(hottype.CommandReset)),
+		web.Post("/v1/client/reset", s.resetClient),
+		web.Post("/v1/client/trace", s.traceClient),
 		{Path: "/v1/overrides", Methods: map[string]web.Handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
 		{Path: "/v1/overrides/{id}", Methods: map[string]web.Handler{http.MethodGet: s.getOverride, http.MethodPut: put,
 			http.MethodDelete: web.If(s.writable, s.deleteOverride)}},
@@ -91,7 +94,7 @@ func (s *Service) Routes() []web.Route {
 	}
 }
 
-// maxAudit is how many changes stores keep at least as long.
+// maxAudit bounds the changes of one answer; those before them are asked for by before.
 const maxAudit = 1000
 
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
@@ -101,22 +104,20 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	}
 	changes, trouble := []rules.Change{}, ""
 	if s.cfg.Overrides != nil {
-		id := r.URL.Query().Get("id")
-		read := most
-		if id != "" {
-			read = maxAudit
-		}
-		found, err := s.cfg.Overrides.Audit(r.Context(), read)
+		before, err := queryRevision(r, "before")
 		if err != nil {
-			if found = slices.Clone(s.cfg.Live.LastAudit()); found == nil {
+			return err
+		}
+		q := rules.AuditQuery{ID: r.URL.Query().Get("id"), Before: before, Limit: most}
+		found, err := s.cfg.Overrides.FindChanges(r.Context(), q)
+		if err != nil {
+			last := s.cfg.Live.LastAudit()
+			if last == nil {
 				return fmt.Errorf("admin: the changes of overrides cannot be read: %w", err)
 			}
-			trouble = s.cfg.Live.Trouble()
+			found, trouble = q.Select(last), s.cfg.Live.Trouble()
 		}
-		if id != "" {
-			found = slices.DeleteFunc(found, func(c rules.Change) bool { return c.ID != id })
-		}
-		changes = append(changes, found[:min(len(found), most)]...)
+		changes = append(changes, found...)
 	}
 	answer := map[string]any{"changes": changes}
 	if trouble != "" { // these are the changes as last read
@@ -134,7 +135,7 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Service) commandKey(action hottype.CommandAction) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		key, err := web.PathKey(r, s.cfg.Rules())
+		key, err := web.NamedKey(r, s.cfg.Rules())
 		if err != nil {
 			return err
 		}
@@ -152,13 +153,13 @@ func (s *Service) commandKey(action hottype.CommandAction) web.Handler {
 }
 
 func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("client")
+	name := web.Named(r, "client")
 	c := hottype.ParseClient(name)
 	if p, err := netip.ParsePrefix(name); err == nil { // as IPv6 clients are shown
 		c = hottype.Client{Addr: p.Addr()}
 	}
 	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
-		return web.BadField("client", "that is not a client", "ask for /v1/clients/192.0.2.7/reset")
+		return web.BadField("client", "that is not a client", "ask for /v1/client/reset?client=192.0.2.7")
 	}
 	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 // traceClient has every limiter record for a minute what a client, or the clients of a network, ask for. It changes
 // nothing, so the audit has no entry of it.
 func (s *Service) traceClient(w http.ResponseWriter, r *http.Request) error {
-	c, err := web.PathClient(r, s.cfg.Rules())
+	c, err := web.NamedClient(r, s.cfg.Rules())
 	if err != nil {
 		return err
 	}
@@ -246,52 +247,4 @@ func idFor(live []rules.Override, o rules.Override) (string, error) {
 	return "", web.NewProblem(http.StatusConflict,
 		fmt.Sprintf("the IDs that %s %s makes are those of other overrides", o.Target().Kind, web.Quoted(o.Target().Value)),
 		"put it to /v1/overrides/{id} with an ID of its own")
-}
-
-// enforceOverride enforces an override that was only tried: under its ID, or in the place of
-// the one that is enforced for the same target with the same schedule. Undo brings that back,
-// or the shadow mode.
-func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error {
-	id, who := r.PathValue("id"), web.Author(r)
-	live, err := s.live(r.Context())
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(live, hasID(id))
-	if i < 0 {
-		return s.notLive(id)
-	}
-	o := live[i]
-	switch {
-	case !o.InShadow():
-		return web.NewProblem(http.StatusConflict, "override "+web.Quoted(id)+" is enforced already",
-			"only one in shadow mode can be enforced")
-	case o.Expired(s.cfg.Now()):
-		return web.NewProblem(http.StatusConflict,
-			fmt.Sprintf("override %s has ended at %s", web.Quoted(id), o.Until.UTC().Format("2006-01-02 15:04:05Z")),
-			"put it anew with another end")
-	}
-	if o.Mode = ""; who != "" {
-		o.Author = who
-	}
-	if j := slices.IndexFunc(live, o.Replaces); j >= 0 {
-		o.ID = live[j].ID
-	}
-	if err := s.unconfirmed(r, o); err != nil {
-		return err
-	}
-	stored, err := s.cfg.Overrides.Put(r.Context(), o)
-	if err != nil {
-		return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
-	}
-	if stored.ID != id {
-		if err := s.cfg.Overrides.Delete(r.Context(), id, who); err != nil {
-			return fmt.Errorf("admin: override %q is enforced, but %q is still in shadow mode: %w", stored.ID, id, err)
-		}
-	}
-	s.afterChange(r.Context(), "enforce", stored.ID, who)
-	now := s.cfg.Now()
-	a := Response{Viewed(stored, SourceLive, now), s.cfg.Live.Revision(), s.reach(stored, now)}
-	a.Warnings = a.Reach.warnings()
-	return web.WriteJSON(w, http.StatusOK, a)
 }

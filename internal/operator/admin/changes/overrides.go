@@ -21,6 +21,8 @@ type Response struct {
 	// Revision is that of the overrides with the change in them: every limiter whose
 	// revision is not lower has it.
 	Revision int64 `json:"revision"`
+	// Change is the revision of this change in the audit: an undo takes it. It is 0 in a dry run.
+	Change int64 `json:"change,omitempty"`
 	// Reach is which keys it would hold now; absent where that is not known.
 	Reach *Reach `json:"reach,omitempty"`
 }
@@ -52,6 +54,9 @@ func (s *Service) getOverride(w http.ResponseWriter, r *http.Request) error {
 		return noOverride(id)
 	}
 	s.cfg.Live.AddHits(all[i:i+1], now)
+	if all[i].Version > 0 {
+		w.Header().Set("ETag", etag(all[i].Version))
+	}
 	return web.WriteJSON(w, http.StatusOK, all[i])
 }
 
@@ -91,116 +96,113 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status, i := http.StatusCreated, slices.IndexFunc(live, hasID(o.ID))
+	if err := s.checkRow(r, o); err != nil {
+		return err
+	}
 	if only || i >= 0 {
 		status = http.StatusOK
 	}
 	if o.InShadow() && i >= 0 && !live[i].InShadow() {
 		in.warnings = append(in.warnings, "it was enforced until now; in shadow mode it denies no request")
 	}
+	var revision int64
+	raised := s.raised(o)
 	if !only {
-		if err := s.unconfirmed(r, o); err != nil {
+		change, err := s.store(w, r, o)
+		if err != nil {
 			return err
 		}
-		if o, err = s.cfg.Overrides.Put(r.Context(), o); err != nil {
-			return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
-		}
-		s.afterChange(r.Context(), "put", o.ID, o.Author)
-		w.Header().Set("Location", "/v1/overrides/"+o.ID)
+		o, revision = *change.After, change.Revision
 	}
 	now := s.cfg.Now()
-	a := Response{Viewed(o, SourceLive, now), s.cfg.Live.Revision(), s.reach(o, now)}
-	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), a.Reach.warnings())
+	a := Response{Viewed(o, SourceLive, now), revision, revision, s.reach(o, now)}
+	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), raised, a.Reach.warnings())
 	return web.WriteJSON(w, status, a)
 }
 
-func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
-	id, who := r.PathValue("id"), web.Author(r)
-	err := s.cfg.Overrides.Delete(r.Context(), id, who)
-	if errors.Is(err, rules.ErrNoOverride) {
-		return s.notLive(id)
+// store stores an override that the request confirms, over the version that it names.
+func (s *Service) store(w http.ResponseWriter, r *http.Request, o rules.Override) (rules.Change, error) {
+	version, err := ifVersion(r)
+	if err != nil {
+		return rules.Change{}, err
+	}
+	if err := s.unconfirmed(r, o); err != nil {
+		return rules.Change{}, err
+	}
+	change, err := s.put(r.Context(), o, version)
+	if err != nil {
+		return change, err
+	}
+	s.afterChange(r.Context(), "put", o.ID, o.Author)
+	w.Header().Set("Location", "/v1/overrides/"+o.ID)
+	w.Header().Set("ETag", etag(change.After.Version()))
+	return change, nil
+}
+
+// put stores an override in the place of one with a version, or of any.
+func (s *Service) put(ctx context.Context, o rules.Override, version int64) (rules.Change, error) {
+	change, err := s.cfg.Overrides.PutIf(ctx, o, version)
+	if errors.Is(err, rules.ErrOverrideChanged) {
+		return change, s.changedMeanwhile(ctx, o.ID)
+	}
+	if errors.Is(err, rules.ErrTooManyOverrides) {
+		return change, web.NewProblem(http.StatusConflict, err.Error(), "delete some: GET /v1/overrides lists them")
 	}
 	if err != nil {
+		return change, fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
+	}
+	return change, nil
+}
+
+// ifVersion reads the version of an override that a change was made on. Without If-Match it may be any.
+func ifVersion(r *http.Request) (int64, error) {
+	return versionOf(r, `send If-Match with the ETag that GET /v1/overrides/{id} gave, "0" for none, or leave it out`)
+}
+
+// changedMeanwhile is the problem of a change that was based on another version of an override than the one that is
+// there. It names the last change, so that a person can decide.
+func (s *Service) changedMeanwhile(ctx context.Context, id string) error {
+	what := "was changed meanwhile"
+	if last, err := s.cfg.Overrides.FindChanges(ctx, rules.AuditQuery{ID: id, Limit: 1}); err == nil && len(last) > 0 {
+		what = changedBy(last[0])
+	}
+	return web.NewProblem(http.StatusPreconditionFailed, "override "+web.Quoted(id)+" "+what+"; nothing was changed",
+		"look at GET /v1/overrides/"+url.PathEscape(id)+", and send the change again if it is still meant")
+}
+
+func changedBy(c rules.Change) string {
+	what := "was removed"
+	if c.After != nil {
+		what = "was set to " + string(c.After.Action)
+	}
+	if c.Author != "" {
+		what += " by " + web.Quoted(c.Author)
+	}
+	return what + " at " + c.At.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// RevisionHeader names the revision of a change in an answer without a body.
+const RevisionHeader = "Hotparam-Revision"
+
+func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
+	id, who := r.PathValue("id"), web.Author(r)
+	version, err := ifVersion(r)
+	if err != nil {
+		return err
+	}
+	change, err := s.cfg.Overrides.DeleteIf(r.Context(), id, who, version)
+	switch {
+	case errors.Is(err, rules.ErrNoOverride):
+		return s.notLive(id)
+	case errors.Is(err, rules.ErrOverrideChanged):
+		return s.changedMeanwhile(r.Context(), id)
+	case err != nil:
 		return fmt.Errorf("admin: override %q was not deleted: %w", id, err)
 	}
 	s.afterChange(r.Context(), "delete", id, who)
+	w.Header().Set(RevisionHeader, strconv.FormatInt(change.Revision, 10))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// undoOverride takes the last change of an override back, or with ?revision= that change
-// and all after it. Undone twice it stands as before the first undo.
-func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
-	id, who := r.PathValue("id"), web.Author(r)
-	audit, err := s.cfg.Overrides.Audit(r.Context(), maxAudit)
-	if err != nil {
-		return fmt.Errorf("admin: the changes of override %q cannot be read: %w", id, err)
-	}
-	revision, err := queryRevision(r)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(audit, func(c rules.Change) bool {
-		return c.ID == id && (revision == 0 || c.Revision == revision)
-	})
-	if i < 0 && revision > 0 {
-		return web.NewProblem(http.StatusNotFound,
-			fmt.Sprintf("no revision %d of an override %s is on record", revision, web.Quoted(id)),
-			"GET /v1/audit?id="+url.QueryEscape(id)+" lists those that are")
-	}
-	if i < 0 {
-		return web.NewProblem(http.StatusNotFound, "no change of an override "+web.Quoted(id)+" is on record",
-			"GET /v1/audit lists the changes that are")
-	}
-	if before := audit[i].Before; before != nil {
-		if err := s.unconfirmed(r, *before); err != nil {
-			return err
-		}
-	}
-	restored, err := s.restore(r.Context(), audit[i], who)
-	if err != nil {
-		return err
-	}
-	s.afterChange(r.Context(), "undo", id, who)
-	return web.WriteJSON(w, http.StatusOK,
-		map[string]any{"undone": audit[i], "override": restored, "revision": s.cfg.Live.Revision()})
-}
-
-func queryRevision(r *http.Request) (int64, error) {
-	text := r.URL.Query().Get("revision")
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, web.BadField("revision", "revision is "+web.Quoted(text), "give one that GET /v1/audit lists")
-	}
-	return n, nil
-}
-
-// restore brings back what was before a change: nil where there was nothing.
-func (s *Service) restore(ctx context.Context, c rules.Change, who string) (*rules.Override, error) {
-	if c.Before == nil {
-		err := s.cfg.Overrides.Delete(ctx, c.ID, who)
-		if err != nil && !errors.Is(err, rules.ErrNoOverride) {
-			return nil, fmt.Errorf("admin: override %q was not deleted: %w", c.ID, err)
-		}
-		return nil, nil
-	}
-	o := *c.Before
-	if o.Expired(s.cfg.Now()) {
-		return nil, web.NewProblem(http.StatusConflict,
-			fmt.Sprintf("override %q as it was before has ended at %s", o.ID,
-				o.Until.UTC().Format("2006-01-02 15:04:05Z")),
-			"put it anew with another end")
-	}
-	if who != "" {
-		o.Author = who
-	}
-	stored, err := s.cfg.Overrides.Put(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
-	}
-	return &stored, nil
 }
 
 // live are the live overrides as the store has them: what a change is made of.

@@ -145,8 +145,7 @@ const everyKey = "it reaches every key"
 // reachesAll says of what an override reaches everything, whatever is asked for now; "" if of nothing.
 func reachesAll(set *rules.Set, o rules.Override) string {
 	if n := o.Network(); n.IsValid() {
-		// Networks larger than /8 and /16 are half of the addresses that are in use, and more.
-		if n.Bits() < 8 || n.Addr().Is6() && n.Bits() < 16 {
+		if rules.IsMostClients(n) {
 			return "it reaches most or all clients"
 		}
 		for _, p := range set.IP.TrustedProxies {

@@ -13,9 +13,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// AnyVersion as the version before a change says that it may be any.
-const AnyVersion = -1
-
 // ErrRejected says that rules cannot be run, and were not stored.
 var ErrRejected = errors.New("the rules are rejected")
 
@@ -268,16 +265,21 @@ func (s *Service) central() error {
 
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// ifMatch is the version that a change was made on.
+// ifMatch is the version that a change of the rules was made on.
 func ifMatch(r *http.Request) (int64, error) {
 	const remedy = `send If-Match with the ETag that GET /v1/rules gave, or * for whatever is there`
-	text := r.Header.Get("If-Match")
-	if text == "" {
+	if r.Header.Get("If-Match") == "" {
 		return 0, web.NewProblem(http.StatusPreconditionRequired,
 			"there is no If-Match: a change by another person could be lost", remedy)
 	}
-	if text == "*" {
-		return AnyVersion, nil
+	return versionOf(r, remedy)
+}
+
+// versionOf reads the version in the If-Match of a request; without one, or with *, it is rules.AnyVersion.
+func versionOf(r *http.Request, remedy string) (int64, error) {
+	text := r.Header.Get("If-Match")
+	if text == "" || text == "*" {
+		return rules.AnyVersion, nil
 	}
 	version, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
 	if err != nil || version < 0 || etag(version) != text {

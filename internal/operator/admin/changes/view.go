@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +24,8 @@ const (
 type View struct {
 	rules.Override
 	Source string `json:"source"`
+	// Version is that of a live override: its ETag without the quotes. Each change of it makes a higher one.
+	Version int64 `json:"version,omitempty"`
 	// Active says whether it holds right now; Next is for one with a schedule:
 	// when it will hold next, or until when it holds.
 	Active bool      `json:"active"`
@@ -41,7 +42,7 @@ type View struct {
 }
 
 func Viewed(o rules.Override, source string, now time.Time) View {
-	v := View{Override: withID(o), Source: source, Active: !o.Expired(now)}
+	v := View{Override: withID(o), Source: source, Version: o.Version(), Active: !o.Expired(now)}
 	if o.Schedule.IsZero() {
 		return v
 	}
@@ -189,10 +190,31 @@ func overrideWarnings(set *rules.Set, o rules.Override) []string {
 		return KeyWarnings(set, hottype.Key(o.Resource))
 	case o.Class != "":
 		return classWarnings(set, o)
-	case o.OfClients(), o.IsPattern():
+	case o.OfClients():
 		return nil
+	case o.IsPattern():
+		return patternWarnings(set, o.Key)
 	}
 	return KeyWarnings(set, hottype.Key(o.Key))
+}
+
+// patternWarnings are of a pattern for the keys of one resource.
+func patternWarnings(set *rules.Set, pattern string) []string {
+	resource, params, of := strings.Cut(pattern, "?")
+	if !of || resource == "" || strings.Contains(resource, "*") {
+		return nil
+	}
+	if list := KeyWarnings(set, hottype.Key(resource)); list != nil {
+		return list
+	}
+	return untrackedWarnings(set.RuleFor(resource), params)
+}
+
+func untrackedWarnings(rule *rules.Rule, params string) []string {
+	if text := rule.Untracked(params); text != "" {
+		return []string{"rule " + rule.Name + " does not track the parameter " + text + noRequest}
+	}
+	return nil
 }
 
 func classWarnings(set *rules.Set, o rules.Override) []string {
@@ -220,20 +242,5 @@ func KeyWarnings(set *rules.Set, key hottype.Key) []string {
 	if name, ok := rule.Repeated(key.Params()); ok {
 		return []string{"rule " + rule.Name + " makes a key of one value of " + web.Quoted(name) + noRequest}
 	}
-	if rule.AllQuery {
-		return nil
-	}
-	for pair := range strings.SplitSeq(key.Params(), "&") {
-		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && !tracks(rule, plain) {
-			return []string{"rule " + rule.Name + " does not track the parameter " + web.Quoted(plain) + noRequest}
-		}
-	}
-	return nil
-}
-
-// tracks reports whether a rule takes a parameter of this name from the query, the path or a header.
-func tracks(rule *rules.Rule, name string) bool {
-	all := []string{name, "path." + name, "header." + name}
-	return slices.ContainsFunc(rule.Params, func(p rules.Param) bool { return slices.Contains(all, p.Name) })
+	return untrackedWarnings(rule, key.Params())
 }

@@ -16,6 +16,9 @@ import (
 const (
 	maxClients      = 100 // of a response
 	maxShownClients = 10  // of a state event
+	// minSamples is the number of samples from which a client is listed. One sample may stand for any client, and its
+	// rate would be that of all requests divided by the number of samples.
+	minSamples = 5
 )
 
 // DeniedClient is a client whose requests are denied by its windows, its share of a limit, or an override.
@@ -37,7 +40,7 @@ type clientKey struct {
 	Share float64     `json:"share"`
 }
 
-// getClients lists the clients that are denied: GET /v1/clients?limit.
+// getClients lists the clients that are denied, and those with most requests: GET /v1/clients?limit.
 func (s *Service) getClients(w http.ResponseWriter, r *http.Request) error {
 	most, err := web.QueryInt(r, "limit", maxClients, maxClients)
 	if err != nil {
@@ -45,7 +48,9 @@ func (s *Service) getClients(w http.ResponseWriter, r *http.Request) error {
 	}
 	now := s.cfg.Now()
 	list := s.deniedClients(now)
-	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": now, "clients": list[:min(len(list), most)]})
+	heaviest := s.heaviestClients(now)
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": now, "clients": list[:min(len(list), most)],
+		"heaviest": heaviest[:min(len(heaviest), most)]})
 }
 
 // deniedSum joins what limiters report of one client.
@@ -69,6 +74,9 @@ func (s *Service) deniedClients(now time.Time) []DeniedClient {
 	index := rules.NewOverrides(set.Overrides, live)
 	list := make([]DeniedClient, 0, len(sums))
 	for _, sum := range sums {
+		if sum.sampled < minSamples {
+			continue
+		}
 		c := sum.DeniedClient
 		c.Denied, c.Reasons = *web.Rounded(c.Denied), parts(sum.reasons, sum.sampled)
 		c.Keys = []clientKey{}
@@ -91,12 +99,6 @@ func (s *Service) deniedClients(now time.Time) []DeniedClient {
 }
 
 func (in *instance) addDenied(sums map[string]*deniedSum) {
-	pace := 0.0
-	for r, n := range in.speed.Denied {
-		if hottype.Reason(r).InDeniedClients() {
-			pace += n
-		}
-	}
 	for _, c := range in.last.DeniedClients {
 		sum := sums[c.Client]
 		if sum == nil {
@@ -105,7 +107,7 @@ func (in *instance) addDenied(sums map[string]*deniedSum) {
 		}
 		sum.Client, sum.Network, sum.Class = c.Client, c.Network, c.Class
 		sum.sampled += c.N
-		sum.Denied += pace * float64(c.N) / float64(max(in.last.DeniedSampled, 1))
+		sum.Denied += in.speed.OfClient * float64(c.N) / float64(max(in.last.DeniedSampled, 1))
 		addNames(sum.reasons, c.Reasons)
 		addNames(sum.keys, c.Keys)
 	}
@@ -121,37 +123,4 @@ func (s *Service) Requests(now time.Time) float64 {
 		all += n
 	}
 	return all
-}
-
-// Clients are the clients of the last minute's requests, by the samples of the limiters that are alive, of which each
-// counts by its rate; and how many requests were sampled.
-func (s *Service) Clients(now time.Time) (list []changes.ClientShare, sampled uint64) {
-	type name struct{ client, class string }
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	shares, all := map[name]float64{}, 0.0
-	for _, in := range s.rates.instances {
-		var n uint64
-		for _, c := range in.last.Clients {
-			n += c.N
-		}
-		if n == 0 || now.Sub(in.heard) > quietAfter {
-			continue
-		}
-		pace := max(in.speed.Allowed, 0.01) // a quiet limiter counts a little
-		for _, d := range in.speed.Denied {
-			pace += d
-		}
-		sampled, all = sampled+n, all+pace
-		for _, c := range in.last.Clients {
-			shares[name{c.Client, c.Class}] += pace * float64(c.N) / float64(n)
-		}
-	}
-	for of, pace := range shares {
-		list = append(list, changes.ClientShare{Client: of.client, Class: of.class, Share: min(1, pace/all)})
-	}
-	slices.SortFunc(list, func(a, b changes.ClientShare) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Client, b.Client))
-	})
-	return list, sampled
 }

@@ -154,7 +154,7 @@ func nullable(f float32) *float64 {
 
 // getSeconds answers the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
 func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
-	key, err := web.PathKey(r, s.cfg.Rules())
+	key, err := web.NamedKey(r, s.cfg.Rules())
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ const whatIfSpan = 5 * time.Minute
 
 // getWhatIf tries a limit: GET /v1/keys/{key}/what-if?rate&burst. Nothing is changed.
 func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
-	key, err := web.PathKey(r, s.cfg.Rules())
+	key, err := web.NamedKey(r, s.cfg.Rules())
 	if err != nil {
 		return err
 	}

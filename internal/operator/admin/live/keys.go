@@ -16,7 +16,10 @@ import (
 )
 
 type Key struct {
-	Key      string          `json:"key"`
+	Key string `json:"key"`
+	// Asked is the key as the request names it, absent where rules redact keys: a caller that sent another one talks
+	// through a gateway that changes paths.
+	Asked    string          `json:"asked,omitempty"`
 	Resource string          `json:"resource"`
 	Params   string          `json:"params"`
 	Rule     *ruleView       `json:"rule"` // null: no rule counts this resource
@@ -53,12 +56,12 @@ type appliedLimit struct {
 }
 
 func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
-	key := r.PathValue("key")
-	if r.URL.RawQuery != "" {
+	key := web.Named(r, "key")
+	if r.PathValue("key") != "" && r.URL.RawQuery != "" {
 		return web.BadField("key", "the key's ? began the query of the URL",
 			"percent-encode the whole key: "+web.KeyHref(hottype.Key(key+"?"+r.URL.RawQuery)))
 	}
-	canonical, err := web.PathKey(r, s.cfg.Rules())
+	canonical, err := web.NamedKey(r, s.cfg.Rules())
 	if err != nil {
 		return err
 	}
@@ -67,6 +70,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	answer.Asked = web.Asked(r, s.cfg.Rules())
 	switch {
 	case s.cfg.Rules().Redacts() && string(canonical) != key:
 		answer.Warnings = append(answer.Warnings,

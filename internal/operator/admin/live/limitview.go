@@ -26,6 +26,8 @@ type HotKey struct {
 	// Alias is what the hot set has in place of a key whose metric name would be too long; "" for others.
 	Alias hottype.Key `json:"alias,omitempty"`
 	Limit *limitView  `json:"limit"` // null: detected only
+	// RuleLimit is the limit of the rule where an override stands before it, or nil.
+	RuleLimit *limitView `json:"rule_limit,omitempty"`
 	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
 	LimitSource string `json:"limit_source"`
 	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
@@ -191,10 +193,14 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 		return
 	}
 	sp := s.rates.now(now)
-	second := &history.Second{At: now, Allowed: sp.Allowed, DeniedBy: map[string]float64{}}
-	for r := range (hottype.Denials{}).All() {
-		second.DeniedBy[r.String()] = sp.Denied[r]
-		second.Denied += sp.Denied[r]
+	second := &history.Second{At: now, Allowed: history.Unknown, Denied: history.Unknown,
+		DeniedBy: map[string]float64{}}
+	if sp.Known {
+		second.Allowed, second.Denied = history.Requests(sp.Allowed), 0
+		for r := range (hottype.Denials{}).All() {
+			second.DeniedBy[r.String()] = sp.Denied[r]
+			second.Denied += history.Requests(sp.Denied[r])
+		}
 	}
 	known := map[hottype.Key]bool{}
 	add := func(list []hottype.HotKey, state string) {
@@ -203,11 +209,12 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 				continue
 			}
 			known[h.Key] = true
-			k := sp.Keys[h.Key]
-			second.Keys = append(second.Keys, history.KeySecond{
-				Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Allowed: k.Allowed, Denied: k.Denied,
-				Clients: h.Clients,
-			})
+			one := history.KeySecond{Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Clients: h.Clients,
+				Allowed: history.Unknown, Denied: history.Unknown}
+			if k, reported := sp.Keys[h.Key]; reported {
+				one.Allowed, one.Denied = history.Requests(k.Allowed), history.Requests(k.Denied)
+			}
+			second.Keys = append(second.Keys, one)
 		}
 	}
 	add(hot, history.Hot)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
@@ -36,6 +37,9 @@ type Config struct {
 	// Hot returns what is hot now, heaviest first, by the aggregator or by the
 	// replica. Called once a second and for each question about a key.
 	Hot func() []hottype.HotKey
+	// HasEnded reports whether a key that has left Hot or Loops has ended, and has not just faded because its publisher
+	// or the store is away; nil: it always has.
+	HasEnded func(hottype.Key) bool
 	// Loops returns the keys that would be hot were it not for one or a few
 	// clients, heaviest first; nil: none are shown.
 	Loops func() []hottype.HotKey
@@ -46,6 +50,8 @@ type Config struct {
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
 	Reports func(context.Context) ([]hottype.LimiterReport, error)
+	// Aggregators returns what aggregators say of themselves; nil: nothing is known of them.
+	Aggregators func(context.Context) ([]hottype.AggregatorReport, error)
 	// OnDemand has reports and overrides read while someone looks alone: in a fleet of limiters, each with a page that
 	// reads what all of them report, the reads grow with the square of their number. See [Service.Watch].
 	OnDemand bool
@@ -62,6 +68,8 @@ type Config struct {
 	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
 	// what was hot. Called some times a minute.
 	Heaviest func(n int) []hottype.HotKey
+	// Full returns the rules whose hot sets are full, by the aggregator; nil: they are found by counting Hot.
+	Full func() []hotset.Full
 	// OnChange is called with every change that is shown, in order and never twice at once: it must not block.
 	OnChange func(Change)
 	// Pushed says that the program hands changes of what is hot to Publish. Without
@@ -116,6 +124,9 @@ type Service struct {
 	latest               latest
 	knownHot, knownLoops map[string]hotNote
 	overrides            overrideNotes
+	aggregators          []hottype.AggregatorReport // as last read; replaced, never changed
+	otherRules           map[string]time.Time       // since when a process has other rules, by its name
+	notes                []rules.UseNote            // of the last sample; replaced, never changed
 }
 
 // Stats are counters since the start, and Streams as it is now.
@@ -142,6 +153,10 @@ func (s *Service) Routes() []web.Route {
 		web.Get("/v1/keys/{key...}", s.getKey),
 		web.Get("/v1/keys/{key}/seconds", s.getSeconds),
 		web.Get("/v1/keys/{key}/what-if", s.getWhatIf),
+		web.Get("/v1/key", s.getKey),
+		web.Get("/v1/key/seconds", s.getSeconds),
+		web.Get("/v1/key/what-if", s.getWhatIf),
+		web.Get("/v1/client", s.getClient),
 		web.Get("/v1/limiters", s.getLimiters),
 		web.Get("/v1/clients", s.getClients),
 		web.Get("/v1/clients/{client}", s.getClient),

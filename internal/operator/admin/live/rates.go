@@ -29,6 +29,7 @@ type instance struct {
 type speed struct {
 	Allowed  float64
 	Denied   [hottype.NumReasons]float64
+	OfClient float64 // denials of which LimiterReport.DeniedClients has a sample
 	Keys     map[hottype.Key]keySpeed
 	Hits     map[string]overrideHits // by ID
 	Limiters int
@@ -117,6 +118,7 @@ func (in *instance) update(now time.Time, rep hottype.LimiterReport) {
 	for r, n := range rep.Denied.All() {
 		sp.Denied[r] = perSecond(grown(in.last.Denied[r], n), apart)
 	}
+	sp.OfClient = perSecond(grown(in.last.ClientDenials, rep.ClientDenials), apart)
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
 		sp.Keys[cmp.Or(k.Full, k.Key)] = keySpeed{

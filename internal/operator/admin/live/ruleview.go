@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
@@ -19,6 +20,19 @@ type Rule struct {
 	Values  int        `json:"values"` // keys with a limit of their own
 	Cache   bool       `json:"cache"`
 	HotKeys int        `json:"hot_keys"` // that are hot now
+	// Note says why the rule cannot work as it is meant, by the requests of the last hour.
+	Note string `json:"note,omitempty"`
+}
+
+// Process is a limiter or an aggregator, and the rules that it runs.
+type Process struct {
+	Kind     string `json:"kind"` // "limiter" or "aggregator"
+	Instance string `json:"instance"`
+	// Running and Rejected are versions of the rules in a central store, 0 for those of a file, and for none.
+	Running  int64 `json:"running"`
+	Rejected int64 `json:"refused,omitempty"`
+	// Rules is "same" as those of the program that answers, "other", or "unknown".
+	Rules string `json:"rules"`
 }
 
 // ClientRule is what the rules say of every client, or of those of a class.
@@ -30,7 +44,8 @@ type ClientRule struct {
 }
 
 // getRunning lists the rules that this program runs, with the limits in force: GET /v1/rules/running.
-func (s *Service) getRunning(w http.ResponseWriter, _ *http.Request) error {
+func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
+	s.readReports(r.Context(), s.cfg.Now())
 	set, force, hot := s.cfg.Rules(), s.inForce(), map[string]int{}
 	for _, h := range s.hot() {
 		hot[h.Rule]++
@@ -40,13 +55,19 @@ func (s *Service) getRunning(w http.ResponseWriter, _ *http.Request) error {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.Hot.String(),
 			Limit: force.view(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}
+	for _, n := range s.ruleNotes() {
+		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
+		if i >= 0 { // else the rules have just changed
+			list[i].Note = n.Text
+		}
+	}
 	clients := []ClientRule{viewClients("", set.IP.Fixed, set.IP.Sliding, set.IP.InFlight)}
 	for _, c := range set.Classes {
 		clients = append(clients, viewClients(c.Name, cmp.Or(c.Fixed, set.IP.Fixed), cmp.Or(c.Sliding, set.IP.Sliding),
 			cmp.Or(c.InFlight, set.IP.InFlight)))
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients,
-		"overrides": len(set.Overrides), "central": s.cfg.CentralRules})
+		"overrides": len(set.Overrides), "central": s.cfg.CentralRules, "processes": s.processes(set)})
 }
 
 func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.InFlight) ClientRule {

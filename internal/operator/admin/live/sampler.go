@@ -88,10 +88,18 @@ func (s *Service) readReports(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	reports, err := s.cfg.Reports(ctx)
+	var aggregators []hottype.AggregatorReport
+	if err == nil && s.cfg.Aggregators != nil {
+		aggregators, err = s.cfg.Aggregators(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest.failing = s.noteFailure("reports of the limiters", s.latest.failing, err)
 	s.rates.add(now, reports)
+	if err == nil {
+		s.aggregators = aggregators
+	}
+	s.noteRules(now)
 }
 
 // noteFailure counts an error, logs it when it is a new one, and returns what
@@ -175,7 +183,7 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 }
 
 // noteList finds what entered or left a list since the last sample, and gives
-// what is known then. The caller holds mu.
+// what is known then. What has faded without news of it is not said to have ended. The caller holds mu.
 func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
 	left string) map[string]hotNote {
 	current := make(map[string]hotNote, len(list))
@@ -191,7 +199,11 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 		}
 	}
 	for key, was := range known {
-		if _, still := current[key]; !still {
+		switch _, still := current[key]; {
+		case still:
+		case s.cfg.HasEnded != nil && !s.cfg.HasEnded(hottype.Key(key)):
+			current[key] = was // nobody says that it has ended
+		default:
 			s.emit(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule, Rate: was.rate})
 		}
 	}
@@ -227,7 +239,7 @@ type Change struct {
 	Rate float64 `json:"rate,omitempty"`
 	// Clients, Client and ClientShare describe the clients, where they are known.
 	Clients     int64   `json:"clients,omitempty"`
-	Client      string  `json:"client,omitempty"`
+	Client      string  `json:"heaviest_client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
 	// Author and Override are set for changes of overrides; of a removed one
 	// Override is what it was.

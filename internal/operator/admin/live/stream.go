@@ -2,6 +2,7 @@ package live
 
 import (
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,26 +13,33 @@ import (
 // whose buffer is full is dropped, and comes back by itself with a whole new
 // picture.
 type hub struct {
-	max int
+	max       int
+	perCaller int // so that one leaves places for others
 
 	mu       sync.Mutex // guards the fields below
 	running  bool
 	streams  map[*stream]struct{}
+	joined   int            // streams whose handlers have not left, because these hold memory
+	callers  map[string]int // the same by caller
 	rejected uint64
 	dropped  uint64
 }
 
 // stream is one client. The hub alone closes gone.
 type stream struct {
+	caller string
 	events chan []byte
 	gone   chan struct{}
+	left   bool // its handler has returned; guarded by hub.mu
 }
 
 // streamBuffer is how many events a client may lag behind: with one state a
 // second about half a minute.
 const streamBuffer = 32
 
-func newHub(max int) *hub { return &hub{max: max, streams: map[*stream]struct{}{}} }
+func newHub(most int) *hub {
+	return &hub{max: most, perCaller: max(1, most/4), streams: map[*stream]struct{}{}, callers: map[string]int{}}
+}
 
 func (h *hub) open() {
 	h.mu.Lock()
@@ -62,16 +70,18 @@ func (h *hub) end(st *stream) {
 	close(st.gone)
 }
 
-// join opens a stream, or returns nil when there are too many or Run does not feed
-// them.
-func (h *hub) join() *stream {
+// join opens a stream of a caller, or returns nil when there are too many, the caller has its share, or Run does not
+// feed them.
+func (h *hub) join(caller string) *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.running || len(h.streams) >= h.max {
+	if !h.running || h.joined >= h.max || h.callers[caller] >= h.perCaller {
 		h.rejected++
 		return nil
 	}
-	st := &stream{events: make(chan []byte, streamBuffer), gone: make(chan struct{})}
+	h.joined++
+	h.callers[caller]++
+	st := &stream{caller: caller, events: make(chan []byte, streamBuffer), gone: make(chan struct{})}
 	h.streams[st] = struct{}{}
 	return st
 }
@@ -81,6 +91,14 @@ func (h *hub) leave(st *stream) {
 	defer h.mu.Unlock()
 	if _, ok := h.streams[st]; ok {
 		h.end(st)
+	}
+	if st.left {
+		return
+	}
+	st.left = true
+	h.joined--
+	if h.callers[st.caller]--; h.callers[st.caller] == 0 {
+		delete(h.callers, st.caller)
 	}
 }
 
@@ -115,7 +133,7 @@ const retryEvents = "retry: 1000\n\n"
 // itself, then state once a second, changes at once, and overrides whenever
 // their list differs.
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
-	st := s.hub.join()
+	st := s.hub.join(callerOf(r))
 	if st == nil {
 		h := s.hub.stats()
 		s.cfg.Log.Warn("admin: an event stream was rejected", "open", h.Streams, "rejected", h.StreamsRejected)
@@ -149,6 +167,17 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
+}
+
+// callerOf returns the name of who sent a request, or the address of a caller without a name.
+func callerOf(r *http.Request) string {
+	if name := web.CallerOf(r).Name; name != "" {
+		return name
+	}
+	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return peer.Addr().String()
+	}
+	return "" // by a unix socket
 }
 
 func writeEvent(w http.ResponseWriter, e []byte) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,10 @@ type State struct {
 	Loops  []Loop    `json:"loops"`
 	// Clients are those with most denials, at most 10; GET /v1/clients has more.
 	Clients []DeniedClient `json:"clients"`
+	// Heaviest are the clients and networks with most requests, denied or not, at most 10.
+	Heaviest []HeavyClient `json:"heaviest"`
+	// ClientsLimited is true if the rules limit clients, whatever they ask for.
+	ClientsLimited bool `json:"clients_limited"`
 	// Closest are the keys nearest to their thresholds, some seconds old; none while something is hot.
 	Closest []closeKey `json:"closest"`
 	// Lagging are limiters that lack a change of the overrides, at most 100.
@@ -73,9 +78,12 @@ type hotNote struct {
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
 		At: now, Status: s.Status(), Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
-		Closest: []closeKey{}, Trouble: []string{}, Clients: s.deniedClients(now),
+		ClientsLimited: s.cfg.Rules().LimitsClients(), Closest: []closeKey{}, Trouble: []string{},
+		Clients: s.deniedClients(now),
 	}
 	st.Clients = st.Clients[:min(len(st.Clients), maxShownClients)]
+	st.Heaviest = s.heaviestClients(now)
+	st.Heaviest = st.Heaviest[:min(len(st.Heaviest), maxShownClients)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.now(now))
@@ -84,8 +92,28 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
 	}
-	st.Trouble = append(st.Trouble, s.trouble()...)
+	st.Trouble = append(append(st.Trouble, s.trouble()...), s.refusedGateways(now)...) // never null: the page reads it
+	st.Trouble = append(st.Trouble, s.fullSets(hot)...)
+	st.Trouble = append(st.Trouble, s.failingTrouble(now)...)
+	st.Trouble = append(st.Trouble, s.rulesTrouble(now)...)
 	return st
+}
+
+// maxRefused bounds the sentences about limiters that refuse gateways.
+const maxRefused = 10
+
+// refusedGateways returns a sentence for each limiter that refuses gateways. The caller holds mu.
+func (s *Service) refusedGateways(now time.Time) (list []string) {
+	for _, id := range slices.Sorted(maps.Keys(s.rates.instances)) {
+		in := s.rates.instances[id]
+		for _, g := range in.last.RefusedGateways {
+			if now.Sub(in.heard) <= quietAfter && len(list) < maxRefused {
+				list = append(list, fmt.Sprintf("%s refuses gateways at its listener %s (addresses: %d): their token is "+
+					"missing or wrong. They get no verdicts, so that requests pass or fail as their files say.", id, g.Name, g.N))
+			}
+		}
+	}
+	return list
 }
 
 // trouble is what cannot be read, in one sentence if it is the store that does not answer. The caller holds mu.
@@ -164,6 +192,9 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
 		if rule != nil {
 			v.Threshold = rule.Hot.Rate
+			if o != nil {
+				v.RuleLimit = force.view(rule.LimitFor(h.Key))
+			}
 		}
 		if sp, ok := speeds[h.Key]; ok {
 			v.Allowed, v.Denied, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)

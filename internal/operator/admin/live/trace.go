@@ -17,9 +17,13 @@ import (
 // what was decided.
 type Client struct {
 	Client string `json:"client"`
+	// Asked is the client as the request names it.
+	Asked string `json:"asked"`
 	// Kind is the field of an override that names it: client, cidr, or "" for a name, which no override can name.
 	Kind     string        `json:"kind"`
 	Override *changes.View `json:"override"` // null: none
+	// Limit is the limit in force for it, or null if it has none.
+	Limit *limitView `json:"limit"`
 	// Denied is what a sample of the last minute's denials says of it; null: nothing.
 	Denied *DeniedClient `json:"denied"`
 	Trace  *Trace        `json:"trace"` // null: it is not traced
@@ -47,7 +51,7 @@ const maxTraceRows = 200
 
 // getClient answers what is known of a client: GET /v1/clients/{client}.
 func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
-	c, err := web.PathClient(r, s.cfg.Rules())
+	c, err := web.NamedClient(r, s.cfg.Rules())
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	now := s.cfg.Now()
-	a := Client{Client: c.String()}
+	a := Client{Client: c.String(), Asked: web.Named(r, "client")}
 	index := rules.NewOverrides(s.cfg.Rules().Overrides, live)
 	network, err := netip.ParsePrefix(c.Name)
 	switch {
@@ -73,8 +77,17 @@ func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(denied, func(d DeniedClient) bool { return d.Client == a.Client }); i >= 0 {
 		a.Denied = &denied[i]
 	}
+	a.Limit, _ = s.limitsOf(targetOf(a.Kind, a.Client), now)
 	a.Trace = s.trace(a.Client, now)
 	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// targetOf returns an override that names a client or a network.
+func targetOf(kind, name string) rules.Override {
+	if kind == rules.TargetCIDR {
+		return rules.Override{CIDR: name}
+	}
+	return rules.Override{Client: name}
 }
 
 // trace joins what the limiters that are alive report of a client; nil: it is not traced.

@@ -2,7 +2,10 @@ package live
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -58,11 +61,61 @@ func (s *Service) Status() []Status {
 	if s.cfg.Status != nil {
 		list = append(list, s.cfg.Status()...)
 	}
+	s.mu.Lock()
+	for _, f := range s.failing(s.cfg.Now()) {
+		list = append(list, Status{Name: "upstream " + f.name,
+			Value: fmt.Sprintf("no answer, %d requests failed", f.n)})
+	}
+	s.mu.Unlock()
 	for _, u := range s.viewUpstreams(s.cfg.Now()) {
 		if u.Missed {
 			list = append(list, Status{Name: "upstream " + u.Name,
 				Value: fmt.Sprintf("%.0f ms of %.0f ms", 1000*u.MeasuredLatency, 1000*u.Target)})
 		}
+	}
+	return list
+}
+
+// failingUpstream is an upstream that answers nothing of what some limiters send to it.
+type failingUpstream struct {
+	name     string
+	since    time.Time
+	n        uint64
+	limiters []string
+}
+
+// failing returns the upstreams that fail every request of some limiter, by name. The caller holds mu.
+func (s *Service) failing(now time.Time) (list []failingUpstream) {
+	for _, id := range slices.Sorted(maps.Keys(s.rates.instances)) {
+		in := s.rates.instances[id]
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		for _, f := range in.last.FailingUpstreams {
+			i := slices.IndexFunc(list, func(u failingUpstream) bool { return u.name == f.Name })
+			if i < 0 {
+				i, list = len(list), append(list, failingUpstream{name: f.Name, since: f.Since})
+			}
+			u := &list[i]
+			u.n, u.limiters = u.n+f.N, append(u.limiters, id)
+			if f.Since.Before(u.since) {
+				u.since = f.Since
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b failingUpstream) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// failingTrouble returns a sentence for each upstream that fails every request. The caller holds mu.
+func (s *Service) failingTrouble(now time.Time) (list []string) {
+	for _, u := range s.failing(now) {
+		from := ""
+		if len(u.limiters) < s.rates.now(now).Limiters {
+			from = fmt.Sprintf(" of %d limiters, such as %s", len(u.limiters), u.limiters[0])
+		}
+		list = append(list, fmt.Sprintf("The upstream %q fails every request%s since %s: %d so far. Clients get "+
+			"errors, whatever the limits are.", u.name, from, u.since.UTC().Format("15:04:05 MST"), u.n))
 	}
 	return list
 }

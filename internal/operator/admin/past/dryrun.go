@@ -130,7 +130,10 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 		}
 		d := DryKey{Key: key, Href: web.KeyHref(key), Before: history.Cold}
 		for i := range list {
-			d.Peak, d.DeniedBefore = max(d.Peak, list[i].Peak), d.DeniedBefore+list[i].Denied
+			d.Peak = max(d.Peak, list[i].Peak)
+			if list[i].Denied.IsKnown() { // a cold key was denied nothing by its limit
+				d.DeniedBefore += float64(list[i].Denied)
+			}
 			d.Before = hotter(d.Before, list[i].State)
 		}
 		a.Keys = append(a.Keys, d)
@@ -220,7 +223,7 @@ func stateBy(before, after rules.HotCriteria, k *history.KeyMinute) string {
 func secondsOf(k *history.KeyMinute) []Second {
 	n := 60
 	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {
-		n = min(n, int(math.Ceil(decided/k.Rate)))
+		n = min(n, int(math.Ceil(float64(decided)/k.Rate)))
 	}
 	list := make([]Second, n)
 	for i := range list {

@@ -140,11 +140,17 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	defer out.Flush() // a client that left needs no answer
 	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients"})
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
+	requests := func(n history.Requests) string {
+		if !n.IsKnown() {
+			return ""
+		}
+		return number(float64(n))
+	}
 	for i := range a.Keys {
 		k := &a.Keys[i]
 		_ = out.Write([]string{
 			k.Minute.Format(time.RFC3339), cell(string(k.Key)), cell(k.Rule), k.State, number(k.Rate), number(k.Peak),
-			number(k.Allowed), number(k.Denied), known(k.Clients),
+			requests(k.Allowed), requests(k.Denied), known(k.Clients),
 		})
 	}
 }

@@ -36,11 +36,14 @@ async function call(method, path, body, headers = body ? { "Content-Type": "appl
     const remedy = method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back.";
     throw new Problem({ detail: "The server cannot be reached.", remedy });
   }
-  if (answer.status === 204) return null;
+  if (answer.status === 204) return { change: Number(answer.headers.get("Hotparam-Revision")) };
   const json = await answer.json().catch(() => ({ detail: `The server answered ${answer.status}.` }));
   if (!answer.ok) throw new Problem(json);
   return json;
 }
+
+// inQuery is a text that is percent-encoded for a path, as a value of a query.
+export const inQuery = (text) => text.replaceAll("+", "%2B").replaceAll("&", "%26").replaceAll("#", "%23");
 
 export const getJSON = (path) => call("GET", path);
 
@@ -69,22 +72,31 @@ export function limitOf(texts) {
   return out;
 }
 
+// over has a change made only of the version of an override that the person has seen; undefined: of any.
+const over = (version) => (version == null ? {} : { "If-Match": `"${version}"` });
+
 // What may reach much is refused with the field confirm; secondWord in dialog.js asks then, and calls again with true.
-export const putOverride = (override, id, confirm) =>
-  call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm }), override);
+// row names the list that the target was taken from.
+export const putOverride = (override, { id, version, row, confirm }) =>
+  call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm, row }), override,
+    { "Content-Type": "application/json", ...over(version) });
 // tryOverride says what an override would hold; nothing is changed.
 export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
-export const deleteOverride = (id) => call("DELETE", path(id) + query({ author: me.get() }));
-export const undoOverride = (id, confirm) => call("POST", path(id) + "/undo" + query({ author: me.get(), confirm }));
-export const enforceOverride = (id, confirm) =>
-  call("POST", path(id) + "/enforce" + query({ author: me.get(), confirm }));
+export const deleteOverride = ({ id, version }) =>
+  call("DELETE", path(id) + query({ author: me.get() }), undefined, over(version));
+// undoOverride takes back one change of an override, named by its revision or by the version of the override that it
+// made. The server refuses it once somebody has made another one.
+export const undoOverride = ({ id, revision, version }, confirm) =>
+  call("POST", path(id) + "/undo" + query({ author: me.get(), confirm, revision }), undefined, over(version));
+export const enforceOverride = ({ id, version }, confirm) =>
+  call("POST", path(id) + "/enforce" + query({ author: me.get(), confirm }), undefined, over(version));
 // putRules stores central rules on top of a version; tryRules says what they would have changed.
 export const putRules = (text, version, reason, confirm) =>
   call("PUT", "/v1/rules" + query({ author: me.get(), reason, confirm }), text,
     { "Content-Type": "application/yaml", "If-Match": `"${version}"` });
 export const tryRules = (text) => call("PUT", "/v1/rules?dry_run=true", text, { "Content-Type": "application/yaml" });
 // traceClient has limiters record for a minute what a client asks for; client is percent-encoded.
-export const traceClient = (client) => call("POST", `/v1/clients/${client}/trace`);
+export const traceClient = (client) => call("POST", `/v1/client/trace?client=${inQuery(client)}`);
 // testWebhooks sends a test event to one webhook, or to all if name is "".
 export const testWebhooks = (name) =>
   call("POST", "/v1/notifications/test?" + new URLSearchParams({ ...(name && { name }), author: me.get() }));

@@ -11,6 +11,8 @@ import { OverridesView, extended } from "./overrides.js";
 import { RulesView } from "./rules.js";
 import { Router } from "./router.js";
 import { perSecond } from "./hot.js";
+import { steady } from "./still.js";
+import { Toast } from "./toast.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
 let writable = false, alive = false, latest = null;
@@ -19,6 +21,7 @@ const now = new NowView(actOnHot);
 const key = new KeyView(actOnHot, set);
 const client = new ClientView(actOnHot);
 const audit = new AuditView();
+const notice = new Toast($("toast"));
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(inside(path)));
@@ -41,16 +44,16 @@ follow("/v1/events", {
     now.hello(h, writable);
     show(h.state);
   },
-  state(s) {
+  state: (s) => steady(() => {
     now.state(s, writable);
     show(s);
-  },
+  }),
   change: (c) => now.change(c),
-  overrides: (list) => overrides.show(list, writable),
+  overrides: (list) => steady(() => overrides.show(list, writable)),
   alive(yes) {
     if (alive === yes && latest) return;
     alive = yes;
-    showLine();
+    steady(showLine);
   },
 });
 
@@ -104,11 +107,16 @@ async function learnCaller(h) {
   offerChanges();
 }
 
-async function set(override, id) {
-  const saved = await secondWord((confirm) => putOverride(override, id, confirm));
+// set stores an override in the place of what was opened. The server refuses it if somebody has changed that since, or
+// if the target is no longer in the list, row, that it was taken from.
+async function set(override, opened = {}) {
+  const saved = await secondWord((confirm) => putOverride(override, { ...opened, confirm }));
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
-  toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], saved.id);
+  toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], changeOf(saved));
 }
+
+// changeOf names the change that the server has just made, for an undo.
+const changeOf = ({ id, change }) => ({ id, revision: change });
 
 function reach({ totals, lagging }) {
   const late = lagging.slice(0, 5).map((l) => `${plainKey(l.instance)} ${lag(l)}`);
@@ -117,19 +125,40 @@ function reach({ totals, lagging }) {
   return totals.limiters === 1 ? "The limiter has them." : `All ${totals.limiters} limiters have them.`;
 }
 
-function actOnHot(kind, h) {
+async function actOnHot(kind, h) {
   if (kind === "clear") return remove(h.override);
   if (kind === "enforce") return enforce(h.tried);
-  if (h.client || h.cidr) return dialog.open({ ...h, action: kind });
-  const o = h.override?.source === "live" ? h.override : null;
-  // To begin with: the limit that holds, or where there is none, half of what
-  // comes, which bites.
-  const rate = o?.rate || perSecond(h.limit) || Math.ceil(h.rate / 2);
-  const limited = kind === "limit";
-  const burst = o?.burst || h.limit?.burst || "";
-  return dialog.open({
-    key: h.key, action: kind, rate: limited ? rate : "", burst: limited ? burst : "", reason: o?.reason,
-  });
+  const limit = kind === "limit" && (h.client || h.cidr ? await clientLimit(h.client ?? h.cidr) : h.limit);
+  const { client, cidr, key, row, override: o } = h;
+  const reason = o?.source === "live" ? o.reason : "";
+  // What a colleague sets from now on is not replaced: 0 stands for no override of the key itself.
+  const mine = (other) => other.source === "live" && other.key === key && !other.schedule && other.mode !== "shadow";
+  const version = key && (overrides.list.find(mine)?.version ?? 0);
+  const from = kind === "limit" ? proposal(h, limit) : {};
+  return dialog.open({ client, cidr, key, row, version, reason, action: kind, ...from });
+}
+
+// proposal is the limit that a dialog begins with: the limit in force, or where none has a rate, the limit of the rule
+// or the rate from which the rule calls a key hot. What is asked for says nothing about what may be.
+function proposal({ rule_limit: byRule, threshold }, limit) {
+  const from = [limit, byRule].find(perSecond);
+  const rate = perSecond(from) ?? threshold;
+  return { rate: rate > 0 ? roundedDown(rate) : "", burst: from?.burst ?? "" };
+}
+
+// roundedDown keeps six digits of a rate, so that the number which a dialog shows is not above the limit in force.
+function roundedDown(rate) {
+  const unit = 10 ** (Math.floor(Math.log10(rate)) - 5);
+  return Number((Math.floor(rate / unit + 1e-6) * unit).toPrecision(6));
+}
+
+// clientLimit asks which limit holds a client, or the clients of a network.
+async function clientLimit(name) {
+  try {
+    return (await getJSON(`/v1/clients/${encodeURIComponent(name)}`)).limit;
+  } catch {
+    return null; // the person writes the number
+  }
 }
 
 function actOnOverride(kind, o) {
@@ -139,27 +168,28 @@ function actOnOverride(kind, o) {
     case "remove": return remove(o);
     case "enforce": return enforce(o);
   }
-  return undo(o.id);
+  return undo({ id: o.id, version: o.version });
 }
 
 const extend = (o) => told(async () => {
-  const saved = await secondWord((confirm) => putOverride(extended(o), o.id, confirm));
-  toast([targetNode(saved), ` now holds until ${clock(saved.until)}.`], saved.id);
+  const saved = await secondWord((confirm) => putOverride(extended(o), { id: o.id, version: o.version, confirm }));
+  toast([targetNode(saved), ` now holds until ${clock(saved.until)}.`], changeOf(saved));
 });
 
 const remove = (o) => told(async () => {
-  await deleteOverride(o.id);
-  toast(["Removed the override of ", targetNode(o), "."], o.id);
+  const { change } = await deleteOverride(o);
+  toast(["Removed the override of ", targetNode(o), "."], changeOf({ id: o.id, change }));
 });
 
 // enforce has an override in shadow mode deny from now on.
 const enforce = (o) => told(async () => {
-  const saved = await secondWord((confirm) => enforceOverride(o.id, confirm));
-  toast(["Enforced: ", targetNode(saved), `, ${overrideText(saved)}.`], saved.id);
+  const saved = await secondWord((confirm) => enforceOverride(o, confirm));
+  toast(["Enforced: ", targetNode(saved), `, ${overrideText(saved)}.`], changeOf(saved));
 });
 
-const undo = (id) => told(async () => {
-  const { override } = await secondWord((confirm) => undoOverride(id, confirm));
+// undo takes back one change; see undoOverride.
+const undo = (change) => told(async () => {
+  const { override } = await secondWord((confirm) => undoOverride(change, confirm));
   if (!override) return toast(["Undone: the override is gone."]);
   return toast(["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`]);
 });
@@ -172,16 +202,6 @@ async function told(act) {
   }
 }
 
-let toastTimer = 0;
-
-// toast tells what was done, for ten seconds, with a way back if there is one.
-function toast(parts, undoID) {
-  clearTimeout(toastTimer);
-  const node = $("toast");
-  const button = { type: "button", class: "small", id: "toast-undo", onclick: () => undo(undoID) };
-  node.replaceChildren(el("span", {}, ...parts), ...(undoID ? [el("button", button, "Undo")] : []));
-  node.hidden = false;
-  toastTimer = setTimeout(() => { node.hidden = true; }, 10_000);
-}
+function toast(parts, change) { notice.show(parts, change && (() => undo(change))); }
 
 showLine();

@@ -1,11 +1,13 @@
 // Client: one client, or the clients of a network, at an address of its own. While the view is open the limiters record
 // what it asks for and what they decide.
 
-import { getJSON, traceClient } from "./api.js";
-import { clientActs } from "./hot.js";
+import { getJSON, inQuery, traceClient } from "./api.js";
+import { clientActs } from "./lists.js";
 import { reasons } from "./reasons.js";
+import { isHeld } from "./still.js";
 import {
-  $, cell, clock, count, decoded, el, keyLink, keyNode, overrideText, plainKey, problemText, rate, readableNode,
+  $, cell, clock, count, decoded, el, keyLink, keyNode, otherThan, overrideText,
+  plainKey, problemText, rate, readableNode,
   setText,
 } from "./text.js";
 
@@ -48,8 +50,11 @@ export class ClientView {
         this.#tracedAt = performance.now();
         await traceClient(path);
       }
-      const c = await getJSON(`/v1/clients/${path}`);
-      if (path === this.#path) this.#fill(c);
+      const c = await getJSON(`/v1/client?client=${inQuery(path)}`);
+      if (path !== this.#path) return;
+      const other = otherThan(path, c);
+      if (other) setText($("client-trouble"), other);
+      else this.#fill(c);
     } catch (problem) {
       if (path === this.#path) setText($("client-trouble"), problemText(problem));
     } finally {
@@ -70,7 +75,7 @@ export class ClientView {
     setText($("trace-note"), t ? `${count(t.requests)} requests seen ${by}, until ${clock(t.until)}` : none);
     $("trace").hidden = !t || t.rows.length === 0;
     const body = $("trace").tBodies[0];
-    if (t && !body.contains(document.activeElement)) body.replaceChildren(...t.rows.map(row));
+    if (t && !isHeld(body)) body.replaceChildren(...t.rows.map(row));
     const held = c.override && el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ",
       el("span", {}, overrideText(c.override)), el("span", { class: "note" }, plainKey(c.override.reason ?? "")));
     const denied = c.denied && el("li", {}, el("b", {}, "Denied lately"), " ",

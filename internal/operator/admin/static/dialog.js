@@ -2,7 +2,7 @@
 // sends it, and what the server finds wrong is shown at the field.
 
 import { limitOf, me, tryOverride } from "./api.js";
-import { $, el, plainKey, problemText, reachText, setText, targetOf } from "./text.js";
+import { $, el, plainKey, problemText, reachText, setText, targetNode, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
@@ -42,9 +42,9 @@ const whole = {
 const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
 
 export class OverrideDialog {
-  #dialog; #form; #save; #id = ""; #timer = 0; #asked = 0;
+  #dialog; #form; #save; #of = {}; #timer = 0; #asked = 0;
 
-  // save(override) sends it; it throws a Problem.
+  // save(override, {id, version, row}) sends it, in the place of what was opened; it throws a Problem.
   constructor(dialog, save) {
     this.#dialog = dialog;
     this.#form = dialog.querySelector("form");
@@ -59,11 +59,13 @@ export class OverrideDialog {
   }
 
   // open asks about a key, or about any when there is none. Values are those to
-  // begin with; with an id that override is changed.
+  // begin with; with an id that override is changed, and row names the list that it was opened from.
   open(about) {
-    const { id = "", action = "limit", rate = "", burst = "", mode = "" } = about;
+    const { id = "", version, row = "", action = "limit", rate = "", burst = "", mode = "" } = about;
     const { reason = "", schedule = null, until = "" } = about;
     const { kind, value } = targetOf(about);
+    const of = value ? [" of ", targetNode(about)] : [];
+    $("dialog-title").replaceChildren(id ? "Override" : "New override", ...of);
     this.#clearErrors();
     this.#form.reset();
     const f = this.#form.elements;
@@ -77,7 +79,7 @@ export class OverrideDialog {
     f.burst.value = burst;
     f.mode.value = mode;
     f.reason.value = reason;
-    this.#id = id;
+    this.#of = { id, version, row: f.key.readOnly ? row : "" };
     f.schedule.value = schedule?.from ?? "";
     f.lasts.value = schedule?.for ?? "";
     f.zone.value = schedule?.zone ?? "";
@@ -103,14 +105,14 @@ export class OverrideDialog {
     this.#timer = setTimeout(() => this.#try(), 250);
   }
 
-  // try asks which keys the override would hold, which no number changes. What is not written whole yet is no error
-  // before it is sent.
+  // try asks which keys the override would hold, and whether its limit is above the one in force. What is not written
+  // whole yet is no error before it is sent.
   async #try() {
     const f = this.#form.elements, asked = ++this.#asked, target = f.key.value.trim();
     const what = { [f.kind.value]: target, action: f.action.value };
-    if (what.action === "limit") what.rate = 1;
     let text = "";
     try {
+      if (what.action === "limit") Object.assign(what, tryableLimit(f));
       if (whole[f.kind.value](target)) text = reachText(await tryOverride(what));
     } catch { /* said when it is sent */ }
     if (asked === this.#asked) setText(this.#dialog.querySelector("#dialog-reach"), text);
@@ -130,10 +132,14 @@ export class OverrideDialog {
     button.disabled = true;
     try {
       const override = this.#read();
-      await this.#save(override, this.#id);
+      // In shadow mode, or with a schedule, it stands beside the override that was seen.
+      const beside = !this.#of.id && (override.mode || override.schedule);
+      await this.#save(override, beside ? { ...this.#of, version: undefined } : this.#of);
       me.set(override.author ?? "");
       this.#dialog.close();
     } catch (problem) {
+      // What the person was told of may be set all the same.
+      if (problem.field === "row") [this.#of.row, problem.remedy] = ["", "set it again if it is meant all the same"];
       this.#error(problem.field, problemText(problem));
     } finally {
       button.disabled = false;
@@ -175,6 +181,15 @@ export class OverrideDialog {
       place.textContent = "";
     }
     for (const input of this.#dialog.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  }
+}
+
+// tryableLimit is the limit as far as it is written: the reach of an override does not depend on its number.
+function tryableLimit({ rate, burst }) {
+  try {
+    return limitOf({ rate: rate.value, burst: burst.value });
+  } catch {
+    return { rate: 1e-6 };
   }
 }
 

@@ -25,7 +25,10 @@ export class Feed {
   add(change) {
     if (change.seq <= this.#last) return; // was in the hello too
     this.#last = change.seq;
-    this.#list.prepend(item(change));
+    // A key that became hot is told of when it is noticed, and stands where it began.
+    const node = item(change), time = (li) => Date.parse(li.querySelector("time").dateTime);
+    const older = [...this.#list.children].find((li) => time(li) <= time(node));
+    this.#list.insertBefore(node, older ?? null);
     while (this.#list.children.length > most) this.#list.lastChild.remove();
     this.#empty.hidden = true;
   }

@@ -64,7 +64,8 @@ export class HistoryView {
   }
 
   #tell({ at, key, cell }) {
-    const limited = cell && `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
+    const limited = cell?.allowed == null ? "what its limit decided is unknown"
+      : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
     const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${limited}` : "not among the heaviest";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
@@ -87,7 +88,7 @@ export class HistoryView {
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
         cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state),
         cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
-        cell("Allowed", "num", count(k.allowed)), cell("Denied", "num", count(k.denied)),
+        cell("Allowed", "num", some(k.allowed)), cell("Denied", "num", some(k.denied)),
         cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
       setText($("minute-note"), keys.length === 0 ? "No key was seen in it." : "");
@@ -96,6 +97,9 @@ export class HistoryView {
     }
   }
 }
+
+// some is a number of requests, or a dash if no limiter reported it.
+const some = (n) => (n == null ? "–" : count(n));
 
 function span() {
   const query = new URLSearchParams(location.search);

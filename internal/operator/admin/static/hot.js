@@ -1,24 +1,23 @@
 // Hot: the table of hot keys, a page of fifty at a time, on a phone of ten. The first page comes
 // with the stream; another page, order or search is asked for each second. Rows
-// live as long as they are shown, so that focus and pointer stay where they
-// are; the order rests while somebody is in the table.
+// live as long as they are shown, and hold still while somebody is in the table.
 
 import { getJSON } from "./api.js";
-import {
-  cell, clientLink, clientsText, count, el, keyLink, keyNode, lasting, overrideText, percent, plainKey, rate,
-  readableNode, setText, times,
-} from "./text.js";
 import { drawSpark, spark } from "./chart.js";
-import { reasons } from "./reasons.js";
+import { fillClients, fillRows } from "./lists.js";
+import { HeldList, steady } from "./still.js";
+import {
+  cell, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText, times,
+} from "./text.js";
 
 const slots = 60;
 // On a phone a row is a card: ten of them leave what follows in reach.
 const pageSize = matchMedia("(max-width: 900px)").matches ? 10 : 50;
 
 export class HotTable {
-  #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map();
-  #busy = false; #asking = false; #again = false; #act; #latest = null; #writable = false;
-  #sort = "rate"; #find = ""; #page = 0; #last = 0;
+  #section; #table; #body; #empty; #held; #rows = new Map(); #sparks = new Map();
+  #asking = false; #again = false; #renew = false; #act; #latest = null; #writable = false;
+  #sort = "rate"; #find = ""; #page = 0; #last = 0; #now = 0; #all = false;
 
   // act(kind, hotKey) is called by the buttons of a row; kind is limit, block,
   // exempt or clear.
@@ -28,8 +27,8 @@ export class HotTable {
     this.#body = this.#table.tBodies[0];
     this.#empty = section.querySelector("#hot-empty");
     this.#act = act;
-    this.#body.addEventListener("pointerenter", () => { this.#busy = true; });
-    this.#body.addEventListener("pointerleave", () => { this.#busy = false; });
+    this.#held = new HeldList(this.#body, section.querySelector("#hot-more-keys"), (h) => h.href,
+      (keys, gone) => this.#draw(keys, gone));
     for (const button of this.#table.querySelectorAll("thead button")) {
       button.addEventListener("click", () => this.#turn({ sort: button.dataset.sort, page: 0 }));
     }
@@ -67,7 +66,7 @@ export class HotTable {
       if (button.dataset.sort === sort) button.closest("th").setAttribute("aria-sort", order);
       else button.closest("th").removeAttribute("aria-sort");
     }
-    this.#busy = false;
+    this.#renew = true;
     this.#again = this.#asking;
     if (this.#latest) this.show(this.#latest, this.#writable);
   }
@@ -96,29 +95,29 @@ export class HotTable {
   #fill(keys, matched, at) {
     this.#last = Math.max(0, Math.ceil(matched / pageSize) - 1);
     if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: this.#last });
-    this.#table.hidden = keys.length === 0;
-    this.#empty.hidden = keys.length > 0 || this.#find !== "";
-    this.#tell(keys.length, matched);
     // Without a response cache the column is empty.
     if (keys.some((h) => h.served_per_second > 0)) this.#table.classList.add("with-served");
-    const here = new Set(keys.map((h) => h.href));
-    for (const [id, row] of this.#rows) {
-      if (here.has(id)) continue;
-      row.node.remove();
-      this.#rows.delete(id);
-    }
-    const now = Date.parse(at);
-    for (const h of keys) {
-      let row = this.#rows.get(h.href);
-      if (!row) {
-        row = newRow(h, this.#act);
-        this.#rows.set(h.href, row);
-        this.#body.append(row.node);
-      }
-      row.fill(h, now, h.spark ?? this.#sparks.get(h.key) ?? [], this.#writable);
-    }
-    if (!this.#busy && !this.#body.contains(document.activeElement)) this.#order(keys);
+    this.#tell(keys.length, matched);
+    [this.#now, this.#all] = [Date.parse(at), keys.length === matched && this.#find === ""];
+    steady(() => this.#held.show(keys, this.#renew));
+    this.#renew = false;
     return undefined;
+  }
+
+  #draw(keys, gone) {
+    this.#table.hidden = keys.length === 0;
+    this.#empty.hidden = keys.length > 0 || this.#find !== "";
+    fillRows(this.#body, this.#rows, keys, gone, (h) => h.href, (h) => newRow(h, this.#act, (current, isGone) => ({
+      now: this.#now, rates: current.spark ?? this.#sparks.get(current.key) ?? [], writable: this.#writable,
+      left: isGone ? this.#goneText(current) : "",
+    })));
+  }
+
+  // goneText says of a key that left the list what became of it, as far as that is known.
+  #goneText(h) {
+    const { hot, totals } = this.#latest, isHot = hot.some((other) => other.href === h.href);
+    const knowsAll = this.#all || hot.length === totals.hot_keys;
+    return knowsAll && !isHot ? "cooled" : "not in this part now";
   }
 
   #tell(shown, matched) {
@@ -132,16 +131,10 @@ export class HotTable {
       this.#section.querySelector(`#hot-${name}`).disabled = off;
     }
   }
-
-  #order(keys) {
-    keys.forEach((h, i) => {
-      const { node } = this.#rows.get(h.href);
-      if (this.#body.rows[i] !== node) this.#body.insertBefore(node, this.#body.rows[i]);
-    });
-  }
 }
 
-function newRow(first, act) {
+// newRow makes the row of a hot key. about(key, gone) returns what it is shown with.
+function newRow(first, act, about) {
   let current = first;
   const note = () => el("small", { class: "note" });
   const text = {
@@ -152,7 +145,7 @@ function newRow(first, act) {
   const line = spark();
   const button = (kind, name) => el("button", {
     type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
-    onclick: () => act(kind, current),
+    onclick: () => act(kind, { ...current, row: "hot" }),
   }, name);
   const buttons = {
     limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"),
@@ -170,9 +163,11 @@ function newRow(first, act) {
     cell("Denied/s", "num bad", text.denied),
     cell("Served/s", "num ok served", text.served),
     cell("", "actcell", acts));
-  const fill = (h, now, rates, writable) => {
+  const fill = (h, gone) => {
+    const { now, rates, writable, left } = about(h, gone);
     current = h;
-    setText(text.rule, `rule ${plainKey(h.rule)}` + (h.why && h.why !== "rate" ? ` · by ${plainKey(h.why)}` : ""));
+    const why = h.why && h.why !== "rate" && `by ${plainKey(h.why)}`;
+    setText(text.rule, [left, `rule ${plainKey(h.rule)}`, why].filter(Boolean).join(" · "));
     setText(text.rate, rate(h.rate));
     setText(text.times, times(h.rate, h.threshold, "threshold"));
     setText(text.past, times(h.rate, h.baseline, "its baseline"));
@@ -202,93 +197,4 @@ function fillSource(node, h) {
   node.classList.toggle("badge", h.override != null);
   setText(node, h.override ? "override" : sources[h.limit_source] ?? "");
   node.title = h.override ? overrideText(h.override) + (h.override.reason ? `: ${h.override.reason}` : "") : "";
-}
-
-function fillClients(text, h) {
-  setText(text.clients, h.clients ? count(h.clients) : "–");
-  if (text.client) setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
-  text.clients.title = clientsText(h) || "the senders do not name clients";
-}
-
-// clientActs are the buttons of what can be done with a client, or with a network; none for a name.
-export function clientActs(target, act) {
-  const name = target.client ?? target.cidr;
-  const button = (kind, text) => el("button", {
-    type: "button", class: "small", "data-act": kind, "aria-label": `${text} ${plainKey(name)}`,
-    onclick: () => act(kind, target),
-  }, text);
-  return el("div", { class: "acts" }, button("limit", "Limit"), button("block", "Block"), button("exempt", "Exempt"));
-}
-
-// isAddress says whether a client is an address, which an override can name.
-const isAddress = (client) => /^[0-9.]+$|:/.test(client ?? "");
-
-// ClientTable is the table of clients that are denied. It is made anew each second, but not under a person's focus.
-export class ClientTable {
-  #section; #body; #act;
-
-  constructor(section, act) {
-    [this.#section, this.#act] = [section, act];
-    this.#body = section.querySelector("tbody");
-  }
-
-  show({ clients }, writable) {
-    this.#section.hidden = clients.length === 0;
-    if (this.#body.contains(document.activeElement)) return;
-    this.#body.replaceChildren(...clients.map((c) => {
-      const about = [c.network, c.class && `class ${plainKey(c.class)}`].filter(Boolean).join(" · ");
-      const why = c.reasons.map((r) => reasons[r.name] ?? r.name).join(", ");
-      const keys = c.keys.slice(0, 3).map((k) => el("li", {}, keyLink(k), " ",
-        el("span", { class: "note" }, percent(k.share))));
-      return el("tr", {},
-        el("th", { scope: "row", class: "keycell" }, clientLink(c.client), el("small", { class: "note" }, about)),
-        cell("Denied/s", "num bad", rate(c.denied_per_second)), cell("Why", "", why),
-        cell("Asks for", "", el("ul", {}, ...keys)),
-        cell("Override", "", c.override ? overrideText(c.override) : "–"),
-        cell("", "actcell", writable && c.address ? clientActs({ client: c.client }, this.#act) : ""));
-    }));
-  }
-}
-
-// LoopTable is the table of keys that one or a few clients took over their
-// threshold. It is made anew each second.
-export class LoopTable {
-  #section; #body; #act;
-
-  constructor(section, act) {
-    [this.#section, this.#act] = [section, act];
-    this.#body = section.querySelector("tbody");
-  }
-
-  show({ at, loops }, writable) {
-    this.#section.hidden = loops.length === 0;
-    if (this.#body.contains(document.activeElement)) return; // focus stays where it is
-    const now = Date.parse(at);
-    this.#body.replaceChildren(...loops.map((l) => {
-      const who = { clients: el("span") };
-      fillClients(who, l);
-      return el("tr", {},
-        el("th", { scope: "row", class: "keycell" }, keyLink(l)),
-        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
-        cell("For", "num", lasting(now - Date.parse(l.since))),
-        cell("Clients", "num", who.clients),
-        cell("Heaviest client", "", l.client ? clientLink(l.client) : "",
-          el("small", { class: "note" }, l.client ? percent(l.client_share) : "")),
-        cell("", "actcell", writable && isAddress(l.client) ? clientActs({ client: l.client }, this.#act) : ""));
-    }));
-  }
-}
-
-// showClosest lists what is nearest to its threshold while nothing is hot.
-export function showClosest(section, closest) {
-  section.hidden = closest.length === 0;
-  const list = section.querySelector("ul");
-  if (list.contains(document.activeElement)) return;
-  list.replaceChildren(...closest.map((c) => el("li", {},
-    keyLink(c),
-    el("meter", {
-      min: 0, max: c.threshold, value: Math.min(c.rate, c.threshold),
-      "aria-label": `part of the threshold of ${plainKey(c.key)}`,
-    }),
-    el("span", { class: "note" }, `${rate(c.rate)} of ${rate(c.threshold)}/s · rule ${c.rule}`))));
 }

@@ -1,13 +1,16 @@
 // Key: all that is known about one key, at an address of its own.
 
-import { getJSON, inside } from "./api.js";
+import { getJSON, inQuery, inside } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
-  $, clientLink, clientsText, clock, count, decoded, el, keyNode, overrideText, percent, plainKey, problemText, rate,
+  $, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
+  overrideText, percent, plainKey, problemText, rate,
   readableNode, setText, times,
 } from "./text.js";
-import { clientActs, perSecond } from "./hot.js";
+import { perSecond } from "./hot.js";
+import { clientActs } from "./lists.js";
 import { wouldText } from "./overrides.js";
+import { isHeld } from "./still.js";
 import { WhatIf } from "./whatif.js";
 
 const every = 1000; // milliseconds between two questions
@@ -36,7 +39,7 @@ export class KeyView {
     $("key-body").hidden = true;
     setText($("key-trouble"), "");
     $("key-name").replaceChildren(keyNode(decoded(path)));
-    $("key-json").href = inside(`/v1/keys/${path}`);
+    $("key-json").href = inside(`/v1/key?key=${inQuery(path)}`);
     $("view-key").setAttribute("aria-label", plainKey(decoded(path)));
     this.#choose(false);
     this.#ask();
@@ -57,9 +60,12 @@ export class KeyView {
     const path = this.#path;
     try {
       const [known, news] = await Promise.all([
-        getJSON(`/v1/keys/${path}`), getJSON(`/v1/keys/${path}/seconds?since=${this.#since}`),
+        getJSON(`/v1/key?key=${inQuery(path)}`),
+        getJSON(`/v1/key/seconds?key=${inQuery(path)}&since=${this.#since}`),
       ]);
       if (path !== this.#path) return;
+      const other = otherThan(path, known);
+      if (other) return void setText($("key-trouble"), other);
       this.#fill(known);
       this.#add(news);
     } catch (problem) {
@@ -92,8 +98,8 @@ export class KeyView {
     $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
-    const { limit, rate: asked } = hotOf(k);
-    this.#whatIf.begin(this.#path, k.key, { rate: perSecond(limit) ?? asked, burst: limit?.burst });
+    const { limit, threshold } = hotOf(k);
+    this.#whatIf.begin(this.#path, k.key, { rate: perSecond(limit) ?? threshold, burst: limit?.burst });
   }
 
   #add({ at, seconds }) {
@@ -119,8 +125,7 @@ export class KeyView {
     const path = this.#path;
     try {
       const from = Math.floor(Date.now() / 1000) - 86400;
-      const name = path.replaceAll("+", "%2B").replaceAll("&", "%26");
-      const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${name}`);
+      const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${inQuery(path)}`);
       if (path !== this.#path || !this.#day) return undefined;
       this.#chart.set(keys.map((k) => (
         { at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60, rate: k.rate })));
@@ -132,15 +137,15 @@ export class KeyView {
 
   // showSenders lists who asked lately, and how they wrote the key. Networks can be limited from here.
   #showSenders(s, found) {
-    $("key-senders").hidden = s == null && !found?.client;
+    $("key-senders").hidden = s == null && !found?.heaviest_client;
     setText($("key-sampled"), s ? `of ${count(s.sampled)} requests that were looked at` : "");
-    const heaviest = found?.client && el("li", {}, clientLink(found.client),
+    const heaviest = found?.heaviest_client && el("li", {}, clientLink(found.heaviest_client),
       el("span", { class: "note" }, `the heaviest client, ${percent(found.client_share)}`));
     const link = (name) => (name.includes("/") && !name.startsWith("/") ? clientLink(name) : keyNode(name));
     const part = ({ name, share }, ...acts) =>
       el("li", {}, link(name), el("span", { class: "note" }, percent(share)), ...acts);
     const fill = (id, parts, none) => {
-      if ($(id).contains(document.activeElement)) return;
+      if (isHeld($(id))) return;
       $(id).replaceChildren(...(parts?.length > 0 ? parts : [el("li", { class: "note" }, none)]));
     };
     const acts = ({ name }) => (this.#writable && name.includes("/") ? [clientActs({ cidr: name }, this.#act)] : []);
@@ -163,8 +168,7 @@ function drawnText(k) {
 // hotOf is a key as the buttons of a hot key know it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
-  const rate = k.detected?.rate ?? k.rule?.hot_rate ?? 1;
-  return { key: k.key, rate, limit: held?.limit, override: k.override, tried: k.tried };
+  return { key: k.key, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override, tried: k.tried };
 }
 
 const sources = { override: "Override", rule: "Rule", ip_fixed: "Per address", ip_sliding: "Per address, long" };

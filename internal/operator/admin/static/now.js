@@ -2,20 +2,24 @@
 
 import { Chart } from "./chart.js";
 import { Feed, named } from "./feed.js";
-import { ClientTable, HotTable, LoopTable, showClosest } from "./hot.js";
+import { HotTable } from "./hot.js";
+import { closestList, deniedList, heaviestList, loopList } from "./lists.js";
 import { reasons } from "./reasons.js";
 import { $, clock, rate, setText } from "./text.js";
 
 export class NowView {
-  #chart; #feed; #hot; #loops; #clients; #paused = false; #latest = null; #writable = false;
+  #chart; #feed; #hot; #lists; #closest; #paused = false; #latest = null; #writable = false;
 
   // act(kind, hotKey) is called by the buttons of a hot key.
   constructor(act) {
     this.#chart = new Chart($("chart"), $("chart-tip"));
     this.#feed = new Feed($("events"), $("events-empty"));
     this.#hot = new HotTable($("hot"), act);
-    this.#loops = new LoopTable($("loops"), act);
-    this.#clients = new ClientTable($("clients"), act);
+    this.#lists = {
+      loops: loopList($("loops"), act), clients: deniedList($("clients"), act),
+      heaviest: heaviestList($("heaviest"), act),
+    };
+    this.#closest = closestList($("closest"));
     $("pause").addEventListener("click", () => this.#pause(!this.#paused));
   }
 
@@ -65,10 +69,10 @@ export class NowView {
     setText($("hot-note"), hotNote(t));
     named($("events"), s.hot);
     this.#hot.show(s, this.#writable);
-    this.#loops.show(s, this.#writable);
-    this.#clients.show(s, this.#writable);
-    for (const part of ["loops", "clients"]) document.querySelector(`.jumps [href="#${part}"]`).hidden = $(part).hidden;
-    showClosest($("closest"), s.closest);
+    for (const [part, show] of Object.entries(this.#lists)) {
+      document.querySelector(`.jumps [href="#${part}"]`).hidden = !show(s, this.#writable);
+    }
+    this.#closest(s.closest);
   }
 }
 

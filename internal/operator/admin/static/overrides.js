@@ -4,7 +4,7 @@
 import {
   cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
 } from "./text.js";
-import { getJSON, putOverride } from "./api.js";
+import { getJSON, me, putOverride } from "./api.js";
 
 const longer = 3600_000; // what "1 h longer" adds, in milliseconds
 const every = 2000; // milliseconds between two questions for hits while the view is open
@@ -141,13 +141,13 @@ export class OverridesView {
 }
 
 const sent = ["key", "resource", "client", "cidr", "class", "action", "rate", "burst", "mode", "until", "schedule"]
-  .concat("reason", "author");
+  .concat("reason");
 
-// fields are what may be sent of an override that the server told.
+// fields are what may be sent of an override that the server told. The author is who sends it.
 export function fields(o) {
-  const out = {};
+  const out = {}, author = me.get();
   for (const name of sent) if (o[name]) out[name] = o[name];
-  return out;
+  return author ? { ...out, author } : out;
 }
 
 // extended is an override that ends an hour later than it does.

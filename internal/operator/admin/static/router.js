@@ -7,8 +7,8 @@ import { $ } from "./text.js";
 export class Router {
   #views; #current = null; #name = ""; #path = "";
 
-  // views are by the first part of their path; each may have show(rest) and
-  // hide(). rest is what follows in the path, percent-encoded as it is there.
+  // views are by the first part of their path; each may have show(subject) and
+  // hide(). subject is what the view is of, percent-encoded as it is in the address.
   constructor(views) {
     this.#views = views;
     // They are relative to the address that the page was loaded from, which changes.
@@ -54,7 +54,7 @@ export class Router {
       if (part(link.pathname) === name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    this.#views[name].show?.(outside(location.pathname).slice(name.length + 2));
+    this.#views[name].show?.(subject(name));
     this.#head();
     if (!focus) return;
     // A new view is read from its beginning.
@@ -67,6 +67,12 @@ export class Router {
     document.title = [view.getAttribute("aria-label"), this.#name].filter(Boolean).join(" · ");
   }
 }
+
+// subject is the key or the client of an address: in the query, which no gateway decodes, or behind the first part of
+// the path.
+const subject = (name) =>
+  location.search.slice(1).split("&").find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1)
+    ?? outside(location.pathname).slice(name.length + 2);
 
 // part is the first part of the path of an address, which names the view.
 const part = (pathname) => outside(pathname).split("/")[1] ?? "";

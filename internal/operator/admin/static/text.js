@@ -49,7 +49,7 @@ export function keyNode(key) {
 
 // keyLink leads to the view of a key; href is what asks the API about it, and
 // exact where JSON cannot be.
-export const keyLink = ({ key, href }) => el("a", { href: inside(href.replace("/v1/keys/", "/key/")) }, keyNode(key));
+export const keyLink = ({ key, href }) => el("a", { href: inside(href.replace("/v1/", "/")) }, keyNode(key));
 
 // readable is a key with its values decoded, "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
 export function readable(key) {
@@ -72,7 +72,8 @@ export function readableNode(key) {
 }
 
 // clientLink leads to the view of a client or a network.
-export const clientLink = (name) => el("a", { href: inside("/client/" + encodeURIComponent(name)) }, keyNode(name));
+export const clientLink = (name) =>
+  el("a", { href: inside("/client?client=" + encodeURIComponent(name)) }, keyNode(name));
 
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
@@ -143,7 +144,7 @@ export function setText(node, text) {
 }
 
 // clientsText describes the clients of a key, "" if they are not known.
-export function clientsText({ clients, client, client_share: part }) {
+export function clientsText({ clients, heaviest_client: client, client_share: part }) {
   if (!clients) return "";
   client = client && plainKey(client); // may be a name of a stranger's choice
   if (clients === 1) return client ? `1 client, ${client}` : "1 client";
@@ -190,4 +191,13 @@ export function decoded(path) {
     const bytes = path.replace(/%([0-9a-f]{2})|[^%]/gi, byte);
     return new TextDecoder().decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0)));
   }
+}
+
+// otherThan tells of an answer that it is about another key or client than the one that was asked for, which is
+// percent-encoded; "" if it is not. Bytes that are no text are not compared.
+export function otherThan(name, { asked }) {
+  const text = (t) => t.replaceAll("\uFFFD", "");
+  if (asked == null || text(asked) === text(decoded(name))) return "";
+  const why = "a gateway on the way changes addresses. Nothing can be done here.";
+  return `The server was asked about ${plainKey(asked)}: ${why}`;
 }

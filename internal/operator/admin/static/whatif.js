@@ -1,7 +1,7 @@
 // What if: a limit that a person moves, tried by the server on the last five
 // minutes of a key, and set as an override if it is right, or in shadow mode first.
 
-import { getJSON, limitOf, me } from "./api.js";
+import { getJSON, inQuery, limitOf, me } from "./api.js";
 import { $, count, percent, problemText, setText } from "./text.js";
 
 // The slider is logarithmic: its 100 steps are the rates from 1 to 10,000.
@@ -58,7 +58,7 @@ export class WhatIf {
   async #try() {
     const asked = ++this.#asked;
     try {
-      const a = await getJSON(`/v1/keys/${this.#path}/what-if?${new URLSearchParams(this.#typed())}`);
+      const a = await getJSON(`/v1/key/what-if?key=${inQuery(this.#path)}&${new URLSearchParams(this.#typed())}`);
       if (asked === this.#asked) this.#show(a);
     } catch (problem) {
       if (asked === this.#asked) this.#wrong(problem);

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -96,6 +97,9 @@ func BadField(field, detail, remedy string) *Problem {
 func AsProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return NewProblem(http.StatusServiceUnavailable, err.Error(), "free space on that disk, and try again")
 	}
 	return NewProblem(http.StatusServiceUnavailable, err.Error(), "try again; /readyz says which part is failing")
 }
@@ -204,22 +208,41 @@ func Body(w http.ResponseWriter, r *http.Request, what string, most int64, remed
 	return body, nil
 }
 
-func KeyHref(key hottype.Key) string { return "/v1/keys/" + url.PathEscape(string(key)) }
+// KeyHref returns the address that asks about a key. The key is in the query: a gateway that serves the API below a
+// prefix may decode %2F in a path, and then it asks about another key.
+func KeyHref(key hottype.Key) string { return "/v1/key?key=" + queryEscape(string(key)) }
 
-// PathKey is the key in the path of a request, canonical and redacted.
-func PathKey(r *http.Request, set *rules.Set) (hottype.Key, error) {
-	canonical, err := rules.CanonicalKey(r.PathValue("key"))
+// queryEscape writes a space as %20, which is one in a path as well.
+func queryEscape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// Named returns the key or the client that a request names, in its path or in its query.
+func Named(r *http.Request, what string) string {
+	return cmp.Or(r.PathValue(what), r.URL.Query().Get(what))
+}
+
+// Asked returns the key that a request names as it was read, so that the caller finds out if a gateway has changed it
+// on the way. It is "" where rules redact keys, because it may hold what must not be seen.
+func Asked(r *http.Request, set *rules.Set) string {
+	if set.Redacts() {
+		return ""
+	}
+	return Named(r, "key")
+}
+
+// NamedKey returns the key that a request names, canonical and redacted.
+func NamedKey(r *http.Request, set *rules.Set) (hottype.Key, error) {
+	canonical, err := rules.CanonicalKey(Named(r, "key"))
 	if err != nil {
-		return "", BadField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
+		return "", BadField("key", err.Error(), "ask for "+KeyHref("topic?id=42"))
 	}
 	canonical, err = Redacted(set, canonical)
 	return hottype.Key(canonical), err
 }
 
-// PathClient is the client in the path of a request, as limits know it. A network, longer than that of one client,
+// NamedClient returns the client that a request names, as limits know it. A network, longer than that of one client,
 // stays the name of all clients in it.
-func PathClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
-	name := r.PathValue("client")
+func NamedClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
+	name := Named(r, "client")
 	c := hottype.ParseClient(name)
 	if p, err := netip.ParsePrefix(name); err == nil {
 		if p.IsSingleIP() || p.Addr().Is6() && p.Bits() >= cmp.Or(set.IP.IPv6Prefix, 64) {
@@ -228,7 +251,7 @@ func PathClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
 		return hottype.Client{Name: p.Masked().String()}, nil
 	}
 	if c = set.IP.ClientOf(c); c.IsZero() {
-		return c, BadField("client", "that is not a client", "ask for /v1/clients/192.0.2.7")
+		return c, BadField("client", "that is not a client", "ask for /v1/client?client=192.0.2.7")
 	}
 	return c, nil
 }

@@ -8,7 +8,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import org.apache.catalina.Context;
 
-/** Tomcat PORT: a servlet at /topic, which reads the query by getParameter. */
+/** Tomcat PORT: servlets at /topic, which reads the query by getParameter, and at /login. */
 public class Tomcat {
   public static void main(String[] args) throws Exception {
     org.apache.catalina.startup.Tomcat tomcat = new org.apache.catalina.startup.Tomcat();
@@ -24,6 +24,19 @@ public class Tomcat {
       }
     });
     context.addServletMappingDecoded("/topic", "topic");
+    org.apache.catalina.startup.Tomcat.addServlet(context, "login", new HttpServlet() {
+      @Override
+      protected void doGet(HttpServletRequest req, HttpServletResponse res) throws IOException {
+        res.setContentType("application/json;charset=UTF-8");
+        new ObjectMapper().writeValue(res.getWriter(), Saw.login(req, req.getHeader("X-Account")));
+      }
+
+      @Override
+      protected void doPost(HttpServletRequest req, HttpServletResponse res) throws IOException {
+        doGet(req, res);
+      }
+    });
+    context.addServletMappingDecoded("/login", "login");
     tomcat.start();
     tomcat.getServer().await();
   }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// changeLog holds the changes of overrides that a command has made: a line of each at once, or all of them as one value
+// at the end.
+type changeLog struct {
+	lines, warnings io.Writer
+
+	Changes []madeChange `json:"changes"`
+	// Limiters is the number of limiters that have the changes, if that was waited for.
+	Limiters int `json:"limiters,omitempty"`
+}
+
+// madeChange is one change of an override.
+type madeChange struct {
+	ID string `json:"id"`
+	// Did is set, enforced, removed or undone.
+	Did string `json:"did"`
+	// Override is the override as it is now, or nil if there is none.
+	Override *rules.Override `json:"override,omitempty"`
+	// Revision is the one from which on limiters have the change, Change its number in the audit; 0 if not told.
+	Revision int64    `json:"revision,omitempty"`
+	Change   int64    `json:"change,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// logChanges has do change overrides, and prints what it has changed, although it may have failed in the end.
+func (f *outputFlags) logChanges(k *kong.Kong, do func(*changeLog) error) error {
+	log := &changeLog{lines: k.Stdout, warnings: k.Stderr, Changes: []madeChange{}}
+	if !f.IsValue() {
+		return do(log)
+	}
+	log.lines = io.Discard
+	err := do(log)
+	if err != nil && len(log.Changes) == 0 {
+		return err
+	}
+	return errors.Join(err, f.printTable(k.Stdout, log, nil))
+}
+
+func (l *changeLog) add(c madeChange) {
+	l.Changes = append(l.Changes, c)
+	for _, w := range c.Warnings {
+		fmt.Fprintf(l.warnings, "%s: %s\n", name, printable(w))
+	}
+	text := map[string]string{"set": "", "enforced": "enforced; ", "removed": "removed", "undone": "undone; "}[c.Did]
+	if o := c.Override; o != nil {
+		text += fmt.Sprintf("%s, %s, until %s", printable(o.Target().String()), effect(o), ending(o))
+	} else if c.Did == "undone" {
+		text += "there is none now"
+	}
+	l.say("%s: %s", printable(c.ID), text)
+}
+
+// arrived logs that all limiters have the changes.
+func (l *changeLog) arrived(limiters int, took time.Duration) {
+	l.Limiters = limiters
+	l.say("%s it, after %v", counted(limiters, "limiter has", "limiters have"), took.Round(time.Millisecond))
+}
+
+func (l *changeLog) say(format string, args ...any) { fmt.Fprintf(l.lines, format+"\n", args...) }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/operator/learn"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+type learnCmd struct {
+	outputFlags
+	Out string `placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
+	logFormat
+	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
+	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Most bytes of standard input, or of a pipe, that are kept in a temporary file to be read again."`
+	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
+}
+
+// Run writes the configuration to standard output or to the file of --out, and what people read beside it to standard
+// error.
+func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
+	if c.Out != "" {
+		if _, err := os.Lstat(c.Out); err == nil {
+			return fmt.Errorf("learn: %s exists; remove it or write somewhere else", c.Out)
+		}
+	}
+	logs, err := reopenable(c.Files, c.MaxSpool)
+	if err != nil {
+		return err
+	}
+	defer logs.Close()
+	cfg := learn.Config{Lateness: c.Lateness}
+	if cfg.Format, err = c.format(); err != nil {
+		return err
+	}
+	if bar := progress(logs.size * learn.Passes); bar != nil {
+		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }
+		defer func() { _ = bar.Clear() }()
+	}
+	proposal, err := learn.Learn(ctx, cfg, func() ([]replay.Source, error) {
+		return logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }), nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.write(k, proposal)
+}
+
+// write writes what was learned: its summary, and the configuration to the file of --out, or to standard output.
+func (c *learnCmd) write(k *kong.Kong, p *learn.Proposal) error {
+	var summary, text bytes.Buffer
+	if err := errors.Join(p.Write(&summary), p.WriteYAML(&text)); err != nil {
+		return err
+	}
+	if !c.IsValue() {
+		fmt.Fprintf(k.Stderr, "%s", &summary)
+	}
+	if c.Out != "" {
+		f, err := os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("learn: --out: %w", err)
+		}
+		_, err = f.Write(text.Bytes())
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintf(k.Stderr, "%s: what happens with it: hotparam replay --config %s%s %s\n", c.Out, shellWord(c.Out),
+			c.arguments(), shellWord(c.Files[0]))
+	}
+	return c.Print(k.Stdout, map[string]string{"config": text.String(), "summary": summary.String()},
+		func(out io.Writer) error {
+			if c.Out != "" {
+				return nil
+			}
+			_, err := out.Write(text.Bytes())
+			return err
+		})
+}
+
+// reopenable opens logs that can be read several times from their beginning. What can be read only once, standard input
+// and pipes, is copied to a temporary file that has no name any more when this returns: it goes with the process.
+func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
+	l, err := openLogs(paths)
+	if err != nil {
+		return nil, err
+	}
+	l.size = 0
+	for i, f := range l.files {
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			l.files[i], err = spool(f, maxSpool)
+		}
+		if err == nil {
+			info, err = l.files[i].Stat()
+		}
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("learn: %s: %w", l.names[i], err)
+		}
+		l.size += info.Size()
+	}
+	return l, nil
+}
+
+func spool(from *os.File, most int64) (*os.File, error) {
+	defer from.Close()
+	f, err := os.CreateTemp("", "hotparam-learn-*")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	var n int64
+	if err == nil {
+		n, err = io.Copy(f, io.LimitReader(from, most+1))
+	}
+	if err == nil && n > most {
+		err = fmt.Errorf("more than --max-spool %d bytes; write it to a file and name that", most)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

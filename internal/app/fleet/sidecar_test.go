@@ -1,0 +1,30 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
+)
+
+// TestNoTrafficBeforeTheFirstRead: a limiter that has just started does not know the blocks that people set. One
+// whose Redis fails goes by its failure policy, and is ready.
+func TestNoTrafficBeforeTheFirstRead(t *testing.T) {
+	read, failed := rediscontrol.FollowStats{Syncs: 1}, rediscontrol.FollowStats{Errors: 1}
+	for _, tt := range []struct {
+		name  string
+		stats rediscontrol.Stats
+		ready bool
+	}{
+		{"nothing asked", rediscontrol.Stats{}, false},
+		{"overrides only", rediscontrol.Stats{Overrides: read}, false},
+		{"hot keys only", rediscontrol.Stats{Hot: read}, false},
+		{"both", rediscontrol.Stats{Overrides: read, Hot: read}, true},
+		{"Redis fails", rediscontrol.Stats{Overrides: failed, Hot: failed}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := checkSynced(tt.stats); (err == nil) != tt.ready {
+				t.Errorf("error %v, ready should be %v", err, tt.ready)
+			}
+		})
+	}
+}

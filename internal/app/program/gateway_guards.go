@@ -1,0 +1,55 @@
+package program
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/serving/auth"
+)
+
+// guard makes the guard of a listener that gateways ask with its token, and reports whether it has one. use, if not
+// nil, gets the tokens, now and when their file changes.
+func (g *Gateways) guard(name string, cfg config.HTTPToken, use func([]string)) (*auth.Guard, bool, error) {
+	tokens, err := auth.ReadTokens(name+".token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return nil, false, Rejected(err)
+	}
+	guard := auth.NewGatewayGuard(name, "", g.log)
+	replace := func(tokens []string) bool {
+		if use != nil {
+			use(tokens)
+		}
+		return guard.ReplaceShared(tokens)
+	}
+	g.guards[name] = guard
+	if len(tokens) > 0 {
+		replace(tokens)
+	}
+	g.listeners.secrets.addTokens(name+".token", cfg.TokenFile, replace)
+	return guard, len(tokens) > 0, nil
+}
+
+// refused returns the number of addresses from which each listener refused gateways within the last minute.
+func (g *Gateways) refused(now time.Time) map[string]int {
+	refused := make(map[string]int, len(g.guards))
+	for name, guard := range g.guards {
+		refused[name] = guard.Refused(now)
+	}
+	return refused
+}
+
+// FillReport adds the gateways that are refused, and the upstreams that fail, to the report of this limiter.
+func (g *Gateways) FillReport(r *hottype.LimiterReport) {
+	if g.failing != nil {
+		r.FailingUpstreams = g.failing()
+	}
+	refused := g.refused(time.Now())
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		if n := refused[name]; n > 0 {
+			r.RefusedGateways = append(r.RefusedGateways, hottype.NameCount{Name: name, N: uint64(n)})
+		}
+	}
+}

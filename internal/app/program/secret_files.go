@@ -1,0 +1,108 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/auth"
+	"github.com/hotparam/pipeline/internal/textfile"
+)
+
+// secretFiles reads files of tokens again when they change, and at SIGHUP. A file that cannot be used changes nothing,
+// and is reported until it can be used again. Files are added before Run.
+type secretFiles struct {
+	log *slog.Logger
+	all []*secretFile
+	hup chan os.Signal // taken with the first file, before Run: a SIGHUP must not end the process; nil: no file
+
+	mu    sync.Mutex // guards what follows
+	valid map[string]bool
+}
+
+// secretFile is one file. use reads it, and reports whether what it puts in force is new.
+type secretFile struct {
+	setting, path string
+	use           func() (bool, error)
+	watch         textfile.Watch
+}
+
+func newSecretFiles(log *slog.Logger) *secretFiles {
+	return &secretFiles{log: log, valid: map[string]bool{}}
+}
+
+// addTokens adds the file of tokens of a setting such as "check.token"; "" is no file. replace puts tokens in force and
+// reports whether they are new.
+func (s *secretFiles) addTokens(setting, path string, replace func([]string) bool) {
+	if path == "" {
+		return
+	}
+	if s.hup == nil {
+		s.hup = make(chan os.Signal, 1)
+		signal.Notify(s.hup, syscall.SIGHUP)
+	}
+	s.valid[setting+"_file"] = true
+	s.all = append(s.all, &secretFile{path: path, setting: setting + "_file", use: func() (bool, error) {
+		tokens, err := auth.ReadTokens(setting, "", path)
+		return err == nil && replace(tokens), err
+	}})
+}
+
+func (s *secretFiles) Run(ctx context.Context) error {
+	defer signal.Stop(s.hup)
+	tick := time.NewTicker(textfile.Look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.hup:
+			for _, f := range s.all {
+				f.watch.Ask(time.Now())
+			}
+		case <-tick.C:
+			for _, f := range s.all {
+				s.look(f, time.Now())
+			}
+		}
+	}
+}
+
+// look reads a file if it changed and has come to rest.
+func (s *secretFiles) look(f *secretFile, now time.Time) {
+	info, _ := os.Stat(f.path) // a file that is gone is nil, and an error when it is read
+	if !f.watch.Settled(now, info) {
+		if f.watch.StillChanging(now) {
+			s.report(f, false, fmt.Errorf("%s keeps changing (for %v)", f.path, textfile.SettleTimeout))
+		}
+		return
+	}
+	f.watch.Done()
+	changed, err := f.use()
+	s.report(f, changed, err)
+}
+
+func (s *secretFiles) report(f *secretFile, changed bool, err error) {
+	s.mu.Lock()
+	s.valid[f.setting] = err == nil
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.log.Error("tokens not changed, those from before hold: the file cannot be used", "file", f.path, "err", err)
+	case changed:
+		s.log.Info("tokens read again", "setting", f.setting, "file", f.path)
+	}
+}
+
+func (s *secretFiles) stats() metrics.SecretFileStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return metrics.SecretFileStats{Valid: maps.Clone(s.valid)}
+}

@@ -1,0 +1,43 @@
+// Package serve is the command serve: the whole pipeline in one process, in front of a site of one's own. It reads the
+// flags, starts [program.Local] by them, and learns from the traffic if it is told to. The caller hands over the parts
+// that need a client of a server, so that cmd/serve compiles without them.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/program"
+)
+
+// Command holds the flags of serve: of cmd/serve, and of hotparam serve.
+type Command struct {
+	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
+	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
+	// Learn is nil if it is not set: 0s is an error.
+	Learn    *time.Duration `placeholder:"DURATION" help:"Watch the traffic for so long (10m, at most 24h), then write a configuration that is right for it. What is in force stays."`
+	LearnOut string         `placeholder:"FILE" help:"Where --learn writes it (default: hotparam.learned.yaml in --state.dir). A file that is there stays as it is."`
+	config.Serve
+}
+
+// RunTo serves until ctx ends. It prints on out what it has learned. opts.Learn is set by the flags.
+func (c Command) RunTo(ctx context.Context, out io.Writer, opts program.LocalOptions) error {
+	cfg := c.Serve
+	cfg.Proxy.Upstream = cmp.Or(c.Upstream, cfg.Proxy.Upstream)
+	cfg.Proxy.Listen = cmp.Or(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
+	if c.Learn != nil {
+		learning := Learning{For: *c.Learn, Out: c.LearnOut, Output: out}
+		opts.Learn = learning.Open
+	} else if c.LearnOut != "" {
+		return config.Usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
+	}
+	local, err := program.OpenLocal(ctx, cfg, opts)
+	if err != nil {
+		return err
+	}
+	opts.Log.Info("serving", append(local.Attrs(), "rules", len(local.Rules().Rules), "state", cfg.State.Dir)...)
+	return local.Run(ctx)
+}

@@ -1,0 +1,43 @@
+package history
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// Requests is a number of requests, or Unknown, which JSON has as null.
+type Requests float64
+
+// Unknown is the number of requests of which no limiter has reported.
+var Unknown = Requests(math.NaN())
+
+// IsKnown reports whether the number is known.
+func (r Requests) IsKnown() bool { return !math.IsNaN(float64(r)) }
+
+// Plus returns the sum of what is known of both.
+func (r Requests) Plus(other Requests) Requests {
+	switch {
+	case !r.IsKnown():
+		return other
+	case !other.IsKnown():
+		return r
+	}
+	return r + other
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Requests) MarshalJSON() ([]byte, error) {
+	if !r.IsKnown() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(r))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Requests) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*r = Unknown
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(r))
+}

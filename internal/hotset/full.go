@@ -1,0 +1,20 @@
+package hotset
+
+import "fmt"
+
+// Full is a rule that has more hot keys than places.
+type Full struct {
+	Rule     string
+	Places   int
+	Unplaced int // how many keys found no place, at least; 0: unknown
+}
+
+// String says what that means and what to do.
+func (f Full) String() string {
+	who := "keys over the threshold may find"
+	if f.Unplaced > 0 {
+		who = fmt.Sprintf("%d keys over the threshold, or more, find", f.Unplaced)
+	}
+	return fmt.Sprintf("The hot set of rule %q is full: %s no place among %d (max_hot) and are not limited. "+
+		"Raise max_hot, or look who asks for so many keys.", f.Rule, who, f.Places)
+}

@@ -1,0 +1,170 @@
+package live
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// HeavyClient is a client with many requests, denied or not, or a network of which several clients have many together.
+type HeavyClient struct {
+	Client string `json:"client"`
+	// Kind is the field of an override that names it: client, cidr, or "" for a name, which no override can name.
+	Kind    string `json:"kind"`
+	Network string `json:"network"` // /24 or /48; "" for a network, and for a client without an address
+	Class   string `json:"class"`   // of its last sampled request; "" for none
+	Clients int    `json:"clients"` // that were sampled of a network; 1 for a client
+	// Requests are by the samples of the limiters, null while no limiter has reported twice.
+	Requests *float64      `json:"requests_per_second"`
+	Share    float64       `json:"share"` // of all requests
+	Override *changes.View `json:"override"`
+	sampled  uint64
+}
+
+// sampledClient is a client with the class of its requests.
+type sampledClient struct{ client, class string }
+
+// sampledShare is a client's share of the requests, and the number of its samples.
+type sampledShare struct {
+	share float64
+	n     uint64
+}
+
+// clientSamples joins the samples of the last minute's requests of the limiters that are alive. Each limiter counts by
+// its rate. The sum of all shares is 1.
+func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampledShare, sampled uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shares = map[sampledClient]sampledShare{}
+	all := 0.0
+	for _, in := range s.rates.instances {
+		var n uint64
+		for _, c := range in.last.Clients {
+			n += c.N
+		}
+		if n == 0 || now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		pace := max(in.speed.Allowed, 0.01) // a quiet limiter counts a little
+		for _, d := range in.speed.Denied {
+			pace += d
+		}
+		sampled, all = sampled+n, all+pace
+		for _, c := range in.last.Clients {
+			of := sampledClient{c.Client, c.Class}
+			was := shares[of]
+			shares[of] = sampledShare{was.share + pace*float64(c.N)/float64(n), was.n + c.N}
+		}
+	}
+	for of, v := range shares {
+		v.share = min(1, v.share/all)
+		shares[of] = v
+	}
+	return shares, sampled
+}
+
+// Clients returns the clients of the last minute's requests by a sample, heaviest first, and how many requests were
+// sampled.
+func (s *Service) Clients(now time.Time) (list []changes.ClientShare, sampled uint64) {
+	shares, sampled := s.clientSamples(now)
+	for of, v := range shares {
+		list = append(list, changes.ClientShare{Client: of.client, Class: of.class, Share: v.share})
+	}
+	slices.SortFunc(list, func(a, b changes.ClientShare) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Client, b.Client))
+	})
+	return list, sampled
+}
+
+// heaviestClients returns the clients and networks of which several requests were sampled, heaviest first.
+func (s *Service) heaviestClients(now time.Time) []HeavyClient {
+	shares, _ := s.clientSamples(now)
+	found := map[string]*HeavyClient{}
+	add := func(name, kind string, v sampledShare, class string) *HeavyClient {
+		c := found[name]
+		if c == nil {
+			c = &HeavyClient{Client: name, Kind: kind, Class: class}
+			found[name] = c
+		}
+		c.Share += v.share
+		c.sampled += v.n
+		return c
+	}
+	members := map[string]map[string]bool{}
+	for of, v := range shares {
+		network := networkOf(of.client)
+		if network == "" {
+			add(of.client, "", v, of.class).Clients = 1
+			continue
+		}
+		c := add(of.client, rules.TargetClient, v, of.class)
+		c.Clients, c.Network = 1, network
+		if members[network] == nil {
+			members[network] = map[string]bool{}
+		}
+		members[network][of.client] = true
+		add(network, rules.TargetCIDR, v, "").Clients = len(members[network])
+	}
+	requests := s.Requests(now)
+	list := make([]HeavyClient, 0, len(found))
+	for name, c := range found {
+		if c.sampled < minSamples || c.Kind == rules.TargetCIDR && len(members[name]) == 1 {
+			continue
+		}
+		if requests > 0 {
+			c.Requests = web.Rounded(requests * c.Share)
+		}
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b HeavyClient) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Client, b.Client))
+	})
+	list = list[:min(len(list), maxClients)]
+	s.addClientOverrides(list, now)
+	return list
+}
+
+func (s *Service) addClientOverrides(list []HeavyClient, now time.Time) {
+	s.mu.Lock()
+	live := s.overrides.list
+	s.mu.Unlock()
+	index := rules.NewOverrides(s.cfg.Rules().Overrides, live)
+	for i := range list {
+		c := &list[i]
+		switch c.Kind {
+		case rules.TargetClient:
+			addr := hottype.ParseClient(c.Client).Addr
+			o := cmp.Or(index.FindClient(addr, now), index.FindClass(c.Class, now))
+			c.Override = changes.ViewOf(o, live, now)
+		case rules.TargetCIDR:
+			network := netip.MustParsePrefix(c.Client) // as networkOf wrote it
+			if o := index.FindClient(network.Addr(), now); o != nil && o.CIDR == c.Client {
+				c.Override = changes.ViewOf(o, live, now)
+			}
+		}
+	}
+}
+
+// networkOf returns the network of a client as limiters write it, /24 or /48, or "" if the client has no address.
+func networkOf(client string) string {
+	addr := hottype.ParseClient(client).Addr
+	if !addr.IsValid() {
+		return ""
+	}
+	bits := 24
+	if addr.Is6() {
+		bits = 48
+	}
+	network, err := addr.Prefix(bits)
+	if err != nil {
+		return ""
+	}
+	return network.String()
+}

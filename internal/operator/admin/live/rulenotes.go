@@ -1,0 +1,119 @@
+package live
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// differsAfter is how long a process has other rules before that is reported: a push and a change of files take
+	// effect everywhere within some seconds.
+	differsAfter = 15 * time.Second
+	// maxDiffering bounds the names in the sentence about processes with other rules.
+	maxDiffering = 5
+)
+
+// noteRules finds the rules that cannot work, by what all processes have seen, and the processes that run other rules
+// than this one. It logs rules that are found anew. The caller holds mu.
+func (s *Service) noteRules(now time.Time) {
+	set := s.cfg.Rules()
+	var seen []hottype.RuleUse
+	differing := map[string]time.Time{}
+	differs := func(instance, hash string) {
+		if hash == "" || set.Hash == "" || hash == set.Hash {
+			return
+		}
+		differing[instance] = now
+		if since, ok := s.otherRules[instance]; ok {
+			differing[instance] = since
+		}
+	}
+	for id, in := range s.rates.instances {
+		if now.Sub(in.heard) <= quietAfter {
+			seen = append(seen, in.last.Use...)
+			differs("limiter "+id, in.last.RulesHash)
+		}
+	}
+	for _, a := range s.aggregators {
+		seen = append(seen, a.Use...)
+		differs("aggregator "+a.Instance, a.RulesHash)
+	}
+	before := s.notes
+	s.otherRules, s.notes = differing, rules.UseNotes(set, now, seen)
+	for _, n := range s.notes {
+		same := func(b rules.UseNote) bool { return b.Rule == n.Rule && b.NoParams == n.NoParams }
+		if !slices.ContainsFunc(before, same) {
+			s.cfg.Log.Warn("admin: a rule may not work as it is meant", "rule", n.Rule, "why", n.Text)
+		}
+	}
+}
+
+// rulesTrouble returns the sentences about rules for the page. A rule that matches nothing is shown beside the rule
+// alone, because a site may be quiet. The caller holds mu.
+func (s *Service) rulesTrouble(now time.Time) (list []string) {
+	for _, n := range s.notes {
+		if n.NoParams {
+			list = append(list, n.String())
+		}
+	}
+	if names := s.differing(now); len(names) > 0 {
+		shown := strings.Join(names[:min(len(names), maxDiffering)], ", ")
+		if more := len(names) - maxDiffering; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		list = append(list, "Not every process runs the same rules. Other rules than this one run: "+shown+
+			". What is hot and what is limited does not fit together; compare their files, or hotparam rules status.")
+	}
+	return list
+}
+
+// differing returns the names of processes that have had other rules for some time. The caller holds mu.
+func (s *Service) differing(now time.Time) (names []string) {
+	for name, since := range s.otherRules {
+		if now.Sub(since) >= differsAfter {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ruleNotes returns the notes about rules of the last sample.
+func (s *Service) ruleNotes() []rules.UseNote {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.notes
+}
+
+// processes returns the limiters and aggregators that are heard, beside this process if it has no name.
+func (s *Service) processes(set *rules.Set) []Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, now := []Process{}, s.cfg.Now()
+	compared := func(hash string) string {
+		switch hash {
+		case "":
+			return "unknown"
+		case set.Hash:
+			return "same"
+		}
+		return "other"
+	}
+	for _, a := range s.aggregators {
+		list = append(list, Process{"aggregator", a.Instance, a.RulesVersion, a.RejectedRulesVersion,
+			compared(a.RulesHash)})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.rates.instances)) {
+		if in := s.rates.instances[id]; now.Sub(in.heard) <= quietAfter {
+			l := &in.last
+			list = append(list, Process{"limiter", id, l.RulesVersion, l.RejectedRulesVersion, compared(l.RulesHash)})
+		}
+	}
+	return slices.DeleteFunc(list, func(p Process) bool { return p.Instance == "" })
+}

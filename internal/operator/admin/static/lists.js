@@ -1,0 +1,164 @@
+// Lists: loops, clients, and what is closest to its threshold, in the view Now. Rows live as long as they are shown.
+
+import { reasons } from "./reasons.js";
+import { HeldList } from "./still.js";
+import {
+  cell, clientLink, clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText,
+} from "./text.js";
+
+// fillRows shows items as the children of a node. make(item) returns {node, fill}: fill(item) writes into the node what
+// the item holds now. What is gone turns grey.
+export function fillRows(body, rows, items, gone, idOf, make) {
+  const wanted = new Set(items.map(idOf));
+  for (const [id, row] of rows) {
+    if (wanted.has(id)) continue;
+    row.node.remove();
+    rows.delete(id);
+  }
+  items.forEach((item, i) => {
+    const id = idOf(item);
+    let row = rows.get(id);
+    if (!row) rows.set(id, row = make(item));
+    row.fill(item, gone.has(id));
+    row.node.classList.toggle("gone", gone.has(id));
+    if (body.children[i] !== row.node) body.insertBefore(row.node, body.children[i] ?? null);
+  });
+}
+
+// clientActs are the buttons of what can be done with a client, or with a network. A target holds client or cidr, and
+// with row the list that it is taken from, as the server knows it.
+export function clientActs(target, act) {
+  const name = target.client ?? target.cidr;
+  const button = (kind, text) => el("button", {
+    type: "button", class: "small", "data-act": kind, "aria-label": `${text} ${plainKey(name)}`,
+    onclick: () => act(kind, target),
+  }, text);
+  return el("div", { class: "acts" }, button("limit", "Limit"), button("block", "Block"), button("exempt", "Exempt"));
+}
+
+// isAddress reports whether a client is an address, which an override can name.
+const isAddress = (client) => /^[0-9.]+$|:/.test(client ?? "");
+
+// fillClients writes how many clients a key has, and into a note which one is the heaviest.
+export function fillClients(text, h) {
+  setText(text.clients, h.clients ? count(h.clients) : "–");
+  if (text.client) {
+    setText(text.client, h.heaviest_client ? `${percent(h.client_share)} by ${plainKey(h.heaviest_client)}` : "");
+  }
+  text.clients.title = clientsText(h) || "the senders do not name clients";
+}
+
+// List is a table of a card that is hidden while it is empty.
+class List {
+  #section; #held; #writable = false;
+
+  constructor(section, idOf, row) {
+    this.#section = section;
+    const body = section.querySelector("tbody"), rows = new Map();
+    this.#held = new HeldList(body, section.querySelector(".more"), idOf, (items, gone) => {
+      section.hidden = items.length === 0;
+      fillRows(body, rows, items, gone, idOf, (item) => row(item, () => this.#writable));
+    });
+  }
+
+  show(items, writable) {
+    this.#writable = writable;
+    this.#held.show(items);
+    return !this.#section.hidden;
+  }
+}
+
+// refill replaces the cells that differ. A cell that has the focus or the pointer stays, so that a click meets it.
+function refill(node, cells) {
+  cells.forEach((next, i) => {
+    const now = node.children[i];
+    if (!now) return node.append(next);
+    const used = now.contains(document.activeElement) || now.matches(":hover");
+    if (!used && !now.isEqualNode(next)) now.replaceWith(next);
+    return undefined;
+  });
+}
+
+// remade is a row whose cells are made anew from each item, but for the last one with its buttons.
+function remade(cells, acts, canAct) {
+  const node = el("tr"), last = cell("", "actcell", acts ?? "");
+  return {
+    node,
+    fill(item) {
+      if (acts) acts.hidden = !canAct();
+      refill(node, cells(item));
+      if (last.parentNode !== node) node.append(last);
+    },
+  };
+}
+
+// loopList lists the keys that one or a few clients took over their threshold.
+export function loopList(section, act) {
+  const list = new List(section, (l) => `${l.key}\n${l.heaviest_client}`, (first, canAct) => {
+    const client = first.heaviest_client;
+    const acts = isAddress(client) ? clientActs({ client, row: "loop" }, act) : null;
+    return remade((l) => {
+      const who = { clients: el("span") };
+      fillClients(who, l);
+      return [
+        el("th", { scope: "row", class: "keycell" }, keyLink(l)),
+        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
+        cell("For", "num", lasting(l.lasted)), cell("Clients", "num", who.clients),
+        cell("Heaviest client", "", client ? clientLink(client) : "",
+          el("small", { class: "note" }, client ? percent(l.client_share) : "")),
+      ];
+    }, acts, canAct);
+  });
+  return ({ at, loops, clients_limited: limited }, writable) => {
+    setText(section.querySelector("#loops-limits"), limited ? "Not limited: the limits per address meet those clients."
+      : "Nothing limits them, because the rules have no limit per address (ip).");
+    return list.show(loops.map((l) => ({ ...l, lasted: Date.parse(at) - Date.parse(l.since) })), writable);
+  };
+}
+
+const about = (n) => `about ${rate(n)}`;
+const part = (c) => [c.network, c.class && `class ${plainKey(c.class)}`].filter(Boolean).join(" · ");
+
+// deniedList lists the clients that are denied because of what they are.
+export function deniedList(section, act) {
+  const list = new List(section, (c) => c.client, (first, canAct) => remade((c) => [
+    el("th", { scope: "row", class: "keycell" }, clientLink(c.client), el("small", { class: "note" }, part(c))),
+    cell("Denied/s", "num bad", about(c.denied_per_second)),
+    cell("Why", "", c.reasons.map((r) => reasons[r.name] ?? r.name).join(", ")),
+    cell("Asks for", "", el("ul", {}, ...c.keys.slice(0, 3).map((k) =>
+      el("li", {}, keyLink(k), " ", el("span", { class: "note" }, percent(k.share)))))),
+    cell("Override", "", c.override ? overrideText(c.override) : "–"),
+  ], first.address ? clientActs({ client: first.client, row: "denied" }, act) : null, canAct));
+  return ({ clients }, writable) => list.show(clients, writable);
+}
+
+// heaviestList lists the clients and networks with most requests, denied or not.
+export function heaviestList(section, act) {
+  const list = new List(section, (c) => c.client, (first, canAct) => remade((c) => [
+    el("th", { scope: "row", class: "keycell" }, clientLink(c.client),
+      el("small", { class: "note" }, c.clients > 1 ? `${count(c.clients)} clients` : part(c))),
+    cell("Requests/s", "num", about(c.requests_per_second)), cell("Share", "num", percent(c.share)),
+    cell("Override", "", c.override ? overrideText(c.override) : "–"),
+  ], first.kind ? clientActs({ [first.kind]: first.client, row: "heaviest" }, act) : null, canAct));
+  return ({ heaviest }, writable) => list.show(heaviest, writable);
+}
+
+// closestList lists what is nearest to its threshold while nothing is hot.
+export function closestList(section) {
+  const list = section.querySelector("ul"), rows = new Map(), idOf = (c) => c.key;
+  const held = new HeldList(list, section.querySelector(".more"), idOf, (items, gone) => {
+    section.hidden = items.length === 0;
+    fillRows(list, rows, items, gone, idOf, (first) => {
+      const meter = el("meter", { min: 0, "aria-label": `part of the threshold of ${plainKey(first.key)}` });
+      const note = el("span", { class: "note" });
+      return {
+        node: el("li", {}, keyLink(first), meter, note),
+        fill(c) {
+          [meter.max, meter.value] = [c.threshold, Math.min(c.rate, c.threshold)];
+          setText(note, `${rate(c.rate)} of ${rate(c.threshold)}/s · rule ${c.rule}`);
+        },
+      };
+    });
+  });
+  return (closest) => held.show(closest);
+}

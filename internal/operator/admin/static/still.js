@@ -1,0 +1,79 @@
+// Still: lists hold still under a person. While the pointer or the focus is in a list, or a dialog is open, none of its
+// rows comes, goes or moves, and what changes above it does not push it.
+
+import { count, setText } from "./text.js";
+
+// isHeld reports whether a list is in use. Behind an open dialog every list rests, so that the focus returns to the row
+// that the dialog came from.
+export const isHeld = (list) =>
+  list.contains(document.activeElement) || list.matches(":hover") || document.querySelector("dialog[open]") !== null;
+
+// HeldList decides which items of a list are shown: the newest ones, or while the list is held those that were shown
+// before, each as it is now.
+export class HeldList {
+  #list; #more; #idOf; #draw; #shown = []; #latest = [];
+
+  // list is the element that is held, more the button that offers the new list. draw(items, gone) fills the list; gone
+  // holds the ids of the items that are no longer in it.
+  constructor(list, more, idOf, draw) {
+    [this.#list, this.#more, this.#idOf, this.#draw] = [list, more, idOf, draw];
+    list.dataset.still = "";
+    more.addEventListener("click", () => this.show(this.#latest, true));
+  }
+
+  // show takes the items of now. With renew a held list takes them too, because a person asked for them.
+  show(items, renew = false) {
+    this.#latest = items;
+    const gone = new Set();
+    if (renew || this.#shown.length === 0 || !isHeld(this.#list)) {
+      this.#shown = items;
+      this.#more.hidden = true;
+      return this.#draw(items, gone);
+    }
+    const now = new Map(items.map((item) => [this.#idOf(item), item]));
+    const before = this.#shown.map(this.#idOf);
+    this.#shown = this.#shown.map((item, i) => now.get(before[i]) ?? item);
+    for (const id of before) if (!now.has(id)) gone.add(id);
+    const changes = gone.size + (items.length - (before.length - gone.size));
+    const moved = items.some((item, i) => this.#idOf(item) !== before[i]);
+    setText(this.#more, changes > 0 ? `${count(changes)} ${changes === 1 ? "change" : "changes"}` : "New order");
+    this.#more.hidden = !moved && changes === 0;
+    return this.#draw(this.#shown, gone);
+  }
+}
+
+// inUse returns the element of a held list that must not move: what has the pointer, or else what has the focus.
+function inUse() {
+  for (const at of [document.querySelector("[data-still]:hover"), document.activeElement?.closest("[data-still]")]) {
+    if (at) return at.querySelector(":scope > :hover") ?? at.querySelector(":scope > :focus-within") ?? at;
+  }
+  return null;
+}
+
+let spare = 0; // pixels above the content that replace what became shorter there
+
+// steady runs draw, and scrolls by what it moved the element in use. Where the page cannot be scrolled so far, the
+// space above or below the content grows instead.
+export function steady(draw) {
+  const root = document.documentElement, main = document.querySelector("main"), at = inUse();
+  root.classList.toggle("held", at !== null); // the browser's own anchoring would scroll a second time
+  if (!at) {
+    if (spare > 0) main.style.marginTop = "";
+    spare = 0;
+    document.body.style.minHeight = "";
+    return draw();
+  }
+  const top = at.getBoundingClientRect().top;
+  const done = draw();
+  const moved = () => (at.isConnected ? Math.round(at.getBoundingClientRect().top - top) : 0);
+  if (moved() !== 0) {
+    const y = scrollY + moved();
+    if (y + innerHeight > root.scrollHeight) document.body.style.minHeight = `${y + innerHeight}px`;
+    scrollTo({ top: y, behavior: "instant" });
+  }
+  if (moved() !== 0) {
+    spare = Math.max(0, spare - moved());
+    main.style.marginTop = spare > 0 ? `${spare}px` : "";
+  }
+  return done;
+}

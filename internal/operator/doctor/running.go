@@ -1,0 +1,26 @@
+package doctor
+
+import "fmt"
+
+// RunningRule is a rule that a running program has, with a note if it cannot work as it is meant.
+type RunningRule struct{ Name, Note string }
+
+// RunningRules judges the rules of a running program by the requests that it has seen, and the processes beside it, by
+// their names, that run other rules.
+func RunningRules(admin string, rules []RunningRule, others []string) []Finding {
+	l := &list{where: "rules at " + admin}
+	for _, r := range rules {
+		if r.Note != "" {
+			l.warn(Finding{What: fmt.Sprintf("rule %q: %s", r.Name, r.Note), Why: "no key of it becomes hot",
+				Fix: "change match or params of it; hotparam explain --config FILE URL prints the key of a request"})
+		}
+	}
+	for _, name := range others {
+		l.warn(Finding{What: name + " runs other rules", Why: "what is hot and what is limited does not fit together",
+			Fix: "give all programs one file, or the rules of one store; hotparam rules status lists them"})
+	}
+	if len(l.findings) == 0 && len(rules) > 0 {
+		l.ok("every rule has requests with its parameters, and all processes run the same rules")
+	}
+	return l.findings
+}

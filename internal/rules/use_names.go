@@ -1,0 +1,93 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Bounds of the names that are kept of one rule. Clients choose names, so that all of them are bounded.
+const (
+	maxSeenNames  = 8   // names that are counted
+	maxNameBytes  = 32  // of a name
+	maxNamesEach  = 16  // names of one query
+	maxNameSample = 100 // queries of one second
+)
+
+// seenNames counts the most frequent names of queries, in bounded memory: a name that finds no place takes that of the
+// rarest one, with its count (Space-Saving). It takes names alone that end in "=", because a text without it may be a
+// secret, and that have only bytes which can be shown anywhere.
+type seenNames struct {
+	mu      sync.Mutex // guards all below
+	second  int64
+	sampled int // queries of second
+	counts  []hottype.NameCount
+}
+
+func (s *seenNames) add(second int64, query string) {
+	if !s.mu.TryLock() {
+		return // another request is taken
+	}
+	defer s.mu.Unlock()
+	if s.second != second {
+		s.second, s.sampled = second, 0
+	}
+	if s.sampled++; s.sampled > maxNameSample {
+		return
+	}
+	for n := 0; n < maxNamesEach && query != ""; n++ {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if name, _, ok := strings.Cut(pair, "="); ok && isShownName(name) {
+			s.count(name)
+		}
+	}
+}
+
+func isShownName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c|0x20 < 'a' || c|0x20 > 'z' {
+			if (c < '0' || c > '9') && strings.IndexByte("._-[]", c) < 0 {
+				return false
+			}
+		}
+	}
+	return name != "" && len(name) <= maxNameBytes
+}
+
+// count counts a name. The caller holds mu.
+func (s *seenNames) count(name string) {
+	least := 0
+	for i := range s.counts {
+		if s.counts[i].Name == name {
+			s.counts[i].N++
+			return
+		}
+		if s.counts[i].N < s.counts[least].N {
+			least = i
+		}
+	}
+	name = strings.Clone(name) // it is a part of a whole target
+	if len(s.counts) < maxSeenNames {
+		s.counts = append(s.counts, hottype.NameCount{Name: name, N: 1})
+		return
+	}
+	s.counts[least] = hottype.NameCount{Name: name, N: s.counts[least].N + 1}
+}
+
+// list returns the names, the most frequent ones first.
+func (s *seenNames) list() []hottype.NameCount {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sortedNames(slices.Clone(s.counts))
+}
+
+func sortedNames(list []hottype.NameCount) []hottype.NameCount {
+	slices.SortFunc(list, func(a, b hottype.NameCount) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name))
+	})
+	return list
+}

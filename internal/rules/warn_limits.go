@@ -1,0 +1,18 @@
+package rules
+
+import "github.com/hotparam/pipeline/hotparam/hottype"
+
+// warnOfLimits warns of what a rule seems to limit and does not.
+func (p *parser) warnOfLimits() {
+	for i, r := range p.set.Rules {
+		if l := r.Limit; l.Set && l.Adaptive == nil && l.Mode != hottype.ModeShadow && r.Hot.Rate > 0 &&
+			float64(l.Spec.Limit)/l.Spec.Window.Seconds() > r.Hot.Rate*(1+1e-6) {
+			p.rules[i].At("limit").Warn("it allows more requests than make a key hot (hot.rate %v/s): a key is hot from "+
+				"there on and is not limited before the limit; give a limit that is not above hot.rate", r.Hot.Rate)
+		}
+		if r.Hot.MinClients > 1 && !p.set.LimitsClients() {
+			p.rules[i].At("hot").Warn("min_clients makes a loop of a key that fewer clients ask for, which is not limited, " +
+				"and no ip or class limits its clients; give ip.fixed or ip.sliding")
+		}
+	}
+}

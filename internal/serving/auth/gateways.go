@@ -1,0 +1,66 @@
+package auth
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+const (
+	// reasonToken is the X-Hotparam-Reason of an answer to a gateway whose token is missing or wrong.
+	reasonToken = "bad_token"
+	// refusedFor is the time for which a gateway counts as refused after its last call without a valid token. A gateway
+	// that nobody asks does not ask either, so that it is longer than a pause between two requests.
+	refusedFor = time.Minute
+)
+
+// NewGatewayGuard makes the guard of a listener that gateways ask about the requests of their clients; without a token
+// everybody is let through. It rejects a call with status 503, whatever is wrong with its token, because a gateway
+// takes 401, 403 and 429 for a denial of its client, which has done nothing wrong, and 503 for no answer.
+func NewGatewayGuard(name, token string, log *slog.Logger) *Guard {
+	g := NewGuard(name, token, log)
+	g.refusals = &refusals{last: map[hottype.Client]time.Time{}}
+	return g
+}
+
+// Refused returns the number of addresses from which a gateway was rejected within the last minute.
+func (g *Guard) Refused(now time.Time) int { return g.refusals.count(now) }
+
+// refuseGateway records and logs that a call was rejected. The log drops repeated lines.
+func (g *Guard) refuseGateway(r *http.Request, now time.Time) Result {
+	g.refusals.add(httplimit.ParseClient(r.RemoteAddr), now)
+	g.warn(r.RemoteAddr, "a gateway is refused: its token is missing or wrong, and it gets no verdicts; "+
+		"give it the token of this listener")
+	return Result{Status: http.StatusServiceUnavailable,
+		why: "The gateway is refused: its token for the listener " + g.name + " is missing or wrong."}
+}
+
+// refusals holds when each gateway was last rejected. It remembers at most maxGuessers addresses.
+type refusals struct {
+	mu   sync.Mutex
+	last map[hottype.Client]time.Time
+}
+
+func (f *refusals) add(c hottype.Client, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.last[c]; known || len(f.last) < maxGuessers {
+		f.last[c] = now
+	}
+}
+
+// count forgets the gateways that were rejected longer ago than refusedFor, and returns the number of the others.
+func (f *refusals) count(now time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c, at := range f.last {
+		if now.Sub(at) >= refusedFor {
+			delete(f.last, c)
+		}
+	}
+	return len(f.last)
+}

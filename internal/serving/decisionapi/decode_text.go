@@ -1,0 +1,80 @@
+package decisionapi
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// str reads a string. One without escapes is a part of the body: nothing is allocated.
+func (d *decoder) str(what string) (string, error) {
+	if d.peek() != '"' {
+		return "", d.errorf("%s must be a string", what)
+	}
+	d.i++
+	var before []byte // what is decoded, up to the last escape
+	var high byte     // at least utf8.RuneSelf if not all is ASCII
+	for {
+		rest, n := d.s[d.i:], 0
+		for n < len(rest) && rest[n] >= 0x20 && rest[n] != '"' && rest[n] != '\\' {
+			high |= rest[n]
+			n++
+		}
+		s, ok := rest[:n], false
+		d.i += n
+		switch {
+		case n == len(rest):
+			return "", d.errorf("%s has no end", what)
+		case rest[n] < 0x20:
+			return "", d.errorf("%s has a control character", what)
+		case rest[n] == '"':
+			if before != nil {
+				s = string(append(before, s...))
+			}
+			if high >= utf8.RuneSelf && !utf8.ValidString(s) {
+				return "", d.errorf("%s is not UTF-8", what)
+			}
+			d.i++
+			return s, nil
+		}
+		if before, ok = d.escape(append(before, s...)); !ok {
+			return "", d.errorf("%s has a bad escape", what)
+		}
+	}
+}
+
+// escape reads one escape and appends what it stands for. Half of a pair of \uXXXX is an
+// error: it stands for nothing.
+func (d *decoder) escape(b []byte) ([]byte, bool) {
+	if r, ok := d.hex4(); ok {
+		if utf16.IsSurrogate(r) {
+			low, _ := d.hex4()
+			r = utf16.DecodeRune(r, low)
+			ok = r != utf8.RuneError
+		}
+		return utf8.AppendRune(b, r), ok
+	}
+	if d.i+1 >= len(d.s) {
+		return b, false
+	}
+	i := strings.IndexByte(`"\/bfnrt`, d.s[d.i+1])
+	if i < 0 {
+		return b, false
+	}
+	d.i += 2
+	return append(b, "\"\\/\b\f\n\r\t"[i]), true
+}
+
+// hex4 reads \uXXXX.
+func (d *decoder) hex4() (rune, bool) {
+	if len(d.s)-d.i < 6 || d.s[d.i:d.i+2] != `\u` {
+		return 0, false
+	}
+	r, err := strconv.ParseUint(d.s[d.i+2:d.i+6], 16, 16)
+	if err != nil {
+		return 0, false
+	}
+	d.i += 6
+	return rune(r), true
+}

@@ -1,0 +1,113 @@
+package envoy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// answerCheck answers the authorization service. A request that is too long is denied: Envoy takes an error for no
+// answer, and a client must not choose that.
+func (s *Server) answerCheck(ctx context.Context, m *message) (any, error) {
+	in := new(checkRequest)
+	err := in.receive(m)
+	if errors.Is(err, errTooLong) {
+		return s.checked(in, s.denyTooLong(ctx)), nil
+	}
+	if err == nil {
+		err = m.close()
+	}
+	if err != nil {
+		return nil, s.countBusy(err)
+	}
+	return s.check(ctx, in)
+}
+
+// answerRateLimit answers the rate limit service.
+func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
+	in := new(rateLimitRequest)
+	b, err := m.bytes(m.size)
+	if errors.Is(err, errTooLong) {
+		return s.limited([]*hottype.Verdict{s.denyTooLong(ctx)}), nil
+	}
+	if err == nil {
+		err = in.unmarshal(b)
+	}
+	if err == nil {
+		err = m.close()
+	}
+	if err != nil {
+		return nil, s.countBusy(err)
+	}
+	return s.shouldRateLimit(ctx, in)
+}
+
+// denyTooLong is the verdict on a request of which too much would have to be kept.
+func (s *Server) denyTooLong(ctx context.Context) *hottype.Verdict {
+	s.cfg.Log.WarnContext(ctx, "envoy: a request is too long and is denied; let Envoy accept shorter headers "+
+		"(max_request_headers_kb)", "most", maxKept, "count", s.tooLong.Add(1))
+	return s.count(&hottype.Verdict{Reason: hottype.ReasonMalformed, Mode: hottype.ModeEnforce})
+}
+
+func (s *Server) countBusy(err error) error {
+	if errors.Is(err, errBusy) {
+		s.cfg.Log.Warn("envoy: a call gets no answer because those under way take all memory that they may have",
+			"bytes", int64(CallsBound), "count", s.busy.Add(1))
+	}
+	return err
+}
+
+func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
+	if !in.isHTTP {
+		s.malformed.Add(1)
+		return nil, status.Error(codes.InvalidArgument, "envoy: the check says nothing of an HTTP request")
+	}
+	if in.headers.count > usualFields {
+		s.manyFields.Add(1)
+	}
+	target := cmp.Or(in.path, in.host, "/") // CONNECT has no path, and its target is the host
+	if in.query != "" && !strings.Contains(target, "?") {
+		target += "?" + in.query
+	}
+	req := &hottype.Request{Method: in.method, Host: in.host, Target: target, Header: &in.headers}
+	if in.joined {
+		req.Header = httplimit.JoinedHeaders{Header: &in.headers}
+	}
+	s.identify(req, in)
+	v := s.decide(ctx, req)
+	if !httplimit.Wait(ctx, v) {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return s.checked(in, v), nil
+}
+
+// identify fills in who sent the request. Envoy names its own peer; where that is a trusted proxy, the
+// header that it wrote counts, as on every other listener.
+func (s *Server) identify(req *hottype.Request, in *checkRequest) {
+	peer, err := netip.ParseAddr(in.source)
+	if err != nil { // a pipe, or nothing
+		peer = netip.Addr{}
+	}
+	s.cfg.Clients.Identify(req, peer.Unmap().WithZone(""), in.headers.Values)
+}
+
+func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {
+	v := s.gate.Decide(ctx, r)
+	return s.count(&v)
+}
+
+func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
+	s.checks.Add(1)
+	if !v.Allowed {
+		s.denied.Add(1)
+	}
+	return v
+}

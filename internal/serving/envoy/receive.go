@@ -1,0 +1,273 @@
+package envoy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/hotparam/pipeline/internal/protofield"
+)
+
+// Bounds of the calls under way, in bytes.
+const (
+	chunk = 64 << 10 // a message is received in parts of this size, so that a body that nobody reads is not held
+	// maxKept bounds what is kept of one message. Envoy's header of 60 KiB, its default, is far below.
+	maxKept = 1 << 20
+	// callBytes is what a call takes beside its header and what is kept: its stream's window, a chunk, its goroutine
+	// and its answer.
+	callBytes = streamWindow + chunk + 8<<10
+	// CallsBound is for all calls together, of which a part is for health checks and reflection: the former need no
+	// token.
+	CallsBound    = 256 << 20
+	servicesBound = CallsBound - probesBound
+	probesBound   = 16 << 20
+)
+
+var (
+	errTooLong = errors.New("envoy: the message is too long")
+	errBusy    = status.Error(codes.ResourceExhausted, "envoy: the calls under way take all memory that they may have")
+)
+
+// account bounds the bytes that calls under way take together.
+type account struct {
+	held atomic.Int64
+	most int64
+}
+
+func (a *account) take(n int64) bool {
+	if a.held.Add(n) <= a.most {
+		return true
+	}
+	a.held.Add(-n)
+	return false
+}
+
+// share is the part of an account that one call has taken. The handler of the call owns it once stop has returned true;
+// a call that ends before it has a handler gives its share back by itself.
+type share struct {
+	account *account
+	bytes   int64
+	stop    func() bool
+}
+
+type shareKey struct{}
+
+// begin takes the bytes of a call before any of its message is kept.
+func (a *account) begin(ctx context.Context, header metadata.MD) (context.Context, bool) {
+	c := &share{account: a, bytes: callBytes}
+	for name, values := range header {
+		for _, v := range values {
+			c.bytes += int64(len(name) + len(v) + 32)
+		}
+	}
+	if !a.take(c.bytes) {
+		return ctx, false
+	}
+	c.stop = context.AfterFunc(ctx, c.end)
+	return context.WithValue(ctx, shareKey{}, c), true
+}
+
+func (c *share) end() { c.account.held.Add(-c.bytes) }
+
+// keep takes bytes that are kept until the call ends.
+func (c *share) keep(n int) bool {
+	if !c.account.take(int64(n)) {
+		return false
+	}
+	c.bytes += int64(n)
+	return true
+}
+
+// received gives back what a call takes only while its message is under way.
+func (c *share) received() {
+	c.account.held.Add(-streamWindow - chunk)
+	c.bytes -= streamWindow + chunk
+}
+
+// source is a stream of gRPC from which a message can be read in parts. RecvMsg holds a whole message, and answers one
+// that is too long with an error, after which Envoy lets the request pass.
+type source interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+}
+
+// message is the message of a call, of which some fields are kept and others are skipped.
+type message struct {
+	from  source
+	share *share
+	size  int // of the message
+	at    int // bytes that were read or skipped
+	left  int // bytes that have not been received
+	kept  int
+	buf   []byte     // received, from at on
+	held  mem.Buffer // that buf is part of; nil: none
+}
+
+// openMessage begins to receive the message of a call.
+func openMessage(ctx context.Context, c *share) (*message, error) {
+	from, ok := grpc.ServerTransportStreamFromContext(ctx).(source)
+	if !ok {
+		return nil, status.Error(codes.Internal, "envoy: the stream cannot be read")
+	}
+	var head [5]byte
+	if err := from.ReadMessageHeader(head[:]); err != nil {
+		return nil, callError(err)
+	}
+	if head[0] != 0 {
+		return nil, status.Error(codes.Unimplemented, "envoy: the message is compressed")
+	}
+	size := int(binary.BigEndian.Uint32(head[1:]))
+	return &message{from: from, share: c, size: size, left: size}, nil
+}
+
+func callError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return status.Error(codes.Internal, "envoy: the call ended before its message")
+	}
+	return status.Convert(err).Err()
+}
+
+// close awaits the end of the call's stream, so that no more bytes of it are held.
+func (m *message) close() error {
+	m.free()
+	if err := m.from.ReadMessageHeader(make([]byte, 1)); errors.Is(err, io.EOF) {
+		m.share.received()
+		return nil
+	} else if err != nil {
+		return callError(err)
+	}
+	return status.Error(codes.Internal, "envoy: the call has a second message")
+}
+
+func (m *message) free() {
+	if m.held != nil {
+		m.held.Free()
+	}
+	m.held, m.buf = nil, nil
+}
+
+// fill makes n bytes, or all that there are, ready in buf.
+func (m *message) fill(n int) error {
+	if len(m.buf) >= n || m.left == 0 {
+		return nil
+	}
+	want := min(m.left, max(n-len(m.buf), chunk))
+	data, err := m.from.Read(want)
+	if err != nil {
+		return callError(err)
+	}
+	m.left -= want
+	if len(m.buf) > 0 {
+		data = append(mem.BufferSlice{mem.SliceBuffer(append([]byte(nil), m.buf...))}, data...)
+	}
+	m.free()
+	m.held = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	m.buf = m.held.ReadOnlyData()
+	data.Free()
+	return nil
+}
+
+// bytes returns the next n bytes of the message, which are valid until more are read.
+func (m *message) bytes(n int) ([]byte, error) {
+	if m.kept += n; m.kept > maxKept {
+		return nil, errTooLong
+	}
+	if !m.share.keep(n) {
+		return nil, errBusy
+	}
+	if err := m.fill(n); err != nil {
+		return nil, err
+	}
+	if len(m.buf) < n {
+		return nil, protofield.ErrMalformed
+	}
+	b := m.buf[:n:n]
+	m.buf, m.at = m.buf[n:], m.at+n
+	return b, nil
+}
+
+// skip passes over n bytes, of which it holds a chunk at a time.
+func (m *message) skip(n int) error {
+	for n > 0 {
+		if err := m.fill(1); err != nil {
+			return err
+		}
+		if len(m.buf) == 0 {
+			return protofield.ErrMalformed
+		}
+		part := min(n, len(m.buf))
+		m.buf, m.at, n = m.buf[part:], m.at+part, n-part
+	}
+	return nil
+}
+
+func (m *message) varint() (uint64, error) {
+	if err := m.fill(binary.MaxVarintLen64); err != nil {
+		return 0, err
+	}
+	v, n := protowire.ConsumeVarint(m.buf)
+	if n < 0 {
+		return 0, protofield.ErrMalformed
+	}
+	m.buf, m.at = m.buf[n:], m.at+n
+	return v, nil
+}
+
+// fields calls f with each length-delimited field of a part of n bytes, of which f may read size bytes; the rest and
+// fields of other types are skipped.
+func (m *message) fields(n int, f func(num protowire.Number, size int) error) error {
+	end, groups := m.at+n, 0
+	for m.at < end {
+		tag, err := m.varint()
+		if err != nil {
+			return err
+		}
+		num, typ := protowire.DecodeTag(tag)
+		if num < protowire.MinValidNumber {
+			return protofield.ErrMalformed
+		}
+		size := uint64(0)
+		switch typ {
+		case protowire.VarintType:
+			_, err = m.varint()
+		case protowire.Fixed32Type:
+			size = 4
+		case protowire.Fixed64Type:
+			size = 8
+		case protowire.BytesType:
+			size, err = m.varint()
+		case protowire.StartGroupType:
+			groups++
+		case protowire.EndGroupType:
+			groups--
+		default:
+			err = protofield.ErrMalformed
+		}
+		if err == nil && (m.at > end || size > uint64(end-m.at) || groups < 0) {
+			err = protofield.ErrMalformed
+		}
+		next := m.at + int(size)
+		if err == nil && typ == protowire.BytesType && groups == 0 {
+			err = f(num, int(size))
+		}
+		if err == nil {
+			err = m.skip(next - m.at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if groups > 0 {
+		return protofield.ErrMalformed
+	}
+	return nil
+}

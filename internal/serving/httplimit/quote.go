@@ -1,0 +1,68 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// Bounds in bytes of the texts that answers quote. With them the whole header of an answer is shorter than 2 KiB: a
+// gateway takes an answer that does not fit its buffer for none, and would let pass what is denied.
+const (
+	maxQuotedRule = 64
+	maxQuotedKey  = 416 // an alias has 406 at most
+	maxDetail     = 512
+	hashDigits    = 32
+)
+
+// Quote cuts what answers quote of a verdict: the rule, and the key, whose length a client chooses. No answer of any
+// dialect quotes more, so that none grows with what a client sends.
+func Quote(v *hottype.Verdict) { v.Rule, v.Key = quotedRule(v.Rule), quotedKey(v.Key) }
+
+func quotedRule(rule string) string { return cut(rule, maxQuotedRule) }
+
+// quotedKey returns a key, or the alias of a key that has one. Overrides and the API know both.
+func quotedKey(key hottype.Key) hottype.Key {
+	if len(key) <= canon.ShortPart {
+		return key
+	}
+	if alias, ok := canon.Alias([]byte(key), nil); ok {
+		return hottype.Key(alias)
+	}
+	return hottype.Key(cut(string(key), maxQuotedKey))
+}
+
+// cut returns a text, or the beginning of a text that is longer than most and the hash of all of it.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return s[:most-len("Zh")-hashDigits] + "Zh" + hex.EncodeToString(sum[:hashDigits/2])
+}
+
+// Detail returns a text for a person, or the beginning of a text that is longer than answers may be.
+func Detail(text string) string {
+	if len(text) <= maxDetail {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxDetail-len("…")], "") + "…"
+}
+
+// WithoutRedirects answers requests whose path http.ServeMux would clean by a redirect with 404: the redirect would
+// quote their whole targets.
+func WithoutRedirects(mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent := r.URL.EscapedPath()
+		if clean := path.Clean(sent); clean != sent && clean+"/" != sent {
+			WriteProblem(w, http.StatusNotFound, "There is nothing at this path.")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}

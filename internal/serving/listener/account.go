@@ -1,0 +1,56 @@
+package listener
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// account is what the HTTP/2 requests of a listener hold in memory. A request of HTTP/1 has a connection of its own,
+// which is counted.
+type account struct {
+	most, part int64 // bytes for all clients, and for one; 0: no bound
+	held       atomic.Int64
+	rejected   atomic.Uint64
+}
+
+func newAccount(cfg *Config) *account {
+	a := &account{most: cfg.streamsBound()}
+	a.part = a.most
+	if cfg.MaxConnectionsClient > 0 && cfg.MaxConnectionsClient < cfg.MaxConnections {
+		a.part = a.most / int64(cfg.MaxConnections) * int64(cfg.MaxConnectionsClient)
+	}
+	return a
+}
+
+// hold takes room for the request of a stream, or rejects it. One client has the same part of the account as of the
+// connections, so that others go on, and maxHeld bytes of unusual headers.
+func (a *account) hold(st *stream, header int64) {
+	n := 2*header + perRequest
+	st.held, st.headers = n, header
+	ok := a.held.Add(n) <= a.most || a.most == 0
+	if c := st.client; c != nil {
+		ok = (c.held.Add(n) <= a.part || a.most == 0) && ok
+		st.tooLong = c.headers.Add(header) > maxHeld && header > usualHeader
+	}
+	if st.rejected = st.tooLong || !ok; st.rejected {
+		a.rejected.Add(1)
+	}
+}
+
+// release gives back what a stream holds.
+func (a *account) release(st *stream) {
+	a.held.Add(-st.held)
+	if c := st.client; c != nil {
+		c.held.Add(-st.held)
+		c.headers.Add(-st.headers)
+	}
+	st.held, st.headers = 0, 0
+}
+
+// rejection returns the status that answers a rejected request.
+func (st *stream) rejection() int {
+	if st.tooLong {
+		return http.StatusRequestHeaderFieldsTooLarge
+	}
+	return http.StatusServiceUnavailable
+}

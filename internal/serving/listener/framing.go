@@ -1,0 +1,62 @@
+package listener
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+)
+
+// framing finds out by which fields a request of HTTP/1 says where its body ends. net/http removes Content-Length from
+// a request with Transfer-Encoding, and a gateway in front that reads the other field takes what follows the body for
+// a part of it (RFC 9112, 6.1).
+//
+// Of requests that are pipelined only the first is seen: gateways, whose connections have several clients, send none.
+type framing struct {
+	line            []byte // the beginning of the last line
+	begun, complete bool   // the request line was seen; the header was
+	length, coding  bool   // it has Content-Length, Transfer-Encoding
+}
+
+// longestName is enough of a line to tell both names.
+const longestName = len("transfer-encoding:")
+
+// scan reads what comes next, until the header is complete.
+func (f *framing) scan(p []byte) {
+	for len(p) > 0 && !f.complete {
+		n := bytes.IndexByte(p, '\n')
+		part := p
+		if n >= 0 {
+			part = p[:n]
+		}
+		f.line = append(f.line, part[:min(len(part), longestName-len(f.line))]...)
+		if n < 0 {
+			return
+		}
+		p = p[n+1:]
+		f.endLine()
+	}
+}
+
+func (f *framing) endLine() {
+	name, _, _ := strings.Cut(string(f.line), ":")
+	empty := len(f.line) == 0 || f.line[0] == '\r'
+	f.line = f.line[:0]
+	switch {
+	case empty:
+		f.complete = f.begun // net/http ignores empty lines before a request
+	case !f.begun:
+		f.begun = true
+	case strings.EqualFold(name, "Content-Length"):
+		f.length = true
+	case strings.EqualFold(name, "Transfer-Encoding"):
+		f.coding = true
+	}
+}
+
+// next is the end of a request.
+func (f *framing) next() { *f = framing{line: f.line[:0]} }
+
+// isAmbiguous reports whether others may read another end of the body: HTTP/1.0 knows no Transfer-Encoding.
+func (f *framing) isAmbiguous(r *http.Request) bool {
+	return f.coding && (f.length || !r.ProtoAtLeast(1, 1))
+}

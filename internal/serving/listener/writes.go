@@ -1,0 +1,83 @@
+package listener
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// streamWriter ends the stream of an HTTP/2 answer that its client does not read: the deadline of the connection does
+// not notice, because nothing is written to it while a window is closed. The client has writeWithin for each frame.
+type streamWriter struct {
+	http.ResponseWriter
+	streams *streams
+	stream  *stream
+	control *http.ResponseController
+
+	mu      sync.Mutex // guards what follows
+	timer   *time.Timer
+	writing bool // the handler waits for a write
+}
+
+func newStreamWriter(w http.ResponseWriter, s *streams, st *stream) *streamWriter {
+	return &streamWriter{ResponseWriter: w, streams: s, stream: st, control: http.NewResponseController(w)}
+}
+
+// Unwrap lets http.ResponseController find what the server's own writer can do.
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *streamWriter) Write(p []byte) (int, error) {
+	w.begin()
+	defer w.stop()
+	return w.ResponseWriter.Write(p)
+}
+
+// FlushError implements what http.ResponseController calls.
+func (w *streamWriter) FlushError() error {
+	w.begin()
+	defer w.stop()
+	return w.control.Flush()
+}
+
+// Flush implements http.Flusher.
+func (w *streamWriter) Flush() { _ = w.FlushError() }
+
+func (w *streamWriter) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writing = true
+	if w.timer == nil {
+		w.timer = time.AfterFunc(writeWithin, w.endIfStill)
+		return
+	}
+	w.timer.Reset(writeWithin)
+}
+
+func (w *streamWriter) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writing = false
+	w.timer.Stop()
+}
+
+// endIfStill ends the stream if a write waits and nothing of the answer was written for writeWithin.
+func (w *streamWriter) endIfStill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.writing {
+		return
+	}
+	if left := writeWithin - time.Since(w.streams.lastWrite(w.stream)); left > 0 {
+		w.timer.Reset(left)
+		return
+	}
+	_ = w.control.SetWriteDeadline(time.Now().Add(-time.Second)) // resets the stream
+}
+
+// boundRest gives what is left of the answer a deadline, when the handler of r returns. The context has ended if the
+// stream is closed: a deadline would reset it again.
+func (w *streamWriter) boundRest(r *http.Request) {
+	if r.Context().Err() == nil {
+		_ = w.control.SetWriteDeadline(time.Now().Add(writeWithin))
+	}
+}

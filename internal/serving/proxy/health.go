@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// An upstream fails every request if it has answered none of at least failingAfter requests since some time, which is
+// failingFor or more ago. An answer of 500 or above is a failure too.
+const (
+	failingAfter = 5
+	failingFor   = 3 * time.Second
+)
+
+// health records since when an upstream has answered no request. Any number of goroutines may use it.
+type health struct {
+	failed atomic.Uint64 // requests since the last one that was answered
+	since  atomic.Int64  // the time of the first of them, in unix ns
+}
+
+func (h *health) record(now time.Time, answered bool) {
+	switch {
+	case !answered:
+		if h.failed.Add(1) == 1 {
+			h.since.Store(now.UnixNano())
+		}
+	case h.failed.Load() > 0:
+		h.failed.Store(0)
+	}
+}
+
+// isFailing reports whether the upstream fails every request, since when, and how many it has failed.
+func (h *health) isFailing(now time.Time) (since time.Time, n uint64, failing bool) {
+	n, since = h.failed.Load(), time.Unix(0, h.since.Load())
+	return since, n, n >= failingAfter && now.Sub(since) >= failingFor
+}
+
+// Failing returns the upstreams that fail every request, by name.
+func (p *Proxy) Failing() (list []hottype.FailingUpstream) {
+	for _, name := range slices.Sorted(maps.Keys(p.upstreams)) {
+		if since, n, failing := p.upstreams[name].health.isFailing(p.cfg.now()); failing {
+			name = cmp.Or(name, hottype.DefaultUpstream)
+			list = append(list, hottype.FailingUpstream{Name: name, Since: since, N: n})
+		}
+	}
+	return list
+}
+
+// now is the time of Config.Now.
+func (c *Config) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
+}

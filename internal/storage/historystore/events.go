@@ -1,0 +1,55 @@
+package historystore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+// A record may begin or end a span.
+const (
+	noStep byte = iota
+	beginsSpan
+	endsSpan
+)
+
+// record is an event, a step of a span, or both. Of a step without an event Kind is empty.
+type record struct {
+	history.Event
+	step byte
+}
+
+func encodeRecord(r *record) []byte {
+	b := binary.AppendVarint(nil, r.At.UnixMilli())
+	b = append(appendText(appendText(appendText(b, r.Kind), r.Key), string(r.Detail)), r.step)
+	if r.step == noStep {
+		return b
+	}
+	s := r.Span
+	b = appendText(append(appendText(b, string(s.Key)), stateByte(s.State)), s.Rule)
+	until := int64(0)
+	if !s.Until.IsZero() {
+		until = s.Until.UnixMilli()
+	}
+	return appendFloats(binary.AppendVarint(binary.AppendVarint(b, s.From.UnixMilli()), until), s.Peak)
+}
+
+func decodeRecord(payload []byte) (record, error) {
+	c := cursor{rest: payload}
+	r := record{Event: history.Event{At: c.millis(), Kind: string(c.text()), Key: string(c.text()),
+		Detail: json.RawMessage(slices.Clone(c.text()))}}
+	if r.step = c.byte(); r.step != noStep {
+		s := &history.Span{Key: hottype.Key(c.text()), State: c.state(), Rule: string(c.text()), From: c.millis()}
+		if until := c.varint(); until != 0 {
+			s.Until = time.UnixMilli(until).UTC()
+		}
+		s.Peak = c.float()
+		r.Span = s
+		c.bad = c.bad || r.step > endsSpan
+	}
+	return r, c.err()
+}

@@ -1,0 +1,85 @@
+package historystore
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+const heatmapEvents = 1000
+
+// Heatmap answers when the heaviest keys of a time were asked for. Times longer than a few hours are
+// answered from sums of hours as far as possible.
+func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
+	a, err := s.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{},
+		Events: []history.Event{}}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if err := a.readHeatmap(ctx, &q, m); err != nil {
+		return nil, s.unread(err)
+	}
+	answer := &history.Answer{}
+	prefix := ""
+	if q.Step >= 10*time.Minute {
+		prefix = "override" // what became hot is seen in the cells
+	}
+	all := history.Query{From: q.From, To: q.To, Limit: heatmapEvents}
+	if m.Events, err = a.readEvents(ctx, &all, answer, prefix); err != nil {
+		return nil, s.unread(err)
+	}
+	m.Truncated = answer.Truncated
+	return m, nil
+}
+
+func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, m *history.Heatmap) error {
+	top, cells := minutesKind, minutesKind
+	if q.To.Sub(q.From) > 6*time.Hour {
+		top = hoursKind
+	}
+	if q.Step%time.Hour == 0 {
+		top, cells = hoursKind, hoursKind
+	}
+	from, to, step := q.From.Unix(), q.To.Unix(), int64(q.Step/time.Second)
+	each := func(kind string, from int64, do func(at int64, r *row)) error {
+		for _, hour := range a.hoursBetween(minutesKind, from, to) {
+			if err := cmp.Or(a.eachRow(kind, hour, from, to, do), ctx.Err()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	peaks := map[hottype.Key]float64{}
+	if err := each(top, q.From.Truncate(time.Hour).Unix(), func(_ int64, r *row) {
+		if peak, ok := peaks[hottype.Key(r.key)]; !ok || r.peak > peak {
+			peaks[hottype.Key(r.key)] = r.peak
+		}
+	}); err != nil {
+		return err
+	}
+	heaviest := history.Heaviest(peaks, q.Keys)
+	found := map[hottype.Key]*history.HeatmapKey{}
+	for _, key := range heaviest {
+		found[key] = &history.HeatmapKey{Key: key}
+	}
+	if err := each(cells, from, func(at int64, r *row) {
+		if k := found[hottype.Key(r.key)]; k != nil {
+			minute := r.keyMinute(at)
+			k.Add((at-from)/step, &minute)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, key := range heaviest {
+		if k := found[key]; len(k.Cells) > 0 {
+			m.Keys = append(m.Keys, *k)
+		}
+	}
+	return nil
+}

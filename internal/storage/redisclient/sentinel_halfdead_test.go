@@ -1,0 +1,235 @@
+package redisclient
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a Sentinel may do when it is asked for the master.
+const (
+	isWell    = "is well"
+	isCutOff  = "names the old master with the older epoch"
+	isLate    = "answers after more than a third of the time"
+	hangs     = "accepts connections and says nothing"
+	refuses   = "refuses connections"
+	closes    = "accepts connections and closes them"
+	knowsNone = "watches no master of this name"
+
+	isMaster  = "says that it is a master" // what a server may do
+	isReplica = "says that it is a replica"
+
+	newMaster, oldMaster = "10.0.0.1:1", "10.0.0.2:2"
+	callTime             = 900 * time.Millisecond
+)
+
+// halfDead is three Sentinels and two servers on virtual time, each with what it does. It does not change: the servers
+// of its connections read it, and they may outlive a check.
+type halfDead map[string]string
+
+var sentinelAddrs = []string{"10.0.1.1:1", "10.0.1.2:1", "10.0.1.3:1"}
+
+// sentinels returns the code under test; last is the master that it has found before, "" for none.
+func (h halfDead) sentinels(last string) *sentinels {
+	open := func(addr string) *redis.Client {
+		o := Config{Timeout: callTime, PoolSize: 2}.options().Simple()
+		o.Addr, o.Dialer = addr, newWatchdog().dialer(h.dial)
+		return redis.NewClient(o)
+	}
+	s := &sentinels{name: "news", timeout: callTime, conns: newWatchdog(), server: open}
+	for _, addr := range sentinelAddrs {
+		s.nodes = append(s.nodes, open(addr))
+	}
+	if last != "" {
+		s.last.Store(&last)
+	}
+	return s
+}
+
+func (h halfDead) dial(_ context.Context, _, addr string) (net.Conn, error) {
+	if h[addr] == refuses {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	mine, theirs := net.Pipe()
+	go h.serve(addr, theirs)
+	return mine, nil
+}
+
+// serve answers the commands of one connection.
+func (h halfDead) serve(addr string, conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		command, err := readCommand(in)
+		if err != nil || h[addr] == closes {
+			return
+		}
+		answer := "+OK\r\n"
+		switch name := strings.ToUpper(command); {
+		case h[addr] == hangs:
+			continue
+		case strings.Contains(name, "HELLO") && h[addr] == isReplica:
+			answer = bulks("role", "replica")
+		case strings.Contains(name, "HELLO"):
+			answer = bulks("role", "master")
+		case strings.Contains(name, "GET-MASTER-ADDR"):
+			answer = h.whereIsMaster(addr)
+		case strings.Contains(name, "SENTINEL MASTER"):
+			answer = h.whatIsMaster(addr)
+		}
+		if _, err := conn.Write([]byte(answer)); err != nil {
+			return
+		}
+	}
+}
+
+// readCommand reads the words of one command.
+func readCommand(in *bufio.Reader) (string, error) {
+	var words []string
+	for left := 1; left > 0; {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		switch line = strings.TrimSpace(line); line[0] {
+		case '*':
+			left, _ = strconv.Atoi(line[1:])
+		case '$': // the word is on the next line
+		default:
+			words = append(words, line)
+			left--
+		}
+	}
+	return strings.Join(words, " "), nil
+}
+
+func (h halfDead) whereIsMaster(addr string) string {
+	switch h[addr] {
+	case knowsNone:
+		return "*-1\r\n"
+	case isCutOff:
+		return bulks(strings.Split(oldMaster, ":")...)
+	case isLate:
+		time.Sleep(callTime/3 + time.Millisecond)
+	}
+	return bulks(strings.Split(newMaster, ":")...)
+}
+
+func (h halfDead) whatIsMaster(addr string) string {
+	switch h[addr] {
+	case knowsNone:
+		return "-ERR No such master with that name\r\n"
+	case isCutOff:
+		return bulks("config-epoch", "1")
+	}
+	return bulks("config-epoch", "2")
+}
+
+func bulks(texts ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(texts))
+	for _, text := range texts {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(text), text)
+	}
+	return b.String()
+}
+
+// allowed returns the masters that may be found, none if there is to be an error, and whether too few Sentinels answer
+// in time. Two Sentinels that are cut off together are a majority; which two of three come first is not known.
+func (h halfDead) allowed(last string) (addrs []string, tooFew bool) {
+	well, cutOff := 0, 0
+	for _, addr := range sentinelAddrs {
+		switch h[addr] {
+		case isWell:
+			well++
+		case isCutOff:
+			cutOff++
+		}
+	}
+	if well+cutOff >= 2 {
+		if well > 0 {
+			addrs = append(addrs, newMaster)
+		}
+		if cutOff > 1 {
+			addrs = append(addrs, oldMaster)
+		}
+		return addrs, false
+	}
+	candidates := []string{last}
+	switch {
+	case well == 1:
+		candidates = []string{newMaster, last}
+	case cutOff == 1:
+		candidates = []string{oldMaster, last}
+	}
+	for _, addr := range candidates {
+		if h[addr] == isMaster {
+			return []string{addr}, true
+		}
+	}
+	return nil, true
+}
+
+// TestSentinels_HalfDead asks three Sentinels of which each may do anything, and servers that may be what they are
+// called or not. The master is that of the newest configuration which a majority knows, or else a server that says
+// itself that it is one. It is found within two thirds of the time of a call, and when too few Sentinels answer, a
+// connection after a look does not wait for the silent ones again.
+func TestSentinels_HalfDead(t *testing.T) {
+	t.Parallel()
+	kinds := []string{isWell, isCutOff, isLate, hangs, refuses, closes, knowsNone}
+	roles := []string{isMaster, isReplica, hangs, refuses}
+	synctest.Test(t, func(t *testing.T) {
+		for i, a := range kinds {
+			for j, b := range kinds[i:] {
+				for _, c := range kinds[i+j:] {
+					for _, one := range roles {
+						// The old master may not know that it was replaced.
+						for _, other := range []string{isMaster, isReplica} {
+							h := halfDead{sentinelAddrs[0]: a, sentinelAddrs[1]: b, sentinelAddrs[2]: c,
+								newMaster: one, oldMaster: other}
+							for _, last := range []string{"", newMaster, oldMaster} {
+								h.check(t, last)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func (h halfDead) check(t *testing.T, last string) {
+	t.Helper()
+	s := h.sentinels(last)
+	defer s.close()
+	want, tooFew := h.allowed(last)
+	began := time.Now()
+	found, err := s.look(t.Context())
+	took := time.Since(began)
+	if (err == nil) != (len(want) > 0) || err == nil && !slices.Contains(want, found.addr) || found.tooFew != tooFew {
+		t.Errorf("%v, last %q: found %+v (%v), want one of %v, too few %v", h, last, found, err, want, tooFew)
+	}
+	if took > callTime*2/3 {
+		t.Errorf("%v, last %q: the search took %v of %v", h, last, took, callTime)
+	}
+	if err != nil || !tooFew {
+		return
+	}
+	began = time.Now()
+	if addr, err := s.masterToDial(t.Context()); addr != found.addr || err != nil {
+		t.Errorf("%v, last %q: a look found %s, a connection goes to %q (%v)", h, last, found.addr, addr, err)
+	}
+	if took := time.Since(began); took > 0 {
+		t.Errorf("%v, last %q: a connection waited %v for Sentinels that are known to be silent", h, last, took)
+	}
+}

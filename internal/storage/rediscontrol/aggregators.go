@@ -1,0 +1,93 @@
+package rediscontrol
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/conf"
+)
+
+const (
+	// aggregatorLife is how long what the last aggregator said outlives it, so that the next one knows of the last
+	// hour.
+	aggregatorLife = 2 * time.Hour
+	// aggregatorGone is the age from which on another aggregator removes a report. It has merged what the report says.
+	aggregatorGone = time.Minute
+)
+
+// ExchangeAggregators stores what one aggregator says of itself, and returns what all said that are or were there
+// shortly. A single aggregator that starts anew finds its report of before. One round trip, or two if a report of one
+// that is gone is removed.
+func (f *Feed) ExchangeAggregators(ctx context.Context, own hottype.AggregatorReport) ([]hottype.AggregatorReport,
+	error) {
+	if !conf.ValidID(own.Instance) {
+		return nil, fmt.Errorf("rediscontrol: report of aggregator %q: want 1 to 128 printable bytes, no spaces",
+			own.Instance)
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: report of aggregator %q: %w", own.Instance, err)
+	}
+	key := f.keys.Aggregators()
+	var stored *redis.MapStringStringCmd
+	_, err = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		stored = p.HGetAll(ctx, key)
+		p.HSet(ctx, key, own.Instance, text)
+		p.PExpire(ctx, key, aggregatorLife)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: exchange %s: %w", key, err)
+	}
+	all := f.readAggregators(stored.Val())
+	var gone []string
+	for name := range stored.Val() {
+		i := slices.IndexFunc(all, func(r hottype.AggregatorReport) bool { return r.Instance == name })
+		if name != own.Instance && (i < 0 || f.now().Sub(all[i].At).Abs() > aggregatorGone) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) > 0 {
+		if err := f.rdb.HDel(ctx, key, gone...).Err(); err != nil {
+			return all, fmt.Errorf("rediscontrol: trim %s: %w", key, err)
+		}
+	}
+	return all, nil
+}
+
+// aggregatorRuns is the age from which on an aggregator counts as stopped. It is long, because the age is the
+// difference of two clocks.
+const aggregatorRuns = 30 * time.Second
+
+// ReadAggregators returns what the aggregators say that run, by instance. One round trip.
+func (f *Feed) ReadAggregators(ctx context.Context) ([]hottype.AggregatorReport, error) {
+	stored, err := f.rdb.HGetAll(ctx, f.keys.Aggregators()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read %s: %w", f.keys.Aggregators(), err)
+	}
+	return slices.DeleteFunc(f.readAggregators(stored), func(r hottype.AggregatorReport) bool {
+		return f.now().Sub(r.At).Abs() > aggregatorRuns
+	}), nil
+}
+
+// readAggregators leaves out reports that cannot be read, or that say another name than their field.
+func (f *Feed) readAggregators(stored map[string]string) []hottype.AggregatorReport {
+	all := make([]hottype.AggregatorReport, 0, len(stored))
+	for name, text := range stored {
+		var r hottype.AggregatorReport
+		if err := json.Unmarshal([]byte(text), &r); err != nil || r.Instance != name {
+			f.counters.add(func(s *Stats) { s.ReportsMalformed++ })
+			continue
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b hottype.AggregatorReport) int { return strings.Compare(a.Instance, b.Instance) })
+	return all
+}

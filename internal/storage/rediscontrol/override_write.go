@@ -1,0 +1,48 @@
+package rediscontrol
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (written, error) {
+	var entry string
+	var until time.Time
+	change = change.Stored()
+	if change.After != nil {
+		text, err := encode(change.After)
+		if err != nil {
+			return written{}, err
+		}
+		entry, until = text, change.After.Until
+	}
+	audit, err := encode(change)
+	if err != nil {
+		return written{}, err
+	}
+	return s.write(ctx, change.ID, expected, entry, until, audit)
+}
+
+// written is the answer of the script: its code, the number of overrides that had ended, and the version that it made.
+type written struct{ code, trimmed, version int64 }
+
+// write runs the script. One round trip.
+func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
+	audit string) (written, error) {
+	k := s.feed.keys
+	reply, err := writeOverride.Run(ctx, s.feed.rdb,
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
+		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
+		k.OverrideNotice(), s.feed.known().version,
+	).Int64Slice()
+	switch {
+	case err != nil:
+		return written{}, err
+	case len(reply) != 3:
+		return written{}, fmt.Errorf("script answered %v; want three numbers", reply)
+	}
+	return written{reply[0], reply[1], reply[2]}, nil
+}

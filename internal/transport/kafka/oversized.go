@@ -1,0 +1,128 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/IBM/sarama"
+)
+
+// maxBatch bounds the bytes that a batch of records may decompress to, before they are allocated: a batch within a
+// broker's usual 1 MiB may hold gigabytes of zeros. Producers of counts write at most 1 MiB.
+const maxBatch = 8 << 20
+
+// boundBatches sets the bound, which the client has for the whole process, before the first connection.
+var boundBatches = sync.OnceFunc(func() { sarama.MaxDecompressedBatchSize = maxBatch })
+
+// errOversized ends the reading of a partition whose broker sent a batch over maxBatch, of this partition or another.
+var errOversized = sarama.ErrDecompressedBatchTooLarge
+
+// readSingly reads batch by batch, because the client gives up all that a broker sent with an oversized batch. It ends
+// behind the first oversized one, which it skips, or at the present end of the partition.
+func (r *reader) readSingly(ctx context.Context) error {
+	_, end, err := r.offsetAt(r.c.since())
+	if err != nil {
+		return err
+	}
+	for r.next < end && ctx.Err() == nil {
+		batch, err := r.fetchBatch(r.next)
+		switch {
+		case errors.Is(err, errOversized):
+			return r.skipBatch(end)
+		case err != nil:
+			return err
+		case len(batch) == 0:
+			return nil
+		}
+		for _, msg := range batch {
+			r.progress.record(r.c.cfg.Now(), msg.Timestamp, msg.Offset+1 >= end)
+			r.read(msg)
+		}
+	}
+	return nil
+}
+
+// skipBatch skips the oversized batch at next, which cannot be asked for its length: it searches for the first offset
+// at which the broker sends another batch.
+func (r *reader) skipBatch(end int64) error {
+	bad, good := r.next, end
+	for step := int64(1); bad+step < good; step *= 2 {
+		fits, err := r.fits(bad + step)
+		if err != nil {
+			return err
+		}
+		if fits {
+			good = bad + step
+			break
+		}
+		bad += step
+	}
+	for good-bad > 1 {
+		middle := bad + (good-bad)/2
+		fits, err := r.fits(middle)
+		if err != nil {
+			return err
+		}
+		if fits {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
+	r.c.oversized.Add(uint64(good - r.next))
+	r.c.cfg.Log.Error("kafka: a batch that decompresses to more than 8 MiB is skipped: find out who writes it",
+		"topic", r.c.cfg.Topic, "partition", r.partition, "offset", r.next, "records", good-r.next)
+	r.next = good
+	r.mark(good)
+	return nil
+}
+
+func (r *reader) fits(offset int64) (bool, error) {
+	_, err := r.fetchBatch(offset)
+	if errors.Is(err, errOversized) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// fetchBatch returns the records from an offset to the end of its batch.
+func (r *reader) fetchBatch(offset int64) (batch []*sarama.ConsumerMessage, err error) {
+	topic := r.c.cfg.Topic
+	broker, epoch, err := r.client.LeaderAndEpoch(topic, r.partition)
+	if err != nil {
+		return nil, err
+	}
+	// A broker sends one batch however little is asked for. Brokers since Kafka 2.3 know version 11.
+	ask := &sarama.FetchRequest{Version: 11, MaxWaitTime: 100, MinBytes: 1, MaxBytes: 1, SessionEpoch: -1}
+	ask.AddBlock(topic, r.partition, offset, 1, epoch)
+	answer, err := broker.Fetch(ask)
+	if err != nil {
+		return nil, err
+	}
+	block := answer.GetBlock(topic, r.partition)
+	switch {
+	case block == nil:
+		return nil, sarama.ErrIncompleteResponse
+	case !errors.Is(block.Err, sarama.ErrNoError):
+		return nil, fmt.Errorf("kafka: partition %d of %q: %w", r.partition, topic, block.Err)
+	}
+	for _, records := range block.RecordsSet {
+		b := records.RecordBatch
+		if b == nil || b.Control {
+			continue
+		}
+		for _, rec := range b.Records {
+			written := b.FirstTimestamp.Add(rec.TimestampDelta)
+			if b.LogAppendTime {
+				written = b.MaxTimestamp
+			}
+			if at := b.FirstOffset + rec.OffsetDelta; at >= offset {
+				batch = append(batch, &sarama.ConsumerMessage{Topic: topic, Partition: r.partition, Offset: at,
+					Value: rec.Value, Timestamp: written})
+			}
+		}
+	}
+	return batch, nil
+}

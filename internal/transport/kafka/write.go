@@ -1,0 +1,100 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/internal/counting/batchqueue"
+)
+
+// outcome is what became of records that were written.
+type outcome struct {
+	written int
+	failed  sarama.ProducerErrors // of records that will be repeated as they are
+	refused []packed              // records that were refused for their size: nothing of them was written
+	gone    bool                  // some records are of partitions that the topic does not have any more
+}
+
+// writeAll writes records in as many calls as their sizes need. Failures keep their number, so that a reader recognises
+// a record that was written all the same.
+func (p *Producer) writeAll(producer sarama.SyncProducer, records []packed) (all outcome) {
+	for len(records) > 0 {
+		var next []packed
+		next, records = p.sizes.fit(records)
+		out := p.write(producer, next)
+		all.written += out.written
+		all.failed = append(all.failed, out.failed...)
+		all.gone = all.gone || out.gone
+		if len(out.failed) == len(next) { // the brokers are away: the others wait with these
+			for _, r := range records {
+				p.keep(r)
+			}
+			break
+		}
+		records = append(p.shrink(out.refused), records...)
+	}
+	p.unconfirmed.bound()
+	return all
+}
+
+// write sends records in one call and counts what became of them.
+func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out outcome) {
+	messages := make([]*sarama.ProducerMessage, len(records))
+	for i, r := range records {
+		messages[i] = &sarama.ProducerMessage{
+			Topic: p.cfg.Topic, Partition: r.partition, Timestamp: p.cfg.Now(),
+			Value: sarama.ByteEncoder(r.data),
+		}
+	}
+	var all sarama.ProducerErrors
+	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &all) {
+		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
+	}
+	lost := make(map[*sarama.ProducerMessage]*sarama.ProducerError, len(all))
+	for _, f := range all {
+		lost[f.Msg] = f
+	}
+	for i, r := range records {
+		switch f := lost[messages[i]]; {
+		case f == nil:
+			p.sent.Add(r.requests)
+			out.written++
+		case isTooLarge(f.Err):
+			out.refused = append(out.refused, r)
+		case errors.Is(f.Err, sarama.ErrInvalidPartition):
+			out.gone = true
+			p.keep(r)
+		default:
+			out.failed = append(out.failed, f)
+			p.keep(r)
+		}
+	}
+	p.errors.Add(uint64(len(all)))
+	p.records.Add(uint64(out.written))
+	return out
+}
+
+// keep keeps a record that was not written. A sign of life says nothing later.
+func (p *Producer) keep(r packed) {
+	if r.pairs > 0 {
+		p.unconfirmed.add(r)
+	}
+}
+
+// reroute puts the counts of records whose partitions are gone, because the topic was made anew with fewer, into
+// records of those that it has. The records were never written.
+func (p *Producer) reroute(records []packed, partitions int32) (all []packed) {
+	for _, r := range records {
+		rec, err := ParseRecord(r.data)
+		if r.partition < partitions || err != nil {
+			all = append(all, r)
+			continue
+		}
+		again, _ := p.pack.records([]batchqueue.Batch{{Counts: rec.Counts, At: r.at}}, partitions,
+			min(maxRecord, p.sizes.bound()))
+		all = append(all, again...)
+	}
+	return all
+}

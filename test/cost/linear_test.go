@@ -1,0 +1,105 @@
+//go:build linux && !race
+
+package cost
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/parseas"
+)
+
+const (
+	shortTarget, longTarget = 8_000, 60_000
+	// A target of longTarget bytes takes at most maxGrowth times as long as one of shortTarget, and at most maxDearer
+	// times as long as letters.
+	maxGrowth, maxDearer = 9, 4
+	// rounds bounds how often a ratio is measured until it holds: the fastest of several calls is the least disturbed.
+	rounds = 300
+)
+
+// hostilePaths and hostileQueries are repeated to the length of a target: they are rich in what some upstream reads in
+// its own way.
+var (
+	hostilePaths = []string{"/;", "a/../", "/..", "/", "/.", "/%2e%2e", "%41", "%0a", "%5c", "%", "\xff", "//;a",
+		"x%0a/.", "/a.b", ";", "/topic.;x%2f%5c.."}
+	hostileQueries = []string{"&", ";", ";id&", "[&", "id[&", "%5b=&", "[]=;", "]=[", "%", "+.&", "ID&", "a=%4;"}
+)
+
+// TestParsing_IsLinear compares times of one run: no text makes parsing dear, in any preset. Paths are read in all ways
+// of the preset; queries are as long as the greatest query_bounds.query_bytes allows.
+func TestParsing_IsLinear(t *testing.T) {
+	for _, preset := range parseas.Presets() {
+		traits, _ := parseas.Preset(preset)
+		t.Run(preset, func(t *testing.T) {
+			path := readPath(traits.Readings())
+			compareTimes(t, "path", hostilePaths, path, path)
+			compareTimes(t, "query", hostileQueries, path, readQuery(traits.Query))
+		})
+	}
+}
+
+func readPath(readings []parseas.Path) func(string) {
+	var memory []byte
+	return func(text string) {
+		for i := range readings {
+			memory = readings[i].Append(memory[:0], "/"+text)
+		}
+	}
+}
+
+func readQuery(syntax canon.QuerySyntax) func(string) {
+	s := canon.NewSelector(canon.Selection{Names: []canon.Param{{Name: "id"}, {Name: "page"}}, Spelling: syntax})
+	bounds, scratch, memory := canon.DefaultQueryBounds(), new(canon.Scratch), []byte(nil)
+	bounds.QueryBytes = 1 << 20
+	return func(text string) { memory, _ = s.Append(memory[:0], text, nil, &bounds, scratch) }
+}
+
+// compareTimes compares what read takes for texts of the pieces with each other, and with a path of letters.
+func compareTimes(t *testing.T, what string, pieces []string, readPath, read func(string)) {
+	letters := repeated("a", longTarget)
+	for _, piece := range pieces {
+		short, long := repeated(piece, shortTarget), repeated(piece, longTarget)
+		var growth, dearer float64
+		best := [3]time.Duration{time.Hour, time.Hour, time.Hour}
+		for range rounds {
+			best[0] = min(best[0], timeOf(t, read, short))
+			best[1] = min(best[1], timeOf(t, read, long))
+			best[2] = min(best[2], timeOf(t, readPath, letters))
+			growth = float64(best[1]) / float64(best[0])
+			dearer = float64(best[1]) / float64(best[2])
+			if growth <= maxGrowth && dearer <= maxDearer {
+				break
+			}
+		}
+		if growth > maxGrowth || dearer > maxDearer {
+			t.Errorf("%s of %q: %d bytes take %v, %.1f times as long as %d and %.1f times as long as letters", what,
+				piece, longTarget, best[1], growth, shortTarget, dearer)
+		}
+	}
+}
+
+// timeOf returns the processor time of a call. What else the machine does is not in it.
+func timeOf(t *testing.T, read func(string), text string) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := threadTime(t)
+	read(text)
+	return threadTime(t) - start
+}
+
+// threadTime returns the processor time that the thread of the caller has taken.
+func threadTime(t *testing.T) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
+}
+
+func repeated(piece string, n int) string { return strings.Repeat(piece, n/len(piece)) }

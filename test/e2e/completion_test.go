@@ -1,0 +1,31 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// The completions that packages install are those that the program prints, which names its own path.
+func TestPackagedCompletions_AreThePrintedOnes(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(program.Ours(t), "hotparam")
+	for shell, file := range map[string]string{"bash": "hotparam.bash", "fish": "hotparam.fish"} {
+		printed, err := exec.Command(binary, "completion", shell).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", shell, err)
+		}
+		packaged, err := os.ReadFile(filepath.Join("../../deploy/completions", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.ReplaceAll(string(printed), binary, "hotparam"); strings.TrimSpace(want) !=
+			strings.TrimSpace(string(packaged)) {
+			t.Errorf("%s: packaged\n%s\nprinted\n%s", shell, packaged, want)
+		}
+	}
+}
