@@ -3,6 +3,11 @@
 //
 //	HOTPARAM_REQUIRE_SERVERS=1 go test -json ./... | (cd test && go run ./skips)
 //
+// With a command it runs that on the packages that it reads, and repeats up to three tests that fail, alone; the names
+// of tests that pass then are added to the file of -unsteady:
+//
+//	go list ./... | skips -unsteady FILE go test -json
+//
 // With -nightly it prints a regular expression of the tests that .ci/run leaves to "make nightly" (nightly.txt).
 package main
 
@@ -11,6 +16,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -32,18 +38,32 @@ var nightly string
 const module = "github.com/hotparam/pipeline/"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "-nightly" {
+	tests := flag.Bool("nightly", false, "print a regular expression of the tests of make nightly")
+	unsteady := flag.String("unsteady", os.DevNull, "the `file` to which the names of unsteady tests are added")
+	flag.Parse()
+	if *tests {
 		fmt.Println(namesOf(nightly))
 		return
 	}
-	list, err := parse(allowed)
-	if err == nil {
-		err = list.judge(os.Stdin, os.Stdout)
-	}
-	if err != nil {
+	if err := judgeRun(flag.Args(), *unsteady); err != nil {
 		fmt.Fprintln(os.Stderr, "skips:", err)
 		os.Exit(1)
 	}
+}
+
+func judgeRun(command []string, unsteady string) error {
+	list, err := parse(allowed)
+	if err != nil {
+		return err
+	}
+	if len(command) == 0 {
+		return list.judge(os.Stdin, os.Stdout)
+	}
+	names, err := os.OpenFile(unsteady, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(list.judgeCommand(command, os.Stdin, os.Stdout, names), names.Close())
 }
 
 // exceptions are the tests of a package that may skip.
@@ -95,15 +115,27 @@ type event struct{ Action, Package, Test, Output string }
 type run struct {
 	out      io.Writer
 	may      exceptions
-	written  map[event]string // by tests that have not ended
+	written  map[event]string // by tests that have not ended, and by packages
+	failed   map[event]string // tests and packages that failed, and what they wrote
 	skipped  []string
 	passed   int
 	failures int
+	notBuilt bool
+}
+
+func newRun(may exceptions, out io.Writer) *run {
+	return &run{out: out, may: may, written: map[event]string{}, failed: map[event]string{}}
 }
 
 // judge copies a run to out and returns an error if a test failed, or was skipped without being allowed to.
 func (list exceptions) judge(in io.Reader, out io.Writer) error {
-	r := &run{out: out, may: list, written: map[event]string{}}
+	r := newRun(list, out)
+	r.read(in)
+	return r.verdict()
+}
+
+// read takes the events of a run, and copies what is no event.
+func (r *run) read(in io.Reader) {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
@@ -111,12 +143,15 @@ func (list exceptions) judge(in io.Reader, out io.Writer) error {
 		if json.Unmarshal([]byte(line), &e) == nil && e.Action != "" {
 			r.take(e)
 		} else {
-			fmt.Fprint(out, line)
+			fmt.Fprint(r.out, line)
 		}
 		if err != nil {
-			break
+			return
 		}
 	}
+}
+
+func (r *run) verdict() error {
 	var failed, skipped error
 	if r.failures > 0 {
 		failed = fmt.Errorf("%d tests and packages failed", r.failures)
@@ -135,10 +170,8 @@ func (r *run) take(e event) {
 	of := event{Package: e.Package, Test: e.Test}
 	switch e.Action {
 	case "output", "build-output":
-		switch {
-		case e.Test != "":
-			r.written[of] += e.Output
-		case e.Output != "PASS\n":
+		r.written[of] += e.Output
+		if e.Test == "" && e.Output != "PASS\n" {
 			fmt.Fprint(r.out, e.Output)
 		}
 		return
@@ -149,14 +182,17 @@ func (r *run) take(e event) {
 		}
 	case "fail":
 		r.failures++
+		r.failed[of] = r.written[of]
 		for w, text := range r.written { // of a package that crashed: all that had not ended
-			if w == of || e.Test == "" && w.Package == e.Package {
+			if w.Test != "" && (w == of || e.Test == "" && w.Package == e.Package) {
 				fmt.Fprint(r.out, text)
+				r.failed[of] += text
 				delete(r.written, w)
 			}
 		}
 	case "build-fail":
 		r.failures++
+		r.notBuilt = true
 	case "pass":
 		r.passed++
 	default: // run, pause and cont end nothing
