@@ -3,7 +3,7 @@ package window
 import "math"
 
 // A count that comes after its second is judged by the window that ended with the second before the current one too.
-// For that each key has what left it last; see docs/adr/0036-a-count-is-judged-in-its-own-second.md.
+// For that each key has what left it last; see docs/adr/0010-windows-are-bounded.md.
 
 // addToLeft adds to the second that left the window last, which is in the sum before the last turn only. i is the place
 // of the key, -1 if it is not held.
