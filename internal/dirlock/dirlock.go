@@ -11,10 +11,17 @@ import (
 	"strconv"
 )
 
-// Take holds a directory for this process until the file is closed. name is that of the file, so that
+// Lock is a directory that this process holds until Close.
+type Lock struct{ file *os.File }
+
+// Close releases the directory. It unlocks before it closes: a process that is being forked holds a copy of the file
+// until it executes its program, and closing alone would leave the lock to it for that long.
+func (l *Lock) Close() error { return errors.Join(unlock(l.file), l.file.Close()) }
+
+// Take holds a directory for this process until the lock is closed. name is that of the file, so that
 // several things in a directory can be held apart. The lock is the kernel's: it cannot outlive a
 // crash. The file itself stays, with the number of the last holder in it.
-func Take(dir, name string) (*os.File, error) {
+func Take(dir, name string) (*Lock, error) {
 	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -33,7 +40,7 @@ func Take(dir, name string) (*os.File, error) {
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	return f, nil
+	return &Lock{f}, nil
 }
 
 func holderOf(f *os.File) string {

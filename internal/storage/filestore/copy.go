@@ -25,7 +25,7 @@ const copyFormat = 1
 // It is no store: overrides are not changed in it. One goroutine at a time may use it.
 type OverridesCopy struct {
 	disk disk
-	lock *os.File
+	lock *dirlock.Lock
 	of   []string
 	log  *slog.Logger
 }

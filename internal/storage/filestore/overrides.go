@@ -27,7 +27,7 @@ const memoryAudit = 1 << 20
 // it; any goroutine may use it in between.
 type Overrides struct {
 	disk disk
-	lock *os.File
+	lock *dirlock.Lock
 	now  func() time.Time
 	max  int // bytes of overrides.json: maxFile, less in tests
 

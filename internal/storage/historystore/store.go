@@ -59,7 +59,7 @@ type Store struct {
 	recorder *history.Recorder
 	mu       sync.Mutex // guards recorder
 
-	lock    *os.File                // of Run; nil: not held
+	lock    *dirlock.Lock           // of Run; nil: not held
 	archive atomic.Pointer[archive] // nil: not open
 	lasting map[spanID]lastingSpan  // of the archive that was open before, or nil; for Run
 	tried   chan struct{}           // closed when opening was tried once
