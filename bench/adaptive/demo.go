@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 )
 
 // showDemo draws the three waves of a demo.
-func showDemo(file, dir string) error {
+func showDemo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -32,5 +31,5 @@ func showDemo(file, dir string) error {
 		title: "One topic goes viral three times: held to its limit, answered from memory, adaptive (slow from 26 s on)",
 		most:  1000,
 		lines: []line{{"asked a second", asked}, {"the site was asked", site}, {"answered", answered}},
-	}}.write(filepath.Join(dir, "demo.svg"))
+	}}.write(documents + "/demo.svg")
 }

@@ -1,6 +1,6 @@
 // Command adaptive runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
 //
-//	go run ./adaptive              # the table of docs/adaptive/RESULTS.md, and its pictures
+//	go run ./adaptive              # the table of RESULTS.md, and its pictures
 //	go run ./adaptive "onset 10 x" # one scenario, second by second
 //	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
 //	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo -o json
@@ -12,27 +12,31 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"regexp"
+)
+
+// Pictures that documents show are in the first folder, the others beside RESULTS.md. Both are named from bench/.
+const (
+	documents = "../docs/adaptive"
+	results   = "adaptive"
 )
 
 func main() {
 	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
 	demo := flag.String("demo", "", "result of hotparam demo -o json")
-	dir := flag.String("dir", "../docs/adaptive", "where pictures go")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")
 	flag.Parse()
 	var err error
 	switch {
 	case *real != "":
-		err = showReal(*real, *dir)
+		err = showReal(*real)
 	case *demo != "":
-		err = showDemo(*demo, *dir)
+		err = showDemo(*demo)
 	case flag.NArg() > 0:
 		trace(flag.Arg(0))
 	default:
-		err = study(*dir, *rows, *draws)
+		err = study(*rows, *draws)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "study:", err)
@@ -41,7 +45,7 @@ func main() {
 }
 
 // study prints a line for each scenario, means of three seeds, and draws two of them.
-func study(dir, rows string, draws int) error {
+func study(rows string, draws int) error {
 	wanted, err := regexp.Compile(rows)
 	if err != nil {
 		return err
@@ -49,14 +53,14 @@ func study(dir, rows string, draws int) error {
 	fmt.Println(
 		"| scenario | target held again after | seconds within it | answered, of the best fixed limit | swing | cold requests that failed | with no limit |")
 	fmt.Println("|---|---|---|---|---|---|---|")
-	drawn := map[string]string{"onset 10 x": "onset", "capacity halved": "halved"}
+	drawn := map[string]string{"onset 10 x": documents + "/onset.svg", "capacity halved": results + "/halved.svg"}
 	for _, s := range scenarios() {
 		if s.special && s.over == 0 || !wanted.MatchString(s.name) {
 			continue
 		}
 		fmt.Println(s.row())
-		if name := drawn[s.name]; name != "" {
-			if err := s.draw(filepath.Join(dir, name+".svg"), s.simulate(math.Inf(1), false, 1)); err != nil {
+		if file := drawn[s.name]; file != "" {
+			if err := s.draw(file, s.simulate(math.Inf(1), false, 1)); err != nil {
 				return err
 			}
 		}
@@ -147,7 +151,7 @@ func values(out []second, of func(*second) float64) []float64 {
 }
 
 // showReal shows what TestAdaptiveAcrossLimiters saw.
-func showReal(file, dir string) error {
+func showReal(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -177,5 +181,5 @@ func showReal(file, dir string) error {
 		}
 		latency.lines, answered.lines = append(latency.lines, line{way, ms}), append(answered.lines, line{way, ok})
 	}
-	return drawing{latency, answered}.write(filepath.Join(dir, "real.svg"))
+	return drawing{latency, answered}.write(results + "/real.svg")
 }

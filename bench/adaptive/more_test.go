@@ -42,7 +42,7 @@ func TestColdAboveCapacity(t *testing.T) {
 	}
 }
 
-// What the random scenarios reach, and never a rate outside its range: docs/adaptive/RESULTS.md says which
+// What the random scenarios reach, and never a rate outside its range: RESULTS.md says which
 // do not reach more, and why.
 func TestRandomScenarios(t *testing.T) {
 	t.Parallel()

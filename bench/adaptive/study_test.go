@@ -16,7 +16,7 @@ const (
 	goalCold    = 0.005 // part of the cold requests that fail
 )
 
-// fixedGoodput is what the best fixed limit answers a second, as the tables of docs/adaptive/RESULTS.md have it:
+// fixedGoodput is what the best fixed limit answers a second, as the tables of RESULTS.md have it:
 // to find it anew takes a minute for each scenario.
 var fixedGoodput = map[string]float64{
 	"onset 10 x": 955, "onset 50 x": 953, "cold steps": 789, "capacity halved": 488, "finite queue": 955,

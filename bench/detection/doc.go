@@ -1,5 +1,5 @@
 // Command detection measures how well package detect finds hot keys, beside an
-// exact count of everything: the figures and pictures of docs/detection/RESULTS.md.
+// exact count of everything: the figures and pictures of RESULTS.md.
 //
 //	go run ./detection [-seed 1] [-traffic DIR] [-quick]   # measures and writes
 //	go run ./detection -draw                              # writes from results.json
@@ -15,7 +15,7 @@
 // same tick, or one is called hot that is not. Real logs are read from -traffic
 // (HOTPARAM_TRAFFIC); without them their rows are left out.
 //
-// It writes results.json and the pictures beside it, and the tables into
-// docs/detection/RESULTS.md. A test compares these with what today's program makes of
-// results.json, and measures a small stream anew.
+// It writes results.json, the pictures and the tables of RESULTS.md beside this file, and
+// the picture that docs/detection.md shows. A test compares these with what today's program
+// makes of results.json, and measures a small stream again.
 package main

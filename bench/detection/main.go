@@ -23,8 +23,7 @@ type results struct {
 }
 
 func main() {
-	dir := flag.String("dir", filepath.Join("..", "docs", "detection"),
-		"where results.json and the pictures are; the page is beside it")
+	dir := flag.String("dir", "detection", "where results.json, the page and the pictures are")
 	traffic := flag.String("traffic", os.Getenv("HOTPARAM_TRAFFIC"), "directory of real logs")
 	seed := flag.Uint64("seed", 1, "of the traffic")
 	draw := flag.Bool("draw", false, "only write page and pictures, from results.json")

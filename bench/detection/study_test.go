@@ -18,12 +18,11 @@ import (
 // The page and the pictures are those that today's code makes of the results.
 func TestPageAndPicturesFitTheResults(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "..", "docs", "detection")
-	r, err := load(dir)
+	r, err := load(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := render(dir, r)
+	files, err := render(".", r)
 	if err != nil {
 		t.Fatal(err)
 	}
