@@ -43,9 +43,6 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	if lim.Fair {
 		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
 	}
-	if lim.Candidate != nil {
-		text += "; candidate: " + specText(*lim.Candidate)
-	}
 	return append(out, text)
 }
 

@@ -19,7 +19,7 @@ rules:
     params: [path.id, lang]
     hot:   {rate: 200, window: 5s}
     limit: {rate: 100, burst: 200}
-  - {name: login, match: {path: /login}, params: [], malformed: deny, hot: {rate: 1}, limit: {rate: 10, burst: 5, initial_tokens: 2, wait: 500ms, block: 1m, block_max: 1h, candidate: {rate: 8, burst: 3}}}
+  - {name: login, match: {path: /login}, params: [], malformed: deny, hot: {rate: 1}, limit: {rate: 10, burst: 5, initial_tokens: 2, wait: 500ms, block: 1m, block_max: 1h}}
   - {name: "*", params: ["*"], ignore: ["utm_*"], hot: {rate: 500, window: 5s}}
 ip:
   fixed: {limit: 50, window: 1s}
@@ -47,8 +47,8 @@ func TestExplain(t *testing.T) {
 		{"https://example.org/a?q=1&b=2&utm_x=1#part", "my bot", "*", "/a", "/a?b=2&q=1", "hp.Z2Fa.hot_param.b=2-q=1",
 			"rule *: hot from 500/s over 5s, never limited|class crawler: fixed_window 5 per 1s"},
 		{"/login", "", "login", "login", "login", "hp.login.hot_param.Ze",
-			"rule login: hot from 1/s over 5s, then token_bucket 10 per 1s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s (cluster, enforce); " +
-				"candidate: token_bucket 8 per 1s, burst 3|every client: fixed_window 50 per 1s|every client: sliding_window 99 per 1m0s, block 5s, async"},
+			"rule login: hot from 1/s over 5s, then token_bucket 10 per 1s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s (cluster, enforce)|" +
+				"every client: fixed_window 50 per 1s|every client: sliding_window 99 per 1m0s, block 5s, async"},
 		{"/topics/42?lang=" + strings.Repeat("x", 300), "", "topic", "topic", "topic?!malformed",
 			"hp.topic.hot_param.Z21malformed",
 			"override topic-path-id-9-16bf661c: block of topic?path.id=9 (by hand)|" +

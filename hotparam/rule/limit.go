@@ -68,22 +68,11 @@ type Amounts struct {
 	WarmUp time.Duration `name:"warm_up" in:"1ms..24h" step:"1ms"`
 }
 
-// Denial says how requests over a limit are handled.
-type Denial struct {
-	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if its wait fits; else it
-	// is denied at once. Up to `1m`, whole milliseconds.
-	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
-	// A denied subject is denied everything for this long, up to `24h`; docs/limits.md#block.
-	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
-	// Repeated blocks double up to this length. Default: `block`.
-	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
-}
-
 // Limit limits a hot key.
 type Limit struct {
 	// `token_bucket`, `gcra`, `leaky_bucket`, `bursty`, `warming_up`, `fixed_window`, `anchored_window`,
 	// `sliding_window`, `sliding_log`, `bucketed_window` or `in_flight`.
-	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm or in_flight" default:"token_bucket"`
+	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm" default:"token_bucket"`
 	Amounts   `name:",inline"`
 	// Algorithm `in_flight` (with `limit`, `scope` and `on_store_failure` only): how long an unrenewed slot is held,
 	// `1s` to `1h`.
@@ -95,7 +84,13 @@ type Limit struct {
 	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow)
 	// or `closed` (deny); docs/limits.md#scope-and-redis-failures.
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
-	Denial         `name:",inline"`
+	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if its wait fits; else it
+	// is denied at once. Up to `1m`, whole milliseconds.
+	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
+	// A denied subject is denied everything for this long, up to `24h`; docs/limits.md#block.
+	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
+	// Repeated blocks double up to this length. Default: `block`.
+	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
 	// Token bucket, gcra, leaky bucket, bursty: `true`: while the limit denies, clients share it evenly;
 	// docs/limits.md#fairness. Not with `block`; not evaluated in mode `shadow`.
 	Fair bool `name:"fair"`
@@ -115,9 +110,6 @@ type Limit struct {
 	Max Rate `name:"max"`
 	// With `adaptive`: the name of the upstream, one of `upstreams`.
 	Upstream string `name:"upstream" form:"plain" default:"default"`
-	// Another limit that is evaluated and counted and never denies: `algorithm`, its amounts, `wait`, `block`,
-	// `block_max`; docs/limits.md#candidate.
-	Candidate *Candidate `name:"candidate"`
 	// Amounts for particular keys of the rule: a list of `key` and `rate`, `burst`, `initial_tokens`, `delay`,
 	// `nodelay`, `warm_up` or `limit`, `window`, `buckets`.
 	Values []Value `name:"values"`
@@ -125,7 +117,7 @@ type Limit struct {
 
 // LimitOf is the limit that a Spec is.
 func LimitOf(s limit.Spec) *Limit {
-	l := &Limit{Algorithm: s.Algorithm, Denial: Denial{s.Wait, s.Block, s.BlockMax}}
+	l := &Limit{Algorithm: s.Algorithm, Wait: s.Wait, Block: s.Block, BlockMax: s.BlockMax}
 	switch traits := limitcore.Spec(s); {
 	case !traits.Even():
 		l.Amounts = Amounts{Limit: s.Limit, Window: s.Window, Buckets: s.Buckets}
@@ -138,14 +130,6 @@ func LimitOf(s limit.Spec) *Limit {
 		}
 	}
 	return l
-}
-
-// Candidate is a limit that is judged beside the live one and never acts.
-type Candidate struct {
-	// As in `limit`.
-	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm" default:"token_bucket"`
-	Amounts   `name:",inline"`
-	Denial    `name:",inline"`
 }
 
 // Value has other amounts for one key. All else is the rule's, the window too unless it is set.

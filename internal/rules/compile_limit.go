@@ -39,11 +39,12 @@ var (
 		limitcore.Traits{Name: rule.Bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
 )
 
-func algorithmNames(further ...string) (names []string) {
+// algorithmNames returns what the field algorithm of a limit may say.
+func algorithmNames() (names []string) {
 	for _, a := range algorithms {
 		names = append(names, string(a.Name))
 	}
-	return append(names, further...)
+	return append(names, string(inFlight))
 }
 
 func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
@@ -66,13 +67,10 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	if v.Has("refund_status") {
 		l.RefundStatus = &c.RefundStatus
 	}
-	if at := v.At("candidate"); c.Candidate != nil && !at.Broken() && !at.At("algorithm").Failed() {
-		l.Candidate = new(spec(at, &c.Candidate.Amounts, c.Candidate.Algorithm, c.Candidate.Denial))
-	}
 	l.Set = true
 	a := c.Amounts
 	l.Adaptive = adaptive(v, c, &a)
-	l.Spec = spec(v, &a, c.Algorithm, c.Denial)
+	l.Spec = spec(v, &a, c)
 	l.checkFair(v)
 	l.checkRefund(v)
 	var values []ValueLimit
@@ -81,7 +79,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 		of.Window, of.WarmUp = cmp.Or(of.Window, l.Spec.Window), cmp.Or(of.WarmUp, a.WarmUp)
 		of.Buckets, of.Delay = cmp.Or(of.Buckets, l.Spec.Buckets), cmp.Or(of.Delay, a.Delay)
 		of.NoDelay = of.NoDelay || a.NoDelay
-		one.Spec, one.Adaptive = spec(v.At("values").Entry(i), &of, c.Algorithm, c.Denial), nil
+		one.Spec, one.Adaptive = spec(v.At("values").Entry(i), &of, c), nil
 		values = append(values, ValueLimit{Key: hottype.Key(c.Values[i].Key), Limit: one})
 	}
 	return l, values
@@ -180,19 +178,20 @@ func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
 	}
 }
 
-func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denial) limit.Spec {
-	s := limit.Spec{Algorithm: algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
+// spec compiles amounts, of the limit c or of one of its values.
+func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
+	s := limit.Spec{Algorithm: c.Algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
 	if a.Rate.N == 0 {
 		s.Limit, s.Window = a.Limit, a.Window
 	}
-	checkAmounts(v, a, algorithm)
-	if v.Has("burst") && algorithm == limit.TokenBucket && s.Burst == 0 && !v.Failed() {
+	checkAmounts(v, a, c.Algorithm)
+	if v.Has("burst") && c.Algorithm == limit.TokenBucket && s.Burst == 0 && !v.Failed() {
 		v.At("burst").Fail("0 is not a whole number between 1 and %d", maxAmount) // it would allow nothing
 	}
 	if v.Failed() {
 		return s
 	}
-	switch algorithm {
+	switch c.Algorithm {
 	case limit.TokenBucket:
 		s.Burst = cmp.Or(s.Burst, defaultBurst(a.Rate))
 	case limit.BucketedWindow:
@@ -209,7 +208,7 @@ func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denia
 	} else if n != nil {
 		s.InitialDeficit = s.Burst - *n
 	}
-	s.Wait, s.Block, s.BlockMax = max(s.Wait, d.Wait), d.Block, d.BlockMax
+	s.Wait, s.Block, s.BlockMax = max(s.Wait, c.Wait), c.Block, c.BlockMax
 	v.Validate(s.Validate)
 	return s
 }

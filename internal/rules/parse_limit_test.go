@@ -67,17 +67,6 @@ func TestParseAlgorithms(t *testing.T) {
 	}
 }
 
-// A trial is a limit of its own.
-func TestParseTrial(t *testing.T) {
-	t.Parallel()
-	r := mustParse(t,
-		"rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {rate: 5, block: 1s, candidate: {algorithm: fixed_window, limit: 7, window: 1s}}}\n").Rules[0]
-	want := limit.Spec{Algorithm: limit.FixedWindow, Limit: 7, Window: time.Second}
-	if r.Limit.Candidate == nil || *r.Limit.Candidate != want {
-		t.Errorf("%+v, want %+v", r.Limit.Candidate, want)
-	}
-}
-
 // Which limits can be divided among clients, how clients are identified, and which errors the
 // others give.
 func TestParseFair(t *testing.T) {
@@ -143,7 +132,6 @@ classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_fli
 		"limit: 2, wait: 1s":                     "limit.wait: in_flight has limit, lease",
 		"limit: 2, mode: shadow":                 "limit.mode: in_flight has limit, lease",
 		"limit: 2, laese: 1m":                    "limit.laese: unknown field; did you mean",
-		"limit: 2, candidate: {rate: 2}":         "limit.candidate: in_flight has limit, lease",
 		"limit: 2, values: [{key: a, limit: 3}]": "limit.values: in_flight has limit, lease",
 	} {
 		file := "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {algorithm: in_flight, " + text +

@@ -43,7 +43,6 @@ func TestParseRefundStatus(t *testing.T) {
 		"rate: 5, refund_status: [304], mode: shadow":                                    "refund_status: has no effect in mode shadow",
 		"algorithm: sliding_log, limit: 5, window: 1s, refund_status: [304]":             "refund_status: sliding_log gives back only",
 		"algorithm: in_flight, limit: 5, refund_status: [304]":                           "refund_status: in_flight has limit, lease",
-		"rate: 5, refund_status: [304], candidate: {rate: 7, refund_status: [304]}":      "candidate.refund_status: unknown field",
 		"rate: 5, refund_status: [304], values: [{key: a, rate: 7, refund_status: [1]}]": "values[0].refund_status: unknown field",
 	} {
 		if _, err := Parse("f.yaml", []byte(rule(text))); err == nil ||

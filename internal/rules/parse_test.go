@@ -203,7 +203,7 @@ func TestDocumentation(t *testing.T) {
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(
 	`namespace rules ip classes overrides query_bounds cache parse_as name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair
+	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio fair
 	client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope
 	on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt

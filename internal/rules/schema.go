@@ -41,7 +41,7 @@ func newSchema() *conf.Schema {
 				Want: "a domain in small letters with at least one dot, such as googlebot.com"},
 		},
 		Words: map[string][]string{
-			"algorithm": algorithmNames(), "algorithm or in_flight": algorithmNames(string(inFlight)),
+			"algorithm": algorithmNames(),
 		},
 		Texts: map[string]conf.Text{
 			"rate":     {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},

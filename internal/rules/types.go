@@ -139,11 +139,8 @@ type HotCriteria rule.Hot
 
 type Limit struct {
 	// Spec; its Limit is 0 and Set is false if the rule only detects.
-	Spec limit.Spec
-	Set  bool
-	// Candidate, if any, is evaluated beside Spec, as if it replaced it, and is
-	// never enforced.
-	Candidate      *limit.Spec
+	Spec           limit.Spec
+	Set            bool
 	Mode           hottype.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy

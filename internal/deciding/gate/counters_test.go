@@ -47,16 +47,6 @@ func TestEachVerdictCounts(t *testing.T) {
 			}
 		}
 	}
-	for i, want := range []Candidates{{Same: shards}, {Stricter: shards}, {Looser: shards}} {
-		g := New(Config{})
-		for range shards {
-			s := g.stats.shard()
-			s.candidate(i == 2, i == 1)
-		}
-		if got := g.Stats().Candidates; got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
 }
 
 // A request is denied with the least that is left, the longest wait, and the numbers of the first limit that

@@ -186,9 +186,6 @@ func (d *decision) chargeKey(i int, k *requestKey) {
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil
 	d.hasRefund = d.hasRefund || h.refund != nil
 	d.charge(&h.limit, i, false)
-	if h.candidate != nil {
-		d.charge(h.candidate, i, true)
-	}
 }
 
 // needSlot adds a slot of requests in flight, of a key or of the client (-1).

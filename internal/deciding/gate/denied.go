@@ -100,7 +100,7 @@ func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
 		return false
 	}
 	h := d.keys[0].h
-	if h == nil || !h.limited || h.candidate != nil { // a candidate is judged also for what is denied
+	if h == nil || !h.limited {
 		return false
 	}
 	name := string(d.name(0))

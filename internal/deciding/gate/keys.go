@@ -25,14 +25,13 @@ type keyLimit struct {
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be resolved again; zero: never
 
-	limited   bool // limit applies
-	limit     boundLimit
-	inFlight  *inFlight         // bounds the requests in flight; nil: unbounded
-	adaptive  *adaptiveLimit    // nil: the rate does not follow an upstream
-	candidate *boundLimit       // is compared with limit; nil: none
-	fair      *fairShare        // nil: the limit is not divided among clients
-	refund    *hottype.Statuses // of responses that refund the charge; nil: none
-	shadow    bool              // of an override in shadow mode: nothing is charged to the key
+	limited  bool // limit applies
+	limit    boundLimit
+	inFlight *inFlight         // bounds the requests in flight; nil: unbounded
+	adaptive *adaptiveLimit    // nil: the rate does not follow an upstream
+	fair     *fairShare        // nil: the limit is not divided among clients
+	refund   *hottype.Statuses // of responses that refund the charge; nil: none
+	shadow   bool              // of an override in shadow mode: nothing is charged to the key
 
 	serve        *hottype.CachePolicy // how a response cache answers; nil: it does not
 	hits         *atomic.Uint64       // counts the decisions for an override on a hot key; nil: there is none
@@ -271,11 +270,6 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	}
 	h.rule, h.limited, h.refund = r.Name, true, l.RefundStatus
 	h.limit = st.bind(spaceHot, r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
-	if l.Candidate != nil {
-		c := h.limit
-		c.spec, c.space, c.candidate = *l.Candidate, spaceCandidate, true
-		h.candidate = &c
-	}
 	if l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow {
 		h.limit.space, h.limit.shadow = spaceWatched, true
 	}

@@ -106,7 +106,7 @@ func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 // charges of no cost.
 func CountedSubjects(set *rules.Set, c hottype.Command) (list []limit.Charge) {
 	if c.Key != "" {
-		for _, space := range [...]string{spaceHot, spaceWatched, spaceCandidate, spaceShadow} {
+		for _, space := range [...]string{spaceHot, spaceWatched, spaceShadow} {
 			list = append(list, limit.Charge{Subject: limit.Subject{Space: space, Name: string(c.Key)}})
 		}
 		return list

@@ -67,9 +67,8 @@ type boundLimit struct {
 	waits  bool // an allowed request may have to be delayed
 
 	// Limits that only count (watch.go).
-	shadow    bool           // a limit in shadow mode
-	candidate bool           // a candidate beside an enforced limit
-	owner     *overrideState // an override in shadow mode; nil: it is none
+	shadow bool           // a limit in shadow mode
+	owner  *overrideState // an override in shadow mode; nil: it is none
 }
 
 // bind makes a limit that is enforced.

@@ -19,8 +19,6 @@ type Stats struct {
 	WouldDeny   uint64             `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	WouldDenyIP uint64             `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
 	Delayed     uint64             `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
-	// Candidates are requests for keys whose limit has a candidate, by how the two agree.
-	Candidates Candidates
 
 	guarded.Stats
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
@@ -28,13 +26,6 @@ type Stats struct {
 	// Refunded is the cost that was refunded because of the status of the response. The shared
 	// store counts its refunds too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
-}
-
-// Candidates compares candidate limits with the live ones.
-type Candidates struct {
-	Same     uint64 `metric:"hotparam_gate_candidates_same_total" help:"Requests on which a candidate limit and the live one agreed."`
-	Stricter uint64 `metric:"hotparam_gate_candidates_stricter_total" help:"Requests that only the candidate limit would have denied."`
-	Looser   uint64 `metric:"hotparam_gate_candidates_looser_total" help:"Requests that only the live limit denied."`
 }
 
 // shards is how many sets of counters there are. Each pooled decision is bound to
@@ -55,7 +46,6 @@ type shard struct {
 	denied                 [hottype.NumReasons]atomic.Uint64
 	wouldDeny, wouldDenyIP atomic.Uint64
 	cachedDenials, delayed atomic.Uint64
-	same, stricter, looser atomic.Uint64 // candidates
 	_                      [48]byte
 }
 
@@ -78,18 +68,6 @@ func (s *shard) verdict(v *hottype.Verdict) {
 	}
 }
 
-// candidate counts how candidate and live limits agreed.
-func (s *shard) candidate(candidate, live bool) {
-	switch {
-	case candidate == live:
-		s.same.Add(1)
-	case live:
-		s.stricter.Add(1)
-	default:
-		s.looser.Add(1)
-	}
-}
-
 // Stats reads the counters. Each is exact; they are not read at one instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load()}
@@ -109,9 +87,6 @@ func (s *shard) addTo(out *Stats) {
 	}
 	out.WouldDeny += s.wouldDeny.Load()
 	out.WouldDenyIP += s.wouldDenyIP.Load()
-	out.Candidates.Same += s.same.Load()
-	out.Candidates.Stricter += s.stricter.Load()
-	out.Candidates.Looser += s.looser.Load()
 	out.CachedDenials += s.cachedDenials.Load()
 	out.Delayed += s.delayed.Load()
 }

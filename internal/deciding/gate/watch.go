@@ -7,39 +7,30 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A limit that only counts is watched: one in shadow mode, a candidate beside an enforced limit,
-// or an override in shadow mode. It is judged when the verdict is known, so that it changes nothing
-// that is enforced; by itself, as if it were the only one; and in this process, a shared limit by this
-// process's share, so that it never calls the shared store. Its owner counts the requests that it
+// A limit that only counts is watched: a limit or an override in shadow mode. It is judged when the verdict is known,
+// so that it changes nothing that is enforced; by itself, as if it were the only one; and in this process, a shared
+// limit by this process's share, so that it never calls the shared store. An override counts the requests that it
 // would deny, and Verdict.WouldDeny is set if such a request is allowed.
 
 // The spaces of limits that only count, by their owners. They are apart from those that are enforced,
 // so that a limit begins anew when it is enforced.
 const (
-	spaceWatched   = "watched"   // limits of keys in shadow mode
-	spaceCandidate = "candidate" // candidates
-	spaceShadow    = "shadow"    // overrides in shadow mode, of keys and of clients
+	spaceWatched = "watched" // limits of keys in shadow mode
+	spaceShadow  = "shadow"  // overrides in shadow mode, of keys and of clients
 )
 
-// judgeWatched judges the limits that only count. A request that was denied because of its client does not
-// count for limits of its keys. A denied request counts only for limits that would replace the one that
-// denied: candidates and overrides.
+// judgeWatched judges the limits that only count. A denied request counts only for overrides, because they would
+// replace the limit that denied.
 func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict) {
 	gr, nothingEnforced := &d.watched, !d.reported
-	compared, allows := false, true
 	for i := range gr.charges {
 		m, r := &gr.meta[i], &gr.results[i]
-		replaces := m.candidate || m.owner != nil
-		if d.aside && m.key >= 0 || !v.Allowed && !replaces {
+		if !v.Allowed && m.owner == nil {
 			continue
 		}
 		ok, err := g.cfg.Local.Take(ctx, d.now, gr.charges[i:i+1], gr.results[i:i+1])
 		if err != nil {
 			g.stats.localErrors.Add(1)
-			continue
-		}
-		if m.candidate {
-			compared, allows = true, allows && ok
 			continue
 		}
 		if m.owner != nil {
@@ -51,9 +42,6 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 		if !ok {
 			wouldDeny(v, m.reason)
 		}
-	}
-	if compared {
-		d.counters.candidate(allows, v.Allowed)
 	}
 }
 

@@ -114,9 +114,6 @@ func (f inForce) view(l rules.Limit) *limitView {
 		v.Adaptive = true
 		v.Text += "; " + a.String()
 	}
-	if l.Candidate != nil {
-		v.Text += "; candidate: " + specText(*l.Candidate)
-	}
 	return v
 }
 
