@@ -6,7 +6,7 @@
 //	mux.Handle("/", p.Middleware(app))
 //	server.RegisterOnShutdown(page.CloseStreams)
 //
-// The page works below any prefix. With Config.Shared of the pipeline it shows all limiters, and what is changed on it
+// The page works below any prefix. With hotparam.Config.Shared it shows all limiters, and what is changed on it
 // holds in all of them; alone it shows and changes this process. Central rules, the history and webhooks are those of
 // the programs; see docs/admin.md for the API.
 package admin

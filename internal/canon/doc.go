@@ -7,8 +7,8 @@
 //
 // The raw query is read byte by byte and never through url.ParseQuery, which
 // drops pairs with ";" or a bad escape and gives up above 10,000 pairs: an
-// attacker's way out. What is beyond [Limits] is not free either; it is counted
-// under the reserved parameter [Malformed].
+// attacker's way out. What is beyond [QueryBounds] is not free either; it is
+// counted under the reserved parameter [Malformed].
 //
 // [Names] writes a key as a metric name that StatsD, Graphite and their
 // exporters leave alone (style hp1), and reads it back.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bounds of the exact domain; see Spec.Validate. Times end far enough below
+// Bounds of the exact domain; see limit.Spec.Validate. Times end far enough below
 // 2^53 that the end of any state is below it too.
 const (
 	maxExact  = 1<<53 - 1

@@ -11,8 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// settingsPage is made from the settings of the code.
+const settingsPage = "docs/settings.md"
 
 // sources holds every Go file of the repository and the names that they declare.
 type sources struct {
@@ -20,14 +24,25 @@ type sources struct {
 	fset     *token.FileSet
 	packages map[string]map[string]bool // package name -> names declared at its top level
 	names    map[string]bool            // every identifier of the code
+	words    map[string]bool            // every word of literals, scripts, configurations and the page of settings
 	bases    map[string]bool            // base names of all files, of any kind
 }
 
-// readSources parses the Go files of all modules.
+// readSources returns the Go files of all modules, which are parsed once.
 func readSources(t *testing.T) *sources {
 	t.Helper()
+	s, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var parsed = sync.OnceValues(parseSources)
+
+func parseSources() (*sources, error) {
 	s := &sources{files: map[string]*ast.File{}, fset: token.NewFileSet(), packages: map[string]map[string]bool{},
-		names: map[string]bool{}, bases: map[string]bool{}}
+		names: map[string]bool{}, words: map[string]bool{}, bases: map[string]bool{}}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -39,7 +54,13 @@ func readSources(t *testing.T) *sources {
 			return nil
 		}
 		s.bases[d.Name()] = true
-		if !strings.HasSuffix(name, ".go") {
+		ext := path.Ext(name)
+		if ext == ".js" || ext == ".lua" || ext != ".md" && strings.HasPrefix(name, "deploy/") || name == settingsPage {
+			text, err := os.ReadFile(filepath.Join(root, name))
+			s.addWords(string(text))
+			return err
+		}
+		if ext != ".go" {
 			return nil
 		}
 		f, err := parser.ParseFile(
@@ -54,10 +75,7 @@ func readSources(t *testing.T) *sources {
 		s.add(name, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return s, err
 }
 
 func (s *sources) add(name string, f *ast.File) {
@@ -72,19 +90,31 @@ func (s *sources) add(name string, f *ast.File) {
 		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			s.names[id.Name] = true
+		switch n := n.(type) {
+		case *ast.Ident:
+			s.names[n.Name] = true
+		case *ast.BasicLit:
+			s.addWords(n.Value)
 		}
 		return true
 	})
 }
 
-// declared lists the names that a declaration adds to its package, and the methods of its types.
+// addWords adds the words of a text.
+func (s *sources) addWords(text string) {
+	for _, w := range word.FindAllString(text, -1) {
+		s.words[w] = true
+	}
+}
+
+// declared lists the names that a declaration adds to its package.
 func declared(d ast.Decl) []string {
 	var ids []string
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		ids = append(ids, d.Name.Name)
+		if d.Recv == nil {
+			ids = append(ids, d.Name.Name)
+		}
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			switch spec := spec.(type) {
@@ -118,30 +148,29 @@ func (s *sources) comments(f *ast.File, do func(at token.Position, line string))
 }
 
 var (
-	// qualified is a package's name, a dot and an exported name.
-	qualified = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.([A-Z]\w*[a-z]\w*)\b`)
+	word = regexp.MustCompile(`\w+`)
 	// quoted is a Go name in back quotes that has a capital inside, so that it is no word of a configuration.
 	quoted = regexp.MustCompile("`([A-Za-z]+[a-z][A-Z]\\w*)(?:\\(\\))?`")
-	// inline is code within a line of a document.
-	inline = regexp.MustCompile("`[^`\n]+`")
+	// linked is a link of a comment to a name of its package.
+	linked = regexp.MustCompile(`\[\*?([A-Z]\w*[a-z]\w*)(?:\.\w+)*\](?:[^(\[:]|$)`)
 	// fileName is a source file's name.
 	fileName = regexp.MustCompile(`\b([\w-]+/)*[\w-]+\.(go|lua)\b`)
 )
 
-// TestNamesInCommentsExist finds comments and documents with names of code that are gone.
+// TestNamesInCommentsExist finds comments with names of code that are gone.
 func TestNamesInCommentsExist(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)
 	for _, f := range s.files {
 		s.comments(f, func(at token.Position, line string) {
-			for _, m := range qualified.FindAllStringSubmatch(line, -1) {
-				if own := s.packages[m[1]]; own != nil && ours(f, m[1]) && !own[m[2]] {
-					t.Errorf("%s:%d: package %s has no %s", at.Filename, at.Line, m[1], m[2])
-				}
-			}
 			for _, m := range quoted.FindAllStringSubmatch(line, -1) {
 				if !s.names[m[1]] {
 					t.Errorf("%s:%d: no code has the name %s", at.Filename, at.Line, m[1])
+				}
+			}
+			for _, m := range linked.FindAllStringSubmatch(line, -1) {
+				if !s.packages[strings.TrimSuffix(f.Name.Name, "_test")][m[1]] {
+					t.Errorf("%s:%d: package %s has no %s", at.Filename, at.Line, f.Name, m[1])
 				}
 			}
 			for _, name := range fileName.FindAllString(line, -1) {
@@ -161,26 +190,6 @@ func TestNamesInCommentsExist(t *testing.T) {
 			}
 		}
 	}
-	for doc, text := range documents(t) {
-		for _, code := range inline.FindAllString(block.ReplaceAllString(text, ""), -1) {
-			for _, m := range qualified.FindAllStringSubmatch(code, -1) {
-				if s.packages[m[1]] != nil && !s.names[m[2]] && doc != "CHANGELOG.md" {
-					t.Errorf("%s: no code has the name %s.%s", doc, m[1], m[2])
-				}
-			}
-		}
-	}
-}
-
-// ours is false where a file imports a package of the same name from elsewhere, as http or prometheus' metrics.
-func ours(f *ast.File, name string) bool {
-	for _, imp := range f.Imports {
-		p := strings.Trim(imp.Path.Value, `"`)
-		if path.Base(p) == name && !strings.HasPrefix(p, module) {
-			return false
-		}
-	}
-	return true
 }
 
 // TestDocCommentsBeginWithTheName holds the comments of functions, methods and types to the names of what they

@@ -6,7 +6,7 @@
 // What enters is clients with their requests ([Add]) or other summaries
 // ([Merge]); what leaves is how many clients there are ([Clients]) and what
 // would be left of the requests if no client counted for more than so much
-// ([Effective]). The last one tells a viral key from a loop: a key asked for a
+// ([CappedCount]). The last one tells a viral key from a loop: a key asked for a
 // thousand times by one client needs no protection from others.
 //
 // Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample

@@ -39,7 +39,7 @@ const (
 // Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
 type Controller struct {
 	target   rules.UpstreamTarget
-	min, max float64 // of Bound.Rate
+	min, max float64 // of UpstreamLimit.Rate
 
 	pool    Measurement
 	seconds float64               // in pool

@@ -227,7 +227,7 @@ type Options struct {
 	// Future is how far ahead of now a count's second may be, for senders with a fast clock; 0 means 2 s.
 	// Such counts are judged when their second comes. Whole seconds, rounded up.
 	Future time.Duration
-	HotTTL time.Duration // how long a set keeps its keys hot: Hot.Until = now + HotTTL; 0 means 5 s
+	HotTTL time.Duration // how long a set keeps its keys hot: HotKey.Until = now + HotTTL; 0 means 5 s
 	// MaxSketches caps the keys near their threshold of which the clients are held, over all rules; 0 means
 	// 4096, of up to about 5 KB. Beyond it the lightest of the network that has most of them are given up;
 	// such a key counts as one client's until its clients are known again.

@@ -24,9 +24,9 @@
 //
 // Counts are exact until a rule's counters are all taken, and lower bounds with
 // a known error from then on (package window). Keys are judged by the lower
-// bound, so none is hot that is not; Hot.Upper says how much more it may be,
+// bound, so none is hot that is not; HotKey.Upper says how much more it may be,
 // [Detector.Errors] how wrong each rule can be, [Check] how wrong it could
-// become. Hot.Rate is over a window that ends now, not with the second: the
+// become. HotKey.Rate is over a window that ends now, not with the second: the
 // second that left last counts by the part of it that would still be in. The
 // thresholds go by whole seconds.
 //

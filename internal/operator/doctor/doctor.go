@@ -1,7 +1,7 @@
 // Package doctor judges inspections of the systems around the pipeline: a finding says
 // what would silently break, why that matters and how to fix it.
 //
-//	statsd.Inspect, carbon.Inspect, kafka.Inspect, redisclient.Inspect, udpstat.Inspect
+//	statsd.Inspect, carbon.Inspect, kafka.Inspect, redisclient.Client.Inspect, udpstat.Inspect
 //	        └── plain facts ──> doctor ──> []Finding ──> text or JSON
 //
 // It inspects nothing itself. A [Finding] of level ok is reported too, so that the

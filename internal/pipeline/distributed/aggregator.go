@@ -24,7 +24,7 @@ import (
 //	sources ──> aggregate ──> publisher ──> Redis ──> hot set of all aggregators in memory
 //
 // Its parts are in the embedded Stages, to which a program adds the sources of counts, which call
-// Aggregate.Send, before it calls Run.
+// aggregate.Aggregator.Send, before it calls Run.
 type Aggregator struct {
 	lifecycle.Stages
 

@@ -4,7 +4,7 @@
 //	request ──> may it be answered from here at all? ──no──────────────> handler
 //	              └─> fresh answer ──────────────────> served (a hit)
 //	              └─> stale answer within its bounds ─> served, and fetched again behind it
-//	              └─> is being fetched ──────────────> waits for that, at most Serve.Wait
+//	              └─> is being fetched ──────────────> waits for that, at most CachePolicy.Wait
 //	              └─> nothing ───> the keys' limits ─> fetches it, for all who wait
 //
 // The gate says by Verdict.Cache which requests may come here; the cache charges what goes

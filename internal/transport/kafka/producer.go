@@ -89,7 +89,7 @@ func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// Run sends what is queued until ctx ends, sends the rest within Config.Drain,
+// Run sends what is queued until ctx ends, sends the rest within ProducerConfig.Drain,
 // and returns nil. End those who Send before.
 func (p *Producer) Run(ctx context.Context) error {
 	hard, cancel := grace(ctx, p.cfg.Drain)
