@@ -29,8 +29,6 @@ type ask func(ctx context.Context, key string, client int) (admitted bool, err e
 type limiter struct {
 	ask   ask
 	close func()
-	// ahead is how much of a key may be admitted late: it was charged before.
-	ahead int
 	// windows says that the limit of a key is a fixed window and no bucket.
 	windows bool
 }
@@ -73,23 +71,6 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 		return nil, err
 	}
 	return &limiter{ask: taking(redislimits.New(c), perSecond, three), close: func() { _ = c.Close() }}, nil
-}
-
-// openPrefetch holds some of a hot key's limit ahead of the requests.
-func openPrefetch(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error) {
-	c, err := redisclient.Open(redisclient.Config{Addrs: []string{addr}, Namespace: "bench"})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	l, ended := redislimits.New(c).Prefetch(ahead), make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	stop := func() {
-		cancel()
-		<-ended
-		_ = c.Close()
-	}
-	return &limiter{ask: taking(l, perSecond, three), close: stop, ahead: ahead}, nil
 }
 
 // taking asks a store of ours.

@@ -5,13 +5,12 @@
 //	go run ./redis [-rounds 5] [-for 400ms] [-callers 16,64,256] [-only regexp] [-server redis-server]
 //
 // "admitted" has a limit that is never reached, "refused" one of 100 a second,
-// which is what a hot key is like; "prefetch" takes up to 10,000 of it ahead of the
-// requests. "bucket + fixed + sliding" is one decision by
+// which is what a hot key is like. "bucket + fixed + sliding" is one decision by
 // the limit of a hot key and the two windows of one of 1000 clients: one call of
 // ours, three calls of a peer, one after the other. "through a gate" is the whole
 // decision of a sidecar, from the request on; with "windows async" that is what
-// all rows of ours are, the first one with prefetch. Every contender has a client of
-// its own with the options that it comes with, and contexts with a deadline.
+// the row of ours is. Every contender has a client of its own with the options
+// that it comes with, and contexts with a deadline.
 //
 // "a caller alone" asks all contenders in turn, from one goroutine; -for does not concern it.
 //

@@ -18,9 +18,6 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// ahead is the most of a key that a process holds, in the rows with prefetch.
-const ahead = 10_000
-
 // threeLimits are the rules of a gate; the windows of a client are never full.
 const threeLimits = `
 rules:
@@ -35,7 +32,7 @@ var errStore = errors.New("the shared store did not decide")
 
 // openGate gives a gate wired like that of a sidecar: the whole way from a request
 // to its verdict, matching included.
-func openGate(consistency string, most int64) func(context.Context, string, int, bool) (*limiter, error) {
+func openGate(consistency string) func(context.Context, string, int, bool) (*limiter, error) {
 	return func(ctx context.Context, addr string, perSecond int, _ bool) (*limiter, error) {
 		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency,
 			consistency))
@@ -48,16 +45,9 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 		}
 		limits := redislimits.New(c)
 		windows, mirror := limits.Windows(redislimits.WindowsConfig{}), new(hotset.Replica)
-		cfg := gate.Config{Rules: set, Hot: mirror, Shared: limits, Async: windows,
-			Local: limit.NewMemory(limit.MemoryConfig{})}
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
 		running.Go(func() error { return windows.Run(ctx) })
-		if most > 0 {
-			l := limits.Prefetch(most)
-			running.Go(func() error { return l.Run(ctx) })
-			cfg.Shared = l
-		}
 		stop := func() {
 			cancel()
 			_ = running.Wait()
@@ -71,7 +61,9 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 				return nil, ctx.Err()
 			}
 		}
-		return &limiter{ask: through(gate.New(cfg), mirror), close: stop, ahead: int(most)}, nil
+		g := gate.New(gate.Config{Rules: set, Hot: mirror, Shared: limits, Async: windows,
+			Local: limit.NewMemory(limit.MemoryConfig{})})
+		return &limiter{ask: through(g, mirror), close: stop}, nil
 	}
 }
 

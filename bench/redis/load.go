@@ -39,7 +39,7 @@ type load struct {
 const warm = "-warm"
 
 // run has the callers ask as fast as answers come, and has rdb say what it cost.
-// It begins to count after a lead-in: prefetching needs to know how busy a key is.
+// It begins to count after a lead-in, when the load is steady.
 func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
 	for i := range l.callers { // connections and scripts are there before it counts
 		if _, err := l.limiter.ask(ctx, l.keys[0]+warm, i); err != nil && i == 0 {
@@ -72,7 +72,7 @@ func (l load) allowed(d time.Duration) int {
 	if l.limiter.windows {
 		return len(l.keys) * l.perSecond * (2 + int(d/time.Second))
 	}
-	return len(l.keys) * (l.perSecond + int(math.Ceil(float64(l.perSecond)*d.Seconds())) + l.limiter.ahead)
+	return len(l.keys) * (l.perSecond + int(math.Ceil(float64(l.perSecond)*d.Seconds())))
 }
 
 // drive asks for a time.

@@ -127,8 +127,7 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 		}
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, admitted", callers: n, perSecond: never},
-			append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch}))
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, contenders())
 	}
 	for _, n := range callers {
 		add(question{what: "one hot key, refused", callers: n, perSecond: soon}, contenders())
@@ -136,14 +135,9 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 	add(question{what: "10,000 keys, admitted", callers: manyCallers, keys: 10_000, perSecond: never}, contenders())
 	three := question{callers: manyCallers, perSecond: never, three: true}
 	three.what = "bucket + fixed + sliding, exact"
-	add(three, append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch},
-		contender{measure.Ours + ", through a gate", openGate("exact", 0)},
-		contender{measure.Ours + ", through a gate, prefetch", openGate("exact", ahead)}))
+	add(three, append(contenders(), contender{measure.Ours + ", through a gate", openGate("exact")}))
 	three.what = "bucket + fixed + sliding, windows async"
-	add(three, append([]contender{
-		{measure.Ours, openGate("async", ahead)},
-		{measure.Ours + ", no prefetch", openGate("async", 0)},
-	}, peers()...))
+	add(three, append([]contender{{measure.Ours, openGate("async")}}, peers()...))
 	return cases, nil
 }
 

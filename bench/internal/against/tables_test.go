@@ -10,7 +10,7 @@ func TestRowsOfTwoBuildsAreCompared(t *testing.T) {
 	const head = "| what | who | k decisions/s | CPU, us | ours is better |\n|---|---|---|---|---|\n"
 	var all tables
 	for _, out := range []struct{ build, text string }{
-		{"hotparam", head + "| a | hotparam | 30 | 1 | |\n| a | hotparam, prefetch | 9 | 2 | |\n| a | peer | 5 | 1 | 6 x |\n"},
+		{"hotparam", head + "| a | hotparam | 30 | 1 | |\n| a | hotparam, through a gate | 9 | 2 | |\n| a | peer | 5 | 1 | 6 x |\n"},
 		{"c59901f", head + "| a | hotparam | 20 | 2 | |\n| a | hotparam, leases | 9 | 2 | |\n"},
 		{"c59901f", head + "| a | hotparam | 10 | 2 | |\n"},
 		{"hotparam", head + "| a | hotparam | 30 | 3 | |\n"},

@@ -73,9 +73,6 @@ type Sidecar struct {
 	Gateways `set:"decide_listen=127.0.0.1:8181"`
 	Proxy    Proxy  `embed:"" prefix:"proxy."`
 	Answer   Answer `embed:"" prefix:"answer."`
-	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
-	// memory; 0: none. Each limiter may allow that many more at one moment.
-	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
 	// Where the requests of this sidecar are counted: auto, none, kafka or statsd. auto takes the one that is
 	// configured, with none the middleware or collector counts them.
 	Count string `group:"counts" name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`

@@ -108,7 +108,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err != nil {
 		return err
 	}
-	shared := distributed.Shared{Store: s.redis, NoInputTTL: noInputTTL(cfg.Redis), Prefetch: cfg.Prefetch}
+	shared := distributed.Shared{Store: s.redis, NoInputTTL: noInputTTL(cfg.Redis)}
 	s.openCopy(set.Namespace)
 	if s.copy != nil {
 		shared.Copy = s.copy

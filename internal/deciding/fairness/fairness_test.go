@@ -293,21 +293,14 @@ func TestVirtualTimeWraps(t *testing.T) {
 	}
 }
 
-// Between answers the level rises by what flows in for this process; what is prefetched
-// is there beside it, and its answers say nothing new about the level.
+// Between answers the level rises by what flows in for this process.
 func TestLevelBetweenAnswers(t *testing.T) {
 	t.Parallel()
 	k, spec := contended(epoch), limit.PerSecond(100)
 	r := &limit.Result{Allowed: true, Limit: 100, Remaining: 20, ResetAfter: 500 * time.Millisecond}
-	k.RecordAllowed(epoch, LevelOf(&spec, r, 4, false))
+	k.RecordAllowed(epoch, LevelOf(&spec, r, 4))
 	if got := k.estimatedLevel(epoch.Add(time.Second)); got != 75 {
 		t.Errorf("%v after a second, want 50 and a quarter of 100", got)
-	}
-	for i := range 5 {
-		k.RecordAllowed(epoch.Add(time.Duration(i)*250*time.Millisecond), LevelOf(&spec, r, 4, true))
-	}
-	if got := k.estimatedLevel(epoch.Add(time.Second)); got != 95 {
-		t.Errorf("%v after a second, want 50, a quarter of 100 and 20 prefetched", got)
 	}
 }
 

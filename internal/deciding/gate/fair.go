@@ -87,9 +87,9 @@ func (d *decision) recordDenied(gr *chargeGroup) {
 }
 
 func (d *decision) level(gr *chargeGroup, i int) fairness.Level {
-	limiters, prefetched := int64(1), false
+	limiters := int64(1)
 	if gr == &d.shared {
-		limiters, prefetched = d.g.processes(), d.call.Prefetched
+		limiters = d.g.processes()
 	}
-	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters, prefetched)
+	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters)
 }

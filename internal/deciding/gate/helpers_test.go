@@ -115,13 +115,12 @@ func (u *unreliable) Take(ctx context.Context, now time.Time, c []limit.Charge, 
 	return u.Memory.Take(ctx, now, c, r)
 }
 
-// oneServer is what a gate.SharedStore has that is on one server and charges nothing ahead.
+// oneServer is the only shard of a gate.SharedStore on one server.
 type oneServer struct{}
 
-func (oneServer) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
-func (oneServer) Shards() int                                        { return 1 }
-func (oneServer) Shard(*limit.Subject) int                           { return 0 }
-func (oneServer) Server(int) string                                  { return "" }
+func (oneServer) Shards() int              { return 1 }
+func (oneServer) Shard(*limit.Subject) int { return 0 }
+func (oneServer) Server(int) string        { return "" }
 
 // inMemory is a shared store in memory.
 type inMemory struct {

@@ -11,12 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-const (
-	// prefetchedFor is how long before a request its prefetched tokens may have been charged.
-	prefetchedFor = 100 * time.Millisecond
-	// maxRefundAge is the age of a charge from which on it is not refunded: most of its tokens are refilled.
-	maxRefundAge = time.Hour
-)
+// maxRefundAge is the age of a charge from which on it is not refunded: most of its tokens are refilled.
+const maxRefundAge = time.Hour
 
 // Refunds refunds charges of the shared store. *redislimits.Refunds is one.
 type Refunds interface {
@@ -34,9 +30,6 @@ func (d *decision) refundable(v *hottype.Verdict) {
 	d.addCharged(r, &d.local, hottype.ChargedLocal)
 	d.addCharged(r, &d.shared, hottype.ChargedShared)
 	d.addCharged(r, &d.fallback, hottype.ChargedFallback)
-	if d.call.Prefetched {
-		r.At = r.At.Add(-prefetchedFor)
-	}
 	if len(r.Charges) > 0 {
 		v.Refund = r
 	}

@@ -111,25 +111,6 @@ func TestRefundOfAShare(t *testing.T) {
 	}
 }
 
-// Prefetched tokens were charged before the request, also if a limit in shadow mode applies beside them.
-func TestRefundOfPrefetched(t *testing.T) {
-	t.Parallel()
-	for _, shadow := range []string{"", `
-  - {name: also, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1, mode: shadow}}`} {
-		b := build(t, `
-rules:
-  - {name: topic, match: {path: /topic}, params: [id], continue: true, hot: {rate: 1}, limit: {rate: 1, burst: 5, refund_status: [304]}}`+
-			shadow+"\n", gate.Config{Shared: &stocked{unreliable: newUnreliable(healthy), stock: 3}})
-		b.hot("topic?id=42", "also?id=42")
-		req := request("/topic?id=42", "1.1.1.1")
-		req.WillRelease = true
-		v := b.Decide(t.Context(), b.now, req)
-		if v.Refund == nil || !v.Refund.At.Equal(b.now.Add(-100*time.Millisecond)) {
-			t.Errorf("%+v", v.Refund)
-		}
-	}
-}
-
 // The process that learns how a request ended may be another one, which never decided about its key.
 func TestRefundByAnotherProcess(t *testing.T) {
 	t.Parallel()

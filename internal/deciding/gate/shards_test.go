@@ -21,7 +21,6 @@ import (
 // A subject's shard is the last byte of its name; clients are in shard 3.
 type sharded struct {
 	*limit.Memory
-	oneServer
 	mu    sync.Mutex
 	on    [4]string // server of each shard; "": unknown yet
 	down  map[string]bool

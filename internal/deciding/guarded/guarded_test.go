@@ -26,11 +26,10 @@ func (e shardError) FailedShard() int { return int(e) }
 // fake is a store whose answers a test sets. A subject is on the shard that its name says.
 type fake struct {
 	limit.Store
-	servers    []string // by shard
-	answer     func(ctx context.Context, results []limit.Result) (bool, error)
-	calls      int
-	deadlines  []time.Time
-	prefetched bool
+	servers   []string // by shard
+	answer    func(ctx context.Context, results []limit.Result) (bool, error)
+	calls     int
+	deadlines []time.Time
 }
 
 func (f *fake) Take(ctx context.Context, _ time.Time, _ []limit.Charge, results []limit.Result) (bool, error) {
@@ -40,10 +39,9 @@ func (f *fake) Take(ctx context.Context, _ time.Time, _ []limit.Charge, results 
 	return f.answer(ctx, results)
 }
 
-func (f *fake) TakePrefetched([]limit.Charge, []limit.Result) bool { return f.prefetched }
-func (f *fake) Shards() int                                        { return len(f.servers) }
-func (f *fake) Shard(s *limit.Subject) int                         { return int(s.Name[0] - '0') }
-func (f *fake) Server(shard int) string                            { return f.servers[shard] }
+func (f *fake) Shards() int                { return len(f.servers) }
+func (f *fake) Shard(s *limit.Subject) int { return int(s.Name[0] - '0') }
+func (f *fake) Server(shard int) string    { return f.servers[shard] }
 
 var errDown = errors.New("down")
 
@@ -230,7 +228,7 @@ func TestBudgetOfADecision(t *testing.T) {
 	})
 }
 
-// A store that is not asked fails nothing: for a client that has left, and with tokens taken ahead.
+// A store is not asked for a client that has left, and the caller's mistakes do not open its breaker.
 func TestCallsThatAreNotMade(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{""}, func(w *world) {
@@ -238,14 +236,6 @@ func TestCallsThatAreNotMade(t *testing.T) {
 		cancel()
 		if _, err := w.s.Take(ended, &w.call, time.Now(), nil, nil); err != context.Canceled || w.calls != 0 {
 			w.Errorf("%v, %d calls", err, w.calls)
-		}
-		w.prefetched = true
-		if err := w.take(0); err != nil || !w.call.Prefetched || w.calls != 0 {
-			w.Errorf("%v, %+v, %d calls", err, w.call, w.calls)
-		}
-		w.prefetched = false
-		if err := w.take(0); err != nil || w.call.Prefetched || w.calls != 1 {
-			w.Errorf("%v, %+v, %d calls", err, w.call, w.calls)
 		}
 		for _, err := range []error{limit.ErrNegativeCost, limit.ErrChargeCount} { // the caller's fault
 			w.fails(err)

@@ -27,10 +27,6 @@ import (
 // failed one.
 type SharedStore interface {
 	limit.Store
-	// TakePrefetched is Take for tokens that the store has charged ahead. It neither waits nor
-	// fails, needs no breaker, and works while the server is away. If it returns false, nothing
-	// has been charged.
-	TakePrefetched(charges []limit.Charge, results []limit.Result) bool
 	// Shards is the number of shards. It is constant.
 	Shards() int
 	// Shard is the shard of a subject, from 0. It is constant.
@@ -67,9 +63,6 @@ func NewStore(store SharedStore, budget time.Duration, log *slog.Logger) *Store 
 // Call is the state of the calls that one decision makes. They share its budget. It belongs to
 // one goroutine; the zero value is ready.
 type Call struct {
-	// Prefetched says that the last Take was paid with prefetched tokens.
-	Prefetched bool
-
 	timeout *timeout // of all calls; nil before the first
 	failed  *breaker // of the server that failed the last call; nil: any of them
 	permits []permit // of the call in progress
@@ -82,13 +75,9 @@ func (c *Call) Reset() { *c = Call{permits: c.permits} }
 // has left, and the store is not asked; the call itself does not end with ctx.
 func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limit.Charge, results []limit.Result) (
 	ok bool, err error) {
-	c.failed, c.Prefetched = nil, false
+	c.failed = nil
 	if err := ctx.Err(); err != nil {
 		return false, err
-	}
-	if s.store.TakePrefetched(charges, results) {
-		c.Prefetched = true
-		return true, nil
 	}
 	if c.timeout != nil && c.timeout.Err() != nil {
 		return false, c.timeout.Err() // an earlier call of the decision took all the time

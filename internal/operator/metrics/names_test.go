@@ -72,7 +72,6 @@ func groups() []group {
 		of[metrics.SecretFileStats]("token_file", "all"),
 		of[metrics.GatewayStats]("gateways", "limiter-sidecar, serve"),
 		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
-		of[redislimits.PrefetchStats]("prefetch", "limiter-sidecar"),
 		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),
 		of[redisclient.Stats]("redis_server", "limiter-sidecar, aggregator"),
 		of[redislimits.Stats]("redis_limits", "limiter-sidecar"),

@@ -6,7 +6,6 @@ package distributed
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -25,11 +24,10 @@ import (
 type Pipeline struct {
 	*pipeline.Pipeline
 
-	Feed     *rediscontrol.Feed
-	Limits   *redislimits.Limiter
-	Windows  *redislimits.Windows
-	Refunds  *redislimits.Refunds
-	Prefetch *redislimits.Prefetch // nil: none
+	Feed    *rediscontrol.Feed
+	Limits  *redislimits.Limiter
+	Windows *redislimits.Windows
+	Refunds *redislimits.Refunds
 }
 
 // Shared is what a process has from others.
@@ -42,8 +40,6 @@ type Shared struct {
 	Arrivals *rediscontrol.Arrivals
 	// NoInputTTL is that of hotset.Replica.
 	NoInputTTL time.Duration
-	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
-	Prefetch int64
 	// Copy keeps the overrides for a start without the store; nil: nothing does.
 	Copy rediscontrol.Copy
 }
@@ -70,11 +66,6 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	p.Refunds = p.Limits.Refunds()
 	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
 	p.Add(lifecycle.Buffers, "refunds", p.Refunds.Run)
-	if s.Prefetch > 0 {
-		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
-		c.Gate.Shared = p.Prefetch
-		p.Add(lifecycle.Buffers, "prefetch", p.Prefetch.Run)
-	}
 	p.Wire(c, s.Sink)
 	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
 	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
@@ -85,7 +76,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
 	})
 	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
-		return p.Feed.FollowCommands(ctx, func(cmd hottype.Command) { p.execute(c.Now(), cmd) })
+		return p.Feed.FollowCommands(ctx, func(cmd hottype.Command) { p.Execute(c.Now(), cmd) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
@@ -96,21 +87,9 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	p.Send = func(ctx context.Context, c hottype.Command) error {
 		return SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
 	}
-	p.AddStats(slices.Concat(
-		pipeline.PartStats(p.Feed, p.Feed.Stats), pipeline.PartStats(p.Limits, p.Limits.Stats),
-		pipeline.PartStats(p.Windows, p.Windows.Stats), pipeline.PartStats(p.Refunds, p.Refunds.Stats),
-		pipeline.PartStats(p.Prefetch, p.Prefetch.Stats))...)
+	p.AddStats(func() any { return p.Feed.Stats() }, func() any { return p.Limits.Stats() },
+		func() any { return p.Windows.Stats() }, func() any { return p.Refunds.Stats() })
 	return p
-}
-
-// execute carries out a command of any process, this one included.
-func (p *Pipeline) execute(now time.Time, c hottype.Command) {
-	if c.Action == hottype.CommandReset && p.Prefetch != nil {
-		for _, charge := range gate.CountedSubjects(p.Gate.Rules(), c) {
-			p.Prefetch.Reset(&charge.Subject)
-		}
-	}
-	p.Execute(now, c)
 }
 
 // SendCommand has all processes that share a store carry out a command. What the store itself

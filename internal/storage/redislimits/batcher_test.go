@@ -331,8 +331,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 		})
 		once := sync.OnceFunc(func() { freeze(l) })
 		defer thaw()
-		for name, store := range map[string]limit.Store{"limiter": l, "prefetch": l.Prefetch(100),
-			"windows": l.Windows(WindowsConfig{})} {
+		for name, store := range map[string]limit.Store{"limiter": l, "windows": l.Windows(WindowsConfig{})} {
 			t.Run(name, func(t *testing.T) {
 				limittest.RunDeadline(t, store, once, charges...)
 			})

@@ -2,7 +2,6 @@
 // same algorithms as limit.Memory, as scripts inside Redis, by its clock.
 //
 //	Limiter.Take ───> batcher ──> one script for many requests
-//	Prefetch.Take ──> prefetched tokens ──> Limiter
 //	Windows.Take ───> limit.Memory, sums exchanged ten times a second
 //
 // All keys of a namespace have one hash tag; on a cluster the limits are in shards,
@@ -70,9 +69,6 @@ func New(c *redisclient.Client) *Limiter {
 	}
 	return l
 }
-
-// TakePrefetched reports false: nothing is prefetched; see Prefetch.
-func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
 
 // Take implements limit.Store in at most one round trip, and one more for a server
 // that does not know the script yet; on a cluster one for each shard that the

@@ -86,3 +86,22 @@ var ways = map[string]func(*shardLimiter) limit.Store{
 	"alone":    func(l *shardLimiter) limit.Store { return singly{l} },
 	"together": func(l *shardLimiter) limit.Store { return l },
 }
+
+// hotCharge charges the bucket of a hot key, which regains nothing during a test.
+func hotCharge(burst, cost int64) limit.Charge {
+	return limit.Charge{
+		Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Cost: cost,
+		Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 10 * time.Minute, Burst: burst},
+	}
+}
+
+// left returns what remains of the limit of a charge.
+func left(t testing.TB, l *Limiter, c limit.Charge) int64 {
+	t.Helper()
+	c.Cost = 0
+	results := make([]limit.Result, 1)
+	if _, err := l.Take(t.Context(), time.Time{}, []limit.Charge{c}, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0].Remaining
+}

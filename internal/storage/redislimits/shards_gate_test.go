@@ -20,10 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-var (
-	_ gate.SharedStore = (*Prefetch)(nil)
-	_ gate.SharedStore = (*Limiter)(nil)
-)
+var _ gate.SharedStore = (*Limiter)(nil)
 
 // topics are enough for every shard.
 const topics = 96

@@ -24,7 +24,6 @@ type scenario struct {
 	groups       []group
 	seconds      float64
 	stale, delay float64 // seconds by which a limiter hears late, and asks late
-	prefetch     int64
 	cost         int64
 	plain        bool // no fairness: the bucket alone
 }
@@ -45,13 +44,10 @@ type outcome struct {
 func (o *outcome) min() float64 { return o.ratios[0] }
 func (o *outcome) p5() float64  { return o.ratios[len(o.ratios)/20] }
 
-// limiter is one process: its part of fairness, its deny memory, its prefetched tokens.
+// limiter is one process: its part of fairness and its deny memory.
 type limiter struct {
 	key    *fairness.Divider
 	denied float64 // until then the bucket is known to be empty
-	held   int64
-	left   int64
-	last   limit.Result
 }
 
 // event is something that happens at a time.
@@ -192,31 +188,12 @@ func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 }
 
 func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fairness.Result) {
-	if l.held >= w.cost {
-		l.held -= w.cost
-		r := l.last
-		r.Remaining = l.held
-		l.key.RecordAllowed(clock(now), fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
-		w.done(now, id, true)
-		return
-	}
-	c, extra := w.charge, int64(0)
-	if n := min(w.prefetch, l.left/4); n >= 8 {
-		extra = n
-	}
-	c.Cost += extra
 	results := make([]limit.Result, 1)
-	ok, err := w.store.Take(context.Background(), clock(now), []limit.Charge{c}, results)
+	ok, err := w.store.Take(context.Background(), clock(now), []limit.Charge{w.charge}, results)
 	if err != nil {
 		panic(err)
 	}
-	if !ok && extra > 0 {
-		c.Cost, extra = w.cost, 0
-		ok, _ = w.store.Take(context.Background(), clock(now), []limit.Charge{c}, results)
-	}
 	r := results[0]
-	l.last, l.left = r, r.Remaining
-	l.held += extra
 	if !ok {
 		l.denied = now + r.RetryAfter.Seconds()
 	}
@@ -224,7 +201,7 @@ func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fair
 	if w.plain {
 		return
 	}
-	level := fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), false)
+	level := fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)))
 	w.after(now+w.stale, func(now float64) {
 		if ok {
 			l.key.RecordAllowed(clock(now), level)

@@ -18,7 +18,6 @@ type bounds struct{ min, p5, light, use float64 }
 func (s scenario) across(limiters int) scenario     { s.limiters = limiters; return s }
 func (s scenario) late(seconds float64) scenario    { s.stale = seconds; return s }
 func (s scenario) batched(seconds float64) scenario { s.delay = seconds; return s }
-func (s scenario) ahead(tokens int64) scenario      { s.prefetch = tokens; return s }
 func (s scenario) costing(n int64) scenario         { s.cost = n; return s }
 
 // Light clients get their max-min share beside a flood; the bucket alone gives the same
@@ -55,7 +54,6 @@ func TestClientsGetTheirShares(t *testing.T) {
 		"levels 5 ms late":     {viral.across(2).late(0.005), bounds{0.85, 0.9, 0.97, 0.985}},
 		"levels 20 ms late":    {viral.across(2).late(0.020), bounds{0.85, 0.9, 0.97, 0.985}},
 		"batches of 5 ms":      {viral.across(2).batched(0.005), bounds{0.85, 0.9, 0.97, 0.985}},
-		"32 tokens ahead":      {viral.across(3).ahead(32), bounds{0.85, 0.9, 0.97, 0.985}},
 		"a small bucket": {
 			bucket(5, 5, 120, flood(25, poisson), readers(5, 0.5, poisson)),
 			bounds{0.75, 0.75, 0.85, 0.97},
