@@ -2,7 +2,8 @@
 -- See hotparam/limit/in_flight.go.
 --
 -- KEYS[1]  a sorted set, "+<id>" -> when its lease is over, and "at" -> when a place
---          was last taken, unix us; time never runs backwards from it (law U11)
+--          was last taken, unix us; time never runs backwards from it (law U11), unless
+--          it is more than ten seconds ahead: then the clock was set back
 -- ARGV[1]  id of the call
 -- ARGV[2]  how many may run; empty: release the place of the id
 -- ARGV[3]  life of a lease, us, above 0
@@ -17,7 +18,12 @@
 local key, id, most, life = KEYS[1], '+' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local over = tonumber(redis.call('ZSCORE', key, id) or '0')
-local now = math.max(now, tonumber(redis.call('ZSCORE', key, 'at') or '0'))
+local at = tonumber(redis.call('ZSCORE', key, 'at') or '0')
+if at > now + 10000000 then
+  at = now
+  redis.call('ZADD', key, string.format('%d', at), 'at')
+end
+local now = math.max(now, at)
 if most == '' then
   redis.call('ZREM', key, id)
   return {over > now and 1 or 0}

@@ -32,7 +32,7 @@
 -- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
 -- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
 
-local n = ARGV[1] + 0
+local n, refunds = ARGV[1] + 0, false
 local extras, begun = nil, nil
 if #ARGV > 1 + 5 * n then
   extras, begun = {}, {}
@@ -77,6 +77,9 @@ for i = 1, n do
   local reset = left < capacity and (reset1 and min(wait, over - clock) or over - clock) or 0
   if extra and extra.block > 0 then
     local until_us, length = string.match(redis.call('GET', extra.key) or '', '^(%d+) (%d+)$')
+    if until_us and until_us - length > now + max_ahead then
+      until_us = nil -- begun before the clock was set back
+    end
     local wait, longest = 0, extra.longest
     if until_us then
       wait = min(until_us - now, longest)

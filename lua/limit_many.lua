@@ -46,6 +46,9 @@ if #ARGV == 5 then
   if text then -- digits is where they begin behind the zeros
     digits, at, used, rest = string.match(text, '^t0*()(%d+) (%d+)( .*)$')
   end
+  if digits and at + 0 > now + max_ahead then
+    digits, at, used, rest = 0, 0, 0, tail
+  end
   if rest == tail then
     local cost, capacity, unit, fill, n = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
     at, used = at + 0, used + 0
@@ -141,7 +144,7 @@ local function column(kind, capacity, unit_text, fill_text)
   -- as none.
   local function inherit()
     local kind0, at0, used0, unit0, aux0 = match(text, '^(%l)0*(%d+) (%d+) (%d+) (%d+)')
-    if kind0 then
+    if kind0 and at0 + 0 <= now + max_ahead then
       at = at0 + 0
       clock = max(now, at)
       used, aux, bound = adopt(kind0, at, used0 + 0, unit0 + 0, aux0 + 0, kind, capacity, unit)
@@ -160,7 +163,7 @@ local function column(kind, capacity, unit_text, fill_text)
       if text then
         zeros, at0, used0, aux0 = match(text, pattern)
       end
-      if at0 then
+      if at0 and at0 + 0 <= now + max_ahead then
         at, used, aux = at0 + 0, used0 + 0, (aux0 or fill) + 0
         if kind == 't' then
           stays, lives = zeros ~= '', t_ends(at, used, fill)

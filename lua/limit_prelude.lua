@@ -5,7 +5,8 @@
 -- string "<kind><at> <used> <unit> <aux>":
 --   kind  't' token bucket and GCRA, 'f' fixed window, 's' sliding window,
 --         'a' anchored window, 'l' sliding log and bucketed window, 'w' warm-up
---   at    when it was last charged, unix us; time never runs backwards from it
+--   at    when it was last charged, unix us; time never runs backwards from it, unless
+--         it is further ahead than max_ahead
 --   used  t: units missing; w: units owed and warm; f, s, a, l: cost that counts at `at`
 --   unit  t: units of one token; w: units of one us; f, s, a, l: the window, us
 --   aux   t: units regained per us; s: cost in the window before; f: 0; a: when
@@ -40,6 +41,11 @@
 -- and took 14 us with a table for each state and each algorithm.
 
 local floor, max, min = math.floor, math.max, math.min
+
+-- By how much, in us, a state may have been charged after now. One that is further
+-- ahead was charged before the clock was set back, and counts as none: nothing would
+-- run back into it until the clock has caught up. See internal/limitcore/state.go.
+local max_ahead = 10000000
 
 -- a % b is done by the interpreter itself, where floor and max are calls. It is
 -- as exact as a / b, and not below 0.

@@ -24,6 +24,7 @@
 -- All are refunded before any is judged: a key may be there twice.
 local reply = {}
 for pass = 1, 2 do
+  local refunds = pass == 1
   for i = 1, #KEYS do
     local a = 6 * i - 5
     local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]

@@ -28,12 +28,13 @@ end
 --> read
     -- The state of KEYS[i] under the terms at ARGV[a]. known is true if it was written
     -- under these terms, false if under others, nil if there is none; bound is when it is
-    -- the same as none at the latest, if not by what it says itself.
+    -- the same as none at the latest, if not by what it says itself. A state that is
+    -- ahead counts as none, but what was charged to it can be refunded.
     local at, used, aux, clock, known, bound, ticks = 0, 0, 0, now, nil, nil, nil
     local raw = redis.call('GET', KEYS[i])
     if raw then
       local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)0*(%d+) (%d+) (%d+) (%d+)()')
-      if kind0 then
+      if kind0 and (refunds or at0 + 0 <= now + max_ahead) then
         at, used, aux = at0 + 0, used0 + 0, aux0 + 0
         clock = max(now, at) -- time never runs backwards (law U11)
         known = kind0 == kind and unit0 == ARGV[a + 3] and (kind ~= 't' or aux0 == ARGV[a + 4])

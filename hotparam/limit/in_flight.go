@@ -21,8 +21,9 @@ type InFlight struct {
 	max  int64
 	life time.Duration
 
-	mu     sync.Mutex
-	at     time.Time                // guarded by mu: when a slot was last taken; time never runs back from it (U11)
+	mu sync.Mutex
+	// at is when a slot was last taken. Time never runs back from it (U11), unless the clock was set back.
+	at     time.Time                // guarded by mu
 	leases *list.List               // of *lease, guarded by mu: first to expire first
 	byID   map[string]*list.Element // guarded by mu
 }
@@ -110,7 +111,11 @@ func (f *InFlight) Release(now time.Time, id string) bool {
 // clock is the time to judge by, in whole microseconds as in Redis, and how many leases
 // have expired by then: the first ones. A denied call removes none, as in Redis.
 func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
-	if now = now.Truncate(time.Microsecond); now.Before(f.at) {
+	now = now.Truncate(time.Microsecond)
+	if f.at.After(now.Add(limitcore.MaxAhead * time.Microsecond)) {
+		f.at = now // the clock was set back
+	}
+	if now.Before(f.at) {
 		now = f.at
 	}
 	for e := f.leases.Front(); e != nil && !e.Value.(*lease).over.After(now); e = e.Next() {

@@ -32,7 +32,9 @@ func TestInFlight(t *testing.T) {
 		{5 * second, "-b", limit.Result{Allowed: true}},
 		{5 * second, "-b", limit.Result{}},
 		{5 * second, "c", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}},
-		{2 * second, "d", limit.Result{Limit: 2, RetryAfter: 8 * second, ResetAfter: 10 * second}}, // judged at 5 s
+		{4 * second, "d", limit.Result{Limit: 2, RetryAfter: 8 * second, ResetAfter: 10 * second}}, // judged at 5 s
+		// the clock was set back: by the new time
+		{-6 * second, "d", limit.Result{Limit: 2, RetryAfter: 19 * second, ResetAfter: 21 * second}},
 		{13*second - 1000, "d", limit.Result{Limit: 2, RetryAfter: 1000, ResetAfter: 2*second + 1000}},
 		{13 * second, "d", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}}, // a never came back
 		{13 * second, "-a", limit.Result{}},

@@ -165,7 +165,8 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 // insertDenied remembers the subject of a charge that was denied, where it was not known
 // and its bucket does not start full.
 func (m *Memory) insertDenied(now int64, p *pending) {
-	if p.compiled.InitialDeficit == 0 || p.cost == 0 || !p.stored().None() {
+	if known := p.stored(); p.compiled.InitialDeficit == 0 || p.cost == 0 ||
+		!known.None() && !limitcore.Ahead(known.ChargedAt(), now) {
 		return
 	}
 	if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
@@ -233,6 +234,9 @@ func (p *pending) applyBlock(o *limitcore.Outcome, now int64) {
 		return
 	}
 	b := p.tab.blocks[p.id]
+	if limitcore.Ahead(b.until-b.length, now) { // the clock was set back since
+		b = block{}
+	}
 	if left := b.remaining(&p.compiled, now); left > 0 {
 		if o.Allowed && p.cost > 0 { // nothing is charged: reset is that of a peek
 			s := *p.stored()

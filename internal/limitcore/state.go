@@ -7,7 +7,7 @@ package limitcore
 type State struct {
 	kind Kind
 	// at is when it was last charged, in microseconds. Time never runs
-	// backwards from it (U11).
+	// backwards from it (U11), unless it is ahead: see Ahead.
 	at int64
 	// used is what is taken: units for a token bucket and a warm-up, cost in the
 	// window of at for windows, cost that counts at `at` for a sliding log.
@@ -19,6 +19,15 @@ type State struct {
 	// sliding log, the warmth of a warm-up.
 	aux int64
 }
+
+// MaxAhead is by how many microseconds a state may have been charged after now: the clocks of machines, to one of
+// which a fail-over may lead, differ by less. A state that is further ahead was charged by a clock that has been set
+// back since. It counts as none: nothing would run back into a bucket, and no window would end, until the clock has
+// caught up.
+const MaxAhead = 10_000_000
+
+// Ahead reports whether a moment is so far after now that a clock was set back since.
+func Ahead(at, now int64) bool { return at > now+MaxAhead }
 
 // End is when, by its own units, the state is the same as none.
 func (s *State) End() int64 {
@@ -74,15 +83,18 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 			return Outcome{Allowed: true, Remaining: left, Reset: reset}
 		}
 	}
-	now = max(now, s.at)
+	ahead := Ahead(s.at, now)
+	if !ahead {
+		now = max(now, s.at)
+	}
 	from, end := s, s.End()
 	if !t.compatible(s) {
 		from, log = t.convert(s), nil
 		end = min(end, from.End()) // the earlier one makes it none
 	}
-	if now >= end {
+	if ahead || now >= end {
 		from, end = &State{}, now
-		if t.InitialDeficit > 0 && s.kind == KindNone {
+		if t.InitialDeficit > 0 && (ahead || s.kind == KindNone) {
 			from = t.FirstSeen(now)
 			end = from.End()
 		}

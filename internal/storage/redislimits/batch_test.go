@@ -24,8 +24,8 @@ func TestBatchMatchesMemoryStore(t *testing.T) {
 		store.Reset()
 		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
 		for range rapid.IntRange(1, 4).Draw(rt, "batches") {
-			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000}).
-				Draw(rt, "pause") * time.Microsecond)
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000,
+				-9_000_000, -11_000_000}).Draw(rt, "pause") * time.Microsecond)
 			store.SetClock(now)
 			b := newBatch()
 			requests, waiters := [][]limit.Charge{}, []waiter{}

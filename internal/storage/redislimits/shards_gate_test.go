@@ -173,9 +173,12 @@ func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 	if s := g.Stats(); s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreOpen {
 		t.Errorf("%+v", s)
 	}
-	if n := strings.Count(g.log.String(), "\n"); n != 2 ||
-		strings.Count(g.log.String(), "server="+cluster.Nodes[1].Addr()) != 2 {
-		t.Errorf("%d lines, want one each way:\n%s", n, g.log)
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(g.log.String()), "\n"), func(line string) bool {
+		return strings.Contains(line, "fails persistently") // a busy machine takes more than the 5 s that this needs
+	})
+	of := func(line string) bool { return strings.Contains(line, "server="+cluster.Nodes[1].Addr()) }
+	if len(lines) != 2 || !of(lines[0]) || !of(lines[1]) {
+		t.Errorf("want one line each way:\n%s", g.log)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // InFlightLimiter bounds calls in flight, as limit.InFlight does, by bounds that may change with
@@ -60,6 +61,9 @@ type leases struct {
 }
 
 func (l *leases) clock(now time.Time) time.Time {
+	if l.at.After(now.Add(limitcore.MaxAhead * time.Microsecond)) { // the clock was set back
+		l.at = now
+	}
 	if now.Before(l.at) {
 		return l.at
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // event is one allowed cost.
@@ -17,8 +18,17 @@ type oracle struct {
 	log  []event
 }
 
+// known is what counts for a call stamped now: nothing, if the clock was set back since the last charge by more than
+// the clocks of machines differ.
+func (o *oracle) known(now int64) *oracle {
+	if n := len(o.log); n > 0 && o.log[n-1].at > now+limitcore.MaxAhead {
+		return &oracle{spec: o.spec}
+	}
+	return o
+}
+
 // clock is the time at which a call stamped now is judged: never before the
-// last charge (U11).
+// last charge that counts (U11).
 func (o *oracle) clock(now int64) int64 {
 	if n := len(o.log); n > 0 {
 		return max(now, o.log[n-1].at)
@@ -37,6 +47,7 @@ func (o *oracle) fits(at, cost int64) bool {
 // admit logs a cost.
 func (o *oracle) admit(now, cost int64) {
 	if cost > 0 {
+		o.log = o.known(now).log
 		o.log = append(o.log, event{o.clock(now), cost})
 	}
 }
@@ -60,6 +71,7 @@ func (o *oracle) checkRateBound(t tester) {
 // the whole request or not, with the law. The log is as it was before.
 func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result) {
 	t.Helper()
+	o = o.known(now)
 	at, capacity := o.clock(now), o.spec.Capacity()
 	fail := func(law string) {
 		t.Helper()

@@ -61,8 +61,11 @@ func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limi
 		t.Fatalf("U3: admitted %v of %+v", admitted, results)
 	}
 	for s, cost := range total {
-		if admitted {
-			oracles[s].admit(at, cost)
+		if o := oracles[s]; admitted {
+			if o.known(at) != o { // what was charged so far ends here
+				o.checkRateBound(t)
+			}
+			o.admit(at, cost)
 		}
 	}
 }
