@@ -167,7 +167,6 @@ var remedies = strings.NewReplacer(
 	"GET /v1/rules/history lists", "hotparam rules history lists",
 	"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match",
 	"look at hotparam rules history and rules diff, and try again",
-	"put that version for all, or end its trial by DELETE /v1/rules/trial", "hotparam rules promote or rules drop ends it",
 	"GET /v1/notifications lists", "hotparam notify ls lists",
 	"see /openapi.json for what an override holds", "see hotparam override set --help",
 	"put it to /v1/overrides/{id} with an ID of its own", "set it with an --id of its own",

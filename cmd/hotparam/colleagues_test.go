@@ -63,8 +63,7 @@ func listen(t *testing.T, answers map[string]string) (*fakeAdmin, adminFlags) {
 func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
 	t.Parallel()
 	stored := func(version int) string {
-		return fmt.Sprintf(`{"store":"redis:","version":9,"current":{"version":%d,"author":"bob","text":"rules: []\n"},
-			"trial":{"version":8,"only":"edge-1"}}`, version)
+		return fmt.Sprintf(`{"store":"redis:","version":9,"current":{"version":%d,"author":"bob","text":"rules: []\n"}}`, version)
 	}
 	l, flags := listen(t, map[string]string{"GET /v1/rules": stored(5), "PUT /v1/rules": stored(10)})
 	var got bytes.Buffer
@@ -88,15 +87,12 @@ func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
 	}
 	l.answers["GET /v1/rules"] = stored(7)
 	err := push(rulesPushCmd{}, edited)
-	if err == nil || !strings.Contains(err.Error(), "version 7 by bob is for all") ||
+	if err == nil || !strings.Contains(err.Error(), "version 7 by bob is in the store") ||
 		!strings.Contains(err.Error(), "--force") || l.changes() != "" {
 		t.Errorf("over what bob has pushed: %v", err)
 	}
 	if err := push(rulesPushCmd{Force: true}, edited); err != nil || !strings.Contains(l.changes(), "# edited") {
 		t.Errorf("by force: %v", err)
-	}
-	if err := push(rulesPushCmd{}, strings.Replace(edited, "version 5", "version 8", 1)); err != nil {
-		t.Errorf("made of the trial: %v", err)
 	}
 	c := rulesPushCmd{File: "rules.yaml"}
 	if err := c.named(fmt.Errorf("version-7.yaml:2: no; version-7.yaml: none"), 1); err.Error() !=

@@ -37,12 +37,11 @@ var fullAdmin = map[string]string{
 	"GET /v1/audit":                `{"changes":[{"revision":9,"action":"put","id":"a"}]}`,
 	"DELETE /v1/history":           `{"rows":3}`,
 	"GET /v1/notifications":        `{"webhooks":[]}`, "POST /v1/notifications/test": `{"results":[{"name":"ops","ok":true}]}`,
-	"GET /v1/rules": `{"store":"redis:","version":6,"current":{"version":5,"text":"rules: []\n"},
-		"trial":{"version":6,"only":"edge-1","text":"rules: []\n"},"limiters":[{"instance":"edge-1","running":6}]}`,
+	"GET /v1/rules": `{"store":"redis:","version":5,"current":{"version":5,"text":"rules: []\n"},
+		"limiters":[{"instance":"edge-1","running":5}]}`,
 	"GET /v1/rules/running":   `{"central":true,"rules":[{"name":"topic"}],"processes":[{"instance":"edge-1"}]}`,
 	"PUT /v1/rules":           `{"store":"redis:","version":7}`,
-	"DELETE /v1/rules/trial":  `{"store":"redis:","version":7,"current":{"version":5},"trial":{"version":6,"only":"edge-1"}}`,
-	"GET /v1/rules/history":   `{"revisions":[{"version":5,"action":"push"}]}`,
+	"GET /v1/rules/history":   `{"revisions":[{"version":5}]}`,
 	"GET /v1/rules/history/5": `{"version":5,"text":"rules: []\n"}`,
 	"GET /topic":              "the site that load visits",
 }
@@ -77,8 +76,7 @@ func commandArguments(t *testing.T, admin string) map[string][]string {
 		"notify ls": {"--admin", admin}, "notify test": {"--admin", admin},
 		"rules get": {"--admin", admin}, "rules status": {"--admin", admin}, "rules history": {"--admin", admin},
 		"rules diff": {"--admin", admin, "5", file}, "rules push": {"--admin", admin, file},
-		"rules rollback": {"--admin", admin, "5"}, "rules promote": {"--admin", admin},
-		"rules drop": {"--admin", admin},
+		"rules rollback": {"--admin", admin, "5"},
 	}
 }
 

@@ -248,8 +248,8 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 		}
 		for i := range a.Rules {
 			r := &a.Rules[i]
-			row(t, strconv.FormatInt(r.Version, 10), r.At.UTC().Format(time.RFC3339), r.Author, r.Action,
-				"", "rules", r.Only, r.Reason)
+			row(t, strconv.FormatInt(r.Version, 10), r.At.UTC().Format(time.RFC3339), r.Author, "push",
+				"", "rules", "", r.Reason)
 		}
 	})
 }

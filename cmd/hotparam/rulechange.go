@@ -9,10 +9,8 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -48,12 +46,10 @@ type rulesPushCmd struct {
 	adminFlags
 	reasoned
 	confirmFlags
-	Only   string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
-	For    time.Duration `default:"10m" help:"How long it does."`
-	On     int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
-	Force  bool          `help:"Push although the store holds another version than the one that was got."`
-	DryRun bool          `name:"dry-run" help:"Store nothing; tell what these rules would have changed in the last ten minutes."`
-	File   string        `arg:"" help:"YAML file with rules; - is standard input."`
+	On     int64  `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
+	Force  bool   `help:"Push although the store holds another version than the one that was got."`
+	DryRun bool   `name:"dry-run" help:"Store nothing; tell what these rules would have changed in the last ten minutes."`
+	File   string `arg:"" help:"YAML file with rules; - is standard input."`
 }
 
 func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -72,25 +68,17 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 			return err
 		}
 	}
-	query := c.query()
-	if c.Only != "" {
-		query.Set("only", c.Only)
-		query.Set("for", c.For.String())
-	}
 	err = c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, &c.outputFlags, etag, text, merged(query, word))
+		return c.put(ctx, k.Stdout, &c.outputFlags, etag, text, merged(c.query(), word))
 	})
-	if err != nil || c.Only == "" {
-		return c.named(err, above)
-	}
-	return c.known(ctx, k.Stderr)
+	return c.named(err, above)
 }
 
 // etagFor returns the ETag of what is stored, if that is the version that get has written into the file, or with
 // --force. What somebody else has pushed meanwhile is not replaced unseen.
 func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 	a, etag, err := c.stored(ctx)
-	if err != nil || got == 0 || c.Force || a.Trial != nil && a.Trial.Version == got {
+	if err != nil || got == 0 || c.Force {
 		return etag, err
 	}
 	switch {
@@ -102,7 +90,7 @@ func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 		if a.Current.Author != "" {
 			by = " by " + printable(a.Current.Author)
 		}
-		return "", fmt.Errorf("%s was made of version %d, and version %d%s is for all now; nothing was pushed: look at "+
+		return "", fmt.Errorf("%s was made of version %d, and version %d%s is in the store now; nothing was pushed: look at "+
 			"hotparam rules diff %d %d, then get the rules again, or add --force to replace them",
 			c.File, got, a.Current.Version, by, got, a.Current.Version)
 	}
@@ -128,17 +116,6 @@ func (c *rulesPushCmd) named(err error, above int64) error {
 		}
 		return file + ":" + line
 	}))
-}
-
-// known warns if no limiter that is known would try the rules, as after a typing error in its name.
-func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
-	a, _, err := c.stored(ctx)
-	if err != nil || slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool { return l.Instance == c.Only }) {
-		return err
-	}
-	_, err = fmt.Fprintf(warn, "%s: no limiter that reports is called %s; hotparam rules status lists those that do\n",
-		name, printable(c.Only))
-	return err
 }
 
 func (c *rulesPushCmd) dryRun(ctx context.Context, out io.Writer, text string) error {
@@ -208,9 +185,6 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	if r.Text == "" {
-		return fmt.Errorf("version %d has no rules: it ended a trial", c.Version)
-	}
 	query := c.query()
 	if c.Reason == "" {
 		query.Set("reason", fmt.Sprintf("back to version %d", c.Version))
@@ -218,74 +192,4 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.confirm(k, func(word url.Values) error {
 		return c.put(ctx, k.Stdout, &c.outputFlags, etag, r.Text, merged(query, word))
 	})
-}
-
-// tried is stored, and an error while no limiter tries rules.
-func (c *adminFlags) tried(ctx context.Context) (a admin.Rules, etag string, err error) {
-	a, etag, err = c.stored(ctx)
-	if err == nil && a.Trial == nil {
-		err = fmt.Errorf("nothing is tried: %s holds version %d for all", storeOf(&a), a.Version)
-	}
-	return a, etag, err
-}
-
-// maxReportWait is how long a limiter that was just given rules may take to report that it runs them.
-const maxReportWait = 5 * time.Second
-
-func runsTrial(a *admin.Rules) bool {
-	return slices.ContainsFunc(a.Limiters, func(l admin.LimiterRules) bool {
-		return l.Instance == a.Trial.Only && l.Running == a.Trial.Version
-	})
-}
-
-type rulesPromoteCmd struct {
-	adminFlags
-	reasoned
-	confirmFlags
-}
-
-func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, etag, err := c.tried(ctx)
-	// A limiter reports what it runs once a second or so.
-	for begin := time.Now(); err == nil && !runsTrial(&a) && time.Since(begin) < maxReportWait; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(250 * time.Millisecond):
-			a, etag, err = c.tried(ctx)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if !runsTrial(&a) {
-		return fmt.Errorf("%s does not run version %d, so it was not tried; see hotparam rules status, and push it if it "+
-			"is meant for all", printable(a.Trial.Only), a.Trial.Version)
-	}
-	query := c.query()
-	if c.Reason == "" {
-		query.Set("reason", fmt.Sprintf("version %d as tried by %s", a.Trial.Version, a.Trial.Only))
-	}
-	return c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, &c.outputFlags, etag, a.Trial.Text, merged(query, word))
-	})
-}
-
-type rulesDropCmd struct {
-	adminFlags
-	reasoned
-}
-
-func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, etag, err := c.tried(ctx)
-	if err != nil {
-		return err
-	}
-	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(),
-		header: http.Header{"If-Match": {etag}}}
-	answer, err := c.ask(ctx, q, &a)
-	if err != nil {
-		return err
-	}
-	return c.printLine(k.Stdout, answer, "%s runs version %d again", printable(a.Trial.Only), a.Current.Version)
 }

@@ -24,8 +24,6 @@ type rulesCmd struct {
 	History  rulesHistoryCmd  `cmd:"" help:"List the last changes."`
 	Status   rulesStatusCmd   `cmd:"" help:"Tell which rules each process runs, and which cannot work."`
 	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version into the store again, as a new one."`
-	Promote  rulesPromoteCmd  `cmd:"" help:"Have all run the rules that one limiter tries."`
-	Drop     rulesDropCmd     `cmd:"" help:"End a trial: its limiter runs the rules of all again."`
 	Validate rulesValidateCmd `cmd:"" help:"Check files as push would, without a store; print every error with its line."`
 }
 
@@ -47,7 +45,7 @@ func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revis
 type rulesGetCmd struct {
 	adminFlags
 	outputFlags
-	Version int64 `arg:"" optional:"" help:"Version; default: that of all."`
+	Version int64 `arg:"" optional:"" help:"Version; default: the one in the store."`
 }
 
 func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -56,7 +54,7 @@ func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	return c.Print(k.Stdout, r, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%s%d; push refuses if another version is for all by then\n%s", gotPrefix, r.Version,
+		_, err := fmt.Fprintf(out, "%s%d; push refuses if the store holds another version by then\n%s", gotPrefix, r.Version,
 			r.Text)
 		return err
 	})
@@ -80,7 +78,7 @@ func cutGot(text string) (rules string, version int64) {
 	return rest, version
 }
 
-// version is a version with its text; 0: that of all.
+// version is a version with its text; 0: the one in the store.
 func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision, error) {
 	if version != 0 {
 		return c.revision(ctx, version)
@@ -99,11 +97,11 @@ type rulesDiffCmd struct {
 	adminFlags
 	outputFlags
 	From string `arg:"" help:"YAML file, or a version."`
-	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version of all."`
+	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version in the store."`
 }
 
-// Run prints what leads from the first to the second. One file alone is compared with what all run, which it would
-// replace.
+// Run prints what leads from the first to the second. One file alone is compared with what is in the store, which it
+// would replace.
 func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	from, to := c.From, c.To
 	if to == "" {
@@ -125,7 +123,7 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 		})
 }
 
-// text is that of a version, 0 for the one of all, or of a file.
+// text is that of a version, 0 for the one in the store, or of a file.
 func (c *rulesDiffCmd) text(ctx context.Context, of string) (shown, text string, err error) {
 	version, err := strconv.ParseInt(of, 10, 64)
 	if err != nil {
@@ -149,14 +147,10 @@ func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
-		fmt.Fprintln(t, "VERSION\tTIME\tACTION\tAUTHOR\tREASON")
+		fmt.Fprintln(t, "VERSION\tTIME\tAUTHOR\tREASON")
 		for _, r := range a.Revisions {
-			action := r.Action
-			if r.Only != "" {
-				action += " on " + r.Only
-			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action),
-				printable(r.Author), printable(r.Reason))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(r.Author),
+				printable(r.Reason))
 		}
 	})
 }
@@ -214,11 +208,7 @@ func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rul
 		return err
 	}
 	if a.Current != nil {
-		fmt.Fprintf(out, "version %d is for all, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
-	}
-	if a.Trial != nil {
-		fmt.Fprintf(out, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only),
-			a.Trial.Until.Format(time.RFC3339))
+		fmt.Fprintf(out, "version %d is in the store, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
 	}
 	if a.Why != "" {
 		fmt.Fprintf(out, "version %d is rejected: %s\n", a.Rejected, printable(a.Why))

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// MaxText bounds the rules in a central store, in bytes. The revision for all, the one on trial and the entry of
-	// the history are written together, and etcd accepts 1.5 MiB in one request.
+	// MaxText bounds the rules in a central store, in bytes. The revision and the entry of the history are written
+	// together, with escapes, and etcd accepts 1.5 MiB in one request.
 	MaxText = 384 << 10
-	// MaxStored bounds what is read of a store: both texts with room for escapes.
+	// MaxStored bounds what is read of a store: a text with room for escapes.
 	MaxStored = 2 << 20
 	// MaxRevisions is how many changes a store keeps.
 	MaxRevisions = 50
@@ -29,78 +29,33 @@ const storedFormat = 1
 // ErrConflict means that a store holds another version than the one that a change was based on.
 var ErrConflict = errors.New("the rules in the store were changed meanwhile")
 
-// The actions of a [Revision].
-const (
-	RevisionPush = "push" // for all
-	RevisionTry  = "try"  // for one limiter
-	RevisionEnd  = "end"  // of a trial, without promotion
-)
-
 // Revision is one change of the rules in a central store.
 type Revision struct {
 	// Version counts the changes from 1. It only grows.
 	Version int64     `json:"version"`
-	Action  string    `json:"action"`
 	At      time.Time `json:"at"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Only is the limiter that runs it on trial until Until; empty: it is for all.
-	Only  string    `json:"only,omitempty"`
-	Until time.Time `json:"until,omitzero"`
 	// Text is the YAML, Hash its SHA-256. Lists of revisions leave the text out.
-	Hash string `json:"hash,omitempty"`
+	Hash string `json:"hash"`
 	Text string `json:"text,omitempty"`
 }
 
-// Stored is what a central store holds: one value, so that it changes as a whole.
+// Stored is what a central store holds: the last revision, in one value, so that it changes as a whole.
 type Stored struct {
 	Format int `json:"hotparam_rules"`
-	// Version is that of the last change.
-	Version int64 `json:"version"`
-	// Current is for all.
-	Current Revision `json:"current"`
-	// Trial runs on one limiter; nil: none.
-	Trial *Revision `json:"trial,omitempty"`
-}
-
-// For is the revision that a process is to run.
-func (s *Stored) For(instance string, now time.Time) *Revision {
-	if s.Trial != nil && s.Trial.Only == instance && now.Before(s.Trial.Until) {
-		return s.Trial
-	}
-	return &s.Current
+	Revision
 }
 
 // With is s after a change, whose version and hash it fills in. known is the highest version that the
 // caller has seen: a store that lost its last changes does not reuse their numbers. s may be nil.
-func (s *Stored) With(r *Revision, known int64) (*Stored, error) {
-	next := &Stored{Format: storedFormat}
+func (s *Stored) With(r Revision, known int64) (*Stored, error) {
 	if s != nil {
-		*next = *s
+		known = max(known, s.Version)
 	}
-	next.Version = max(next.Version, known) + 1
-	r.Version = next.Version
-	if r.Text != "" {
-		r.Hash = hashOf(r.Text)
-	}
-	switch {
-	case s == nil && r.Action != RevisionPush:
-		return nil, errors.New("rules: the store has no rules for all limiters yet; push some first")
-	case r.Action == RevisionTry:
-		next.Trial = r
-	case r.Action == RevisionEnd:
-		next.Trial = nil
-	default: // a trial ends with the rules that it was made for
-		next.Current, next.Trial = *r, nil
-	}
+	r.Version, r.Hash = known+1, hashOf(r.Text)
+	next := &Stored{storedFormat, r}
 	return next, next.check()
-}
-
-func (s *Stored) Last() *Revision {
-	if s.Trial != nil && s.Trial.Version == s.Version {
-		return s.Trial
-	}
-	return &s.Current
 }
 
 // DecodeStored reads the JSON of a Stored, and rejects everything else.
@@ -121,24 +76,14 @@ func DecodeStored(data []byte) (*Stored, error) {
 }
 
 func (s *Stored) check() error {
-	list := []*Revision{&s.Current}
-	if s.Trial != nil {
-		list = append(list, s.Trial)
-	}
-	for _, r := range list {
-		switch {
-		case r.Version < 1 || r.Version > s.Version:
-			return fmt.Errorf("rules: revision %d in a store whose last version is %d", r.Version, s.Version)
-		case len(r.Text) > MaxText:
-			return fmt.Errorf("rules: the text of version %d has %d bytes, more than %d", r.Version, len(r.Text),
-				MaxText)
-		case r.Hash != hashOf(r.Text):
-			return fmt.Errorf(
-				"rules: the text of version %d is not the one that was pushed: it was changed in the store; push it anew", r.Version)
-		}
-	}
-	if s.Trial != nil && (s.Trial.Only == "" || s.Trial.Until.IsZero()) {
-		return fmt.Errorf("rules: the trial of version %d names no limiter or no end", s.Trial.Version)
+	switch {
+	case s.Version < 1:
+		return fmt.Errorf("rules: the store holds version %d; versions begin with 1", s.Version)
+	case len(s.Text) > MaxText:
+		return fmt.Errorf("rules: the text of version %d has %d bytes, more than %d", s.Version, len(s.Text), MaxText)
+	case s.Hash != hashOf(s.Text):
+		return fmt.Errorf(
+			"rules: the text of version %d is not the one that was pushed: it was changed in the store; push it anew", s.Version)
 	}
 	return nil
 }

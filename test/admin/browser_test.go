@@ -257,7 +257,7 @@ func versions(t *testing.T) *central {
 	c := &central{}
 	first := strings.Replace(rulesFile, "rate: 100", "rate: 50", 1)
 	for i, text := range []string{first, rulesFile} {
-		r := rules.Revision{Action: rules.RevisionPush, Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
+		r := rules.Revision{Text: text, Author: []string{"<b>ann</b>", "bob"}[i],
 			Reason: []string{"first", "the topic may have more"}[i],
 			At:     time.Now().Add(time.Duration(i-2) * 26 * time.Hour)}
 		if _, err := c.Change(t.Context(), rules.AnyVersion, r); err != nil {
@@ -293,11 +293,11 @@ func (c *central) Change(_ context.Context, before int64, r rules.Revision) (*ru
 	if c.stored != nil && before != rules.AnyVersion && before != c.stored.Version {
 		return nil, rules.ErrConflict
 	}
-	next, err := c.stored.With(&r, 0)
+	next, err := c.stored.With(r, 0)
 	if err != nil {
 		return nil, err
 	}
-	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
+	c.stored, c.history = next, append([]rules.Revision{next.Revision}, c.history...)
 	return next, nil
 }
 

@@ -145,7 +145,7 @@ func changeRules(t *testing.T, ctx context.Context) {
 		clickOn(`[aria-label="Roll back to it: version 2"]`))
 	secondWord(t, ctx, "document.querySelector('#rules-from').textContent.includes('version 4')")
 	run(t, ctx, says("#rules-from", "version 4"), says("#versions tbody", "back to version 2"),
-		clickOn("#views a[href='/audit']"), says("#audit tbody", "version 4 pushed for all"),
+		clickOn("#views a[href='/audit']"), says("#audit tbody", "version 4 pushed"),
 		until(`/[A-Z]{3}|GMT|UTC/.test(document.querySelector("#audit time").textContent)`),
 		clickOn("#views a[href='/']"))
 }

@@ -173,12 +173,11 @@ func followRules(feed *rediscontrol.Feed, p *process, apply func(*rules.Set)) fu
 			if err != nil || s == nil {
 				return
 			}
-			r := s.For(p.name, p.clock.now())
-			if r.Version <= p.rules.Load() {
+			if s.Version <= p.rules.Load() {
 				return
 			}
-			set := must(rules.Parse("central", []byte(r.Text)))
-			p.rules.Store(r.Version)
+			set := must(rules.Parse("central", []byte(s.Text)))
+			p.rules.Store(s.Version)
 			apply(set)
 		})
 	}

@@ -49,12 +49,12 @@ func (w *World) push() {
 		if now != nil {
 			version = now.Version
 		}
-		change := &rules.Revision{Action: rules.RevisionPush, At: a.clock.now(), Author: "ann", Text: ruleFile(w.plan, secondRate)}
+		change := rules.Revision{At: a.clock.now(), Author: "ann", Text: ruleFile(w.plan, secondRate)}
 		next, err := now.With(change, version)
 		if err != nil {
 			return err
 		}
-		return a.Feed.Rules().Write(ctx, version, next, change)
+		return a.Feed.Rules().Write(ctx, version, next)
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -51,7 +51,7 @@ type aggregator struct {
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log)}
 	store, file, err := program.FollowRules(ctx, program.CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis,
-		State: cfg.State, Instance: publisherName(cfg), Open: openRuleStore}, file,
+		State: cfg.State, Open: openRuleStore}, file,
 		program.CheckCounters(cfg.Detect), a.log)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
 	store, file, err := program.FollowRules(ctx,
 		program.CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis,
-			State: cfg.State, Instance: lifecycle.InstanceName(""), Open: openRuleStore}, file, nil, c.log)
+			State: cfg.State, Open: openRuleStore}, file, nil, c.log)
 	if err != nil {
 		return err
 	}

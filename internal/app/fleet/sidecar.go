@@ -55,7 +55,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		return err
 	}
 	store, file, err := program.FollowRules(ctx, program.CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis,
-		State: cfg.State, Instance: s.cfg.Gate.Instance, Open: openRuleStore}, file,
+		State: cfg.State, Open: openRuleStore}, file,
 		s.gateways.ReadLimits, s.log)
 	if err != nil {
 		return err

@@ -81,8 +81,8 @@ func (r *Reloader) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case t := <-r.rules.next():
-			r.applyUpdate(t)
+		case s := <-r.rules.next():
+			r.applyUpdate(s)
 		case call := <-r.calls:
 			call()
 		case <-r.hup:
@@ -97,15 +97,15 @@ func (r *Reloader) Run(ctx context.Context) error {
 }
 
 // applyUpdate takes a revision from the store, all of it or nothing.
-func (r *Reloader) applyUpdate(t ruleUpdate) {
-	next, set, err := r.rules.checked(r.file, t.revision, r.check)
+func (r *Reloader) applyUpdate(s *rules.Stored) {
+	next, set, err := r.rules.checked(r.file, s.Revision, r.check)
 	if err == nil {
-		r.install(next, set, func() { r.rules.recordApplied(t, nil) })
+		r.install(next, set, func() { r.rules.recordApplied(s, nil) })
 		return
 	}
-	r.rules.recordApplied(t, err)
+	r.rules.recordApplied(s, err)
 	r.log.Error("rules not changed, those from before hold: the new ones are rejected", "store", r.rules.name,
-		"version", t.revision.Version, "err", err)
+		"version", s.Version, "err", err)
 }
 
 // validate gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.

@@ -26,7 +26,7 @@ type RuleStore interface {
 	Read(ctx context.Context) (*rules.Stored, error)
 	// Write puts next in the place of the version before, 0 for none; rules.ErrConflict where
 	// the store holds another one.
-	Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error
+	Write(ctx context.Context, before int64, next *rules.Stored) error
 	// History gives the last changes, newest first.
 	History(ctx context.Context) ([]rules.Revision, error)
 	// Follow calls fn after every look at the store, some times a second, until ctx ends.
@@ -36,14 +36,13 @@ type RuleStore interface {
 // ruleFollower follows a central store of rules and hands what this process is to run to the reloader. The
 // methods may be called by any goroutine.
 type ruleFollower struct {
-	name     string // as --rules has it
-	instance string // whom a trial may name
-	store    RuleStore
-	close    func() error
-	copy     *filestore.RulesCopy // one goroutine at a time: the start, then that of the reloader
-	log      *slog.Logger
+	name  string // as --rules has it
+	store RuleStore
+	close func() error
+	copy  *filestore.RulesCopy // one goroutine at a time: the start, then that of the reloader
+	log   *slog.Logger
 	// updates holds what is to be run next, the latest only.
-	updates chan ruleUpdate
+	updates chan *rules.Stored
 
 	lastWriteBack time.Time // the last try; the follower's goroutine only
 
@@ -59,26 +58,20 @@ type ruleFollower struct {
 	copyErr       error
 }
 
-// ruleUpdate is a revision that this process is to run, and the value of the store that it is from.
-type ruleUpdate struct {
-	stored   *rules.Stored
-	revision rules.Revision
-}
-
 func (c *ruleFollower) Run(ctx context.Context) error {
 	err := c.store.Follow(ctx, func(s *rules.Stored, err error) { c.onRead(ctx, s, err, time.Now()) })
 	return errors.Join(err, c.close())
 }
 
 func (c *ruleFollower) onRead(ctx context.Context, s *rules.Stored, err error, now time.Time) {
-	if lost := c.update(s, err, now); lost != nil && now.Sub(c.lastWriteBack) >= writeBackEvery {
+	if lost := c.update(s, err); lost != nil && now.Sub(c.lastWriteBack) >= writeBackEvery {
 		c.lastWriteBack = now
 		c.writeBack(ctx, s, lost)
 	}
 }
 
 // update hands on what is to be run, and gives what the store has lost, nil for nothing.
-func (c *ruleFollower) update(s *rules.Stored, err error, now time.Time) (lost *rules.Stored) {
+func (c *ruleFollower) update(s *rules.Stored, err error) (lost *rules.Stored) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readErr, c.storeLostData = err, err == nil && c.seen != nil && (s == nil || s.Version < c.seen.Version)
@@ -92,16 +85,15 @@ func (c *ruleFollower) update(s *rules.Stored, err error, now time.Time) (lost *
 		return nil
 	}
 	c.seen = s
-	next := s.For(c.instance, now)
-	if next.Version == c.wanted.Version && next.Hash == c.wanted.Hash {
+	if s.Version == c.wanted.Version && s.Hash == c.wanted.Hash {
 		return nil
 	}
-	c.wanted = *next
+	c.wanted = s.Revision
 	select {
 	case <-c.updates: // it was not run yet, and is no longer wanted
 	default:
 	}
-	c.updates <- ruleUpdate{s, *next} // only this goroutine sends
+	c.updates <- s // only this goroutine sends
 	return nil
 }
 
@@ -113,7 +105,7 @@ func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 	}
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := c.store.Write(short, before, lost, lost.Last())
+	err := c.store.Write(short, before, lost)
 	if errors.Is(err, rules.ErrConflict) {
 		return
 	}
@@ -126,25 +118,25 @@ func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 }
 
 // next are the revisions to run; none come to a program without a store.
-func (c *ruleFollower) next() <-chan ruleUpdate {
+func (c *ruleFollower) next() <-chan *rules.Stored {
 	if c == nil {
 		return nil
 	}
 	return c.updates
 }
 
-func (c *ruleFollower) recordApplied(t ruleUpdate, err error) {
+func (c *ruleFollower) recordApplied(s *rules.Stored, err error) {
 	var copyErr error
 	if err == nil {
-		copyErr = c.save(t.stored)
+		copyErr = c.save(s)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.rejected, c.rejectErr = t.revision, err
+		c.rejected, c.rejectErr = s.Revision, err
 		return
 	}
-	c.applied, c.running, c.rejected, c.rejectErr, c.copyErr = true, t.revision, rules.Revision{}, nil, copyErr
+	c.applied, c.running, c.rejected, c.rejectErr, c.copyErr = true, s.Revision, rules.Revision{}, nil, copyErr
 }
 
 // save writes the copy. A failure to write it must not keep the rules from being applied.

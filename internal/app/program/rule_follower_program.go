@@ -34,8 +34,8 @@ func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, ch
 		return nil, nil, err
 	}
 	c := &ruleFollower{
-		name: cfg.Rules, instance: cfg.Instance, copy: filestore.NewRulesCopy(cfg.State.Dir, set.Namespace),
-		log: log, updates: make(chan ruleUpdate, 1),
+		name: cfg.Rules, copy: filestore.NewRulesCopy(cfg.State.Dir, set.Namespace),
+		log: log, updates: make(chan *rules.Stored, 1),
 	}
 	if c.store, c.close, err = cfg.Open(cfg, set.Namespace, log); err != nil {
 		return nil, nil, err
@@ -50,10 +50,9 @@ func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, ch
 // CentralConfig names the central store of rules, and the program that follows the store.
 type CentralConfig struct {
 	config.RuleSource
-	Redis    config.Redis
-	State    config.State // has the last good copy
-	Instance string       // for a trial to name
-	Open     OpenRules    // nil: the program has no central store
+	Redis config.Redis
+	State config.State // has the last good copy
+	Open  OpenRules    // nil: the program has no central store
 }
 
 // begin finds the rules to start with. What is wrong with better ones is logged.
@@ -70,7 +69,7 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 			c.applied, c.seen, c.copyErr = true, stored, c.save(stored)
 			return p, nil
 		} else {
-			storeErr, c.rejected, c.rejectErr = err, *stored.For(c.instance, time.Now()), err
+			storeErr, c.rejected, c.rejectErr = err, stored.Revision, err
 		}
 	}
 	c.readErr = storeErr
@@ -100,12 +99,11 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 // applyFirst checks what a start would run, and notes it.
 func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	check func(*rules.Set) error) (*config.Parser, error) {
-	revision := *stored.For(c.instance, time.Now())
-	p, _, err := c.checked(file, revision, check)
+	p, _, err := c.checked(file, stored.Revision, check)
 	if err != nil {
 		return nil, err
 	}
-	c.running, c.wanted = revision, revision
+	c.running, c.wanted = stored.Revision, stored.Revision
 	return p, nil
 }
 
@@ -174,14 +172,14 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 	if versionOf(stored) != before && before != rules.AnyVersion {
 		return nil, rules.ErrConflict
 	}
-	next, err := stored.With(&r, a.maxVersion())
-	if err == nil && r.Text != "" {
-		_, err = a.reload.validate(ctx, r)
+	next, err := stored.With(r, a.maxVersion())
+	if err == nil {
+		_, err = a.reload.validate(ctx, next.Revision)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", changes.ErrRejected, err)
 	}
-	return next, a.store.Write(ctx, versionOf(stored), next, &r)
+	return next, a.store.Write(ctx, versionOf(stored), next)
 }
 
 // maxVersion is the highest version that this process has heard of.

@@ -31,7 +31,7 @@ func (s *fakeStore) Read(context.Context) (*rules.Stored, error) {
 	return s.stored, s.err
 }
 
-func (s *fakeStore) Write(_ context.Context, before int64, next *rules.Stored, r *rules.Revision) error {
+func (s *fakeStore) Write(_ context.Context, before int64, next *rules.Stored) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -40,7 +40,7 @@ func (s *fakeStore) Write(_ context.Context, before int64, next *rules.Stored, r
 	case versionOf(s.stored) != before:
 		return rules.ErrConflict
 	}
-	s.stored, s.history = next, append([]rules.Revision{*r}, s.history...)
+	s.stored, s.history = next, append([]rules.Revision{next.Revision}, s.history...)
 	return nil
 }
 
@@ -90,8 +90,8 @@ func (f *following) start() (string, error) {
 	}
 	log := slog.New(slog.NewTextHandler(&f.said, nil))
 	c := &ruleFollower{
-		name: "redis:", instance: "me", store: f.store, close: func() error { return nil },
-		copy: filestore.NewRulesCopy(f.dir, "news"), log: log, updates: make(chan ruleUpdate, 1),
+		name: "redis:", store: f.store, close: func() error { return nil },
+		copy: filestore.NewRulesCopy(f.dir, "news"), log: log, updates: make(chan *rules.Stored, 1),
 	}
 	check := func(set *rules.Set) error {
 		if set.Rules[0].Name == f.bad {
@@ -124,27 +124,22 @@ func (f *following) look() {
 	s, err := f.store.Read(context.Background())
 	f.rules.onRead(context.Background(), s, err, f.now)
 	select {
-	case t := <-f.rules.next():
-		f.applyUpdate(t)
+	case s := <-f.rules.next():
+		f.applyUpdate(s)
 	default:
 	}
 }
 
-// change writes what another process would.
-func (f *following) change(r rules.Revision) {
+// push writes what another process would.
+func (f *following) push(text string) {
 	f.t.Helper()
-	next, err := f.store.stored.With(&r, 0)
+	next, err := f.store.stored.With(rules.Revision{At: f.now, Text: text}, 0)
 	if err == nil {
-		err = f.store.Write(context.Background(), versionOf(f.store.stored), next, &r)
+		err = f.store.Write(context.Background(), versionOf(f.store.stored), next)
 	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
-}
-
-func (f *following) push(text string) {
-	f.t.Helper()
-	f.change(rules.Revision{Action: rules.RevisionPush, At: f.now, Text: text})
 }
 
 // want looks once and says what has to be in force then.
@@ -227,21 +222,6 @@ func TestBadRulesInTheStoreChangeNothing(t *testing.T) {
 	}
 }
 
-func TestTrialIsRunByItsLimiterUntilItEnds(t *testing.T) {
-	t.Parallel()
-	f := newFollowing(t, newsFile+storeRules("file"))
-	f.push(storeRules("all"))
-	f.mustStart("all")
-	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("other"), Only: "another",
-		Until: f.now.Add(time.Hour)})
-	f.want("tried by another", "", 1, true)
-	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("tried"), Only: "me",
-		Until: f.now.Add(time.Hour)})
-	f.want("tried", "tried", 3, true)
-	f.now = f.now.Add(time.Hour)
-	f.want("ended by itself", "all", 1, true)
-}
-
 // A store that lost its data gets it back; the rules in force stay.
 func TestLostRulesAreWrittenBack(t *testing.T) {
 	t.Parallel()
@@ -283,7 +263,7 @@ func (f *following) pushHere(before int64, text string) (*rules.Stored, error) {
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	return ruleAdmin{f.rules, f.Reloader}.Change(ctx, before, rules.Revision{Action: rules.RevisionPush, Text: text})
+	return ruleAdmin{f.rules, f.Reloader}.Change(ctx, before, rules.Revision{Text: text})
 }
 
 func TestPushIsCheckedBeforeItIsStored(t *testing.T) {

@@ -79,8 +79,7 @@ func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local
 	}
 	var err error
 	opts.store, opts.File, err = FollowRules(ctx,
-		CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis, State: cfg.State, Instance: cfg.Gate.Instance,
-			Open: opts.Rules}, opts.File,
+		CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis, State: cfg.State, Open: opts.Rules}, opts.File,
 		CheckCounters(cfg.Detect), opts.Log)
 	if err != nil {
 		return nil, err

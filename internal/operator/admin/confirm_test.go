@@ -120,7 +120,7 @@ func TestTrustedProxyIsNotBlockedByOneWord(t *testing.T) {
 	}
 }
 
-// Rules that take something away need the second word, and one trial is not replaced by another.
+// Rules that take something away need the second word.
 func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}
@@ -142,11 +142,4 @@ func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
 		t.Error(text)
 	}
 	put("?confirm=true", less, 200, "Rules")
-	put("?only=one", rulesFile, 200, "Rules")
-	if text := put("?only=two", less, 409, "Problem"); !strings.Contains(text, "tries version 3 until") {
-		t.Error(text)
-	}
-	put("?only=one&confirm=true", less, 409, "Problem")
-	w.set(func() { w.now = w.now.Add(time.Hour) })
-	put("?only=two", less, 200, "Rules") // the first trial has ended
 }

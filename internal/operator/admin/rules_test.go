@@ -49,11 +49,11 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	case strings.HasPrefix(r.Text, "bad"):
 		return nil, changes.ErrRejected
 	}
-	next, err := c.stored.With(&r, 0)
+	next, err := c.stored.With(r, 0)
 	if err != nil {
 		return nil, errors.Join(changes.ErrRejected, err)
 	}
-	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
+	c.stored, c.history = next, append([]rules.Revision{next.Revision}, c.history...)
 	return next, nil
 }
 
@@ -89,7 +89,7 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 		s.answer(t, rec, status, schema)
 		return rec
 	}
-	const path, trial = "/v1/rules", "/v1/rules/trial"
+	const path = "/v1/rules"
 	etagIs := func(rec *httptest.ResponseRecorder, want string) {
 		t.Helper()
 		if got := rec.Header().Get("ETag"); got != want {
@@ -106,25 +106,21 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	ask(http.MethodPut, path, `"0"`, "bad", 422, "Problem")
 	ask(http.MethodPut, path, `"0"`, strings.Repeat("x", rules.MaxText+1), 413, "Problem")
 	ask(http.MethodPut, path+"?reason="+strings.Repeat("x", 2000), `"0"`, "a", 400, "Problem")
-	ask(http.MethodPut, path+"?only=one", `"0"`, "a", 422, "Problem") // beside nothing
 	if central.stored != nil {
 		t.Fatalf("stored %+v", central.stored)
 	}
 	etagIs(ask(http.MethodPut, path+"?author=ann&reason=first", `"0"`, "a", 200, "Rules"), `"1"`)
-	ask(http.MethodPut, path+"?only=one&for=1y", `"1"`, "b", 400, "Problem")
-	ask(http.MethodPut, path+"?only=one&for=25h", `"1"`, "b", 400, "Problem")
-	rec := ask(http.MethodPut, path+"?only=one", "*", "b", 200, "Rules")
-	for _, want := range []string{`"trial":{"version":2`, `"only":"one"`, `"until":"2026-03-14T12:10:00Z"`,
-		`{"instance":"two","running":1,"refused":2}`, `"why":"bad"`} {
+	ask(http.MethodPut, path, `"0"`, "b", 412, "Problem")
+	rec := ask(http.MethodPut, path, "*", "b", 200, "Rules")
+	etagIs(rec, `"2"`)
+	for _, want := range []string{`"current":{"version":2`, `{"instance":"two","running":1,"refused":2}`, `"why":"bad"`} {
 		if !strings.Contains(rec.Body.String(), want) {
 			t.Errorf("no %s in %s", want, rec.Body)
 		}
 	}
-	ask(http.MethodDelete, trial, `"1"`, "", 412, "Problem")
-	etagIs(ask(http.MethodDelete, trial, `"2"`, "", 200, "Rules"), `"3"`)
 
 	if rec := ask(http.MethodGet, path+"/history", "", "", 200, "Revisions"); strings.Contains(rec.Body.String(),
-		`"text"`) || strings.Count(rec.Body.String(), `"version"`) != 3 {
+		`"text"`) || strings.Count(rec.Body.String(), `"version"`) != 2 {
 		t.Errorf("history: %s", rec.Body)
 	}
 	if rec := ask(http.MethodGet, path+"/history/1", "", "", 200, "Revision"); !strings.Contains(rec.Body.String(),
@@ -139,7 +135,7 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 
 	central.fails = errors.New("away")
 	if rec := ask(http.MethodGet, path, "", "", 200, "Rules"); !strings.Contains(rec.Body.String(),
-		`"store_error":"away"`) || !strings.Contains(rec.Body.String(), `"version":1`) {
+		`"store_error":"away"`) || !strings.Contains(rec.Body.String(), `"version":2`) {
 		t.Errorf("what was held last: %s", rec.Body)
 	}
 	ask(http.MethodPut, path, "*", "c", 503, "Problem")
@@ -152,7 +148,7 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 func TestProgramsWithTheirRulesFromAFileSaySo(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
-	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"}, {"DELETE", "/v1/rules/trial"},
+	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"},
 		{"GET", "/v1/rules/history"}, {"GET", "/v1/rules/history/1"}} {
 		s.answer(t, w.ask(c[0], c[1], ""), 404, "Problem")
 	}

@@ -52,8 +52,8 @@ func TestTLSAndUsers(t *testing.T) {
 	if got, err := reader.Read(ctx); err != nil || version(got) != first.Version {
 		t.Errorf("a reader reads %+v, %v", got, err)
 	}
-	next, change := changed(t, first, "two")
-	if err := reader.Write(ctx, first.Version, next, change); err == nil {
+	next := changed(t, first, "two")
+	if err := reader.Write(ctx, first.Version, next); err == nil {
 		t.Error("a reader wrote")
 	}
 	for name, open := range map[string]func() (*Store, error){

@@ -102,9 +102,9 @@ func (s *Store) list(ctx context.Context, r *keyRange) ([]keyValue, error) {
 	return decodeRange(reply)
 }
 
-// Write puts next in the place of the version before, 0 for none, with its change into the
+// Write puts next in the place of the version before, 0 for none, and into the
 // history; rules.ErrConflict where the store holds another version.
-func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error {
+func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored) error {
 	stored, revision, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored, cha
 		return rules.ErrConflict
 	}
 	value, err := json.Marshal(next)
-	entry, badEntry := json.Marshal(change)
+	entry, badEntry := json.Marshal(next.Revision)
 	if err := errors.Join(err, badEntry); err != nil {
 		return fmt.Errorf("etcdrules: %w", err)
 	}

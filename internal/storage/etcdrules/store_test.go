@@ -37,14 +37,13 @@ func version(s *rules.Stored) int64 {
 	return s.Version
 }
 
-func changed(t *testing.T, before *rules.Stored, text string) (*rules.Stored, *rules.Revision) {
+func changed(t *testing.T, before *rules.Stored, text string) *rules.Stored {
 	t.Helper()
-	r := &rules.Revision{Action: rules.RevisionPush, At: time.Unix(1, 0).UTC(), Reason: "<&>", Text: text}
-	next, err := before.With(r, 0)
+	next, err := before.With(rules.Revision{At: time.Unix(1, 0).UTC(), Reason: "<&>", Text: text}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return next, r
+	return next
 }
 
 // pushed writes rules on top of what the store holds.
@@ -54,8 +53,8 @@ func pushed(t *testing.T, s *Store, text string) *rules.Stored {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, change := changed(t, before, text)
-	if err := s.Write(context.Background(), version(before), next, change); err != nil {
+	next := changed(t, before, text)
+	if err := s.Write(context.Background(), version(before), next); err != nil {
 		t.Fatal(err)
 	}
 	return next
@@ -130,8 +129,8 @@ func TestTwoPushersAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
-		next, change := changed(t, before, strings.Repeat("b", i+1))
-		wg.Go(func() { results[i] = store.Write(context.Background(), before.Version, next, change) })
+		next := changed(t, before, strings.Repeat("b", i+1))
+		wg.Go(func() { results[i] = store.Write(context.Background(), before.Version, next) })
 	}
 	wg.Wait()
 	won := 0
@@ -161,8 +160,8 @@ func TestValuesOfOthers(t *testing.T) {
 		until(t, looks, name, func(l look) bool {
 			return l.err != nil && strings.Contains(l.err.Error(), "not written by")
 		})
-		next, change := changed(t, nil, "a")
-		if err := store.Write(context.Background(), 0, next, change); err == nil {
+		next := changed(t, nil, "a")
+		if err := store.Write(context.Background(), 0, next); err == nil {
 			t.Errorf("%s: overwritten", name)
 		}
 	}

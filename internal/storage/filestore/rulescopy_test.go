@@ -19,8 +19,7 @@ func TestRulesCopyOutlivesTheProcess(t *testing.T) {
 	if s, err := c.Load(); s != nil || err != nil {
 		t.Errorf("without a directory: %v, %v", s, err)
 	}
-	stored, err := (*rules.Stored)(nil).With(&rules.Revision{Action: rules.RevisionPush, At: time.Unix(1, 0).UTC(),
-		Text: "a"}, 0)
+	stored, err := (*rules.Stored)(nil).With(rules.Revision{At: time.Unix(1, 0).UTC(), Text: "a"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

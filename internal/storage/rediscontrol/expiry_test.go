@@ -66,8 +66,7 @@ func (m mortal) overrides() {
 
 	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))
 	for i := range int64(2) {
-		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Version: i + 1},
-			&rules.Revision{Version: i + 1}))
+		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Revision: rules.Revision{Version: i + 1}}))
 	}
 	store := m.c.Overrides()
 	for i, until := range []time.Time{{}, now().Add(time.Hour), now().Add(20 * time.Millisecond)} {

@@ -47,14 +47,14 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	return version, nil
 }
 
-// Write replaces the version before, 0 for none, by next and adds its last change to the history;
+// Write replaces the version before, 0 for none, by next and adds that to the history;
 // rules.ErrConflict if the store holds another version. One round trip.
-func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error {
+func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored) error {
 	text, err := encode(next)
 	if err != nil {
 		return err
 	}
-	entry, err := encode(change)
+	entry, err := encode(next.Revision)
 	if err != nil {
 		return err
 	}

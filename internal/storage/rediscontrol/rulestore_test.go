@@ -21,21 +21,20 @@ func pushed(t *testing.T, s *RuleStore, text string) *rules.Stored {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, change := changed(t, before, text)
-	if err := s.Write(context.Background(), version(before), next, change); err != nil {
+	next := changed(t, before, text)
+	if err := s.Write(context.Background(), version(before), next); err != nil {
 		t.Fatal(err)
 	}
 	return next
 }
 
-func changed(t *testing.T, before *rules.Stored, text string) (*rules.Stored, *rules.Revision) {
+func changed(t *testing.T, before *rules.Stored, text string) *rules.Stored {
 	t.Helper()
-	r := &rules.Revision{Action: rules.RevisionPush, At: now(), Author: "ann", Reason: "<&>", Text: text}
-	next, err := before.With(r, 0)
+	next, err := before.With(rules.Revision{At: now(), Author: "ann", Reason: "<&>", Text: text}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return next, r
+	return next
 }
 
 func version(s *rules.Stored) int64 {
@@ -103,8 +102,8 @@ func testTwoPushersAtOnce(t *testing.T, s server) {
 	var wg sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
-		next, change := changed(t, before, strings.Repeat("b", i+1))
-		wg.Go(func() { results[i] = store.Write(ctx, before.Version, next, change) })
+		next := changed(t, before, strings.Repeat("b", i+1))
+		wg.Go(func() { results[i] = store.Write(ctx, before.Version, next) })
 	}
 	wg.Wait()
 	winner := -1
@@ -117,7 +116,7 @@ func testTwoPushersAtOnce(t *testing.T, s server) {
 		}
 	}
 	got, err := store.Read(ctx)
-	if err != nil || winner < 0 || got.Version != 2 || got.Current.Text != strings.Repeat("b", winner+1) {
+	if err != nil || winner < 0 || got.Version != 2 || got.Text != strings.Repeat("b", winner+1) {
 		t.Errorf("writer %d won; stored %+v, %v", winner, got, err)
 	}
 	if list, _ := store.History(ctx); len(list) != 2 {
@@ -183,5 +182,5 @@ func TestRulesOfARestartedServer(t *testing.T) {
 	s.Relaunch()
 	until(t, looks, "nothing", func(l ruleLook) bool { return l.err == nil && l.stored == nil })
 	pushed(t, store, "b")
-	until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Current.Text == "b" })
+	until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Text == "b" })
 }

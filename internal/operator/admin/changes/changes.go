@@ -86,8 +86,6 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/overrides/{id}/enforce", web.If(s.writable, s.enforceOverride)),
 		{Path: "/v1/rules", Methods: map[string]web.Handler{http.MethodGet: web.If(s.central, s.getRules),
 			http.MethodPut: web.If(s.central, s.putRules)}, Role: auth.Admin},
-		{Path: "/v1/rules/trial", Methods: map[string]web.Handler{
-			http.MethodDelete: web.If(s.central, s.endTrial)}, Role: auth.Admin},
 		web.Get("/v1/rules/history", s.getRulesHistory),
 		web.Get("/v1/rules/history/{version}", s.getRevision),
 		web.Get("/v1/audit", s.getAudit),

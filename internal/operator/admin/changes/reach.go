@@ -218,30 +218,19 @@ func (r *Reach) warnings() []string {
 const maxLosses = 20
 
 // checkPush is the problem of rules that take something away from what is in force, or override too much, without
-// confirm=true; and of a trial beside another one.
+// confirm=true.
 func (s *Service) checkPush(r *http.Request, change rules.Revision) error {
 	yes, err := web.QueryBool(r, "confirm")
-	if err != nil {
+	if err != nil || yes {
 		return err
 	}
 	stored, err := s.cfg.Central.Read(r.Context())
 	if err != nil {
 		return fmt.Errorf("admin: the rules cannot be read: %w", err)
 	}
-	if change.Action == rules.RevisionTry {
-		if stored == nil || stored.Trial == nil || !change.At.Before(stored.Trial.Until) {
-			return nil
-		}
-		return web.NewProblem(http.StatusConflict, fmt.Sprintf("%s tries version %d until %s; nothing was stored",
-			web.Quoted(stored.Trial.Only), stored.Trial.Version, stored.Trial.Until.UTC().Format(time.RFC3339)),
-			"put that version for all, or end its trial by DELETE /v1/rules/trial")
-	}
-	if yes {
-		return nil
-	}
 	before := s.cfg.Rules()
 	if stored != nil {
-		if running, err := s.cfg.Central.Check(r.Context(), stored.Current); err == nil {
+		if running, err := s.cfg.Central.Check(r.Context(), stored.Revision); err == nil {
 			before = running
 		}
 	}

@@ -16,13 +16,8 @@ import (
 // ErrRejected says that rules cannot be run, and were not stored.
 var ErrRejected = errors.New("the rules are rejected")
 
-const (
-	// Bounds of a trial.
-	usualTrial = 10 * time.Minute
-	maxTrial   = 24 * time.Hour
-	// maxReasonBytes bounds what is said of a change, in bytes.
-	maxReasonBytes = 1000
-)
+// maxReasonBytes bounds what is said of a change, in bytes.
+const maxReasonBytes = 1000
 
 // RuleStore is the central store of rules that a program follows. It may be used by many goroutines.
 type RuleStore interface {
@@ -54,7 +49,6 @@ type Rules struct {
 	RulesState
 	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
 	Current  *rules.Revision `json:"current,omitempty"`
-	Trial    *rules.Revision `json:"trial,omitempty"`
 	Limiters []LimiterRules  `json:"limiters"`
 	// StoreError says why the store cannot be read: what is shown is what it held last.
 	StoreError string `json:"store_error,omitempty"`
@@ -83,7 +77,7 @@ func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rul
 		a.StoreError = unread.Error()
 	}
 	if stored != nil {
-		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
+		a.Version, a.Current = stored.Version, &stored.Revision
 	}
 	if s.cfg.Reports != nil {
 		reports, err := s.cfg.Reports(r.Context())
@@ -98,7 +92,7 @@ func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rul
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
-// putRules stores rules for all, or with ?only= for one limiter to try; with ?dry_run= it stores nothing.
+// putRules stores rules; with ?dry_run= it stores nothing.
 func (s *Service) putRules(w http.ResponseWriter, r *http.Request) error {
 	change, err := s.readRules(w, r)
 	if err != nil {
@@ -134,15 +128,6 @@ func (s *Service) dryRunRules(w http.ResponseWriter, r *http.Request, change rul
 	return web.WriteJSON(w, http.StatusOK, result)
 }
 
-// endTrial has the limiter that tries rules run those of all again.
-func (s *Service) endTrial(w http.ResponseWriter, r *http.Request) error {
-	change, err := s.ruleChange(r, rules.RevisionEnd)
-	if err != nil {
-		return err
-	}
-	return s.changeRules(w, r, change)
-}
-
 func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
 	before, err := ifMatch(r)
 	if err != nil {
@@ -152,8 +137,8 @@ func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rul
 	if err != nil {
 		return storeError(err)
 	}
-	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
-		"author", change.Author, "reason", change.Reason)
+	s.cfg.Log.Info("admin: rules changed", "version", stored.Version, "author", change.Author, "reason",
+		change.Reason)
 	return s.writeRules(w, r, stored, nil)
 }
 
@@ -168,17 +153,13 @@ func storeError(err error) error {
 	return fmt.Errorf("admin: the rules were not stored: %w", err)
 }
 
+// readRules reads the rules to store, with who stores them and why.
 func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
-	change, err := s.ruleChange(r, rules.RevisionPush)
-	if err != nil {
-		return change, err
-	}
-	if change.Only = r.URL.Query().Get("only"); change.Only != "" {
-		lasts, err := trialLength(r.URL.Query().Get("for"))
-		if err != nil {
-			return change, err
-		}
-		change.Action, change.Until = rules.RevisionTry, change.At.Add(lasts)
+	change := rules.Revision{At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
+		Reason: r.URL.Query().Get("reason")}
+	if len(change.Author)+len(change.Reason) > maxReasonBytes {
+		return change, web.BadField("reason", fmt.Sprintf("author and reason have more than %d bytes together",
+			maxReasonBytes), "say it shorter")
 	}
 	text, err := web.Body(w, r, "rules are", rules.MaxText, "split what belongs to different namespaces")
 	if err != nil {
@@ -189,29 +170,6 @@ func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revis
 	}
 	change.Text = string(text)
 	return change, nil
-}
-
-// ruleChange is a change with who makes it and why.
-func (s *Service) ruleChange(r *http.Request, action string) (rules.Revision, error) {
-	q := r.URL.Query()
-	c := rules.Revision{Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
-		Reason: q.Get("reason")}
-	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxReasonBytes {
-		return c, web.BadField("reason",
-			fmt.Sprintf("author, reason and only have more than %d bytes together", maxReasonBytes), "say it shorter")
-	}
-	return c, nil
-}
-
-func trialLength(text string) (time.Duration, error) {
-	if text == "" {
-		return usualTrial, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > maxTrial {
-		return 0, web.BadField("for", "for is "+web.Quoted(text), "give a duration up to 24h, such as 10m")
-	}
-	return d, nil
 }
 
 func (s *Service) getRulesHistory(w http.ResponseWriter, r *http.Request) error {

@@ -121,7 +121,6 @@ function change(c) {
 }
 
 function ruleChange(r) {
-  const what = { push: "pushed for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "trial ended" }[r.action];
   const link = el("a", { href: inside("/rules") }, "rules");
-  return entry(r.at, r.author, link, `version ${r.version} ${what ?? r.action}`, r.reason);
+  return entry(r.at, r.author, link, `version ${r.version} pushed`, r.reason);
 }

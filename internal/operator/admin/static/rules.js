@@ -66,21 +66,20 @@ export class RulesView {
   }
 
   #row(r, i, current) {
-    const before = this.#revisions.slice(i + 1).find((other) => other.hash);
+    const before = this.#revisions[i + 1];
     const button = (act, name, classes = "") => el("button", {
       type: "button", class: `small ${classes}`, "data-act": act, "aria-label": `${name}: version ${r.version}`,
       onclick: () => this.#act(act, r, before),
     }, name);
     const acts = [
-      r.hash && before && button("diff", "Changes"), r.hash && button("text", "Text"),
-      r.hash && r.hash !== current?.hash && button("back", "Roll back to it", "admins"),
+      before && button("diff", "Changes"), button("text", "Text"),
+      r.hash !== current?.hash && button("back", "Roll back to it", "admins"),
     ].filter(Boolean);
-    const what = { push: "for all", try: `tried by ${plainKey(r.only ?? "")}`, end: "ended a trial" }[r.action];
     return el("tr", {},
       el("th", { scope: "row", class: "keycell" }, `${r.version}`,
         r.version === current?.version ? el("span", { class: "badge" }, "in force") : ""),
       cell("When", "", el("time", { datetime: r.at }, zoned(r.at))), cell("Who", "", plainKey(r.author || "–")),
-      cell("What", "", what ?? r.action), cell("Reason", "words", plainKey(r.reason || "–")),
+      cell("Reason", "words", plainKey(r.reason || "–")),
       cell("", "actcell", el("div", { class: "acts" }, ...acts)));
   }
 
@@ -146,11 +145,8 @@ function fromText(s) {
   const by = c.author ? ` by ${plainKey(c.author)}` : "";
   const parts = [`From ${plainKey(s.store)} version ${c.version}, pushed${by} ${zoned(c.at)}`];
   if (s.running !== c.version) parts.push(`this program runs version ${s.running}`);
-  const late = s.limiters.filter((l) => l.running !== c.version && l.instance !== s.trial?.only);
+  const late = s.limiters.filter((l) => l.running !== c.version);
   if (late.length > 0) parts.push(`${late.length} of ${s.limiters.length} limiters run another one`);
-  if (s.trial) {
-    parts.push(`version ${s.trial.version} is tried by ${plainKey(s.trial.only)} until ${zoned(s.trial.until)}`);
-  }
   if (s.why) parts.push(`version ${s.refused} is rejected: ${plainKey(s.why)}`);
   if (s.store_error) parts.push("the store does not answer: this is what it held last");
   return parts.join(" · ");
