@@ -18,9 +18,9 @@ const mostRepeated = 3
 var proof = []string{"DATA RACE", "race detected during execution", "panic: ", "fatal error: ", "test timed out"}
 
 // judgeCommand runs a command, which is "go test -json" with options, on the packages that are written in packages, and
-// judges what it writes. A few tests that fail are run once more, alone. One that passes then is unsteady: it met a busy
-// machine, or a fault that comes and goes, and has to be mended, but it keeps no change from landing that another run
-// would let land. unsteady is told of it.
+// judges what it writes. A few tests that fail are repeated, alone. A test that passes then met a busy machine, or a
+// fault that comes and goes. It has to be mended, but it keeps no change from landing that another run would let land.
+// Its name is written to unsteady.
 func (list exceptions) judgeCommand(command []string, packages io.Reader, out, unsteady io.Writer) error {
 	names, err := io.ReadAll(packages)
 	if err != nil {
