@@ -14,7 +14,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -151,10 +150,7 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if targets != 1 {
 		return config.Usage("override set: want one of a key, --resource, --client, --cidr, --class")
 	}
-	body := map[string]any{"action": c.Action}
-	if c.Mode != string(hottype.ModeEnforce) { // programs before it know no mode
-		body["mode"] = c.Mode
-	}
+	body := map[string]any{"action": c.Action, "mode": c.Mode}
 	for name, text := range map[string]string{
 		"key": c.Key, "resource": c.Resource, "client": c.Client, "cidr": c.CIDR, "class": c.Class, "for": c.For,
 		"until": c.Until, "reason": c.Reason, "author": authorOf(c.Author),

@@ -31,8 +31,6 @@ func TestErrors(t *testing.T) {
 		{"namespace: 7", "f.yaml:1: namespace: has to be a string (quote it), not \"7\""},
 		{"namespace: a\nnamespace: b", "f.yaml:2: namespace: is set twice, first in line 1"},
 		{"rulez: []", `f.yaml:1: rulez: unknown field; did you mean "rules"?`},
-		{"limits: {}", `f.yaml:1: limits: unknown field; did you mean "query_bounds"?`},
-		{rule("serve: {ttl: 1s}"), `rules[0].serve: unknown field; did you mean "cache"?`},
 		{"ips: {}", `f.yaml:1: ips: unknown field; did you mean "ip"?`},
 		{"query_bounds: {pairs: 0}", "f.yaml:1: query_bounds.pairs: 0 is not a whole number between 1 and"},
 		{"query_bounds: {query_bytes: 10}", "f.yaml:1: query_bounds: query_bytes 10 is not between 64"},

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -57,8 +56,6 @@ func newSchema() *conf.Schema {
 	conf.Add(s, conf.Of[rule.Param]{Short: func(v conf.Value, q *rule.Param) { readName(v, "name", &q.Name) }})
 	conf.Add(s, conf.Of[rule.ParseAs]{Short: func(v conf.Value, p *rule.ParseAs) { readName(v, "", &p.Preset) }})
 	conf.Add(s, conf.Of[rule.Target]{Short: func(v conf.Value, _ *rule.Target) { v.Word("auto") }})
-	conf.Add(s, conf.Of[rule.Rule]{Unknown: meant(map[string]string{"serve": "cache"})})
-	conf.Add(s, conf.Of[rule.Set]{Unknown: meant(map[string]string{"limits": "query_bounds"})})
 	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
 	conf.Add(s, conf.Of[hottype.CachePolicy]{Check: checkCache})
 	conf.Add(s, conf.Of[rule.Override]{Check: func(v conf.Value, o *rule.Override) {
@@ -69,16 +66,6 @@ func newSchema() *conf.Schema {
 		v.Validate(func() error { return ValidateSchedule(*s) })
 	}})
 	return s
-}
-
-// meant suggests fields for names that mean the same and are not spelt alike.
-func meant(fields map[string]string) func(name string) string {
-	return func(name string) string {
-		if field := fields[name]; field != "" {
-			return fmt.Sprintf("unknown field; did you mean %q?", field)
-		}
-		return ""
-	}
 }
 
 const aRate = "a rate such as 100, 0.5 or 30/m"

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -48,43 +47,6 @@ func TestTriedOverrides(t *testing.T) {
 	}
 	if o.OfClients() || !o.WithShadow().OfClients() || NewOverrides(file[:1], nil).WithShadow() != nil {
 		t.Error("shadow mode is taken for enforced, or the other way round")
-	}
-}
-
-// A program that knows no shadow mode must not enforce what it reads: the action that is stored is
-// none that it knows.
-func TestStoredShadowMode(t *testing.T) {
-	t.Parallel()
-	for _, o := range []Override{
-		{ID: "a", Key: "topic?id=1", Action: ActionLimit, Rate: 5}, {ID: "b", CIDR: "192.0.2.0/24", Action: ActionBlock},
-		tried(Override{ID: "c", Key: "topic?id=1", Action: ActionLimit, Rate: 5}),
-		tried(Override{ID: "d", Class: "bot", Action: ActionBlock}),
-	} {
-		text, err := json.Marshal(o.Stored())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var read Override
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
-		if older := read.Validate(); (older != nil) != o.InShadow() || strings.Contains(string(text), "mode") {
-			t.Errorf("an older program reads %s: %v", text, older)
-		}
-		if diff := cmp.Diff(o, read.Loaded()); diff != "" {
-			t.Errorf("%s: %s", text, diff)
-		}
-		c := Change{ID: o.ID, Action: ChangePut, Before: &o, After: &o}
-		if diff := cmp.Diff(c, c.Stored().Loaded()); diff != "" {
-			t.Error(diff)
-		}
-	}
-	for _, action := range []Action{"shadow_exempt", "shadow_serve", "shadow_shadow", "shadow_",
-		"shadow_shadow_limit"} {
-		o := Override{ID: "x", Key: "topic?id=1", Action: action}.Loaded()
-		if err := o.Validate(); err == nil {
-			t.Errorf("%s is taken for %+v", action, o)
-		}
 	}
 }
 

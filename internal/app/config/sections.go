@@ -156,8 +156,8 @@ type StatsDIn struct {
 	// Most requests that one line may count; a line with more is malformed. Choose the most that one sender can count
 	// of one key in a flush: it bounds what a forged line can do.
 	MaxCount int64 `name:"max_count" default:"1099511627776" help:"Most requests that one line may count."`
-	// StatsD server that gets all lines of other senders, unchanged, by UDP or unix:/path. Also --forward.
-	Forward    string `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server for lines that are not ours."`
+	// StatsD server that gets all lines of other senders, unchanged, by UDP or unix:/path.
+	Forward    string `placeholder:"HOST:PORT" help:"StatsD server for lines that are not ours."`
 	ForwardAll bool   `name:"forward_all" help:"Forward hotparam's lines too, for their history in Graphite."`
 }
 

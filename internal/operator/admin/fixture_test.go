@@ -81,7 +81,8 @@ func (m *memory) PutIf(_ context.Context, o rules.Override, version int64) (rule
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.Created = m.now()
-	c := rules.Change{At: o.Created, Author: o.Author, Action: rules.ChangePut, ID: o.ID, After: &o}.Numbered()
+	c := rules.Change{Revision: o.Created.UnixMicro(), At: o.Created, Author: o.Author, Action: rules.ChangePut,
+		ID: o.ID, After: &o}
 	if m.find(o.ID, &c); rules.CheckVersion(c.Before, version) != nil {
 		return rules.Change{}, rules.ErrOverrideChanged
 	}
@@ -93,7 +94,8 @@ func (m *memory) PutIf(_ context.Context, o rules.Override, version int64) (rule
 func (m *memory) DeleteIf(_ context.Context, id, author string, version int64) (rules.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := rules.Change{At: m.now(), Author: author, Action: rules.ChangeDelete, ID: id}.Numbered()
+	now := m.now()
+	c := rules.Change{Revision: now.UnixMicro(), At: now, Author: author, Action: rules.ChangeDelete, ID: id}
 	if m.find(id, &c); c.Before == nil {
 		return rules.Change{}, rules.ErrNoOverride
 	}
@@ -109,7 +111,8 @@ func (m *memory) Record(_ context.Context, c rules.Change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c.At = m.now()
-	m.audit = slices.Insert(m.audit, 0, c.Numbered())
+	c.Revision = c.At.UnixMicro()
+	m.audit = slices.Insert(m.audit, 0, c)
 	return m.fails
 }
 

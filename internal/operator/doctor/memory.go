@@ -34,7 +34,7 @@ func Memory(in MemoryInspection) []Finding {
 	}
 	what := fmt.Sprintf("connections take at most %s (%s)", bytes(sum), strings.Join(parts, ", "))
 	switch {
-	case len(in.Bounds) == 0: // an older program
+	case len(in.Bounds) == 0: // a service whose listeners are its own
 	case in.Limit == 0:
 		l.ok("%s; how much memory the process may take is not known", what)
 	case sum > in.Limit/2:

@@ -38,7 +38,7 @@ type auditLine struct {
 }
 
 func newAuditLine(c rules.Change) (auditLine, error) {
-	text, err := json.Marshal(c.Stored())
+	text, err := json.Marshal(c)
 	if err != nil {
 		return auditLine{}, fmt.Errorf("filestore: a change of override %q cannot be written: %w", c.ID, err)
 	}
@@ -53,7 +53,7 @@ func lineOfChange(c rules.Change, text []byte) auditLine {
 func (l auditLine) change() rules.Change {
 	var c rules.Change
 	_ = json.Unmarshal(l.text, &c)
-	return c.Loaded().Numbered()
+	return c
 }
 
 func (l auditLine) isOf(c *rules.Change) bool {
@@ -181,7 +181,7 @@ func readAudit(d disk) (log auditLog, torn bool, err error) {
 			return log, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the "+
 				"file away to begin a new audit", d.path(auditFile), n, err)
 		}
-		log.add(lineOfChange(c.Numbered(), data[:len(line)+1]))
+		log.add(lineOfChange(c, data[:len(line)+1]))
 		data = rest
 	}
 	return log, false, nil

@@ -21,7 +21,7 @@ func (o *Overrides) stamp() time.Time {
 // commit writes a change down and makes it hold, or does neither, and returns it with its revision. The caller
 // holds mu.
 func (o *Overrides) commit(c rules.Change) (rules.Change, error) {
-	c = c.Numbered()
+	c.Revision = c.At.UnixMicro()
 	if o.closed {
 		return rules.Change{}, errClosed
 	}

@@ -51,14 +51,8 @@ type envelope struct {
 
 // encode returns the text of overrides.json. It is rules.ErrTooManyOverrides if it could not be read again.
 func (o *Overrides) encode(list []rules.Override, last *rules.Change, changes int) ([]byte, error) {
-	env := envelope{Version: formatVersion, Changes: changes, Overrides: make([]rules.Override, len(list))}
-	for i := range list {
-		env.Overrides[i] = list[i].Stored()
-	}
-	if last != nil {
-		env.Last = new(last.Stored())
-	}
-	data, err := json.MarshalIndent(env, "", "  ")
+	list = append([]rules.Override{}, list...) // [] and not null, which is damage
+	data, err := json.MarshalIndent(envelope{formatVersion, last, changes, list}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %s: %w", overridesFile, err)
 	}
@@ -81,9 +75,6 @@ func readEnvelope(d disk) (envelope, error) {
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
 		return envelope{}, damaged(d, lineOf(data, err), err)
-	}
-	for i := range env.Overrides {
-		env.Overrides[i] = env.Overrides[i].Loaded()
 	}
 	return env, env.check(d)
 }

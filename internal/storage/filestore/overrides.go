@@ -208,7 +208,7 @@ func (o *Overrides) Revision(context.Context) (int64, error) {
 	if o.last == nil {
 		return 0, nil
 	}
-	return o.last.Numbered().Revision, nil
+	return o.last.Revision, nil
 }
 
 // Trim removes the overrides that ended at or before now and tells how many.

@@ -263,7 +263,7 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 		if after != "" {
 			change.Action = rules.ChangePut
 		}
-		text, err := encode(change.Stored())
+		text, err := encode(change)
 		if err != nil {
 			return nil, err
 		}

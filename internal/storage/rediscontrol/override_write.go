@@ -11,7 +11,6 @@ import (
 func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (written, error) {
 	var entry string
 	var until time.Time
-	change = change.Stored()
 	if change.After != nil {
 		text, err := encode(change.After)
 		if err != nil {

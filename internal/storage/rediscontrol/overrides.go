@@ -143,7 +143,7 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 			continue
 		}
-		out = append(out, change.Loaded().Numbered())
+		out = append(out, change)
 	}
 	return out, nil
 }
@@ -259,7 +259,7 @@ func decodeOverride(id, text string) (rules.Override, error) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return o, err
 	}
-	if o = o.Loaded(); o.ID != id {
+	if o.ID != id {
 		return o, fmt.Errorf("its id is %q", o.ID)
 	}
 	return o, o.Validate()

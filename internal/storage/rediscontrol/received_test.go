@@ -49,13 +49,13 @@ func testWhatArrivedIsReadByItsSender(t *testing.T, s server) {
 	if list := s.immortal(t); len(list) > 0 {
 		t.Errorf("never expire: %q", list)
 	}
-	// What a publisher does not say is unknown: it is an older one, or what stands there cannot be read.
+	// What a publisher does not say is unknown: it has no counts of senders, or what stands there cannot be read.
 	s.raw.HSet(context.Background(), c.keys.HotReceived("agg"), "A", "who knows", completeField, "1")
 	publish(t, p, hot(clock, 1))
 	want("unreadable", false, map[string]arrival.Flow{})
-	publish(t, c.Publisher("old"), hot(clock, 1))
+	publish(t, c.Publisher("silent"), hot(clock, 1))
 	redistest.Next(t, deliveries, "hot set")
-	if r := redistest.Next(t, reports, "of an older publisher"); r.Complete || len(r.Flows) > 0 {
+	if r := redistest.Next(t, reports, "of a publisher without counts of senders"); r.Complete || len(r.Flows) > 0 {
 		t.Errorf("%+v", r)
 	}
 }
