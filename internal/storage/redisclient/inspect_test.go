@@ -60,7 +60,7 @@ func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	front.Set(redistest.At(1, redistest.Silent))
-	in := openWith(t, Config{Addrs: []string{front.Addr()}, Namespace: "news", Timeout: 300 * time.Millisecond}).
+	in := openWith(t, Config{Addrs: []string{front.Addr()}, Namespace: "news", Timeout: 3 * time.Second}).
 		Inspect(t.Context())
 	if in.Err != "" || len(in.Rights.Limiter) > 0 {
 		t.Errorf("inspection %+v", in)

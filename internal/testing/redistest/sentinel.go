@@ -53,6 +53,7 @@ func StartSentinels(t testing.TB) *Sentinels {
 
 // downAfter is the time in milliseconds after which a Sentinel takes a silent master for dead. Sentinels never promote
 // a replica whose link was down for ten times as long when they noticed, so a stall of the machine must be below that.
+// Each step of a fail-over has five seconds; one that takes longer begins anew after twice as long.
 const downAfter = 1500
 
 // startSentinel runs one; its settings are in a file, which it writes itself later.
@@ -66,7 +67,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 		s.file = filepath.Join(s.dir, "sentinel.conf")
 		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n"+
 			"sentinel monitor %[4]s %[5]s %[6]s 2\nsentinel down-after-milliseconds %[4]s %[7]d\n"+
-			"sentinel failover-timeout %[4]s 2000\n",
+			"sentinel failover-timeout %[4]s 5000\n",
 			s.port, s.dir, filepath.Join(s.dir, "redis.log"), MasterName, host, port, downAfter)
 		if err = os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 			break
