@@ -4,13 +4,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
-// Fetch is a folder of the user's cache. The first time, the command that fetch
-// gives fills it; what fails halfway leaves nothing behind.
+// fetching is held by the test that fills a folder: six tests at a time would each compile the same program.
+var fetching sync.Mutex
+
+// Fetch returns a folder of the user's cache. The first time, the command that fetch
+// returns fills it; what fails halfway leaves nothing behind.
 func Fetch(t testing.TB, name string, fetch func(dir string) *exec.Cmd) string {
 	t.Helper()
+	fetching.Lock()
+	defer fetching.Unlock()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
