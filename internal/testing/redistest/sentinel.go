@@ -83,10 +83,11 @@ func startSentinel(t testing.TB, host, port string) *Server {
 // Addrs lists host:port of the Sentinels.
 func (s *Sentinels) Addrs() []string { return addrs(s.Nodes) }
 
-// AwaitSwitch waits until all Sentinels name the replica as the master.
+// AwaitSwitch waits until all Sentinels name the replica as the master. On a busy machine they begin a fail-over more
+// than once, and do nothing for half a minute after each moment in which they stood still.
 func (s *Sentinels) AwaitSwitch(t testing.TB) {
 	t.Helper()
-	Eventually(t, "the Sentinels to name the replica", func() bool {
+	within(t, 3*ready, "the Sentinels to name the replica", func() bool {
 		for _, n := range s.Nodes {
 			addr, err := n.Client().Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).
 				StringSlice()

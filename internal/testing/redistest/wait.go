@@ -115,9 +115,15 @@ func None[T any](t *testing.T, ch <-chan T, d time.Duration, what string) {
 // Eventually waits until a condition holds.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(ready); !ok(); wait.For(context.Background(), 5*time.Millisecond) {
+	within(t, ready, what, ok)
+}
+
+// within waits as long as d until a condition holds.
+func within(t testing.TB, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !ok(); wait.For(context.Background(), 5*time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not after %v: %s", ready, what)
+			t.Fatalf("not after %v: %s", d, what)
 		}
 	}
 }
