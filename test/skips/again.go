@@ -27,28 +27,30 @@ func (list exceptions) judgeCommand(command []string, packages io.Reader, out, u
 		return err
 	}
 	first := newRun(list, out)
-	if err := first.of(slices.Concat(command, strings.Fields(string(names)))); err != nil {
+	if err := first.execute(slices.Concat(command, strings.Fields(string(names)))); err != nil {
 		return err
 	}
-	if repeat := first.repeatable(); repeat != nil {
-		for pkg, tests := range repeat {
-			fmt.Fprintf(out, "skips: once more, alone: %s of %s\n", strings.Join(tests, ", "), pkg)
-			again := newRun(list, out)
-			err := again.of(slices.Concat(command, []string{"-run", "^(" + strings.Join(tests, "|") + ")$", pkg}))
-			if err = errors.Join(err, again.verdict()); err != nil {
-				return fmt.Errorf("%w (it was repeated, alone)", err)
-			}
-			for _, test := range tests {
-				fmt.Fprintf(unsteady, "%s %s\n", strings.TrimPrefix(pkg, module), test)
-			}
-		}
-		first.failures = 0
+	repeat := first.repeatable()
+	if len(repeat) == 0 {
+		return first.verdict()
 	}
+	for pkg, tests := range repeat {
+		fmt.Fprintf(out, "skips: once more, alone: %s of %s\n", strings.Join(tests, ", "), pkg)
+		again := newRun(list, out)
+		err := again.execute(slices.Concat(command, []string{"-run", "^(" + strings.Join(tests, "|") + ")$", pkg}))
+		if err = errors.Join(err, again.verdict()); err != nil {
+			return fmt.Errorf("%w (it was repeated, alone)", err)
+		}
+		for _, test := range tests {
+			fmt.Fprintf(unsteady, "%s %s\n", strings.TrimPrefix(pkg, module), test)
+		}
+	}
+	first.failures = 0
 	return first.verdict()
 }
 
-// of runs a command and takes what it writes. The command's failure is an error only where no event told of it.
-func (r *run) of(command []string) error {
+// execute runs a command and takes what it writes. The command's failure is an error only where no event told of it.
+func (r *run) execute(command []string) error {
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
