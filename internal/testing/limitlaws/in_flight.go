@@ -93,9 +93,10 @@ func (l *leases) acquire(now time.Time, most int64, life time.Duration, id strin
 }
 
 func (l *leases) release(now time.Time, id string) bool {
+	now = l.clock(now) // a release of an id without a place also notes that the clock was set back
 	end, held := l.ends[id]
 	delete(l.ends, id)
-	return held && end.After(l.clock(now))
+	return held && end.After(now)
 }
 
 // live are the ends after now, in order.
