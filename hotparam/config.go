@@ -9,7 +9,6 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
-	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/textfile"
 )
@@ -47,10 +46,11 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Shared is how a pipeline is joined with others. [github.com/hotparam/pipeline/hotparam/shared.Config] is one; there
-// are no others, because the types of its method are not public.
+// Shared says how a pipeline is joined with others. Only [github.com/hotparam/pipeline/hotparam/shared.Config] does;
+// New refuses other types.
 type Shared interface {
-	Connect(parts pipeline.Config) (*pipeline.Connected, error)
+	// StoreName returns the name of the store that the processes share: "Redis".
+	StoreName() string
 }
 
 // Sink takes what was counted, about ten times a second, from one goroutine. It
@@ -123,12 +123,12 @@ type Exchange struct {
 type Rules struct{ set *rules.Set }
 
 // RulesOption is something that rules need and their file does not say.
-type RulesOption func(*rules.Options)
+type RulesOption struct{ apply func(*rules.Options) }
 
 // WithHashSecret is the key of the hashes of values that rules redact: at least 16 bytes,
 // and the same in every process of a namespace (privacy.secret of the programs).
 func WithHashSecret(secret string) RulesOption {
-	return func(o *rules.Options) { o.Secret = []byte(secret) }
+	return RulesOption{func(o *rules.Options) { o.Secret = []byte(secret) }}
 }
 
 // LoadRules reads rules from a YAML file. docs/rules.md lists its fields;
@@ -167,7 +167,9 @@ func NewRules(s rule.Set, options ...RulesOption) (*Rules, error) {
 func newRules(name string, options []RulesOption, read func(rules.Options) (*rules.Set, error)) (*Rules, error) {
 	o := rules.Options{Sections: rules.ProgramSections}
 	for _, option := range options {
-		option(&o)
+		if option.apply != nil {
+			option.apply(&o)
+		}
 	}
 	if n := len(o.Secret); n > 0 && n < rules.MinSecret {
 		return nil, fmt.Errorf("hotparam: rules: WithHashSecret has %d bytes, want at least %d", n, rules.MinSecret)

@@ -7,19 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/textfile"
 	"github.com/hotparam/pipeline/internal/wait"
 )
-
-// ErrNoOverride is the error of RemoveOverride where no live override has the ID.
-var ErrNoOverride = rules.ErrNoOverride
 
 // SetOverride sets a live override, in place of the one with its ID or with its target, schedule and mode, and returns
 // it as it is stored. The next request here meets it; with Config.Shared, those of all processes do a moment later. Its
@@ -56,7 +53,7 @@ func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, er
 	return o.DefaultID(), err
 }
 
-// RemoveOverride removes a live override by its ID; ErrNoOverride if there is none.
+// RemoveOverride removes a live override by its ID. The error is [rule.ErrNoOverride] if there is none.
 func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
 	if _, err := p.with.Overrides.DeleteIf(ctx, id, "", rules.AnyVersion); err != nil {
 		return fmt.Errorf("hotparam: remove override: %w", err)
@@ -159,11 +156,11 @@ func alone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.
 		})
 		return nil
 	})
-	reports := func(ctx context.Context) ([]hottype.LimiterReport, error) {
+	reports := func(ctx context.Context) ([]report.Limiter, error) {
 		r := p.Gate.Report(time.Now())
 		var err error
 		r.OverridesRevision, err = store.Revision(ctx)
-		return []hottype.LimiterReport{r}, err
+		return []report.Limiter{r}, err
 	}
 	return &pipeline.Connected{Pipeline: p, Overrides: store, Reports: reports, Close: store.Close}, store, nil
 }

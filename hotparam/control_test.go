@@ -94,7 +94,7 @@ func TestControlSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%+v was stored as %+v", o, stored)
 		}
 	}
-	if err := p.RemoveOverride(t.Context(), "no-such"); !errors.Is(err, hotparam.ErrNoOverride) {
+	if err := p.RemoveOverride(t.Context(), "no-such"); !errors.Is(err, rule.ErrNoOverride) {
 		t.Error(err)
 	}
 	other, err := hotparam.NewRules(rule.Set{Namespace: "other"})

@@ -220,8 +220,10 @@ func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
 		p.with, overrides, err = alone(cfg, parts)
 	case cfg.StateDir != "":
 		err = errors.New("Config.StateDir keeps the overrides of one process, and Redis has those of Config.Shared; set one")
+	case pipeline.ConnectShared == nil:
+		err = fmt.Errorf("Config.Shared is a %T; use a shared.Config of package shared", cfg.Shared)
 	default:
-		p.with, err = cfg.Shared.Connect(parts)
+		p.with, err = pipeline.ConnectShared(cfg.Shared, parts)
 	}
 	if err != nil {
 		return err
@@ -236,8 +238,13 @@ func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
 	return nil
 }
 
-// Extend gives package admin the parts of a pipeline that does not run yet. Their types are no part of the API.
-func (p *Pipeline) Extend() (*pipeline.Connected, error) {
+func init() { // packages admin and hotparamprom reach the parts of a pipeline by these
+	pipeline.ReadStats = func(p any) []func() any { return p.(*Pipeline).parts.Stats() }
+	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).extend() }
+}
+
+// extend returns the parts of a pipeline that does not run yet.
+func (p *Pipeline) extend() (*pipeline.Connected, error) {
 	if p.ran.Load() {
 		return nil, errors.New("hotparam: the pipeline runs already, or has ended: extend it before Run")
 	}

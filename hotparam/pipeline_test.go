@@ -51,16 +51,16 @@ rules:
 	}
 	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=8"})
 	st := p.Stats()
-	if len(st.Hot) != 1 || st.Hot[0].Key != "topic?id=42" || st.Denied[hottype.ReasonHot] == 0 {
+	if len(st.Hot) != 1 || st.Hot[0].Key != "topic?id=42" || st.DeniedBy[hottype.ReasonHot] == 0 {
 		t.Errorf("%+v", st)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	after := p.Stats()
-	if after.Delivered != after.Counted || after.Counted != after.Allowed+after.Denied.Total()+1 {
+	if after.Delivered != after.Counted || after.Counted != after.Allowed+after.Denied+1 {
 		t.Errorf("counted %d, delivered %d, allowed %d, denied %d, and 1 only counted", after.Counted, after.Delivered,
-			after.Allowed, after.Denied.Total())
+			after.Allowed, after.Denied)
 	}
 }
 
@@ -302,5 +302,18 @@ rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, li
 	}
 	if p.Stats().Health.Running {
 		t.Error("it runs after Run")
+	}
+}
+
+// anotherStore is no shared.Config.
+type anotherStore struct{}
+
+func (anotherStore) StoreName() string { return "another" }
+
+func TestNew_RefusesOtherKindsOfShared(t *testing.T) {
+	t.Parallel()
+	if _, err := hotparam.New(hotparam.Config{Shared: anotherStore{}}); err == nil ||
+		!strings.Contains(err.Error(), "Config.Shared is a hotparam_test.anotherStore") {
+		t.Errorf("%v", err)
 	}
 }

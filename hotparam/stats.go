@@ -1,6 +1,7 @@
 package hotparam
 
 import (
+	"maps"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -14,9 +15,10 @@ type Stats struct {
 	// whether they arrive), or were taken by the Sink. Dropped were lost: more keys than memory
 	// is for, or no server took them. The rest waits for the next 100 ms; after Run's end it is lost too.
 	Counted, Delivered, Dropped uint64
-	// Allowed requests passed; Denied did not, by reason.
-	Allowed uint64
-	Denied  hottype.Denials
+	// Allowed requests passed; Denied did not. DeniedBy has their number for each reason that denies.
+	Allowed  uint64
+	Denied   uint64
+	DeniedBy map[hottype.Reason]uint64
 	// WouldDeny requests passed because what would have denied them has the mode shadow: a limit, or a window of their
 	// client (WouldDenyIP).
 	WouldDeny, WouldDenyIP uint64
@@ -92,17 +94,12 @@ func (p *Pipeline) health(now time.Time, decided *gate.Stats) Health {
 	return h
 }
 
-// PartStats read the statistics of each part, for adapters/prometheus. Their types are no part of the API.
-func (p *Pipeline) PartStats() []func() any {
-	return p.parts.Stats()
-}
-
 // Stats reads the counters. It is made for once a second, not for each request.
 func (p *Pipeline) Stats() Stats {
 	counted, decided := p.parts.Tally.Stats(), p.parts.Gate.Stats()
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
-		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
+		Allowed: decided.Allowed.Total(), Denied: decided.Denied.Total(), DeniedBy: maps.Collect(decided.Denied.All()),
 		WouldDeny: decided.WouldDeny, WouldDenyIP: decided.WouldDenyIP,
 		Panics:    p.layer.Panics() + p.decide.Panics() + p.leaseGate.Panics(),
 		Cache:     CacheStats(p.layer.Cache().Stats()),

@@ -146,7 +146,7 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	for i, g := range gauges {
 		to.ObserveFloat64(in.gauges[i], g.read(&s.Health))
 	}
-	for reason, n := range s.Denied.All() {
+	for reason, n := range s.DeniedBy {
 		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
 	}
 	keys, rates := map[string]int64{}, map[string]float64{}

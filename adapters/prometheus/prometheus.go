@@ -11,13 +11,14 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
 )
 
 // NewCollector collects the metrics of p at each scrape. A registry takes one Collector of one pipeline: the metrics of
 // a second have the same names, so give it labels (prometheus.WrapRegistererWith).
 func NewCollector(p *hotparam.Pipeline) prometheus.Collector {
 	var parts []prometheus.Collector
-	for _, stats := range p.PartStats() {
+	for _, stats := range pipeline.ReadStats(p) {
 		parts = append(parts, metrics.OfAny(stats))
 	}
 	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {

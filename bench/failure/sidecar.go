@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -59,11 +60,11 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	}
 	mirror := new(hotset.Replica)
 	now := time.Now()
-	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
+	mirror.Replace("bench", report.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
 		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},
 	}})
 	feed := rediscontrol.New(s.redis)
-	s.reports = feed.Reporter(func(now time.Time) hottype.LimiterReport { return s.gate.Report(now) })
+	s.reports = feed.Reporter(func(now time.Time) report.Limiter { return s.gate.Report(now) })
 	s.gate = gate.New(gate.Config{
 		Rules: set, Hot: mirror, Shared: redislimits.New(s.redis), Limiters: s.reports.Live, Instance: name, Log: log,
 	})

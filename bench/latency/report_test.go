@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 func TestPercentile(t *testing.T) {
@@ -45,7 +46,7 @@ func TestTracerWaitsForBothLimiters(t *testing.T) {
 	tr.over(one, at(2))
 	tr.handed([]hottype.Count{{Key: "topic?id=8", N: 9}, {Key: one.key, N: 1}}, at(3))
 	tr.handed([]hottype.Count{{Key: one.key, N: 1}}, at(4))
-	tr.heard(hottype.HotSet{At: at(6), Keys: []hottype.HotKey{{Key: one.key, Since: at(5)}}}, at(7))
+	tr.heard(report.HotSet{At: at(6), Keys: []hottype.HotKey{{Key: one.key, Since: at(5)}}}, at(7))
 	list := tr.asked()
 	for i, step := range []struct {
 		limiter int

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -93,7 +94,7 @@ func (tr *tracer) handed(counts []hottype.Count, now time.Time) {
 }
 
 // heard notes a hot set that a reader has got.
-func (tr *tracer) heard(set hottype.HotSet, now time.Time) {
+func (tr *tracer) heard(set report.HotSet, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for i := range set.Keys {

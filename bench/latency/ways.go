@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -227,7 +228,7 @@ func (s *site) follow() error {
 	}
 	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after those who use it
 	s.run(func(ctx context.Context) error {
-		return rediscontrol.New(c).Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
+		return rediscontrol.New(c).Follow(ctx, func(_ string, set report.HotSet) { s.tr.heard(set, time.Now()) })
 	})
 	return nil
 }
@@ -268,7 +269,7 @@ type heardPublisher struct {
 }
 
 // Publish implements aggregate.Publisher.
-func (h *heardPublisher) Publish(ctx context.Context, set hottype.HotSet) error {
+func (h *heardPublisher) Publish(ctx context.Context, set report.HotSet) error {
 	var errs []error
 	for _, to := range h.to {
 		errs = append(errs, to.Publish(ctx, set))

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
@@ -71,7 +72,7 @@ func openGate(consistency string) func(context.Context, string, int, bool) (*lim
 func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	who := clients()
 	now := time.Now()
-	hot := hottype.HotSet{Version: 1, At: now}
+	hot := report.HotSet{Version: 1, At: now}
 	for _, key := range []string{hotTopic, hotTopic + warm} {
 		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now,
 			Until: now.Add(time.Hour)})

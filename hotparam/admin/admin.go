@@ -23,6 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
@@ -31,10 +32,10 @@ type Role uint8
 
 // The roles.
 const (
-	Viewer = Role(auth.Viewer) // reads everything: keys, addresses of clients, overrides, the audit
+	Viewer Role = iota + 1 // reads everything: keys, addresses of clients, overrides, the audit
 	// Operator also sets and removes overrides, resets limits, removes cached answers, and traces clients.
-	Operator = Role(auth.Operator)
-	Admin    = Role(auth.Admin) // everything
+	Operator
+	Admin // everything
 )
 
 // Config says who may call the handler. One of Token and Access is needed: there is no handler for everybody, because
@@ -72,7 +73,7 @@ func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 	if fault := auth.TokenFault(c.Token); fault != "" {
 		return nil, errors.New("admin: Config.Token: " + fault)
 	}
-	with, err := p.Extend()
+	with, err := pipeline.Extend(p)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}

@@ -4,12 +4,12 @@
 // endpoint down and every other topic with it. The pipeline counts what is
 // asked for, finds the values that are hot right now, and limits only those.
 //
-//	request ──> Key ──> Count ──> window ──> HotKey ──> HotSet ──> replica ──> Verdict
-//	        canon     tally     detect            publish        gate
+//	request ──> Key ──> Count ──> window ──> HotKey ──> hot set ──> replica ──> Verdict
+//	        canon     tally     detect            publish         gate
 //
 // A [Request] is canonicalised to a [Key]. The requests for a key are summed to a
 // [Count], which carries its own second. Counts over a window make a key a [HotKey]; all hot
-// keys of a namespace are its [HotSet]. The gate holds a replica of it in memory and
+// keys of a namespace are its hot set. The gate holds a replica of it in memory and
 // answers each request with a [Verdict].
 //
 // Two paths are joined only by the hot set: counting never waits for an

@@ -1,7 +1,6 @@
 package hottype
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strconv"
@@ -30,8 +29,7 @@ const (
 	ReasonIPInFlight
 	ReasonStore
 
-	// NumReasons is the length of an array with an element for each Reason, 0 included.
-	NumReasons = iota + 1
+	numReasons = iota + 1 // 0 included
 )
 
 // ReasonInfo is all that the programs know of a reason. What counts or shows reasons reads it, so
@@ -57,7 +55,7 @@ const (
 	detailClient = "There were too many requests from your address."
 )
 
-var reasons = [NumReasons]ReasonInfo{
+var reasons = [numReasons]ReasonInfo{
 	ReasonNoRule: {
 		Name: "no_rule", Meaning: "No rule matched; the per-IP windows passed.", Allows: true,
 	},
@@ -129,14 +127,14 @@ var reasons = [NumReasons]ReasonInfo{
 // Reasons lists all reasons.
 func Reasons() iter.Seq[Reason] {
 	return func(yield func(Reason) bool) {
-		for r := Reason(1); r < NumReasons && yield(r); r++ {
+		for r := Reason(1); r < numReasons && yield(r); r++ {
 		}
 	}
 }
 
 // Info returns what is known of the reason, nothing for a value that is no reason.
 func (r Reason) Info() ReasonInfo {
-	if r >= NumReasons {
+	if r >= numReasons {
 		return ReasonInfo{}
 	}
 	return reasons[r]
@@ -144,7 +142,7 @@ func (r Reason) Info() ReasonInfo {
 
 // String returns the name.
 func (r Reason) String() string {
-	if r >= NumReasons {
+	if r >= numReasons {
 		return "reason " + strconv.Itoa(int(r))
 	}
 	return reasons[r].Name
@@ -162,79 +160,4 @@ func (r *Reason) UnmarshalText(name []byte) error {
 		}
 	}
 	return fmt.Errorf("hottype: no reason is named %q", name)
-}
-
-// Admissions counts requests allowed by their reason.
-type Admissions [NumReasons]uint64
-
-// Denials counts requests denied by their reason. In JSON it is an object with a member for each
-// reason that denies.
-type Denials [NumReasons]uint64
-
-// Total is all admissions.
-func (a Admissions) Total() uint64 { return total(a) }
-
-// All lists the reasons that allow with their counts.
-func (a Admissions) All() iter.Seq2[Reason, uint64] {
-	return counts(a, func(r *ReasonInfo) bool { return r.Allows })
-}
-
-// Total is all denials.
-func (d Denials) Total() uint64 { return total(d) }
-
-// OfClient is the denials by limits of clients.
-func (d Denials) OfClient() (sum uint64) {
-	for r, n := range d.All() {
-		if reasons[r].OfClient {
-			sum += n
-		}
-	}
-	return sum
-}
-
-// All lists the reasons that deny with their counts.
-func (d Denials) All() iter.Seq2[Reason, uint64] {
-	return counts(d, func(r *ReasonInfo) bool { return r.Denies })
-}
-
-// MarshalJSON writes all members, zeros too.
-func (d Denials) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	for r, n := range d.All() {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(append(strconv.AppendQuote(b, r.String()), ':'), n, 10)
-	}
-	return append(b, '}'), nil
-}
-
-// UnmarshalJSON reads the members that it knows: another version of a limiter may have others.
-func (d *Denials) UnmarshalJSON(text []byte) error {
-	var members map[string]uint64
-	if err := json.Unmarshal(text, &members); err != nil {
-		return fmt.Errorf("hottype: denials: %w", err)
-	}
-	*d = Denials{}
-	for r := range d.All() {
-		d[r] = members[r.String()]
-	}
-	return nil
-}
-
-func total(counts [NumReasons]uint64) (sum uint64) {
-	for _, n := range counts {
-		sum += n
-	}
-	return sum
-}
-
-func counts(n [NumReasons]uint64, has func(*ReasonInfo) bool) iter.Seq2[Reason, uint64] {
-	return func(yield func(Reason, uint64) bool) {
-		for r := range Reasons() {
-			if has(&reasons[r]) && !yield(r, n[r]) {
-				return
-			}
-		}
-	}
 }

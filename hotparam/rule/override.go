@@ -3,12 +3,16 @@ package rule
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
+
+// ErrNoOverride means that no override has the given ID.
+var ErrNoOverride = errors.New("no such override")
 
 // Action is what an override does.
 type Action string

@@ -45,8 +45,25 @@ type Config struct {
 	Sink hotparam.Sink
 }
 
-// Connect builds the parts of a pipeline that Redis joins with others. It is called by hotparam.New.
-func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
+// StoreName returns "Redis".
+func (c Config) StoreName() string { return "Redis" }
+
+func init() { // hotparam.New joins pipelines by it
+	pipeline.ConnectShared = func(config any, parts pipeline.Config) (*pipeline.Connected, error) {
+		switch c := config.(type) {
+		case Config:
+			return c.connect(parts)
+		case *Config:
+			if c != nil {
+				return c.connect(parts)
+			}
+		}
+		return nil, fmt.Errorf("Config.Shared is a %T, or nil; use a shared.Config", config)
+	}
+}
+
+// connect builds the parts of a pipeline that Redis joins with others.
+func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	switch {
 	case c.StatsD != "" && c.Sink != nil:
 		return nil, errors.New("shared: StatsD and Sink are both set: want one way for counts")
@@ -84,7 +101,7 @@ func (c Config) Connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	}
 	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
 	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
-		Counts: counts, Close: store.Close, Store: "Redis"}, nil
+		Counts: counts, Close: store.Close, Store: c.StoreName()}, nil
 }
 
 func senderCounts(s *statsd.Sender) func() pipeline.Counts {

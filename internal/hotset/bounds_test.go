@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 func moment(d time.Duration) time.Time { return time.Unix(1_800_000_000, 0).Add(d) }
 
 // setOf has one hot key, and one loop, each until a time of its own.
-func setOf(version uint64, at, hot, loop time.Duration) hottype.HotSet {
-	return hottype.HotSet{Version: version, At: moment(at),
+func setOf(version uint64, at, hot, loop time.Duration) report.HotSet {
+	return report.HotSet{Version: version, At: moment(at),
 		Keys:  []hottype.HotKey{{Key: "k", Rate: 1, Until: moment(hot)}},
 		Loops: []hottype.HotKey{{Key: "l", Rate: 1, Until: moment(loop)}}}
 }
@@ -45,7 +46,7 @@ func TestEndsOfEntries(t *testing.T) {
 	}
 	// Without keys a publisher is remembered for as long as it may be silent.
 	m := &Replica{NoInputTTL: -1}
-	m.Replace("a", hottype.HotSet{Version: 1, At: moment(0)})
+	m.Replace("a", report.HotSet{Version: 1, At: moment(0)})
 	for _, c := range []struct {
 		at   time.Duration
 		want uint64

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Delta is what makes a publisher's set of an earlier moment the one of a later
@@ -42,8 +43,8 @@ func (d Delta) Len() int {
 // Apply gives the later set. The version is for the caller to set; set is not
 // changed and shares nothing with the result that may change. Entries keep
 // their places and new ones follow: see [Sort].
-func (d Delta) Apply(set hottype.HotSet) hottype.HotSet {
-	return hottype.HotSet{At: d.At, Keys: d.Keys.apply(set.Keys), Loops: d.Loops.apply(set.Loops)}
+func (d Delta) Apply(set report.HotSet) report.HotSet {
+	return report.HotSet{At: d.At, Keys: d.Keys.apply(set.Keys), Loops: d.Loops.apply(set.Loops)}
 }
 
 func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
@@ -121,33 +122,33 @@ const (
 // DeltaEncoder is a publisher's memory of what its readers hold, from which it makes
 // the next [Delta]. Full, or the zero value, begins it. One goroutine uses it.
 type DeltaEncoder struct {
-	set         hottype.HotSet
+	set         report.HotSet
 	valued      time.Time // At of the last delta with values
 	keys, loops int       // whose turn it is
 	at          map[ID]int
 }
 
 // Full notes that readers get all of set, and gives it as they will hold it.
-func (t *DeltaEncoder) Full(set hottype.HotSet) hottype.HotSet {
+func (t *DeltaEncoder) Full(set report.HotSet) report.HotSet {
 	*t = DeltaEncoder{set: set, valued: set.At}
 	t.set.At, t.set.Keys, t.set.Loops = micro(set.At), normalizeList(set.Keys), normalizeList(set.Loops)
 	return t.set
 }
 
 // Held is the set that readers hold who have got everything. Not to be changed.
-func (t *DeltaEncoder) Held() hottype.HotSet { return t.set }
+func (t *DeltaEncoder) Held() report.HotSet { return t.set }
 
 // Next gives what readers are to be told so that they know of set, and notes
 // that they are. In a set that they hold then, every entry is right but for its
 // rate and what else is only shown, which follows in time. It costs one pass
 // over both sets.
-func (t *DeltaEncoder) Next(set hottype.HotSet) Delta {
+func (t *DeltaEncoder) Next(set report.HotSet) Delta {
 	values := 0
 	if set.At.Sub(t.valued) >= rateUpdateEvery || set.At.Before(t.valued) {
 		values, t.valued = maxRateUpdates, set.At
 	}
 	d := Delta{At: micro(set.At)}
-	next := hottype.HotSet{At: d.At}
+	next := report.HotSet{At: d.At}
 	d.Keys, next.Keys, t.keys = t.compare(t.set.Keys, set.Keys, values, t.keys)
 	d.Loops, next.Loops, t.loops = t.compare(t.set.Loops, set.Loops, values, t.loops)
 	t.set = next

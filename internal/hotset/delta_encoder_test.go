@@ -9,10 +9,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // drawSet draws a set as a detector makes one: the same end for almost all.
-func drawSet(t *rapid.T, now float64) hottype.HotSet {
+func drawSet(t *rapid.T, now float64) report.HotSet {
 	list := func(label string) (keys []hottype.HotKey) {
 		for _, k := range rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 0, 8, rapid.ID).Draw(t, label) {
 			until := now + 5
@@ -26,7 +27,7 @@ func drawSet(t *rapid.T, now float64) hottype.HotSet {
 		}
 		return keys
 	}
-	return hottype.HotSet{At: at(now), Keys: list("keys"), Loops: list("loops")}
+	return report.HotSet{At: at(now), Keys: list("keys"), Loops: list("loops")}
 }
 
 // facts is what readers act on: which entries there are, since when and until
@@ -61,8 +62,8 @@ func TestDeltasMakeTheSet(t *testing.T) {
 	})
 }
 
-func many(now float64, n int, rate func(i int) float64) hottype.HotSet {
-	s := hottype.HotSet{At: at(now)}
+func many(now float64, n int, rate func(i int) float64) report.HotSet {
+	s := report.HotSet{At: at(now)}
 	for i := range n {
 		s.Keys = append(s.Keys, hot(hottype.Key(fmt.Sprint("k", i)), rate(i), now+5))
 	}
@@ -125,7 +126,7 @@ func TestKeyOfTwoRulesIsTwoEntries(t *testing.T) {
 func BenchmarkDeltaEncoder10k(b *testing.B) {
 	b.ReportAllocs()
 	var trail DeltaEncoder
-	sets := [2]hottype.HotSet{many(0, 10_000, func(i int) float64 { return float64(i) }),
+	sets := [2]report.HotSet{many(0, 10_000, func(i int) float64 { return float64(i) }),
 		many(0, 10_000, func(i int) float64 { return float64(i + 1) })}
 	trail.Full(sets[0])
 	for i := 0; b.Loop(); i++ {

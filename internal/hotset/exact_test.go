@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Whoever reads first in the map, the publisher that is over first is the oldest one, and of
@@ -28,7 +29,7 @@ func TestOldestPublisher(t *testing.T) {
 		for range 20 { // a map's order is another one each time
 			m := Replica{sets: map[string]*published{}}
 			for name, at0 := range c.judged {
-				m.sets[name] = &published{set: hottype.HotSet{At: at(at0)}}
+				m.sets[name] = &published{set: report.HotSet{At: at(at0)}}
 			}
 			if got := m.oldestPublisher("keep"); got != c.want {
 				t.Fatalf("%v: %q, want %q", c.judged, got, c.want)
@@ -255,7 +256,7 @@ func TestDeltaInNumbers(t *testing.T) {
 	late := hot("a", 1, 5)
 	late.Since, late.Until = at(1).Add(999), at(5).Add(1)
 	var trail DeltaEncoder
-	held := trail.Full(hottype.HotSet{At: at(1).Add(7), Keys: []hottype.HotKey{late}, Loops: []hottype.HotKey{late}})
+	held := trail.Full(report.HotSet{At: at(1).Add(7), Keys: []hottype.HotKey{late}, Loops: []hottype.HotKey{late}})
 	for _, got := range []time.Time{held.At, held.Keys[0].Since, held.Loops[0].Since} {
 		if !got.Equal(at(1)) {
 			t.Errorf("%v", got)

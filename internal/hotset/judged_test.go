@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // A publisher that reads the partitions of a dead one, and has judged them for a whole window, ends its keys. It ends
@@ -16,14 +17,14 @@ func TestReplica_EndsKeysOfAPublisherThatIsSilent(t *testing.T) {
 	t.Parallel()
 	const key = "topic?id=1"
 	mine := int(canon.FNV1a(key) % 8)
-	owns := func(partitions ...int) hottype.Partitions {
-		p := hottype.Partitions{Count: 8, Mask: make([]byte, 1)}
+	owns := func(partitions ...int) report.Partitions {
+		p := report.Partitions{Count: 8, Mask: make([]byte, 1)}
 		for _, i := range partitions {
 			p.Mask[0] |= 1 << i
 		}
 		return p
 	}
-	type set = hottype.HotSet
+	type set = report.HotSet
 	const long = 10 * time.Second
 	for name, test := range map[string]struct {
 		silent time.Duration // of the former owner
@@ -34,17 +35,17 @@ func TestReplica_EndsKeysOfAPublisherThatIsSilent(t *testing.T) {
 		"the former owner has stopped": {time.Second, func(f, _ *set) { f.Last = true }, false},
 		"the former owner is heard":    {time.Second, func(_, _ *set) {}, true},
 		"another partition":            {long, func(_, o *set) { o.Judged = owns((mine + 1) % 8) }, true},
-		"nothing judged yet":           {long, func(_, o *set) { o.Judged = hottype.Partitions{} }, true},
+		"nothing judged yet":           {long, func(_, o *set) { o.Judged = report.Partitions{} }, true},
 		"the new owner has no counts":  {long, func(_, o *set) { o.NoInput = true }, true},
 		"the new owner has stopped":    {long, func(_, o *set) { o.Last = true }, true},
 		"the key is hot there, too":    {long, func(f, o *set) { o.Keys = slices.Clone(f.Keys) }, true},
 	} {
 		var m hotset.Replica
 		began := time.Unix(1_800_000_000, 0)
-		former := hottype.HotSet{Version: 1, At: began, Keys: []hottype.HotKey{{Key: key, Rule: "topic", Rate: 100,
+		former := report.HotSet{Version: 1, At: began, Keys: []hottype.HotKey{{Key: key, Rule: "topic", Rate: 100,
 			Until: began.Add(5 * time.Second)}}}
 		now := began.Add(test.silent)
-		owner := hottype.HotSet{Version: 2, At: now, Judged: owns(mine)}
+		owner := report.HotSet{Version: 2, At: now, Judged: owns(mine)}
 		test.change(&former, &owner)
 		m.Replace("a", former)
 		m.Replace("b", owner)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -41,7 +42,7 @@ type PublisherChange struct {
 }
 
 type published struct {
-	set      hottype.HotSet
+	set      report.HotSet
 	lastSeen time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
 	fresh    bool      // a set has come since the last CheckPublishers
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // told lists what CheckPublishers says, as "publisher=state:keys".
@@ -164,7 +165,7 @@ func TestFirstIsOneThatIsHeard(t *testing.T) {
 // is silent or has no counts had the key. A dead publisher does not keep the keys of others from ending.
 func TestReplica_HasEnded(t *testing.T) {
 	t.Parallel()
-	with := func(at float64, keys ...hottype.Key) hottype.HotSet {
+	with := func(at float64, keys ...hottype.Key) report.HotSet {
 		s := set(1, at)
 		s.Keys, s.Loops = nil, nil
 		for _, key := range keys {
@@ -172,9 +173,9 @@ func TestReplica_HasEnded(t *testing.T) {
 		}
 		return s
 	}
-	quiet := func(s hottype.HotSet) hottype.HotSet { s.NoInput = true; return s }
-	stopped := func(s hottype.HotSet) hottype.HotSet { s.Last = true; return s }
-	type sets map[string]hottype.HotSet
+	quiet := func(s report.HotSet) report.HotSet { s.NoInput = true; return s }
+	stopped := func(s report.HotSet) report.HotSet { s.Last = true; return s }
+	type sets map[string]report.HotSet
 	for name, c := range map[string]struct {
 		sets sets
 		at   float64

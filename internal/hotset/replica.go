@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // maxPublishers bounds the publishers remembered at once. Restarted publishers
@@ -100,7 +101,7 @@ func (m *Replica) Age(now time.Time) (time.Duration, bool) {
 // counted: it arrived late. One that was judged when the last one was over is
 // taken in any case: the store lost its versions. The replica keeps set.Keys, which must not change.
 // It costs one pass over the keys of all publishers.
-func (m *Replica) Replace(publisher string, set hottype.HotSet) {
+func (m *Replica) Replace(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.sets[publisher]; last != nil && set.Version <= last.set.Version && set.At.Before(last.validUntil()) {
@@ -111,7 +112,7 @@ func (m *Replica) Replace(publisher string, set hottype.HotSet) {
 }
 
 // publish is Replace under the version that follows the publisher's last one.
-func (m *Replica) publish(publisher string, set hottype.HotSet) {
+func (m *Replica) publish(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.sets[publisher]; last != nil {
@@ -121,7 +122,7 @@ func (m *Replica) publish(publisher string, set hottype.HotSet) {
 }
 
 // store needs mu.
-func (m *Replica) store(publisher string, set hottype.HotSet) {
+func (m *Replica) store(publisher string, set report.HotSet) {
 	if m.sets == nil {
 		m.sets = make(map[string]*published)
 	}
@@ -226,7 +227,7 @@ func NewLocalPublisher(m *Replica, name string) *LocalPublisher {
 }
 
 // Publish replaces what was published before. It never fails.
-func (l *LocalPublisher) Publish(_ context.Context, set hottype.HotSet) error {
+func (l *LocalPublisher) Publish(_ context.Context, set report.HotSet) error {
 	l.replica.publish(l.name, set)
 	return nil
 }
@@ -262,8 +263,8 @@ func (d *Decisions) Count(allowed bool, n uint64) {
 	}
 }
 
-func (d *Decisions) Of(key hottype.Key) hottype.KeyDecisions {
-	return hottype.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
+func (d *Decisions) Of(key hottype.Key) report.KeyDecisions {
+	return report.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
 }
 
 // Memo is what a reader remembers on an Entry. It is not changed once stored.

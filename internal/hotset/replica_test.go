@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 var start = time.Unix(1000, 0)
@@ -25,8 +26,8 @@ func hot(key hottype.Key, rate, until float64) hottype.HotKey {
 	return hottype.HotKey{Key: key, Rule: "topic", Rate: rate, Peak: rate, Since: at(0), Until: at(until)}
 }
 
-func set(version uint64, judged float64, keys ...hottype.HotKey) hottype.HotSet {
-	return hottype.HotSet{Version: version, At: at(judged), Keys: keys}
+func set(version uint64, judged float64, keys ...hottype.HotKey) report.HotSet {
+	return report.HotSet{Version: version, At: at(judged), Keys: keys}
 }
 
 // found lists what is hot, as "key=rate".
@@ -42,7 +43,7 @@ func TestReplicaSequence(t *testing.T) {
 	m := &Replica{NoInputTTL: -1}
 	for i, step := range []struct {
 		publisher string
-		set       hottype.HotSet
+		set       report.HotSet
 		now       float64
 		want      []string
 	}{
@@ -222,7 +223,7 @@ func TestLocalPublisherGivesVersions(t *testing.T) {
 func TestReplicaIsUnionOfLatestSets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, latest := &Replica{NoInputTTL: -1}, map[string]hottype.HotSet{}
+		m, latest := &Replica{NoInputTTL: -1}, map[string]report.HotSet{}
 		for now := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			publisher := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "publisher")
 			s := set(rapid.Uint64Range(1, 30).Draw(t, "version"), float64(now))
@@ -247,7 +248,7 @@ func TestReplicaIsUnionOfLatestSets(t *testing.T) {
 	})
 }
 
-func inAny(sets map[string]hottype.HotSet, key hottype.Key, now time.Time) bool {
+func inAny(sets map[string]report.HotSet, key hottype.Key, now time.Time) bool {
 	for _, s := range sets {
 		if slices.ContainsFunc(s.Keys, func(h hottype.HotKey) bool { return h.Key == key && h.Until.After(now) }) {
 			return true

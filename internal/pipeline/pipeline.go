@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
@@ -38,11 +39,11 @@ type Pipeline struct {
 	Tally     *tally.Tally          // nil: others count
 	Aggregate *aggregate.Aggregator // nil: others find what is hot
 	// Send has all processes that share a store carry out a command, this one too; nil: alone.
-	Send func(context.Context, hottype.Command) error
+	Send func(context.Context, report.Command) error
 	// Overrides, when set before Run, receives each list of live overrides.
 	Overrides func([]rules.Override)
 	// Reported, when set before Run, completes each report of this limiter.
-	Reported func(*hottype.LimiterReport)
+	Reported func(*report.Limiter)
 	cache    *respcache.Cache // nil: none
 	now      func() time.Time
 	more     []func() any
@@ -61,7 +62,7 @@ type Connected struct {
 	*Pipeline
 	// Overrides are the live overrides of all, and Reports what all limiters report.
 	Overrides rules.OverrideStore
-	Reports   func(context.Context) ([]hottype.LimiterReport, error)
+	Reports   func(context.Context) ([]report.Limiter, error)
 	// Counts is what became of what the tally handed on; nil: it arrived.
 	Counts func() Counts
 	Close  func() error // after Run
@@ -103,7 +104,7 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 }
 
 // Report is what this limiter reports of itself.
-func (p *Pipeline) Report(now time.Time) hottype.LimiterReport {
+func (p *Pipeline) Report(now time.Time) report.Limiter {
 	r := p.Gate.Report(now)
 	r.Upstreams = p.Gate.Upstreams().Reports(now)
 	if p.Reported != nil {
@@ -170,24 +171,24 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 
 // Command carries out a command: in this process, and where processes share a store in
 // all of them, a moment later. It says how many answers were removed here.
-func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
+func (p *Pipeline) Command(ctx context.Context, c report.Command) (purged int, err error) {
 	if p.Send == nil {
 		return p.Execute(p.now(), c), nil
 	}
-	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
+	if c.Action == report.CommandPurge { // doing it twice does no harm, and says how many
 		purged = p.Execute(p.now(), c)
 	}
 	return purged, p.Send(ctx, c)
 }
 
 // Execute carries out a command in this process alone.
-func (p *Pipeline) Execute(now time.Time, c hottype.Command) (purged int) {
+func (p *Pipeline) Execute(now time.Time, c report.Command) (purged int) {
 	switch c.Action {
-	case hottype.CommandReset:
+	case report.CommandReset:
 		p.Gate.Reset(now, c)
-	case hottype.CommandTrace:
+	case report.CommandTrace:
 		p.Gate.Trace(now, c.Client)
-	case hottype.CommandPurge:
+	case report.CommandPurge:
 		if p.cache != nil {
 			return p.cache.Purge(c.Key)
 		}
@@ -201,7 +202,7 @@ const adaptEvery = time.Second
 // Adapt runs the controllers of adaptive limits until ctx ends: now is the clock, read returns what limiters report of
 // their upstreams, and apply gets the limits that follow, nil while no rule adapts.
 func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot *hotset.Replica,
-	read func(now time.Time) []hottype.LimiterReport, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
+	read func(now time.Time) []report.Limiter, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
 	var controllers adaptive.Controllers
 	wait.Every(ctx, adaptEvery, func() {
 		now, set := now(), set()
@@ -217,8 +218,8 @@ func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot
 // adapt limits by what this process alone sees.
 func (p *Pipeline) adapt(ctx context.Context) error {
 	upstreams := p.Gate.Upstreams()
-	read := func(now time.Time) []hottype.LimiterReport {
-		return []hottype.LimiterReport{{At: now, Upstreams: upstreams.Reports(now)}}
+	read := func(now time.Time) []report.Limiter {
+		return []report.Limiter{{At: now, Upstreams: upstreams.Reports(now)}}
 	}
 	return Adapt(ctx, p.now, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
 		if p.Adapts() {

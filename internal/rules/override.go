@@ -3,7 +3,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -16,9 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/conf"
 )
-
-// ErrNoOverride means that no override has the given ID.
-var ErrNoOverride = errors.New("rules: no such override")
 
 // Action is what an override does.
 type Action = rule.Action

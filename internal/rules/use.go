@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // useSpan is the time, in seconds, after which a request says nothing any more about the requests of now.
@@ -23,7 +24,7 @@ type Uses struct {
 // ruleUse is what is known of one rule. It is kept when the rules change and the rule has the same parameters.
 type ruleUse struct {
 	rule   string
-	params string   // as in hottype.RuleUse
+	params string   // as in report.RuleUse
 	names  []string // of the parameters; nil if a key without any is what the rule means
 
 	since, matched, withParams, seconds atomic.Int64
@@ -44,7 +45,7 @@ func NewUses(set *Set, before *Uses) *Uses {
 	return us
 }
 
-// of returns the use of a rule with these parameters, as in hottype.RuleUse, or nil if there is no such rule. A nil
+// of returns the use of a rule with these parameters, as in report.RuleUse, or nil if there is no such rule. A nil
 // receiver has no rules.
 func (us *Uses) of(rule, params string) *ruleUse {
 	if us == nil {
@@ -145,7 +146,7 @@ func hasParams(key hottype.Key) bool {
 }
 
 // Merge takes what other processes, or this one before a restart, have seen. What is ahead of now is taken as of now.
-func (us *Uses) Merge(second int64, all []hottype.RuleUse) {
+func (us *Uses) Merge(second int64, all []report.RuleUse) {
 	for i := range all {
 		o := &all[i]
 		u := us.of(o.Rule, o.Params)
@@ -169,11 +170,11 @@ func raise(to *atomic.Int64, n int64) {
 const maxListedUses = 100
 
 // List returns what is known of the first maxListedUses rules.
-func (us *Uses) List() []hottype.RuleUse {
-	list := make([]hottype.RuleUse, min(len(us.list), maxListedUses))
+func (us *Uses) List() []report.RuleUse {
+	list := make([]report.RuleUse, min(len(us.list), maxListedUses))
 	for i := range list {
 		u := us.list[i]
-		list[i] = hottype.RuleUse{Rule: u.rule, Params: u.params, Since: u.since.Load(), Matched: u.matched.Load(),
+		list[i] = report.RuleUse{Rule: u.rule, Params: u.params, Since: u.since.Load(), Matched: u.matched.Load(),
 			WithParams: u.withParams.Load(), Seconds: u.seconds.Load(), Names: u.seen.list()}
 	}
 	return list

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Bounds of the names that are kept of one rule. Clients choose names, so that all of them are bounded.
@@ -24,7 +24,7 @@ type seenNames struct {
 	mu      sync.Mutex // guards all below
 	second  int64
 	sampled int // queries of second
-	counts  []hottype.NameCount
+	counts  []report.NameCount
 }
 
 func (s *seenNames) add(second int64, query string) {
@@ -72,21 +72,21 @@ func (s *seenNames) count(name string) {
 	}
 	name = strings.Clone(name) // it is a part of a whole target
 	if len(s.counts) < maxSeenNames {
-		s.counts = append(s.counts, hottype.NameCount{Name: name, N: 1})
+		s.counts = append(s.counts, report.NameCount{Name: name, N: 1})
 		return
 	}
-	s.counts[least] = hottype.NameCount{Name: name, N: s.counts[least].N + 1}
+	s.counts[least] = report.NameCount{Name: name, N: s.counts[least].N + 1}
 }
 
 // list returns the names, the most frequent ones first.
-func (s *seenNames) list() []hottype.NameCount {
+func (s *seenNames) list() []report.NameCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sortedNames(slices.Clone(s.counts))
 }
 
-func sortedNames(list []hottype.NameCount) []hottype.NameCount {
-	slices.SortFunc(list, func(a, b hottype.NameCount) int {
+func sortedNames(list []report.NameCount) []report.NameCount {
+	slices.SortFunc(list, func(a, b report.NameCount) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name))
 	})
 	return list

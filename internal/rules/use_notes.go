@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -29,10 +29,10 @@ type UseNote struct {
 func (n UseNote) String() string { return fmt.Sprintf("rule %q: %s", n.Rule, n.Text) }
 
 // UseNotes returns notes about the rules of a set, in their order, by what several processes have seen of them.
-func UseNotes(set *Set, now time.Time, seen []hottype.RuleUse) (notes []UseNote) {
+func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) {
 	us := NewUses(set, nil)
 	us.Merge(now.Unix(), seen)
-	reports := map[*ruleUse][]*hottype.RuleUse{}
+	reports := map[*ruleUse][]*report.RuleUse{}
 	for i := range seen {
 		if u := us.of(seen[i].Rule, seen[i].Params); u != nil {
 			reports[u] = append(reports[u], &seen[i])
@@ -57,7 +57,7 @@ func UseNotes(set *Set, now time.Time, seen []hottype.RuleUse) (notes []UseNote)
 }
 
 // lackText says that no request had a parameter of the rule in some seconds, and which names requests had.
-func lackText(r *Rule, lasting int64, names []hottype.NameCount) string {
+func lackText(r *Rule, lasting int64, names []report.NameCount) string {
 	var own, seen []string
 	for _, q := range r.Params {
 		own = append(own, q.Name)
@@ -77,7 +77,7 @@ func lackText(r *Rule, lasting int64, names []hottype.NameCount) string {
 }
 
 // mostSeconds returns the greatest number of seconds with requests that a process has seen.
-func mostSeconds(reports []*hottype.RuleUse) (most int64) {
+func mostSeconds(reports []*report.RuleUse) (most int64) {
 	for _, r := range reports {
 		most = max(most, r.Seconds)
 	}
@@ -85,13 +85,13 @@ func mostSeconds(reports []*hottype.RuleUse) (most int64) {
 }
 
 // sumNames adds up the names that processes have seen, the most frequent ones first.
-func sumNames(reports []*hottype.RuleUse) (sum []hottype.NameCount) {
+func sumNames(reports []*report.RuleUse) (sum []report.NameCount) {
 	for _, r := range reports {
 		for _, n := range r.Names {
 			if !isShownName(n.Name) {
 				continue // of a report that another program wrote
 			}
-			k := slices.IndexFunc(sum, func(s hottype.NameCount) bool { return s.Name == n.Name })
+			k := slices.IndexFunc(sum, func(s report.NameCount) bool { return s.Name == n.Name })
 			if k < 0 {
 				sum = append(sum, n)
 				continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 func usedSet(t *testing.T, params string) *Set {
@@ -74,8 +75,8 @@ func TestUses_KeepsWhatIsKnownOfTheSameRule(t *testing.T) {
 	}
 	heard := NewUses(usedSet(t, "[id]"), nil)
 	heard.Begin(90)
-	heard.Merge(60, append(us.List(), hottype.RuleUse{Rule: "topic", Params: "id", WithParams: 1 << 40}))
-	want := hottype.RuleUse{Rule: "topic", Params: "id", Since: 40, Matched: 50, WithParams: 60}
+	heard.Merge(60, append(us.List(), report.RuleUse{Rule: "topic", Params: "id", WithParams: 1 << 40}))
+	want := report.RuleUse{Rule: "topic", Params: "id", Since: 40, Matched: 50, WithParams: 60}
 	if got := heard.List()[0]; !cmp.Equal(got, want) {
 		t.Errorf("heard of others: %s", cmp.Diff(want, got))
 	}
@@ -125,34 +126,34 @@ func TestUseNotes_SayWhatCannotWork(t *testing.T) {
 	set := usedSet(t, "[topic_id]")
 	now := time.Unix(100_000, 0)
 	hour := now.Unix() - 3600
-	topic := func(since, matched, params, seconds int64, names ...hottype.NameCount) hottype.RuleUse {
-		return hottype.RuleUse{Rule: "topic", Params: "topic_id", Since: since, Matched: matched, WithParams: params,
+	topic := func(since, matched, params, seconds int64, names ...report.NameCount) report.RuleUse {
+		return report.RuleUse{Rule: "topic", Params: "topic_id", Since: since, Matched: matched, WithParams: params,
 			Seconds: seconds, Names: names}
 	}
 	const key = ". All of its requests have one key, which does not become hot; name a parameter that they have"
 	for name, c := range map[string]struct {
-		seen []hottype.RuleUse
+		seen []report.RuleUse
 		want string
 	}{
 		"nothing is known":        {nil, ""},
-		"it has just begun":       {[]hottype.RuleUse{topic(now.Unix()-5, now.Unix(), 0, 5)}, ""},
-		"quiet for less":          {[]hottype.RuleUse{topic(hour-9, hour+1, hour+1, 1)}, ""},
-		"a request had it lately": {[]hottype.RuleUse{topic(hour-9, now.Unix(), hour+1, 100)}, ""},
+		"it has just begun":       {[]report.RuleUse{topic(now.Unix()-5, now.Unix(), 0, 5)}, ""},
+		"quiet for less":          {[]report.RuleUse{topic(hour-9, hour+1, hour+1, 1)}, ""},
+		"a request had it lately": {[]report.RuleUse{topic(hour-9, now.Unix(), hour+1, 100)}, ""},
 		"another process saw one": {
-			[]hottype.RuleUse{topic(hour-9, now.Unix(), 0, 100), topic(hour, 0, hour+1, 1)}, ""},
-		"nothing matched": {[]hottype.RuleUse{topic(hour, 0, 0, 0)},
+			[]report.RuleUse{topic(hour-9, now.Unix(), 0, 100), topic(hour, 0, hour+1, 1)}, ""},
+		"nothing matched": {[]report.RuleUse{topic(hour, 0, 0, 0)},
 			`rule "topic": no request matched it in the last hour`},
-		"nothing matches any more": {[]hottype.RuleUse{topic(1, hour, hour, 9), topic(hour, 0, 0, 0)},
+		"nothing matches any more": {[]report.RuleUse{topic(1, hour, hour, 9), topic(hour, 0, 0, 0)},
 			`rule "topic": no request matched it in the last hour`},
 		"no request had it": {
-			[]hottype.RuleUse{topic(now.Unix()-90, now.Unix(), 0, 60, hottype.NameCount{Name: "id", N: 3}),
-				topic(now.Unix()-60, now.Unix(), 0, 60, hottype.NameCount{Name: "p", N: 4},
-					hottype.NameCount{Name: "id", N: 2}, hottype.NameCount{Name: "\x1b", N: 9})},
+			[]report.RuleUse{topic(now.Unix()-90, now.Unix(), 0, 60, report.NameCount{Name: "id", N: 3}),
+				topic(now.Unix()-60, now.Unix(), 0, 60, report.NameCount{Name: "p", N: 4},
+					report.NameCount{Name: "id", N: 2}, report.NameCount{Name: "\x1b", N: 9})},
 			`rule "topic": no request had topic_id in 1m30s; seen: id, p` + key},
-		"for an hour": {[]hottype.RuleUse{topic(1, now.Unix(), hour, 60)},
+		"for an hour": {[]report.RuleUse{topic(1, now.Unix(), hour, 60)},
 			`rule "topic": no request had topic_id in the last hour` + key},
 	} {
-		all := append(c.seen, hottype.RuleUse{Rule: "*", Since: hour + 5}, hottype.RuleUse{Rule: "gone", Since: 1})
+		all := append(c.seen, report.RuleUse{Rule: "*", Since: hour + 5}, report.RuleUse{Rule: "gone", Since: 1})
 		got := ""
 		for _, n := range UseNotes(set, now, all) {
 			got += n.String()

@@ -29,6 +29,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
@@ -233,7 +234,7 @@ func config(t *testing.T) admin.Config {
 		Rules:   func() *rules.Set { return set },
 		Hot:     func() []hottype.HotKey { return liveHot(time.Now()) },
 		Loops:   func() []hottype.HotKey { return liveLoops(time.Now()) },
-		Reports: func(context.Context) ([]hottype.LimiterReport, error) { return liveReports(time.Now()), nil },
+		Reports: func(context.Context) ([]report.Limiter, error) { return liveReports(time.Now()), nil },
 		Status: func() []admin.Status {
 			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true},
 				{Name: "redis", Value: "breaker closed", OK: true}}
@@ -242,7 +243,7 @@ func config(t *testing.T) admin.Config {
 }
 
 // obeyed is what limiters do with commands: nothing here.
-func obeyed(context.Context, hottype.Command) (int, error) { return 0, nil }
+func obeyed(context.Context, report.Command) (int, error) { return 0, nil }
 
 // central is a store of rules in memory.
 type central struct {
@@ -378,27 +379,27 @@ func liveLoops(now time.Time) []hottype.HotKey {
 }
 
 // liveReports counts as a limiter would that runs since the day began.
-func liveReports(now time.Time) []hottype.LimiterReport {
+func liveReports(now time.Time) []report.Limiter {
 	s := now.Sub(now.Truncate(24 * time.Hour)).Seconds()
 	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
-	return []hottype.LimiterReport{{
+	return []report.Limiter{{
 		Instance: "sidecar-1", At: now, Allowed: n(930),
-		Denied: hottype.Denials{hottype.ReasonHot: n(171), hottype.ReasonIPFixed: n(12)},
-		Samples: []hottype.KeySample{{Key: "topic?id=42", Sampled: 800,
-			Prefixes: []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
-			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},
-			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
+		Denied: report.Denials{hottype.ReasonHot: n(171), hottype.ReasonIPFixed: n(12)},
+		Samples: []report.KeySample{{Key: "topic?id=42", Sampled: 800,
+			Prefixes: []report.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
+			Classes:  []report.NameCount{{Name: "crawler", N: 80}},
+			Spellings: []report.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
 				{Name: "/topic?id=42<b>", N: 10}}}},
 		RulesVersion: 2, OverridesRevision: now.UnixMicro(),
-		Traces: []hottype.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: 640, Rows: []hottype.TracedKey{
+		Traces: []report.ClientTrace{{Client: "192.0.2.77", Until: now.Add(time.Minute), N: 640, Rows: []report.TracedKey{
 			{Key: "topic?id=99", Reason: hottype.ReasonIPFixed, N: 560, Last: now},
 			{Key: "topic?id=99", Allowed: true, Reason: hottype.ReasonCold, N: 50, Last: now},
 			{Allowed: true, Reason: hottype.ReasonCold, N: 30, Last: now}}}},
-		Clients:       []hottype.SampledClient{{Client: "192.0.2.77", N: 60}, {Client: "198.51.100.1", N: 4}, {Client: "198.51.100.2", N: 4}},
-		ClientDenials: n(12), DeniedSampled: 40, DeniedClients: []hottype.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
-			Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 38}}, Keys: []hottype.NameCount{{Name: "topic?id=99", N: 38}}}},
-		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
-		Keys: []hottype.KeyDecisions{
+		Clients:       []report.SampledClient{{Client: "192.0.2.77", N: 60}, {Client: "198.51.100.1", N: 4}, {Client: "198.51.100.2", N: 4}},
+		ClientDenials: n(12), DeniedSampled: 40, DeniedClients: []report.DeniedClient{{Client: "192.0.2.77", Network: "192.0.2.0/24", N: 38,
+			Reasons: []report.NameCount{{Name: "ip_fixed", N: 38}}, Keys: []report.NameCount{{Name: "topic?id=99", N: 38}}}},
+		OverrideHits: []report.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
+		Keys: []report.KeyDecisions{
 			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)},
 			{Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Cached: n(85)},
 			{Key: hottype.Key(hostile), Allowed: n(204)},

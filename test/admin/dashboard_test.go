@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestDashboardInBrowser is an operator's first minutes with the page.
@@ -233,7 +234,7 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	cfg := config(t)
 	cfg.Access.Token, cfg.Loops = "s3cret-of-the-test", nil
 	cfg.Hot = func() []hottype.HotKey { return nil }
-	cfg.Reports = func(context.Context) ([]hottype.LimiterReport, error) {
+	cfg.Reports = func(context.Context) ([]report.Limiter, error) {
 		return nil, errors.New("redis: connection refused")
 	}
 	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -51,7 +52,7 @@ func (r *restless) loops() []hottype.HotKey {
 	return keys
 }
 
-func (r *restless) reports(context.Context) ([]hottype.LimiterReport, error) {
+func (r *restless) reports(context.Context) ([]report.Limiter, error) {
 	if r.broken.Load() > 0 {
 		return nil, errors.New("redis: connection refused")
 	}

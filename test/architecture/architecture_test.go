@@ -32,7 +32,7 @@ var layers = []struct {
 	{"logging", false, []string{"internal/logbound"}, "bounds the lines of all packages, and knows none of them"},
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",
-		"internal/parseas", "internal/rules",
+		"internal/parseas", "internal/report", "internal/rules",
 		"internal/hotset",
 		"internal/counting/accesslog", "internal/counting/arrival", "internal/counting/batchqueue",
 		"internal/counting/clientsketch",
@@ -121,7 +121,7 @@ var owners = map[string]struct {
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "hotparam/rule", "internal/limitcore", "internal/canon", "internal/conf",
-	"internal/rules", "internal/parseas",
+	"internal/report", "internal/rules", "internal/parseas",
 	"internal/hotset",
 	"internal/counting/accesslog", "internal/counting/arrival", "internal/counting/batchqueue",
 	"internal/counting/clientsketch",

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
@@ -92,7 +93,7 @@ func (drain) Send(context.Context, []hottype.Count) error { return nil }
 // newGate is a gate that counts, with one hot key.
 func newGate(tb testing.TB, yaml string) *gate.Gate {
 	replica := new(hotset.Replica)
-	replica.Replace("cost", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
+	replica.Replace("cost", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42&lang=en&page=3", Until: time.Now().Add(time.Hour)}}})
 	return gate.New(gate.Config{Rules: parse(tb, yaml), Hot: replica,
 		Counter: tally.New(tally.Config{Sink: drain{}, Log: slog.New(slog.DiscardHandler)})})

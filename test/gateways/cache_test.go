@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
@@ -30,7 +31,7 @@ func TestNginxServesHotKeys(t *testing.T) {
 	now := time.Now()
 	hot := hottype.HotKey{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
 	if err := feed.Publisher("test").Publish(t.Context(),
-		hottype.HotSet{At: now, Keys: []hottype.HotKey{hot}}); err != nil {
+		report.HotSet{At: now, Keys: []hottype.HotKey{hot}}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
@@ -111,7 +112,7 @@ overrides: [{key: 'topic?id=blocked', action: block}]
 	now := time.Now()
 	hot := hottype.HotKey{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
 	if err := rediscontrol.New(redistest.MustOpen(t, c, err)).Publisher("test").Publish(t.Context(),
-		hottype.HotSet{At: now, Keys: []hottype.HotKey{hot}}); err != nil {
+		report.HotSet{At: now, Keys: []hottype.HotKey{hot}}); err != nil {
 		t.Fatal(err)
 	}
 	var hits atomic.Int64

@@ -10,14 +10,15 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
 // hot is a set of n keys, judged now.
-func hot(n int) hottype.HotSet {
+func hot(n int) report.HotSet {
 	at := time.Now().UTC().Truncate(time.Microsecond)
-	set := hottype.HotSet{At: at}
+	set := report.HotSet{At: at}
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.HotKey{
 			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, Peak: 300, Since: at,
@@ -31,8 +32,8 @@ func hot(n int) hottype.HotSet {
 func TestHotSetsAreFollowed(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	publisher, sets := rediscontrol.New(connect(t, m)).Publisher("agg"), make(chan hottype.HotSet, 100)
-	publish := func(set hottype.HotSet) {
+	publisher, sets := rediscontrol.New(connect(t, m)).Publisher("agg"), make(chan report.HotSet, 100)
+	publish := func(set report.HotSet) {
 		t.Helper()
 		if err := publisher.Publish(t.Context(), set); err != nil {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	follower, done := rediscontrol.New(connect(t, m)), make(chan error, 1)
 	go func() {
-		done <- follower.Follow(ctx, func(_ string, set hottype.HotSet) { sets <- set })
+		done <- follower.Follow(ctx, func(_ string, set report.HotSet) { sets <- set })
 	}()
 	defer func() {
 		stop()
@@ -98,13 +99,13 @@ func TestReportsAreRead(t *testing.T) {
 	c, now := rediscontrol.New(connect(t, m)), time.Now()
 	m.SetTime(now)
 	for i, name := range []string{"a", "b"} {
-		if err := c.WriteReport(t.Context(), hottype.LimiterReport{Instance: name, At: now,
+		if err := c.WriteReport(t.Context(), report.Limiter{Instance: name, At: now,
 			Allowed: uint64(i + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	reports, err := c.ReadReports(t.Context())
-	slices.SortFunc(reports, func(a, b hottype.LimiterReport) int { return int(a.Allowed) - int(b.Allowed) })
+	slices.SortFunc(reports, func(a, b report.Limiter) int { return int(a.Allowed) - int(b.Allowed) })
 	if err != nil || len(reports) != 2 || reports[0].Instance != "a" || reports[1].Instance != "b" {
 		t.Errorf("%+v, %v", reports, err)
 	}

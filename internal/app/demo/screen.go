@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // screen writes the demo's story, a line a second and a line an event.
@@ -162,8 +163,8 @@ type Result struct {
 	// Course is the viral topic second by second; none of a demo without an end.
 	Course []Second `json:"course,omitempty"`
 	// Behind counts requests that this machine was too slow to send.
-	Behind uint64                `json:"behind"`
-	Report hottype.LimiterReport `json:"report"`
+	Behind uint64         `json:"behind"`
+	Report report.Limiter `json:"report"`
 }
 
 // tooBusy reports whether this machine was, so that the numbers say little.

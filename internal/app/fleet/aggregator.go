@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline/distributed"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
@@ -206,7 +207,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			}
 			return list
 		}},
-		Command: func(ctx context.Context, c hottype.Command) (int, error) {
+		Command: func(ctx context.Context, c report.Command) (int, error) {
 			return 0, a.parts.Command(ctx, c)
 		},
 		Ready: ready,
@@ -245,11 +246,11 @@ func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
 
 // judged returns the partitions of Kafka that were read since a time; nil: there are none. The keys of a Graphite or of
 // StatsD may be counted by others.
-func (a *aggregator) judged() func(time.Time) hottype.Partitions {
+func (a *aggregator) judged() func(time.Time) report.Partitions {
 	if len(a.cfg.Kafka.Brokers) == 0 || len(a.cfg.In.Listen) > 0 || a.cfg.Graphite.URL != "" {
 		return nil
 	}
-	return func(since time.Time) hottype.Partitions { return a.consumer.Judged(since) }
+	return func(since time.Time) report.Partitions { return a.consumer.Judged(since) }
 }
 
 // sources says what is heard of each source of counts that is configured. They

@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -64,8 +65,8 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 	redistest.Running(t, func(ctx context.Context) error {
 		return feed.Overrides().Follow(ctx, func(list []rules.Override) { held.Store(int64(len(list))) })
 	})
-	redistest.Running(t, feed.Reporter(func(at time.Time) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: name, At: at}
+	redistest.Running(t, feed.Reporter(func(at time.Time) report.Limiter {
+		return report.Limiter{Instance: name, At: at}
 	}).Run)
 	return held
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/pipeline/distributed"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -163,7 +164,7 @@ func (s *sidecar) addParts() {
 		s.parts.Add(lifecycle.Sinks, "standstill", s.stood.Run)
 	}
 	s.reload.AddTo(&s.parts.Stages)
-	s.parts.Reported = func(r *hottype.LimiterReport) {
+	s.parts.Reported = func(r *report.Limiter) {
 		s.reload.FillReport(r)
 		s.gateways.FillReport(r)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
@@ -213,7 +214,7 @@ func drawAsked(t *rapid.T) *asked {
 func drawVerdict(t *rapid.T) hottype.Verdict {
 	v := hottype.Verdict{
 		Allowed: rapid.IntRange(0, 9).Draw(t, "allowed") == 0, Hot: true, Mode: hottype.ModeEnforce,
-		Reason: hottype.Reason(rapid.IntRange(1, hottype.NumReasons-1).Draw(t, "reason")),
+		Reason: hottype.Reason(rapid.IntRange(1, report.NumReasons-1).Draw(t, "reason")),
 		Rule:   strings.Repeat("r", rapid.IntRange(0, 3000).Draw(t, "rule")),
 		Limit:  rapid.Int64Min(0).Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 		Window: time.Duration(rapid.Int64Min(0).Draw(t, "window")),

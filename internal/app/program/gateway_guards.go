@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
@@ -42,14 +42,14 @@ func (g *Gateways) refused(now time.Time) map[string]int {
 }
 
 // FillReport adds the gateways that are refused, and the upstreams that fail, to the report of this limiter.
-func (g *Gateways) FillReport(r *hottype.LimiterReport) {
+func (g *Gateways) FillReport(r *report.Limiter) {
 	if g.failing != nil {
 		r.FailingUpstreams = g.failing()
 	}
 	refused := g.refused(time.Now())
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		if n := refused[name]; n > 0 {
-			r.RefusedGateways = append(r.RefusedGateways, hottype.NameCount{Name: name, N: uint64(n)})
+			r.RefusedGateways = append(r.RefusedGateways, report.NameCount{Name: name, N: uint64(n)})
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/clientjs"
@@ -33,9 +33,9 @@ type Gateways struct {
 	listeners *Listeners
 	log       *slog.Logger
 
-	proxy   *listener.Server                 // nil: none
-	failing func() []hottype.FailingUpstream // those of the proxy; nil: there is none
-	envoy   Envoy                            // nil: the program has no listener for Envoy
+	proxy   *listener.Server                // nil: none
+	failing func() []report.FailingUpstream // those of the proxy; nil: there is none
+	envoy   Envoy                           // nil: the program has no listener for Envoy
 	guards  map[string]*auth.Guard
 	metrics []metrics.Collector
 }

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/textfile"
 )
@@ -248,12 +248,12 @@ func (r *Reloader) Stats() metrics.ReloadStats {
 }
 
 // FillReport records in a report the version of the rules that run.
-func (r *Reloader) FillReport(to *hottype.LimiterReport) {
+func (r *Reloader) FillReport(to *report.Limiter) {
 	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
 }
 
 // FillAggregatorReport records in a report the version of the rules that run.
-func (r *Reloader) FillAggregatorReport(to *hottype.AggregatorReport) {
+func (r *Reloader) FillAggregatorReport(to *report.Aggregator) {
 	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
 }
 

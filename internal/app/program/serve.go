@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -177,16 +178,16 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
 		Full: l.parts.Aggregate.Full,
-		Reports: func(ctx context.Context) ([]hottype.LimiterReport, error) {
+		Reports: func(ctx context.Context) ([]report.Limiter, error) {
 			r := l.parts.Gate.Report(time.Now())
 			var err error
 			r.OverridesRevision, err = l.overrides.Revision(ctx) // a change holds before it is answered
 			l.reload.FillReport(&r)
 			l.gateways.FillReport(&r)
-			return []hottype.LimiterReport{r}, err
+			return []report.Limiter{r}, err
 		},
-		Aggregators: func(context.Context) ([]hottype.AggregatorReport, error) {
-			return []hottype.AggregatorReport{{At: time.Now(), RulesHash: l.parts.Gate.Rules().Hash,
+		Aggregators: func(context.Context) ([]report.Aggregator, error) {
+			return []report.Aggregator{{At: time.Now(), RulesHash: l.parts.Gate.Rules().Hash,
 				Use: l.parts.Aggregate.Use()}}, nil
 		},
 		Overrides: l.overrides, Upstreams: l.parts.Bounds, Log: l.log,
@@ -237,7 +238,7 @@ func (l *Local) Attrs() []any {
 // Dashboard is the URL of the admin page, "" when there is none.
 func (l *Local) Dashboard() string { return l.admin.URL() }
 
-func (l *Local) Report() hottype.LimiterReport { return l.parts.Gate.Report(time.Now()) }
+func (l *Local) Report() report.Limiter { return l.parts.Gate.Report(time.Now()) }
 
 // Upstreams are what holds of what upstreams bear, where limits follow them.
 func (l *Local) Upstreams() []hottype.UpstreamLimit { return l.parts.Bounds() }

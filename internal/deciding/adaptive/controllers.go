@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -26,7 +27,7 @@ type upstreamState struct {
 }
 
 type limiterState struct {
-	report *hottype.LimiterReport
+	report *report.Limiter
 	at     time.Time // when it came
 	fresh  bool      // it came just now
 }
@@ -34,7 +35,7 @@ type limiterState struct {
 // Tick evaluates the last reports of all limiters, about once a second, and returns the bounds of the
 // upstreams with enough measurements. hot are the keys that are hot now.
 func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
-	reports []hottype.LimiterReport) []hottype.UpstreamLimit {
+	reports []report.Limiter) []hottype.UpstreamLimit {
 	c.receive(now, reports)
 	var bounds []hottype.UpstreamLimit
 	known := map[string]*upstreamState{}
@@ -58,7 +59,7 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 }
 
 // receive notes which reports are new. A limiter's clock says only whether it is another one.
-func (c *Controllers) receive(now time.Time, reports []hottype.LimiterReport) {
+func (c *Controllers) receive(now time.Time, reports []report.Limiter) {
 	next := make(map[string]*limiterState, len(reports))
 	for i := range reports {
 		r := &reports[i]
@@ -115,7 +116,7 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 const maxReportedRate = 1e8
 
 // add adds what one limiter saw, in requests a second, and says whether it made sense.
-func (r *Measurement) add(u *hottype.UpstreamReport) bool {
+func (r *Measurement) add(u *report.Upstream) bool {
 	if !(u.Seconds >= 0.1 && u.Seconds <= 60) || !(u.InFlight >= 0 && u.InFlight <= maxReportedRate) {
 		return false
 	}

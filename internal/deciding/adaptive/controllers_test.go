@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -25,12 +26,12 @@ rules:
 	return set
 }
 
-// report is of a limiter that saw n quick answers in the second before.
-func report(instance string, second, n int) hottype.LimiterReport {
+// makeReport returns the report of a limiter that saw n quick answers in the second before.
+func makeReport(instance string, second, n int) report.Limiter {
 	var h Histogram
 	h.addN(50*time.Millisecond, int64(n))
-	return hottype.LimiterReport{Instance: instance, At: begin.Add(time.Duration(second) * time.Second),
-		Upstreams: []hottype.UpstreamReport{{
+	return report.Limiter{Instance: instance, At: begin.Add(time.Duration(second) * time.Second),
+		Upstreams: []report.Upstream{{
 			Name: "default", Seconds: 1, OK: int64(n), Cold: int64(n), InFlight: float64(n) / 20, Latency: h.Pairs(),
 			LatencySum: h.sum,
 		}}}
@@ -45,7 +46,7 @@ func TestControllers(t *testing.T) {
 		t.Errorf("without a report: %+v", got)
 	}
 	// Of two limiters, the sum; nothing is known of the other upstream.
-	both := []hottype.LimiterReport{report("a", 1, 100), report("b", 1, 300)}
+	both := []report.Limiter{makeReport("a", 1, 100), makeReport("b", 1, 300)}
 	got := c.Tick(at(1), set, nil, both)
 	if len(got) != 1 {
 		t.Fatalf("%+v", got)
@@ -78,7 +79,7 @@ func TestRangeFollowsTheHotKeys(t *testing.T) {
 	set := parse(t)
 	var c Controllers
 	hot := []hottype.HotKey{{Key: "topic?id=1"}, {Key: "topic?id=2"}, {Key: "find?q=a"}, {Key: "gone?x=1"}}
-	got := c.Tick(begin, set, hot, []hottype.LimiterReport{report("a", 0, 100)})
+	got := c.Tick(begin, set, hot, []report.Limiter{makeReport("a", 0, 100)})
 	if len(got) != 1 || got[0].MinSum != 20 || got[0].MaxSum != 2000 || got[0].Rate != 2000 {
 		t.Errorf("%+v", got)
 	}
@@ -88,16 +89,16 @@ func TestRangeFollowsTheHotKeys(t *testing.T) {
 func TestNonsenseIsNoReport(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
-	for name, spoil := range map[string]func(u *hottype.UpstreamReport){
-		"no time":     func(u *hottype.UpstreamReport) { u.Seconds = 0 },
-		"negative":    func(u *hottype.UpstreamReport) { u.Hot = -1 },
-		"too much":    func(u *hottype.UpstreamReport) { u.OK = math.MaxInt64 },
-		"not a count": func(u *hottype.UpstreamReport) { u.InFlight = math.NaN() },
+	for name, spoil := range map[string]func(u *report.Upstream){
+		"no time":     func(u *report.Upstream) { u.Seconds = 0 },
+		"negative":    func(u *report.Upstream) { u.Hot = -1 },
+		"too much":    func(u *report.Upstream) { u.OK = math.MaxInt64 },
+		"not a count": func(u *report.Upstream) { u.InFlight = math.NaN() },
 	} {
 		var c Controllers
-		r := report("a", 0, 100)
+		r := makeReport("a", 0, 100)
 		spoil(&r.Upstreams[0])
-		if got := c.Tick(begin, set, nil, []hottype.LimiterReport{r}); len(got) != 0 {
+		if got := c.Tick(begin, set, nil, []report.Limiter{r}); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -170,11 +171,11 @@ func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 	set := parse(t)
 	var c Controllers
 	for second := range 20 {
-		r := report("a", second, 100)
+		r := makeReport("a", second, 100)
 		if u := &r.Upstreams[0]; second > 2 && second < 10 {
 			u.OK, u.Errors = 0, u.OK
 		}
-		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []hottype.LimiterReport{r})
+		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []report.Limiter{r})
 		if len(got) != 1 || got[0].Saturated || got[0].Rate != 1000 || got[0].InFlight < 10 {
 			t.Fatalf("second %d: %+v", second, got)
 		}

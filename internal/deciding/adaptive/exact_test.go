@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -105,7 +106,7 @@ func TestReportOfARecorder(t *testing.T) {
 // What a report may say at most; rates are rounded to whole requests a second.
 func TestBoundsOfAReport(t *testing.T) {
 	t.Parallel()
-	good := hottype.UpstreamReport{Seconds: 2, OK: 7, Errors: 2, Hot: 5, Cold: 3, Denied: 1, InFlight: 4,
+	good := report.Upstream{Seconds: 2, OK: 7, Errors: 2, Hot: 5, Cold: 3, Denied: 1, InFlight: 4,
 		Latency:    []int64{20, 9},
 		LatencySum: time.Second}
 	var m Measurement
@@ -120,20 +121,20 @@ func TestBoundsOfAReport(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	for name, c := range map[string]struct {
-		change func(u *hottype.UpstreamReport)
+		change func(u *report.Upstream)
 		valid  bool
 	}{
-		"shortest":       {func(u *hottype.UpstreamReport) { u.Seconds = 0.1 }, true},
-		"shorter":        {func(u *hottype.UpstreamReport) { u.Seconds = 0.099 }, false},
-		"longest":        {func(u *hottype.UpstreamReport) { u.Seconds = 60 }, true},
-		"longer":         {func(u *hottype.UpstreamReport) { u.Seconds = 60.1 }, false},
-		"none in flight": {func(u *hottype.UpstreamReport) { u.InFlight = 0 }, true},
-		"less":           {func(u *hottype.UpstreamReport) { u.InFlight = -0.1 }, false},
-		"most in flight": {func(u *hottype.UpstreamReport) { u.InFlight = 1e8 }, true},
-		"more":           {func(u *hottype.UpstreamReport) { u.InFlight = 1.1e8 }, false},
-		"none":           {func(u *hottype.UpstreamReport) { u.OK = 0 }, true},
-		"most":           {func(u *hottype.UpstreamReport) { u.Denied = 1e8 }, true},
-		"above":          {func(u *hottype.UpstreamReport) { u.Denied = 1e8 + 1 }, false},
+		"shortest":       {func(u *report.Upstream) { u.Seconds = 0.1 }, true},
+		"shorter":        {func(u *report.Upstream) { u.Seconds = 0.099 }, false},
+		"longest":        {func(u *report.Upstream) { u.Seconds = 60 }, true},
+		"longer":         {func(u *report.Upstream) { u.Seconds = 60.1 }, false},
+		"none in flight": {func(u *report.Upstream) { u.InFlight = 0 }, true},
+		"less":           {func(u *report.Upstream) { u.InFlight = -0.1 }, false},
+		"most in flight": {func(u *report.Upstream) { u.InFlight = 1e8 }, true},
+		"more":           {func(u *report.Upstream) { u.InFlight = 1.1e8 }, false},
+		"none":           {func(u *report.Upstream) { u.OK = 0 }, true},
+		"most":           {func(u *report.Upstream) { u.Denied = 1e8 }, true},
+		"above":          {func(u *report.Upstream) { u.Denied = 1e8 + 1 }, false},
 	} {
 		u := good
 		c.change(&u)
@@ -148,12 +149,12 @@ func TestBoundOfSeveralReports(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
 	var c Controllers
-	a, b := report("a", 0, 100), report("b", 0, 300)
-	a.Upstreams = append([]hottype.UpstreamReport{{Name: "other", Seconds: 1, OK: 5}}, a.Upstreams...)
+	a, b := makeReport("a", 0, 100), makeReport("b", 0, 300)
+	a.Upstreams = append([]report.Upstream{{Name: "other", Seconds: 1, OK: 5}}, a.Upstreams...)
 	a.Upstreams[1].Hot, b.Upstreams[0].Denied = 7, 11
-	c.Tick(begin, set, nil, []hottype.LimiterReport{a, b})
-	again := report("b", 3, 300)
-	got := c.Tick(after(3*time.Second), set, nil, []hottype.LimiterReport{a, again})
+	c.Tick(begin, set, nil, []report.Limiter{a, b})
+	again := makeReport("b", 3, 300)
+	got := c.Tick(after(3*time.Second), set, nil, []report.Limiter{a, again})
 	if len(got) != 1 || got[0].Limiters != 2 || got[0].Demand != 7 || !got[0].At.Equal(after(3*time.Second)) ||
 		got[0].MinSum != 10 || got[0].MaxSum != 1000 || got[0].Quantile != 0.9 {
 		t.Errorf("%+v", got)
@@ -164,9 +165,9 @@ func TestBoundOfSeveralReports(t *testing.T) {
 	}
 	// After more than four seconds a limiter has left.
 	for second, want := range map[int]int{4: 2, 5: 1} {
-		again := report("b", second, 300)
+		again := makeReport("b", second, 300)
 		got := c.Tick(after(time.Duration(second)*time.Second+time.Duration(second-4)), set, nil,
-			[]hottype.LimiterReport{a, again})
+			[]report.Limiter{a, again})
 		if len(got) != 1 || second == 5 && got[0].Limiters != want {
 			t.Errorf("second %d: %+v", second, got)
 		}
@@ -182,9 +183,9 @@ func TestAgeOfReports(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
 	var c Controllers
-	set0 := []hottype.LimiterReport{report("a", 0, 10)} // too few to be judged: they stay in the pool
+	set0 := []report.Limiter{makeReport("a", 0, 10)} // too few to be judged: they stay in the pool
 	c.Tick(begin, set, nil, set0)
-	c.Tick(after(3*time.Second), set, nil, []hottype.LimiterReport{set0[0], report("b", 3, 5)})
+	c.Tick(after(3*time.Second), set, nil, []report.Limiter{set0[0], makeReport("b", 3, 5)})
 	if got := c.of["default"].pool.At; !got.Equal(after(time.Second)) { // ages 3 s and 0 s, and half a second
 		t.Errorf("measured at %v after the beginning, want 1 s", got.Sub(begin))
 	}
@@ -197,9 +198,9 @@ func TestControllersBeginAnew(t *testing.T) {
 	set := parse(t)
 	var c Controllers
 	tick := func(i, hot int) *upstreamState {
-		r := report("a", i, 100)
+		r := makeReport("a", i, 100)
 		r.Upstreams[0].Hot = int64(hot)
-		c.Tick(after(time.Duration(i)*time.Second), set, nil, []hottype.LimiterReport{r})
+		c.Tick(after(time.Duration(i)*time.Second), set, nil, []report.Limiter{r})
 		return c.of["default"]
 	}
 	first := tick(0, 1)

@@ -4,14 +4,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // recorder adds up what one process sees of one upstream until its next report.
 type recorder struct {
 	mu           sync.Mutex
 	latency      Histogram
-	seen         hottype.UpstreamReport
+	seen         report.Upstream
 	since        time.Time
 	open         int64         // requests that wait for their answer
 	area         float64       // of open over the seconds since then
@@ -107,7 +107,7 @@ func (r *recorder) Deny() {
 }
 
 // take returns the report, and begins the next one.
-func (r *recorder) take(now time.Time) hottype.UpstreamReport {
+func (r *recorder) take(now time.Time) report.Upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
@@ -121,6 +121,6 @@ func (r *recorder) take(now time.Time) hottype.UpstreamReport {
 	if r.latency.n > 0 {
 		r.mean = r.latency.Mean()
 	}
-	r.seen, r.latency, r.area, r.reportedArea, r.since = hottype.UpstreamReport{}, Histogram{}, 0, 0, now
+	r.seen, r.latency, r.area, r.reportedArea, r.since = report.Upstream{}, Histogram{}, 0, 0, now
 	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -87,8 +88,8 @@ func (u *Upstreams) all() []*Upstream {
 }
 
 // Reports gives what was seen of each since the last call. One goroutine calls it, about once a second.
-func (u *Upstreams) Reports(now time.Time) []hottype.UpstreamReport {
-	var list []hottype.UpstreamReport
+func (u *Upstreams) Reports(now time.Time) []report.Upstream {
+	var list []report.Upstream
 	for _, one := range u.all() {
 		r := one.take(now)
 		r.Name = one.Name

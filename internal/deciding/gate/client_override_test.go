@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -94,7 +95,7 @@ func TestClientsOfANetworkAreLimitedEachByItself(t *testing.T) {
 	if v := b.get("/topic?id=1", "192.0.2.3"); !v.Allowed || v.Remaining != 2 {
 		t.Errorf("%+v", v)
 	}
-	want := []hottype.KeyDecisions{{Key: "cidr 192.0.2.0/24", Allowed: 4, Denied: 1}}
+	want := []report.KeyDecisions{{Key: "cidr 192.0.2.0/24", Allowed: 4, Denied: 1}}
 	if diff := cmp.Diff(want, b.Report(b.now).Keys); diff != "" {
 		t.Errorf("reported: %s", diff)
 	}
@@ -222,7 +223,7 @@ func TestLiveOverrideOfAClient(t *testing.T) {
 	if got := sayings(b.get("/topic?id=1", "192.0.3.1")); got != (said{true, "cold", "ip_fixed", 2, 1}) {
 		t.Errorf("%+v", got)
 	}
-	if slices.ContainsFunc(b.Report(b.now).Keys, func(k hottype.KeyDecisions) bool {
+	if slices.ContainsFunc(b.Report(b.now).Keys, func(k report.KeyDecisions) bool {
 		return k.Key == "client 192.0.3.1"
 	}) {
 		t.Error("an override that is gone is reported")
@@ -236,7 +237,7 @@ func TestResetOfALimitedClient(t *testing.T) {
 	for range 4 {
 		b.get("/topic?id=1", "192.0.2.2")
 	}
-	b.Reset(b.now, hottype.Command{Client: hottype.ParseClient("192.0.2.2")})
+	b.Reset(b.now, report.Command{Client: hottype.ParseClient("192.0.2.2")})
 	if v := b.get("/topic?id=1", "192.0.2.2"); !v.Allowed || v.Remaining != 2 {
 		t.Errorf("%+v", v)
 	}

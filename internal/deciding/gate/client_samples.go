@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -114,7 +115,7 @@ func (r *clientRing) recent(now time.Time) []sampledRequest {
 }
 
 // report adds the samples to a report, and starts the sampling.
-func (c *clientSamples) report(now time.Time, r *hottype.LimiterReport) {
+func (c *clientSamples) report(now time.Time, r *report.Limiter) {
 	c.on.Store(true)
 	type name struct {
 		client hottype.Client
@@ -125,9 +126,9 @@ func (c *clientSamples) report(now time.Time, r *hottype.LimiterReport) {
 		counts[name{s.client, s.class}]++
 	}
 	for of, n := range counts {
-		r.Clients = append(r.Clients, hottype.SampledClient{Client: of.client.String(), Class: of.class, N: n})
+		r.Clients = append(r.Clients, report.SampledClient{Client: of.client.String(), Class: of.class, N: n})
 	}
-	slices.SortFunc(r.Clients, func(a, b hottype.SampledClient) int {
+	slices.SortFunc(r.Clients, func(a, b report.SampledClient) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))
 	})
 	r.ClientDenials = c.denials.Load()
@@ -158,7 +159,7 @@ func longKeys(list []sampledRequest) (keys []hottype.Key) {
 }
 
 // deniedClients counts samples by client, those with most first.
-func deniedClients(list []sampledRequest) (found []hottype.DeniedClient, sampled uint64) {
+func deniedClients(list []sampledRequest) (found []report.DeniedClient, sampled uint64) {
 	type names struct{ reasons, keys topNames }
 	of, counted := map[string]int{}, []names{}
 	for _, s := range list {
@@ -167,7 +168,7 @@ func deniedClients(list []sampledRequest) (found []hottype.DeniedClient, sampled
 		if !known {
 			i = len(found)
 			of[client] = i
-			found = append(found, hottype.DeniedClient{Client: client, Network: prefixOf(s.client)})
+			found = append(found, report.DeniedClient{Client: client, Network: prefixOf(s.client)})
 			counted = append(counted, names{topNames{}, topNames{}})
 		}
 		found[i].N++
@@ -178,7 +179,7 @@ func deniedClients(list []sampledRequest) (found []hottype.DeniedClient, sampled
 	for i := range found {
 		found[i].Reasons, found[i].Keys = counted[i].reasons.top(), counted[i].keys.top()
 	}
-	slices.SortFunc(found, func(a, b hottype.DeniedClient) int {
+	slices.SortFunc(found, func(a, b report.DeniedClient) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client))
 	})
 	return found[:min(len(found), reportedDenied)], uint64(len(list))

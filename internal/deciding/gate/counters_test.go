@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -186,7 +187,7 @@ func TestBoundsOfARememberedDenial(t *testing.T) {
 func TestOneRequestIn16IsSampled(t *testing.T) {
 	t.Parallel()
 	hot := new(hotset.Replica)
-	set := hottype.HotSet{Version: 1, At: time.Unix(1000, 0)}
+	set := report.HotSet{Version: 1, At: time.Unix(1000, 0)}
 	for i := range 25 {
 		set.Keys = append(set.Keys, hottype.HotKey{Key: hottype.Key(fmt.Sprintf("topic?id=%02d", i)), Rule: "topic",
 			Rate: float64(100 - i), Until: time.Unix(2000, 0)})

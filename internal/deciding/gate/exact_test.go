@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -33,8 +34,8 @@ func TestTopNamesTape(t *testing.T) {
 		}
 		h.add("other")
 		top := h.top()
-		if len(top) != 5 || top[0] != (hottype.NameCount{Name: "n03", N: 24}) ||
-			top[4] != (hottype.NameCount{Name: "n23", N: 20}) {
+		if len(top) != 5 || top[0] != (report.NameCount{Name: "n03", N: 24}) ||
+			top[4] != (report.NameCount{Name: "n23", N: 20}) {
 			t.Fatalf("%v", top)
 		}
 		h.halve()

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -60,7 +61,7 @@ func assemble(set *rules.Set, cfg gate.Config) *bundle {
 // hot makes exactly these keys hot for an hour.
 func (b *bundle) hot(keys ...hottype.Key) {
 	b.version++
-	set := hottype.HotSet{Version: b.version, At: b.now}
+	set := report.HotSet{Version: b.version, At: b.now}
 	for _, k := range keys {
 		set.Keys = append(set.Keys, hottype.HotKey{Key: k, Rule: k.Resource(), Rate: 100, Since: b.now,
 			Until: b.now.Add(time.Hour)})

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // loopRules: 1000 requests of 5 s make a topic hot, of which one client may
@@ -27,7 +28,7 @@ type site struct {
 	*bundle
 	tally    *tally.Tally
 	detector *detect.Detector
-	set      hottype.HotSet
+	set      report.HotSet
 	kinds    map[detect.Kind]int
 	hotAt    time.Time // when topic 42 became hot
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -97,7 +98,7 @@ func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 
 // CountedSubjects are the subjects under which limits count a key or a client, as
 // charges of no cost.
-func CountedSubjects(set *rules.Set, c hottype.Command) (list []limit.Charge) {
+func CountedSubjects(set *rules.Set, c report.Command) (list []limit.Charge) {
 	if c.Key != "" {
 		for _, space := range [...]string{spaceHot, spaceWatched, spaceShadow} {
 			list = append(list, limit.Charge{Subject: limit.Subject{Space: space, Name: string(c.Key)}})
@@ -125,7 +126,7 @@ func CountedSubjects(set *rules.Set, c hottype.Command) (list []limit.Charge) {
 // Reset deletes the use of limits by a key or a client in this process: its charges, the remembered
 // denials, and the fair shares of the key's clients. Requests in flight keep their slots, and the
 // shared store keeps its charges.
-func (g *Gate) Reset(now time.Time, c hottype.Command) {
+func (g *Gate) Reset(now time.Time, c report.Command) {
 	st := g.cur.Load()
 	for _, charge := range CountedSubjects(st.set, c) {
 		g.cfg.Local.Reset(&charge.Subject)

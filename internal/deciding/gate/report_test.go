@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -47,18 +48,18 @@ func TestReport(t *testing.T) {
 		b.get("/topic?id=2", "1.1.1.1") // 5 of 6
 	}
 	now := b.now.Unix()
-	want := hottype.LimiterReport{
+	want := report.Limiter{
 		Instance: "a", At: b.now, Allowed: 2 + 3 + 3 + 5,
-		Denied: hottype.Denials{hottype.ReasonHot: 1, hottype.ReasonOverride: 2, hottype.ReasonBlocked: 2,
+		Denied: report.Denials{hottype.ReasonHot: 1, hottype.ReasonOverride: 2, hottype.ReasonBlocked: 2,
 			hottype.ReasonIPFixed: 1},
-		Keys: []hottype.KeyDecisions{
+		Keys: []report.KeyDecisions{
 			{Key: "topic?id=42", Allowed: 2, Denied: 1}, {Key: "topic?id=own", Allowed: 3, Denied: 2},
 			{Key: "topic?id=free", Allowed: 1}, {Key: "topic?id=x*", Denied: 2},
 		},
 		// That of own met four requests while it was cold, and one while it was hot.
-		OverrideHits: []hottype.OverrideHits{{ID: "free", N: 1}, {ID: "own", N: 5}, {ID: "some", N: 2}},
+		OverrideHits: []report.OverrideHits{{ID: "free", N: 1}, {ID: "own", N: 5}, {ID: "some", N: 2}},
 		RulesHash:    b.Rules().Hash,
-		Use: []hottype.RuleUse{
+		Use: []report.RuleUse{
 			{Rule: "topic", Params: "id", Since: now, Matched: now, WithParams: now, Seconds: 1},
 			{Rule: "watched", Params: "id", Since: now},
 		},

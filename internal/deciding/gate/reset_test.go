@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const resetRules = `
@@ -33,8 +34,8 @@ func TestReset(t *testing.T) {
 		}
 		return n
 	}
-	reset := func(c hottype.Command) {
-		c.Action = hottype.CommandReset
+	reset := func(c report.Command) {
+		c.Action = report.CommandReset
 		for _, charge := range gate.CountedSubjects(b.Rules(), c) {
 			b.shared.Reset(&charge.Subject)
 		}
@@ -50,7 +51,7 @@ func TestReset(t *testing.T) {
 				t.Errorf("%s, round %d: %d passed, want 5", key, round, n)
 			}
 			passes("/shared?id=2", fmt.Sprintf("10.1.%d.%d", i, round))
-			reset(hottype.Command{Key: hottype.Key(key)})
+			reset(report.Command{Key: hottype.Key(key)})
 		}
 	}
 	if n := passes("/shared?id=2", "10.2.0.1"); n != 0 {
@@ -60,9 +61,9 @@ func TestReset(t *testing.T) {
 		if n := passes("/other", "10.3.0.1"); n != 50 {
 			t.Errorf("round %d: %d of a client passed, want 50", round, n)
 		}
-		reset(hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
+		reset(report.Command{Client: hottype.ParseClient("10.3.0.1")})
 	}
-	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 6 {
+	if n := len(gate.CountedSubjects(b.Rules(), report.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 6 {
 		t.Errorf("a client is counted by %d limits, want everybody's and that of the class, both also of preflights, and "+
 			"two of overrides", n)
 	}
@@ -80,7 +81,7 @@ func TestSubjectsOfAClient(t *testing.T) {
 		ip + class("fixed: {limit: 7, window: 1h}, sliding: {limit: 1, window: 1h}"): 2 + 2*4,
 	} {
 		set := parse(t, yaml)
-		list := gate.CountedSubjects(set, hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
+		list := gate.CountedSubjects(set, report.Command{Client: hottype.ParseClient("10.3.0.1")})
 		if len(list) != want {
 			t.Errorf("%s: %d, want %d: %+v", yaml, len(list), want, list)
 		}
@@ -110,7 +111,7 @@ func TestResetReachesBothWindows(t *testing.T) {
 		if n != 3 {
 			t.Errorf("round %d: %d passed, want 3", round, n)
 		}
-		b.Reset(b.now, hottype.Command{Action: hottype.CommandReset, Client: hottype.ParseClient("10.3.0.1")})
+		b.Reset(b.now, report.Command{Action: report.CommandReset, Client: hottype.ParseClient("10.3.0.1")})
 	}
 }
 
@@ -129,6 +130,6 @@ func TestResetForgetsFairShares(t *testing.T) {
 		if n != 5 {
 			t.Errorf("round %d: %d passed, want 5", round, n)
 		}
-		b.Reset(b.now, hottype.Command{Action: hottype.CommandReset, Key: "fair?id=1"})
+		b.Reset(b.now, report.Command{Action: report.CommandReset, Key: "fair?id=1"})
 	}
 }

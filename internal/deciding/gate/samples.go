@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -63,12 +64,12 @@ func (h topNames) halve() {
 }
 
 // top are the heaviest names, heaviest first.
-func (h topNames) top() []hottype.NameCount {
-	list := make([]hottype.NameCount, 0, len(h))
+func (h topNames) top() []report.NameCount {
+	list := make([]report.NameCount, 0, len(h))
 	for name, n := range h {
-		list = append(list, hottype.NameCount{Name: name, N: n})
+		list = append(list, report.NameCount{Name: name, N: n})
 	}
-	slices.SortFunc(list, func(a, b hottype.NameCount) int {
+	slices.SortFunc(list, func(a, b report.NameCount) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name))
 	})
 	return list[:min(len(list), sampleTop)]
@@ -119,14 +120,14 @@ func prefixOf(c hottype.Client) string {
 
 // sampled reports the samples of hot keys, which come heaviest first, and chooses the keys that
 // are sampled from now on.
-func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
+func (g *Gate) sampled(hot []*hotset.Entry) []report.KeySample {
 	g.sampling.Lock()
 	defer g.sampling.Unlock()
 	before, next := samples{}, samples{}
 	if of := g.samples.Load(); of != nil {
 		before = *of
 	}
-	var list []hottype.KeySample
+	var list []report.KeySample
 	for _, e := range hot[:min(len(hot), sampledKeys)] {
 		key := e.Key()
 		k := before[key]
@@ -142,10 +143,10 @@ func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
 	return list
 }
 
-func (k *keySample) report(key hottype.Key) hottype.KeySample {
+func (k *keySample) report(key hottype.Key) report.KeySample {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return hottype.KeySample{
+	return report.KeySample{
 		Key: key, Sampled: k.seen, Prefixes: k.prefixes.top(), Classes: k.classes.top(), Spellings: k.spelling.top(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestReportTellsWhoAsksAndHow: hot keys are sampled by client and spelling after the first report.
@@ -32,7 +33,7 @@ func TestReportTellsWhoAsksAndHow(t *testing.T) {
 		t.Fatalf("%+v", found)
 	}
 	s := found[0]
-	part := func(list []hottype.NameCount, i int, name string, least, most float64) {
+	part := func(list []report.NameCount, i int, name string, least, most float64) {
 		t.Helper()
 		if i >= len(list) || list[i].Name != name {
 			t.Errorf("%+v has no %s at %d", list, name, i)

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -61,7 +62,7 @@ func TestLimitInShadowMode(t *testing.T) {
 			t.Errorf("%s: %+v", rule, s)
 		}
 		for _, row := range b.Report(b.now).Keys {
-			if want := (hottype.KeyDecisions{Key: hottype.Key(key), Allowed: 4, Denied: 2}); row != want {
+			if want := (report.KeyDecisions{Key: hottype.Key(key), Allowed: 4, Denied: 2}); row != want {
 				t.Errorf("%s: %+v", rule, row)
 			}
 		}
@@ -72,7 +73,7 @@ func TestLimitInShadowMode(t *testing.T) {
 		tried.Mode = ""
 		b.SetOverrides([]rules.Override{tried})
 		b.hot(hottype.Key(key))
-		b.Reset(b.now, hottype.Command{Key: hottype.Key(key)})
+		b.Reset(b.now, report.Command{Key: hottype.Key(key)})
 		b.shared.Reset(&limit.Subject{Space: "hot", Name: key})
 		for i := range 3 {
 			if v := b.get("/"+key, "1.1.1.1"); v.Allowed != (i < 2) || v.WouldDeny {

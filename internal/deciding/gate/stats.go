@@ -9,16 +9,17 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Stats are the gate's counters since it was built. They only grow, but for
 // the states StoreOpen, Breakers and BreakersOpen.
 type Stats struct {
-	Allowed     hottype.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
-	Denied      hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
-	WouldDeny   uint64             `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
-	WouldDenyIP uint64             `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
-	Delayed     uint64             `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
+	Allowed     report.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
+	Denied      report.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
+	WouldDeny   uint64            `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
+	WouldDenyIP uint64            `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
+	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
 
 	guarded.Stats
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
@@ -42,8 +43,8 @@ type stats struct {
 
 // shard is one set of counters, on cache lines of its own.
 type shard struct {
-	allowed                [hottype.NumReasons]atomic.Uint64
-	denied                 [hottype.NumReasons]atomic.Uint64
+	allowed                [report.NumReasons]atomic.Uint64
+	denied                 [report.NumReasons]atomic.Uint64
 	wouldDeny, wouldDenyIP atomic.Uint64
 	cachedDenials, delayed atomic.Uint64
 	_                      [48]byte
@@ -95,9 +96,9 @@ func (s *shard) addTo(out *Stats) {
 // first, then those that only an override decides on, by key.
 // An override with a pattern has one row under its pattern (which contains a "*",
 // as no key does) for all keys that it decided on and that were not hot then.
-func (g *Gate) Report(now time.Time) hottype.LimiterReport {
+func (g *Gate) Report(now time.Time) report.Limiter {
 	st := g.Stats()
-	r := hottype.LimiterReport{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
+	r := report.Limiter{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
 	hot := g.cfg.Hot.Entries(now)
 	uses := g.cur.Load().uses
@@ -119,7 +120,7 @@ func (g *Gate) Report(now time.Time) hottype.LimiterReport {
 	for _, o := range slices.SortedFunc(maps.Values(g.cur.Load().overrideStates), byKey) {
 		d := o.Of(o.key)
 		if n := d.Allowed + d.Denied + o.countedTwice.Load(); n > 0 {
-			hits := hottype.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
+			hits := report.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
 			r.OverrideHits = append(r.OverrideHits, hits)
 		}
 		if i, ok := rows[o.key]; ok {

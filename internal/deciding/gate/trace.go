@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -122,7 +123,7 @@ func (t *trace) add(d *decision, v *hottype.Verdict) {
 }
 
 // report is what was recorded, and ends the traces that are over.
-func (t *traces) report(now time.Time) []hottype.ClientTrace {
+func (t *traces) report(now time.Time) []report.ClientTrace {
 	if t.of.Load() == nil {
 		return nil
 	}
@@ -134,22 +135,22 @@ func (t *traces) report(now time.Time) []hottype.ClientTrace {
 		return nil
 	}
 	t.of.Store(&live)
-	list := make([]hottype.ClientTrace, len(live))
+	list := make([]report.ClientTrace, len(live))
 	for i, one := range live {
 		list[i] = one.report()
 	}
 	return list
 }
 
-func (t *trace) report() hottype.ClientTrace {
+func (t *trace) report() report.ClientTrace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := hottype.ClientTrace{Client: t.name, Until: time.Unix(0, t.until.Load()).UTC(), N: t.n}
+	r := report.ClientTrace{Client: t.name, Until: time.Unix(0, t.until.Load()).UTC(), N: t.n}
 	for row, count := range t.rows {
 		r.Rows = append(r.Rows,
-			hottype.TracedKey{Key: row.key, Allowed: row.allowed, Reason: row.reason, N: count.n, Last: count.last})
+			report.TracedKey{Key: row.key, Allowed: row.allowed, Reason: row.reason, N: count.n, Last: count.last})
 	}
-	slices.SortFunc(r.Rows, func(a, b hottype.TracedKey) int {
+	slices.SortFunc(r.Rows, func(a, b report.TracedKey) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
 	})
 	r.Rows = r.Rows[:min(len(r.Rows), reportedTrace)]

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -32,7 +33,7 @@ func TestTraceRecordsOneClient(t *testing.T) {
 		r.Traces[1].Client != "198.51.100.0/24" || r.Traces[1].N != 1 {
 		t.Fatalf("%+v", r.Traces)
 	}
-	want := []hottype.TracedKey{{Key: "topic?id=1", Allowed: true, Reason: hottype.ReasonCold, N: 3, Last: b.now},
+	want := []report.TracedKey{{Key: "topic?id=1", Allowed: true, Reason: hottype.ReasonCold, N: 3, Last: b.now},
 		{Key: "topic?id=7", Reason: hottype.ReasonBlocked, N: 1, Last: b.now}}
 	for i, row := range r.Traces[0].Rows {
 		if row != want[i] {

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const localWindows = `
@@ -65,7 +66,7 @@ func TestDecide_CountsPreflightsApart(t *testing.T) {
 					t.Errorf("%q: OPTIONS without the field of a preflight passed", agent)
 				}
 			}
-			g.Reset(start(), hottype.Command{Action: hottype.CommandReset, Client: hottype.ParseClient("192.0.2.1")})
+			g.Reset(start(), report.Command{Action: report.CommandReset, Client: hottype.ParseClient("192.0.2.1")})
 		}
 	}
 }
@@ -79,7 +80,7 @@ func TestLocalWindowsAreCharges(t *testing.T) {
 	set := parse(t, localWindows)
 	rapid.Check(t, func(rt *rapid.T) {
 		now, hot := start(), new(hotset.Replica)
-		hot.Replace("test", hottype.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
+		hot.Replace("test", report.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
 			{Key: "topic?id=1", Until: now.Add(time.Hour)}, {Key: "find?q=1", Until: now.Add(time.Hour)}}})
 		short := gate.New(gate.Config{Rules: set, Hot: hot, Local: limit.NewMemory(limit.MemoryConfig{})})
 		long := gate.New(gate.Config{Rules: set, Hot: hot, Local: hidden{limit.NewMemory(limit.MemoryConfig{})}})
@@ -94,7 +95,7 @@ func TestLocalWindowsAreCharges(t *testing.T) {
 			req.WillRelease = rapid.Bool().Draw(rt, "releases")
 			if rapid.IntRange(0, 19).Draw(rt, "reset") == 0 {
 				for _, g := range []*gate.Gate{short, long} {
-					g.Reset(now, hottype.Command{Action: hottype.CommandReset, Client: req.Client})
+					g.Reset(now, report.Command{Action: report.CommandReset, Client: req.Client})
 				}
 			}
 			got, want := short.Decide(context.Background(), now, req), long.Decide(context.Background(), now, req)

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -60,7 +61,7 @@ func (b *bed) ask(key hottype.Key, client hottype.Client, n int64) {
 }
 
 // step ends a tenth of a second and gives the hot set.
-func (b *bed) step(t *testing.T) hottype.HotSet {
+func (b *bed) step(t *testing.T) report.HotSet {
 	t.Helper()
 	if err := b.tally.Flush(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -26,7 +27,7 @@ type Aggregator struct {
 
 	// crossed holds one signal: judge now.
 	crossed chan struct{}
-	hot     atomic.Pointer[hottype.HotSet] // of the last tick
+	hot     atomic.Pointer[report.HotSet] // of the last tick
 	batches atomic.Uint64
 	counts  atomic.Uint64
 	alarm   alarm
@@ -62,7 +63,7 @@ func New(cfg Config) *Aggregator {
 	}
 	a.rules.Store(cfg.Rules)
 	a.log = changeLog{cfg.Log, a.rules.Load}
-	a.hot.Store(&hottype.HotSet{})
+	a.hot.Store(&report.HotSet{})
 	return a
 }
 
@@ -151,7 +152,7 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 	a.log.note(changes)
 }
 
-func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
+func (a *Aggregator) tick() (report.HotSet, []detect.Change) {
 	now := a.cfg.Now()
 	v := a.sources.check(now, len(a.Hot()))
 	if v.incomplete || v.failing {
@@ -186,10 +187,10 @@ func (a *Aggregator) Loops() []hottype.HotKey { return a.hot.Load().Loops }
 func (a *Aggregator) Heaviest(n int) []hottype.HotKey { return a.detector.Heaviest(n) }
 
 // Use returns what was seen of the requests of each rule.
-func (a *Aggregator) Use() []hottype.RuleUse { return a.detector.Use() }
+func (a *Aggregator) Use() []report.RuleUse { return a.detector.Use() }
 
 // MergeUse takes what other aggregators have seen, or this one before it started anew.
-func (a *Aggregator) MergeUse(list []hottype.RuleUse) { a.detector.MergeUse(a.cfg.Now(), list) }
+func (a *Aggregator) MergeUse(list []report.RuleUse) { a.detector.MergeUse(a.cfg.Now(), list) }
 
 // Changes are the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {

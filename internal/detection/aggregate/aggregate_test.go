@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 func TestCrossingIsPublishedAtOnce(t *testing.T) {
@@ -115,7 +116,7 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 func TestNewerSetIsTriedAfterAnOlderOneWasRejected(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(Config{}.withDefaults())
-	set := func(key hottype.Key) hottype.HotSet { return hottype.HotSet{Keys: []hottype.HotKey{{Key: key}}} }
+	set := func(key hottype.Key) report.HotSet { return report.HotSet{Keys: []hottype.HotKey{{Key: key}}} }
 	o.put(set("older"))
 	rejected := o.take()
 	o.putBack(rejected)

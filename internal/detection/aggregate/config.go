@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -19,7 +19,7 @@ import (
 // An error that has a method Standby() time.Duration says that another process
 // publishes in this one's place, and when to ask again.
 type Publisher interface {
-	Publish(ctx context.Context, set hottype.HotSet) error
+	Publish(ctx context.Context, set report.HotSet) error
 }
 
 // Config says how an Aggregator works. Only Rules is needed.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -21,13 +22,13 @@ type recorder struct {
 	mu    sync.Mutex
 	err   error
 	hangs bool // until ctx ends
-	sets  []hottype.HotSet
+	sets  []report.HotSet
 	times []time.Time // of every attempt
 }
 
 var errDown = errors.New("store is down")
 
-func (r *recorder) Publish(ctx context.Context, set hottype.HotSet) error {
+func (r *recorder) Publish(ctx context.Context, set report.HotSet) error {
 	r.mu.Lock()
 	r.times = append(r.times, time.Now())
 	err, hangs := r.err, r.hangs
@@ -49,7 +50,7 @@ func (r *recorder) become(err error, hangs bool) {
 }
 
 // published gives what was published so far and forgets it.
-func (r *recorder) published() []hottype.HotSet {
+func (r *recorder) published() []report.HotSet {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sets := r.sets
@@ -115,7 +116,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func keys(set hottype.HotSet) (keys []hottype.Key) {
+func keys(set report.HotSet) (keys []hottype.Key) {
 	for _, h := range set.Keys {
 		keys = append(keys, h.Key)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -21,7 +21,7 @@ type outbox struct {
 	standby bool // whether it found that another process publishes
 
 	mu      sync.Mutex // guards all below
-	set     *hottype.HotSet
+	set     *report.HotSet
 	stats   Publications
 	failure string // of the last attempt, if it failed; standing by is no failure
 }
@@ -33,7 +33,7 @@ func newOutbox(cfg Config) *outbox {
 	return &outbox{cfg: cfg, pending: make(chan struct{}, 1), pause: pause}
 }
 
-func (o *outbox) put(set hottype.HotSet) {
+func (o *outbox) put(set report.HotSet) {
 	o.mu.Lock()
 	if o.set != nil {
 		o.stats.Coalesced++
@@ -43,7 +43,7 @@ func (o *outbox) put(set hottype.HotSet) {
 	wait.Signal(o.pending)
 }
 
-func (o *outbox) take() *hottype.HotSet {
+func (o *outbox) take() *report.HotSet {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	set := o.set
@@ -52,7 +52,7 @@ func (o *outbox) take() *hottype.HotSet {
 }
 
 // putBack keeps a set that could not be published, unless a newer one came.
-func (o *outbox) putBack(set *hottype.HotSet) {
+func (o *outbox) putBack(set *report.HotSet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.set == nil {
@@ -131,7 +131,7 @@ func (o *outbox) report(err error, keys int) {
 	o.down = down
 }
 
-func (o *outbox) publishFinal(ctx context.Context, set hottype.HotSet) {
+func (o *outbox) publishFinal(ctx context.Context, set report.HotSet) {
 	err := o.publish(ctx, set)
 	if _, stands := standsBy(err); err != nil && !stands {
 		o.cfg.Log.Warn("aggregate: the last hot set was not published; what readers have expires by itself",
@@ -139,7 +139,7 @@ func (o *outbox) publishFinal(ctx context.Context, set hottype.HotSet) {
 	}
 }
 
-func (o *outbox) publish(ctx context.Context, set hottype.HotSet) error {
+func (o *outbox) publish(ctx context.Context, set report.HotSet) error {
 	if o.cfg.Publish == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -19,7 +20,7 @@ func shared() *rules.Rule {
 }
 
 // reasons says what is hot and why.
-func reasons(s hottype.HotSet) string {
+func reasons(s report.HotSet) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
 		fmt.Fprintf(&b, "%s %s %.2f ", h.Key, h.Criteria, h.Share)

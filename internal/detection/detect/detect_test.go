@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -36,7 +37,7 @@ func count(key hottype.Key, second, n int64) hottype.Count {
 }
 
 // tape says a tick's outcome on one line: the hot keys, then the changes.
-func tape(s hottype.HotSet, changes []Change) string {
+func tape(s report.HotSet, changes []Change) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
 		fmt.Fprintf(&b, "%s=%g ", h.Key, h.Rate)

@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/counting/origins"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -52,12 +53,12 @@ func each(clients int) []int64 {
 }
 
 // told is the tape of loops beside that of hot keys.
-func told(s hottype.HotSet, changes []Change) string {
+func told(s report.HotSet, changes []Change) string {
 	var b strings.Builder
 	for _, l := range s.Loops {
 		fmt.Fprintf(&b, "loop %s=%g %d clients %s %.2f ", l.Key, l.Rate, l.Clients, l.Client, l.ClientShare)
 	}
-	return strings.TrimSpace(b.String() + tape(hottype.HotSet{Keys: s.Keys}, changes))
+	return strings.TrimSpace(b.String() + tape(report.HotSet{Keys: s.Keys}, changes))
 }
 
 func TestLoopsTape(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -197,7 +198,7 @@ func firm(a, b *judged) int {
 	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.key, b.key))
 }
 
-func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
+func (m *model) tick(now time.Time) (report.HotSet, []Change) {
 	now = m.advance(now)
 	var keys []hottype.HotKey
 	changes := m.gone
@@ -243,7 +244,7 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
 	})
 	m.gone = nil
-	return hottype.HotSet{At: now, Keys: keys}, changes
+	return report.HotSet{At: now, Keys: keys}, changes
 }
 
 func (m *model) until(r *rules.Rule, c *judged, t time.Time) hottype.HotKey {

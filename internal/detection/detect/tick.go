@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/origins"
 	"github.com/hotparam/pipeline/internal/detection/window"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Tick lets time pass until now and judges: it gives the whole hot set,
@@ -17,7 +18,7 @@ import (
 //
 // To judge a second s by all of its counts and no more, call Tick with a time
 // within s, after them.
-func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
+func (d *Detector) Tick(now time.Time) (report.HotSet, []Change) {
 	defer d.hold()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.advanceClock(now)
@@ -186,7 +187,7 @@ func (l *shard) show(t *tick) {
 }
 
 // result orders what was gathered.
-func (t *tick) result() (hottype.HotSet, []Change) {
+func (t *tick) result() (report.HotSet, []Change) {
 	for i := range t.changes {
 		if c := &t.changes[i]; c.At.IsZero() {
 			c.At, c.Hot.Until = t.now, t.now
@@ -201,7 +202,7 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 	if len(t.keys) == 0 {
 		t.keys = nil
 	}
-	return hottype.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
+	return report.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
 }
 
 // hotOf is what is published of a candidate, without its Until. A rate is never more than

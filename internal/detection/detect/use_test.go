@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -40,7 +41,7 @@ func TestDetector_WithholdsTheKeyWithoutParameters(t *testing.T) {
 	if flood(7400, 7410) || hot(7410) {
 		t.Error("it became hot again after an hour in which no request had topic_id")
 	}
-	d.MergeUse(at(7410), []hottype.RuleUse{{Rule: "topic", Params: "topic_id", WithParams: 1000 + 7400}})
+	d.MergeUse(at(7410), []report.RuleUse{{Rule: "topic", Params: "topic_id", WithParams: 1000 + 7400}})
 	if !hot(7410.5) {
 		t.Error("another process has seen topic_id, and the key is withheld here")
 	}

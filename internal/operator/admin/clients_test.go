@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestDeniedClients_AreListedWithTheirRates: the denials of clients, and no others, are shared out by the samples.
@@ -18,13 +19,13 @@ func TestDeniedClients_AreListedWithTheirRates(t *testing.T) {
 	s, w := loadSchemas(t), newWorld(t, nil)
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/b", `{"client": "192.0.2.9", "action": "block"}`), 201, "Stored")
 	for n := uint64(1); n <= 2; n++ {
-		w.second(hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second),
-			Denied:        hottype.Denials{hottype.ReasonIPFixed: 60 * n, hottype.ReasonBlocked: 5020 * n},
+		w.second(report.Limiter{Instance: "a", At: t0.Add(time.Duration(n) * time.Second),
+			Denied:        report.Denials{hottype.ReasonIPFixed: 60 * n, hottype.ReasonBlocked: 5020 * n},
 			ClientDenials: 80 * n, DeniedSampled: 20,
-			DeniedClients: []hottype.DeniedClient{
+			DeniedClients: []report.DeniedClient{
 				{Client: "198.51.100.9", Network: "198.51.100.0/24", Class: "crawler", N: 15,
-					Reasons: []hottype.NameCount{{Name: "ip_fixed", N: 15}}, Keys: []hottype.NameCount{{Name: "topic?id=1", N: 6}}},
-				{Client: "192.0.2.9", Network: "192.0.2.0/24", N: 5, Reasons: []hottype.NameCount{{Name: "blocked", N: 5}}},
+					Reasons: []report.NameCount{{Name: "ip_fixed", N: 15}}, Keys: []report.NameCount{{Name: "topic?id=1", N: 6}}},
+				{Client: "192.0.2.9", Network: "192.0.2.0/24", N: 5, Reasons: []report.NameCount{{Name: "blocked", N: 5}}},
 			}})
 	}
 	rec := w.ask(http.MethodGet, "/v1/clients", "")
@@ -41,16 +42,16 @@ func TestDeniedClients_AreListedWithTheirRates(t *testing.T) {
 }
 
 // clientsOf returns what GET /v1/clients answers after limiters have reported twice.
-func clientsOf(t *testing.T, w *world, report hottype.LimiterReport) (a struct {
+func clientsOf(t *testing.T, w *world, sent report.Limiter) (a struct {
 	Clients  []DeniedClient
 	Heaviest []live.HeavyClient
 },
 ) {
 	t.Helper()
 	for n := uint64(1); n <= 2; n++ {
-		r := report
-		r.Instance, r.At, r.Allowed = "a", t0.Add(time.Duration(n)*time.Second), n*report.Allowed
-		r.ClientDenials = n * report.ClientDenials
+		r := sent
+		r.Instance, r.At, r.Allowed = "a", t0.Add(time.Duration(n)*time.Second), n*sent.Allowed
+		r.ClientDenials = n * sent.ClientDenials
 		w.second(r)
 	}
 	if err := json.Unmarshal(w.ask(http.MethodGet, "/v1/clients", "").Body.Bytes(), &a); err != nil {
@@ -62,13 +63,13 @@ func clientsOf(t *testing.T, w *world, report hottype.LimiterReport) (a struct {
 // TestClients_NeedSeveralSamples: whoever was sampled once may be anybody, and its rate would be invented.
 func TestClients_NeedSeveralSamples(t *testing.T) {
 	t.Parallel()
-	report := hottype.LimiterReport{Allowed: 200, ClientDenials: 100, DeniedSampled: 20}
+	sent := report.Limiter{Allowed: 200, ClientDenials: 100, DeniedSampled: 20}
 	for i := range 20 {
 		name := fmt.Sprintf("10.0.%d.1", i)
-		report.DeniedClients = append(report.DeniedClients, hottype.DeniedClient{Client: name, N: 1})
-		report.Clients = append(report.Clients, hottype.SampledClient{Client: name, N: 1})
+		sent.DeniedClients = append(sent.DeniedClients, report.DeniedClient{Client: name, N: 1})
+		sent.Clients = append(sent.Clients, report.SampledClient{Client: name, N: 1})
 	}
-	if a := clientsOf(t, newWorld(t, nil), report); len(a.Clients)+len(a.Heaviest) > 0 {
+	if a := clientsOf(t, newWorld(t, nil), sent); len(a.Clients)+len(a.Heaviest) > 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -76,14 +77,14 @@ func TestClients_NeedSeveralSamples(t *testing.T) {
 // TestHeaviestClients_NameNetworks: requests that are spread over the addresses of a network are seen, denied or not.
 func TestHeaviestClients_NameNetworks(t *testing.T) {
 	t.Parallel()
-	report := hottype.LimiterReport{Allowed: 260}
+	sent := report.Limiter{Allowed: 260}
 	for i := range 20 {
-		report.Clients = append(report.Clients, hottype.SampledClient{Client: fmt.Sprintf("203.0.113.%d", 100+i), N: 1},
-			hottype.SampledClient{Client: fmt.Sprintf("10.0.%d.1", i), N: 2})
+		sent.Clients = append(sent.Clients, report.SampledClient{Client: fmt.Sprintf("203.0.113.%d", 100+i), N: 1},
+			report.SampledClient{Client: fmt.Sprintf("10.0.%d.1", i), N: 2})
 	}
-	report.Clients = append(report.Clients, hottype.SampledClient{Client: "198.51.100.9", Class: "crawler", N: 30},
-		hottype.SampledClient{Client: "key <b>", N: 30})
-	a := clientsOf(t, newWorld(t, nil), report)
+	sent.Clients = append(sent.Clients, report.SampledClient{Client: "198.51.100.9", Class: "crawler", N: 30},
+		report.SampledClient{Client: "key <b>", N: 30})
+	a := clientsOf(t, newWorld(t, nil), sent)
 	got := ""
 	for _, c := range a.Heaviest {
 		got += fmt.Sprintf("%s %s %d %.0f/s %.3f; ", c.Client, c.Kind, c.Clients, *c.Requests, c.Share)

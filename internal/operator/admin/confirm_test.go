@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -19,13 +20,13 @@ func widely(t *testing.T, change func(*Config)) *world {
 	w.hot = []hottype.HotKey{hotKey("topic?id=1", "topic", 900, t0), hotKey("topic?id=2", "topic", 50, t0),
 		hotKey("/other", "*", 50, t0)}
 	for n := uint64(1); n <= 2; n++ {
-		r := hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 1000 * n,
-			Clients: []hottype.SampledClient{{Client: "198.51.100.9", N: 10}}}
+		r := report.Limiter{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 1000 * n,
+			Clients: []report.SampledClient{{Client: "198.51.100.9", N: 10}}}
 		for i := range 20 {
-			r.Clients = append(r.Clients, hottype.SampledClient{Client: fmt.Sprintf("10.7.0.%d", i), Class: "crawler", N: 1})
+			r.Clients = append(r.Clients, report.SampledClient{Client: fmt.Sprintf("10.7.0.%d", i), Class: "crawler", N: 1})
 		}
 		for i := range 10 {
-			r.Clients = append(r.Clients, hottype.SampledClient{Client: fmt.Sprintf("192.0.%d.1", i), N: 1})
+			r.Clients = append(r.Clients, report.SampledClient{Client: fmt.Sprintf("192.0.%d.1", i), N: 1})
 		}
 		w.second(r)
 	}

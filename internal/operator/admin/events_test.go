@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/logbound"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -229,13 +230,13 @@ func TestReadsOnlyWhileSomeoneLooks(t *testing.T) {
 		var reads atomic.Int64
 		w := newWorld(t, func(c *Config) {
 			c.Now, c.OnDemand = time.Now, true
-			report := c.Reports
-			c.Reports = func(ctx context.Context) ([]hottype.LimiterReport, error) {
+			read := c.Reports
+			c.Reports = func(ctx context.Context) ([]report.Limiter, error) {
 				reads.Add(1)
-				return report(ctx)
+				return read(ctx)
 			}
 		})
-		w.reports = []hottype.LimiterReport{at(0, 10, 0, 0)}
+		w.reports = []report.Limiter{at(0, 10, 0, 0)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -97,7 +99,7 @@ func (m *memory) DeleteIf(_ context.Context, id, author string, version int64) (
 	now := m.now()
 	c := rules.Change{Revision: now.UnixMicro(), At: now, Author: author, Action: rules.ChangeDelete, ID: id}
 	if m.find(id, &c); c.Before == nil {
-		return rules.Change{}, rules.ErrNoOverride
+		return rules.Change{}, rule.ErrNoOverride
 	}
 	if rules.CheckVersion(c.Before, version) != nil {
 		return rules.Change{}, rules.ErrOverrideChanged
@@ -161,7 +163,7 @@ type world struct {
 	mu      sync.Mutex
 	now     time.Time
 	hot     []hottype.HotKey
-	reports []hottype.LimiterReport
+	reports []report.Limiter
 	broken  error // what Reports fails with
 }
 
@@ -175,7 +177,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 		Hot:       func() []hottype.HotKey { w.mu.Lock(); defer w.mu.Unlock(); return w.hot },
 		Rules:     func() *rules.Set { return set },
 		Overrides: w.store,
-		Reports: func(context.Context) ([]hottype.LimiterReport, error) {
+		Reports: func(context.Context) ([]report.Limiter, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.reports, w.broken
@@ -216,7 +218,7 @@ func (w *world) set(change func()) {
 }
 
 // second lets one second pass, with what the limiters report at its end.
-func (w *world) second(reports ...hottype.LimiterReport) {
+func (w *world) second(reports ...report.Limiter) {
 	w.set(func() { w.now = w.now.Add(time.Second); w.reports = reports })
 	w.Sample(context.Background(), w.clock())
 }
@@ -256,8 +258,8 @@ func hotKey(key, rule string, rate float64, since time.Time) hottype.HotKey {
 var errBroken = errors.New("redis: connection refused")
 
 // at is a report of limiter "a" some time after t0.
-func at(after time.Duration, allowed, hot, key uint64) hottype.LimiterReport {
-	return hottype.LimiterReport{Instance: "a", At: t0.Add(after), Allowed: allowed,
-		Denied: hottype.Denials{hottype.ReasonHot: hot},
-		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
+func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
+	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed,
+		Denied: report.Denials{hottype.ReasonHot: hot},
+		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // kept is a history in memory.
@@ -68,10 +69,10 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 		}
 	})
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })
-	report := func(n uint64) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
-			Denied: hottype.Denials{hottype.ReasonHot: 30 * n},
-			Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
+	report := func(n uint64) report.Limiter {
+		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
+			Denied: report.Denials{hottype.ReasonHot: 30 * n},
+			Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
 	}
 	for n := range uint64(11) {
 		w.second(report(n))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // hotAnswer is what the tests read of GET /v1/hot.
@@ -30,9 +31,9 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 		w.hot = append(w.hot, h)
 	}
 	w.hot = append(w.hot, hotKey("/Search?q=a", "*", 10, t0))
-	reports := func(n uint64) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n},
+	reports := func(n uint64) report.Limiter {
+		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second),
+			Keys: []report.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n},
 				{Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Cached: 9 * n}}}
 	}
 	for n := range uint64(2) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -122,7 +123,7 @@ func TestAnUpstreamThatMissesItsTargetIsTrouble(t *testing.T) {
 // TestAuditHasWhatChangesNoOverride, with authors, and without the key whose history had to go.
 func TestAuditHasWhatChangesNoOverride(t *testing.T) {
 	t.Parallel()
-	done, past := []hottype.Command{}, &kept{}
+	done, past := []report.Command{}, &kept{}
 	w := newWorld(t, func(c *Config) {
 		c.Command, c.History = commands(&done), past
 	})
@@ -219,7 +220,7 @@ func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
 // TestAClientIsTraced: what limiters report of it is joined, and a network is one too.
 func TestAClientIsTraced(t *testing.T) {
 	t.Parallel()
-	done := []hottype.Command{}
+	done := []report.Command{}
 	w := newWorld(t, func(c *Config) { c.Command = commands(&done) })
 	s := loadSchemas(t)
 	for _, c := range []struct{ name, want string }{
@@ -228,17 +229,17 @@ func TestAClientIsTraced(t *testing.T) {
 	} {
 		rec := w.ask(http.MethodPost, "/v1/clients/"+c.name+"/trace", "")
 		s.answer(t, rec, 200, "Reset")
-		if last := done[len(done)-1]; last.Action != hottype.CommandTrace || last.Client.String() != c.want {
+		if last := done[len(done)-1]; last.Action != report.CommandTrace || last.Client.String() != c.want {
 			t.Errorf("%s: %+v", c.name, last)
 		}
 	}
 	if audit, _ := w.store.Audit(t.Context(), 10); len(audit) > 0 {
 		t.Errorf("a trace changes nothing: %+v", audit)
 	}
-	row := hottype.TracedKey{Key: "topic?id=42", Allowed: true, Reason: hottype.ReasonCold, N: 3, Last: t0}
-	denied := hottype.TracedKey{Key: "topic?id=42", Reason: hottype.ReasonIPFixed, N: 9, Last: t0}
-	report := func(name string, rows ...hottype.TracedKey) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: name, At: t0, Traces: []hottype.ClientTrace{
+	row := report.TracedKey{Key: "topic?id=42", Allowed: true, Reason: hottype.ReasonCold, N: 3, Last: t0}
+	denied := report.TracedKey{Key: "topic?id=42", Reason: hottype.ReasonIPFixed, N: 9, Last: t0}
+	report := func(name string, rows ...report.TracedKey) report.Limiter {
+		return report.Limiter{Instance: name, At: t0, Traces: []report.ClientTrace{
 			{Client: "192.0.2.7", Until: t0.Add(time.Minute), N: 12, Rows: rows}}}
 	}
 	w.second(report("a", row, denied), report("b", row))
@@ -267,8 +268,8 @@ func TestAliasesAreShownAsTheKeysThatTheyStandFor(t *testing.T) {
 	const alias = "!hp1:topic.id=ZE4Zh0123456789abcdef0123456789abcdef"
 	full := "topic?id=" + strings.Repeat("%E4%B8%AD", 30)
 	w.set(func() { w.hot = []hottype.HotKey{hotKey(alias, "topic", 300, t0)} })
-	report := func(n uint64) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), Keys: []hottype.KeyDecisions{
+	report := func(n uint64) report.Limiter {
+		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second), Keys: []report.KeyDecisions{
 			{Key: alias, Full: hottype.Key(full), Allowed: 100 * n}}}
 	}
 	var list struct{ Keys []live.HotKey }
@@ -310,8 +311,8 @@ func TestAliasesAreShownAsTheKeysThatTheyStandFor(t *testing.T) {
 }
 
 // commands collects what limiters are to do.
-func commands(list *[]hottype.Command) func(context.Context, hottype.Command) (int, error) {
-	return func(_ context.Context, c hottype.Command) (int, error) {
+func commands(list *[]report.Command) func(context.Context, report.Command) (int, error) {
+	return func(_ context.Context, c report.Command) (int, error) {
 		*list = append(*list, c)
 		return 0, nil
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestUndo_TakesTheLastChangeOnly states that an undo of a change is refused once another one was made since, by its
@@ -118,8 +118,8 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 		decode(t, rec.Body.Bytes(), &answer)
 		return answer.Limiters
 	}
-	report := func(name string, revision int64) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: name, At: w.clock(), OverridesRevision: revision}
+	report := func(name string, revision int64) report.Limiter {
+		return report.Limiter{Instance: name, At: w.clock(), OverridesRevision: revision}
 	}
 	w.second(report("a", 0), report("b", 0))
 	if diff := cmp.Diff([]live.Limiter{{Instance: "a", Current: true}, {Instance: "b", Current: true}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestOverrides_SayThatTheyRaiseALimit: before it is applied, a limit above the one in force or above the rules' says
@@ -109,10 +110,10 @@ func TestOverrides_AreRefusedForRowsThatHaveChanged(t *testing.T) {
 	loops := []hottype.HotKey{loop("topic?id=9")}
 	w := newWorld(t, func(c *Config) { c.Loops = func() []hottype.HotKey { return loops } })
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
-	many := []hottype.DeniedClient{{Client: "2001:db8:0:1::", N: 9}}
+	many := []report.DeniedClient{{Client: "2001:db8:0:1::", N: 9}}
 	for n := uint64(1); n <= 2; n++ {
-		w.second(hottype.LimiterReport{Instance: "a", At: w.clock(), Allowed: 100 * n, ClientDenials: 10 * n, DeniedSampled: 9,
-			DeniedClients: many, Clients: []hottype.SampledClient{{Client: "203.0.113.1", N: 5}, {Client: "203.0.113.2", N: 5}}})
+		w.second(report.Limiter{Instance: "a", At: w.clock(), Allowed: 100 * n, ClientDenials: 10 * n, DeniedSampled: 9,
+			DeniedClients: many, Clients: []report.SampledClient{{Client: "203.0.113.1", N: 5}, {Client: "203.0.113.2", N: 5}}})
 	}
 	ask := func(row, target string) (int, string) {
 		body := fmt.Sprintf("{%s, \"action\": \"block\"}", target)

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // loop is a key that one client asks for nearly alone.
@@ -100,8 +101,8 @@ func TestLoopsAndColdKeysAreShownWhole(t *testing.T) {
 		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop(alias("a"))} }
 		c.Heaviest = func(int) []hottype.HotKey { return []hottype.HotKey{hotKey(alias("b"), "topic", 100, t0)} }
 	})
-	report := func(long ...hottype.Key) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), LongKeys: long}
+	report := func(long ...hottype.Key) report.Limiter {
+		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second), LongKeys: long}
 	}
 	w.second(report(hottype.Key(full("a")), hottype.Key(full("b")), "topic?id=1"))
 	for range 12 { // cold keys are read every ten samples

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -49,8 +50,8 @@ func TestShadowFirst(t *testing.T) {
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/other", shadow), 409, "Problem")
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
 	for n := uint64(1); n <= 2; n++ {
-		hits := []hottype.OverrideHits{{ID: one, N: 100 * n}, {ID: two, N: 100 * n, WouldDeny: 60 * n}}
-		w.second(hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
+		hits := []report.OverrideHits{{ID: one, N: 100 * n}, {ID: two, N: 100 * n, WouldDeny: 60 * n}}
+		w.second(report.Limiter{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
 			OverrideHits: hits})
 	}
 	rec := w.ask(http.MethodGet, "/v1/overrides/"+two, "")

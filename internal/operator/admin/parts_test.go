@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -68,7 +68,7 @@ func TestAudit_IsReadInParts(t *testing.T) {
 // no gateway decodes it, and that the answer names what was asked for.
 func TestKey_InTheQuery(t *testing.T) {
 	t.Parallel()
-	var told []hottype.Command
+	var told []report.Command
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.Command = commands(&told) })
 	for _, key := range []string{"/status?x=1", "topic?id=a%2Fb", "topic?id=a+b", "topic?id=a%26b", "/"} {
 		query := "key=" + strings.NewReplacer("%", "%25", "?", "%3F", "/", "%2F", "&", "%26", "+", "%2B").Replace(key)
@@ -83,8 +83,8 @@ func TestKey_InTheQuery(t *testing.T) {
 		told = nil
 		s.answer(t, w.ask(http.MethodPost, "/v1/key/reset?"+query, ""), 200, "Reset")
 		s.answer(t, w.ask(http.MethodPost, "/v1/key/purge?"+query, ""), 200, "Purged")
-		if len(told) != 2 || string(told[0].Key) != a.Key || told[0].Action != hottype.CommandReset ||
-			string(told[1].Key) != a.Key || told[1].Action != hottype.CommandPurge {
+		if len(told) != 2 || string(told[0].Key) != a.Key || told[0].Action != report.CommandReset ||
+			string(told[1].Key) != a.Key || told[1].Action != report.CommandPurge {
 			t.Errorf("%s: %+v", query, told)
 		}
 		if rec := w.ask(http.MethodGet, "/key?"+query, ""); rec.Code != 200 ||

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // reachAnswer is what the tests read of an override.
@@ -84,10 +84,10 @@ func TestOverridesTellTheirHits(t *testing.T) {
 	w.set(func() { w.now = w.now.Add(2 * time.Minute) })
 	for n := uint64(1); n <= 2; n++ {
 		w.second(
-			hottype.LimiterReport{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
-				OverrideHits: []hottype.OverrideHits{{ID: "much", N: 70 * n}, {ID: "one", N: 80 * n}}},
-			hottype.LimiterReport{Instance: "b", At: t0.Add(time.Duration(n) * time.Second), Allowed: 10 * n,
-				OverrideHits: []hottype.OverrideHits{{ID: "one", N: 5}}})
+			report.Limiter{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,
+				OverrideHits: []report.OverrideHits{{ID: "much", N: 70 * n}, {ID: "one", N: 80 * n}}},
+			report.Limiter{Instance: "b", At: t0.Add(time.Duration(n) * time.Second), Allowed: 10 * n,
+				OverrideHits: []report.OverrideHits{{ID: "one", N: 5}}})
 	}
 	got := list()
 	for id, want := range map[string]string{

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -73,8 +73,8 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	central := &centralRules{}
 	w := newWorld(t, func(c *Config) {
 		c.Central = central
-		c.Reports = func(context.Context) ([]hottype.LimiterReport, error) {
-			return []hottype.LimiterReport{{Instance: "one", RulesVersion: 1}, {Instance: "two", RulesVersion: 1, RejectedRulesVersion: 2}}, nil
+		c.Reports = func(context.Context) ([]report.Limiter, error) {
+			return []report.Limiter{{Instance: "one", RulesVersion: 1}, {Instance: "two", RulesVersion: 1, RejectedRulesVersion: 2}}, nil
 		}
 	})
 	s := loadSchemas(t)

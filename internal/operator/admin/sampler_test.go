@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -112,19 +113,19 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 func TestTroubleNamesLimitersThatRefuseGateways(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(*Config) {})
-	trouble := func(reports ...hottype.LimiterReport) string {
+	trouble := func(reports ...report.Limiter) string {
 		w.second(reports...)
 		return strings.Join(w.Init(t0).State.Trouble, "\n")
 	}
-	refusing := hottype.LimiterReport{Instance: "one", RefusedGateways: []hottype.NameCount{{Name: "check", N: 2}}}
+	refusing := report.Limiter{Instance: "one", RefusedGateways: []report.NameCount{{Name: "check", N: 2}}}
 	for range 2 {
 		refusing.At = w.now
-		if got := trouble(refusing, hottype.LimiterReport{Instance: "two", At: w.now}); strings.Count(got, "\n") != 0 ||
+		if got := trouble(refusing, report.Limiter{Instance: "two", At: w.now}); strings.Count(got, "\n") != 0 ||
 			!strings.Contains(got, "one refuses gateways at its listener check (addresses: 2)") {
 			t.Errorf("%q", got)
 		}
 	}
-	if got := trouble(hottype.LimiterReport{Instance: "one", At: w.now}); got != "" {
+	if got := trouble(report.Limiter{Instance: "one", At: w.now}); got != "" {
 		t.Errorf("after the token is right: %q", got)
 	}
 }
@@ -145,12 +146,12 @@ func TestState_HasNoNull(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	w := newWorld(b, nil)
 	const keys, limiters = 1000, 50
-	reports := make([]hottype.LimiterReport, limiters)
+	reports := make([]report.Limiter, limiters)
 	for i := range keys {
 		w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(keys-i)+200, t0))
 	}
 	for i := range reports {
-		reports[i] = hottype.LimiterReport{Instance: fmt.Sprint(i), Keys: make([]hottype.KeyDecisions, keys)}
+		reports[i] = report.Limiter{Instance: fmt.Sprint(i), Keys: make([]report.KeyDecisions, keys)}
 		for k := range keys {
 			reports[i].Keys[k].Key = w.hot[k].Key
 		}

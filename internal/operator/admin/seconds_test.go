@@ -12,15 +12,16 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // TestSecondsOfKeyGoOnAfterItHasCooled, as long as limiters report on it, and leave no second that is too old.
 func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
-	report := func(n uint64) hottype.LimiterReport {
-		return hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
+	report := func(n uint64) report.Limiter {
+		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second),
+			Keys: []report.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
 	}
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 155, t0)} })
 	w.second()
@@ -63,8 +64,8 @@ func TestWhatIfUsesTheAlgorithmOfLimiters(t *testing.T) {
 	w, s := newWorld(t, nil), loadSchemas(t)
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })
 	for n := range uint64(12) {
-		w.second(hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 150 * n}}})
+		w.second(report.Limiter{Instance: "a", At: w.clock().Add(time.Second),
+			Keys: []report.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 150 * n}}})
 	}
 	// The first second is known by the rate, 400; in eleven limiters decided on 250 requests each.
 	var a past.Simulation

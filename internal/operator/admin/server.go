@@ -37,6 +37,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -70,7 +71,7 @@ type Config struct {
 	Central RuleStore
 	// Command has every limiter carry out a command, and says how many answers a purge has removed
 	// in this process; nil: the program reaches no limiter.
-	Command func(context.Context, hottype.Command) (purged int, err error)
+	Command func(context.Context, report.Command) (purged int, err error)
 	// Notify are the webhooks that receive events; nil: none.
 	Notify Notifier
 
@@ -220,7 +221,7 @@ var views = []string{"/{$}", "/key", "/key/{key...}", "/history", "/overrides", 
 
 func reasonsModule() []byte {
 	short := map[string]string{}
-	for r := range (hottype.Denials{}).All() {
+	for r := range (report.Denials{}).All() {
 		short[r.String()] = r.Info().Short
 	}
 	table, _ := json.Marshal(short) // a map of strings has a JSON form

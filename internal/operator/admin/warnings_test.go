@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // troubleOf is what the page says in its list of trouble.
@@ -24,14 +24,14 @@ func TestOtherRules_AreReported(t *testing.T) {
 	t.Parallel()
 	schemas := loadSchemas(t)
 	hash := parseRules(t).Hash
-	aggregators := []hottype.AggregatorReport{{Instance: "agg-1", RulesHash: hash, RulesVersion: 3}}
+	aggregators := []report.Aggregator{{Instance: "agg-1", RulesHash: hash, RulesVersion: 3}}
 	w := newWorld(t, func(c *Config) {
-		c.Aggregators = func(context.Context) ([]hottype.AggregatorReport, error) { return aggregators, nil }
+		c.Aggregators = func(context.Context) ([]report.Aggregator, error) { return aggregators, nil }
 	})
 	say := func(seconds int, of string) {
 		for range seconds {
-			list := []hottype.LimiterReport{}
-			for _, r := range []hottype.LimiterReport{{Instance: "lim-1", RulesHash: hash},
+			list := []report.Limiter{}
+			for _, r := range []report.Limiter{{Instance: "lim-1", RulesHash: hash},
 				{Instance: "lim-2", RulesHash: of}, {Instance: "lim-3"}} {
 				r.At = w.clock().Add(time.Second)
 				list = append(list, r)
@@ -46,7 +46,7 @@ func TestOtherRules_AreReported(t *testing.T) {
 		t.Errorf("while a change takes effect: %s", w.troubleOf(t))
 	}
 	w.set(func() {
-		aggregators = append(aggregators, hottype.AggregatorReport{Instance: "agg-2", RulesHash: "0000"})
+		aggregators = append(aggregators, report.Aggregator{Instance: "agg-2", RulesHash: "0000"})
 	})
 	say(20, "0000")
 	if got := w.troubleOf(t); !strings.Contains(got, "run: aggregator agg-2, limiter lim-2.") {
@@ -75,9 +75,9 @@ func TestRuleNotes_AreShown(t *testing.T) {
 	w := newWorld(t, nil)
 	began := t0.Add(-2 * time.Hour).Unix()
 	for range 3 {
-		w.second(hottype.LimiterReport{Instance: "a", At: w.clock().Add(time.Second), Use: []hottype.RuleUse{
+		w.second(report.Limiter{Instance: "a", At: w.clock().Add(time.Second), Use: []report.RuleUse{
 			{Rule: "topic", Params: "id", Since: began, Matched: w.clock().Unix(), Seconds: 100,
-				Names: []hottype.NameCount{{Name: "topic_id", N: 4}}},
+				Names: []report.NameCount{{Name: "topic_id", N: 4}}},
 			{Rule: "*", Params: "*", Since: began},
 		}})
 	}
@@ -98,10 +98,10 @@ func TestRuleNotes_AreShown(t *testing.T) {
 func TestFailingUpstream_IsTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	report := func(id string, n uint64) hottype.LimiterReport {
-		r := hottype.LimiterReport{Instance: id, At: w.clock().Add(time.Second)}
+	report := func(id string, n uint64) report.Limiter {
+		r := report.Limiter{Instance: id, At: w.clock().Add(time.Second)}
 		if n > 0 {
-			r.FailingUpstreams = []hottype.FailingUpstream{{Name: "default", Since: t0.Add(-time.Minute), N: n}}
+			r.FailingUpstreams = []report.FailingUpstream{{Name: "default", Since: t0.Add(-time.Minute), N: n}}
 		}
 		return r
 	}

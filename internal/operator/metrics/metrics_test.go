@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
@@ -49,7 +50,7 @@ func TestValues(t *testing.T) {
 	got := scrape(t,
 		metrics.Of(func() gate.Stats {
 			return gate.Stats{
-				Allowed: hottype.Admissions{hottype.ReasonCold: 7},
+				Allowed: report.Admissions{hottype.ReasonCold: 7},
 				Stats:   guarded.Stats{StoreOpen: true, StoreLatency: latency},
 			}
 		}),

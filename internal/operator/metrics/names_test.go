@@ -22,6 +22,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/edge"
@@ -205,12 +206,12 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
 		each(path+"[].Reason", func() { one.Reason = "errors" }, func() { one.Reason = "" })
 		return
-	case *hottype.Admissions:
+	case *report.Admissions:
 		for r := range x.All() {
 			visit(path+"."+r.String(), func() { x[r] = 2 }, func() { x[r] = 0 })
 		}
 		return
-	case *hottype.Denials:
+	case *report.Denials:
 		for r := range x.All() {
 			visit(path+"."+r.String(), func() { x[r] = 2 }, func() { x[r] = 0 })
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -44,8 +45,8 @@ func TestEachReasonIsEverywhere(t *testing.T) {
 		if !bytes.Contains(api, []byte(`"`+name+`"`)) {
 			t.Errorf("%s: openapi.json lacks it", name)
 		}
-		text, err := json.Marshal(hottype.LimiterReport{Denied: stats.Denied})
-		var report hottype.LimiterReport
+		text, err := json.Marshal(report.Limiter{Denied: stats.Denied})
+		var report report.Limiter
 		if err := errors.Join(err, json.Unmarshal(text, &report)); err != nil || report.Denied != stats.Denied {
 			t.Errorf("%s: a report has %v after JSON: %v", name, report.Denied, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -34,7 +35,7 @@ type Report struct {
 	// before any hysteresis. Seconds without such keys are left out.
 	HotSeconds map[int64][]hottype.Key `json:"hot_seconds"`
 	// Denied is how many requests would have been denied, by reason.
-	Denied hottype.Denials `json:"denied"`
+	Denied report.Denials `json:"denied"`
 	// Clients are the 1000 busiest and those with the 100 highest peaks of
 	// each kind, busiest first, ties by client.
 	Clients []Client `json:"clients"`
@@ -52,7 +53,7 @@ type Report struct {
 	// Shadowed is how many requests a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`
 	// ShadowedBy is which limits they were.
-	ShadowedBy hottype.Denials `json:"shadowed_by"`
+	ShadowedBy report.Denials `json:"shadowed_by"`
 
 	// ThresholdCount is how many keys would have been hot at other thresholds.
 	HotAt []ThresholdCount `json:"hot_at"`

@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/unpack"
 	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -141,7 +142,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Denied != (hottype.Denials{hottype.ReasonHot: 89}) || rep.Keys[0].Denied != 89 ||
+	if rep.Denied != (report.Denials{hottype.ReasonHot: 89}) || rep.Keys[0].Denied != 89 ||
 		rep.Clients[0].Denied != 89 {
 		t.Errorf("denied %+v, of the key %d, of the client %d; want 89", rep.Denied, rep.Keys[0].Denied,
 			rep.Clients[0].Denied)

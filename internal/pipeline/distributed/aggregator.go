@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -34,7 +35,7 @@ type Aggregator struct {
 	Hot       *hotset.Replica // what all aggregators together say is hot
 
 	// Reported, when set before Run, completes each report of this aggregator.
-	Reported func(*hottype.AggregatorReport)
+	Reported func(*report.Aggregator)
 
 	name      string // its publisher ID
 	instance  string // names this process, of several with one publisher ID
@@ -58,7 +59,7 @@ type AggregatorConfig struct {
 	// not cool by then.
 	Unread time.Duration
 	// Judged, when set, returns the partitions whose keys only this process has counted since a time.
-	Judged func(since time.Time) hottype.Partitions
+	Judged func(since time.Time) report.Partitions
 	// Overrides receives each list of live overrides.
 	Overrides func([]rules.Override)
 	// Instance names this process in its reports to others.
@@ -78,7 +79,7 @@ func NewAggregator(c AggregatorConfig) *Aggregator {
 	c.Publisher.Since = func() time.Time { return a.Aggregate.CountsSince() }
 	c.Publisher.Window = a.window
 	if c.Judged != nil {
-		c.Publisher.Judged = func() hottype.Partitions { return a.judged(c.Judged) }
+		c.Publisher.Judged = func() report.Partitions { return a.judged(c.Judged) }
 	}
 	a.publisher = a.Feed.NewPublisher(c.Publisher)
 	a.owner = &ownership{id: a.name, publish: a.publisher.Publish, log: c.Log, changed: make(chan struct{}, 1)}
@@ -126,7 +127,7 @@ func (a *Aggregator) window(rule string) time.Duration {
 }
 
 // judged are the partitions whose keys this process has judged for a whole window of each rule.
-func (a *Aggregator) judged(read func(since time.Time) hottype.Partitions) hottype.Partitions {
+func (a *Aggregator) judged(read func(since time.Time) report.Partitions) report.Partitions {
 	since, counts := a.now(), a.Aggregate.CountsSince()
 	for _, r := range a.Rules().Rules {
 		if full := a.now().Add(-a.window(r.Name)); full.Before(since) {
@@ -134,7 +135,7 @@ func (a *Aggregator) judged(read func(since time.Time) hottype.Partitions) hotty
 		}
 	}
 	if counts.IsZero() || counts.After(since) {
-		return hottype.Partitions{}
+		return report.Partitions{}
 	}
 	return read(since)
 }
@@ -151,14 +152,14 @@ func (a *Aggregator) judge(ctx context.Context) error {
 }
 
 // Command has all processes that share the store carry out a command.
-func (a *Aggregator) Command(ctx context.Context, c hottype.Command) error {
+func (a *Aggregator) Command(ctx context.Context, c report.Command) error {
 	return SendCommand(ctx, a.Feed, a.Limits, a.Rules(), c)
 }
 
 // adapt limits by what all limiters report. Each aggregator computes the bounds; one of them publishes.
 func (a *Aggregator) adapt(ctx context.Context) error {
 	token := rand.Text()
-	read := func(time.Time) []hottype.LimiterReport {
+	read := func(time.Time) []report.Limiter {
 		reports, err := a.Feed.ReadReports(ctx)
 		if err != nil {
 			return nil // the bounds hold; the limiters go back to the configured limits by themselves

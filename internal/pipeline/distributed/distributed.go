@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -76,7 +77,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
 	})
 	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
-		return p.Feed.FollowCommands(ctx, func(cmd hottype.Command) { p.Execute(c.Now(), cmd) })
+		return p.Feed.FollowCommands(ctx, func(cmd report.Command) { p.Execute(c.Now(), cmd) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
@@ -84,7 +85,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 			p.Gate.Upstreams().SetBounds(c.Now(), list)
 		})
 	})
-	p.Send = func(ctx context.Context, c hottype.Command) error {
+	p.Send = func(ctx context.Context, c report.Command) error {
 		return SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
 	}
 	p.AddStats(func() any { return p.Feed.Stats() }, func() any { return p.Limits.Stats() },
@@ -95,8 +96,8 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 // SendCommand has all processes that share a store carry out a command. What the store itself
 // counts is dropped here, once, before it can be read again.
 func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
-	c hottype.Command) error {
-	if c.Action == hottype.CommandReset {
+	c report.Command) error {
+	if c.Action == report.CommandReset {
 		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -33,8 +33,8 @@ func (a *Aggregator) exchange(ctx context.Context) error {
 }
 
 // Report is what this aggregator says of itself.
-func (a *Aggregator) Report() hottype.AggregatorReport {
-	r := hottype.AggregatorReport{Instance: a.instance, At: a.now(), RulesHash: a.Rules().Hash, Use: a.Aggregate.Use()}
+func (a *Aggregator) Report() report.Aggregator {
+	r := report.Aggregator{Instance: a.instance, At: a.now(), RulesHash: a.Rules().Hash, Use: a.Aggregate.Use()}
 	if a.Reported != nil {
 		a.Reported(&r)
 	}

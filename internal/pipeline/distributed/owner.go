@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -15,7 +15,7 @@ import (
 // ownership is what the attempts to publish tell about the aggregator's id: whether another process holds it.
 type ownership struct {
 	id      string
-	publish func(context.Context, hottype.HotSet) error
+	publish func(context.Context, report.HotSet) error
 	log     *slog.Logger
 	changed chan struct{} // holds a signal that the fields below changed
 
@@ -25,7 +25,7 @@ type ownership struct {
 }
 
 // Publish publishes a hot set and notes who holds the id. An outage of Redis does not say who does.
-func (o *ownership) Publish(ctx context.Context, set hottype.HotSet) error {
+func (o *ownership) Publish(ctx context.Context, set report.HotSet) error {
 	err := o.publish(ctx, set)
 	if ctx.Err() != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/pipeline/distributed"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
@@ -35,7 +35,7 @@ func TestAggregator_RunAsOwner(t *testing.T) {
 	const lease = 2 * time.Second
 	// The other one publishes once and is silent then, as after a crash.
 	other := rediscontrol.New(open()).NewPublisher(rediscontrol.PublisherConfig{ID: "one", Lease: lease})
-	if err := other.Publish(t.Context(), hottype.HotSet{}); err != nil {
+	if err := other.Publish(t.Context(), report.HotSet{}); err != nil {
 		t.Fatal(err)
 	}
 	crashed := time.Now()
@@ -64,10 +64,10 @@ func TestAggregator_RunAsOwner(t *testing.T) {
 	}
 	redistest.Eventually(t, "the other one to take the id, after Redis lost it", func() bool {
 		server.Client().Del(t.Context(), redisclient.NewKeys("news").HotEpoch("one"))
-		return other.Publish(t.Context(), hottype.HotSet{}) == nil
+		return other.Publish(t.Context(), report.HotSet{}) == nil
 	})
 	redistest.Eventually(t, "it to stop while the other one publishes", func() bool {
-		_ = other.Publish(t.Context(), hottype.HotSet{})
+		_ = other.Publish(t.Context(), report.HotSet{})
 		return !running.Load() && a.CheckOwner() != nil
 	})
 	redistest.Eventually(t, "it to run again after the lease",

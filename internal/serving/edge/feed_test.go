@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/edge"
 )
@@ -56,7 +57,7 @@ func newSite(t *testing.T, text string) *site {
 
 // publish makes keys hot, and no others.
 func (s *site) publish(version uint64, keys ...string) {
-	set := hottype.HotSet{At: s.now, Version: version}
+	set := report.HotSet{At: s.now, Version: version}
 	for _, k := range keys {
 		set.Keys = append(set.Keys, hottype.HotKey{Key: hottype.Key(k), Until: s.now.Add(5 * time.Second)})
 	}
@@ -199,7 +200,7 @@ func TestPollWaitsForAChange(t *testing.T) {
 		}
 		began = time.Now()
 		time.AfterFunc(300*time.Millisecond, func() {
-			s.hot.Replace("aggregator", hottype.HotSet{At: time.Now(), Version: 1, Keys: []hottype.HotKey{
+			s.hot.Replace("aggregator", report.HotSet{At: time.Now(), Version: 1, Keys: []hottype.HotKey{
 				{Key: "topic?id=1", Until: time.Now().Add(time.Minute)}}})
 		})
 		if lines, _ := s.poll(); lines != "k d topic?id=1\n" || time.Since(began) > 330*time.Millisecond {

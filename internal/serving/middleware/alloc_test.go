@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
@@ -32,7 +33,7 @@ func TestColdRequestsAllocateNothing(t *testing.T) {
 // A refusal is written with one allocation: the values of its header fields.
 func TestRefusalAllocatesOnce(t *testing.T) {
 	replica := new(hotset.Replica)
-	replica.Replace("a", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
+	replica.Replace("a", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}}})
 	set, err := rules.Parse("config.yaml", []byte(config))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
@@ -27,7 +28,7 @@ func BenchmarkLayer(b *testing.B) {
 		b.Fatal(err)
 	}
 	mirror := new(hotset.Replica)
-	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
+	mirror.Replace("b", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}, {Key: "news?id=42", Until: time.Now().Add(time.Hour)},
 	}})
 	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{}).Wrap(

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
@@ -41,7 +42,7 @@ func Example() {
 	}))
 
 	until := time.Now().Add(time.Minute)
-	mirror.Replace("aggregator", hottype.HotSet{Version: 1,
+	mirror.Replace("aggregator", report.HotSet{Version: 1,
 		Keys: []hottype.HotKey{{Key: "topic?id=42", Rule: "topic", Until: until}}})
 
 	for _, target := range []string{"/topic?id=42", "/topic?id=42", "/topic?id=42", "/topic?id=7"} {

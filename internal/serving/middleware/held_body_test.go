@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
@@ -73,7 +74,7 @@ func heldBy(t *testing.T, listener time.Duration, test func(p pipes)) {
 			t.Fatal(err)
 		}
 		hot := new(hotset.Replica)
-		hot.Replace("a", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
+		hot.Replace("a", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 			{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}}})
 		layer := middleware.New(gate.New(gate.Config{Rules: set, Hot: hot}), middleware.Options{})
 		bodies := httplimit.SlowBodies{Timeout: listener}

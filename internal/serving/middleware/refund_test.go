@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
@@ -27,7 +28,7 @@ func TestAnswersThatCostNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			hot := new(hotset.Replica)
-			hot.Replace("test", hottype.HotSet{Version: 1, At: time.Now(),
+			hot.Replace("test", report.HotSet{Version: 1, At: time.Now(),
 				Keys: []hottype.HotKey{{Key: "topic?id=1", Rule: "topic", Until: time.Now().Add(time.Hour)}}})
 			h := middleware.New(gate.New(gate.Config{Rules: set, Hot: hot}),
 				middleware.Options{}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

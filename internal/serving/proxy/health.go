@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // An upstream fails every request if it has answered none of at least failingAfter requests since some time, which is
@@ -41,11 +42,11 @@ func (h *health) isFailing(now time.Time) (since time.Time, n uint64, failing bo
 }
 
 // Failing returns the upstreams that fail every request, by name.
-func (p *Proxy) Failing() (list []hottype.FailingUpstream) {
+func (p *Proxy) Failing() (list []report.FailingUpstream) {
 	for _, name := range slices.Sorted(maps.Keys(p.upstreams)) {
 		if since, n, failing := p.upstreams[name].health.isFailing(p.cfg.now()); failing {
 			name = cmp.Or(name, hottype.DefaultUpstream)
-			list = append(list, hottype.FailingUpstream{Name: name, Since: since, N: n})
+			list = append(list, report.FailingUpstream{Name: name, Since: since, N: n})
 		}
 	}
 	return list

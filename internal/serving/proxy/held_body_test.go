@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	decide "github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -29,7 +30,7 @@ func TestProxy_ReadsABodyBeforeItTakesASlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	hot := new(hotset.Replica)
-	hot.Replace("test", hottype.HotSet{Version: 1, Keys: []hottype.HotKey{
+	hot.Replace("test", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic", Until: time.Now().Add(time.Hour)}}})
 	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 	p, err := proxy.New(decide.New(decide.Config{Rules: set, Hot: hot}),

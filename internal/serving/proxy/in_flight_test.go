@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	decide "github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
@@ -184,7 +185,7 @@ func TestSlotsOfWhatTheCacheAsksFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var hot hotset.Replica
-			hot.Replace("test", hottype.HotSet{Version: 1, At: time.Now(), Keys: []hottype.HotKey{
+			hot.Replace("test", report.HotSet{Version: 1, At: time.Now(), Keys: []hottype.HotKey{
 				{Key: "topic", Rule: "topic", Rate: 2000, Since: time.Now(), Until: time.Now().Add(time.Hour)},
 			}})
 			p, err := proxy.New(

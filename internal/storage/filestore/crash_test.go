@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -25,7 +26,7 @@ func (s step) do(o *Overrides, n int) error {
 	key := fmt.Sprintf("topic?id=%d", s.key)
 	if s.remove {
 		err := o.Delete(ctx, rules.OverrideID(key), "ann")
-		if errors.Is(err, rules.ErrNoOverride) {
+		if errors.Is(err, rule.ErrNoOverride) {
 			return nil
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/dirlock"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -160,7 +161,7 @@ func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (r
 	return o.commit(c)
 }
 
-// Delete removes an override; rules.ErrNoOverride when there is none.
+// Delete removes an override; rule.ErrNoOverride when there is none.
 func (o *Overrides) Delete(ctx context.Context, id, author string) error {
 	_, err := o.DeleteIf(ctx, id, author, rules.AnyVersion)
 	return err
@@ -172,7 +173,7 @@ func (o *Overrides) DeleteIf(_ context.Context, id, author string, version int64
 	defer o.mu.Unlock()
 	before, had := o.entries[id]
 	if !had {
-		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, rules.ErrNoOverride)
+		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, rule.ErrNoOverride)
 	}
 	if err := rules.CheckVersion(&before, version); err != nil {
 		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, err)

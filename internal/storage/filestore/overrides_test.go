@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -81,7 +82,7 @@ func TestOverridesOutliveTheProcess(t *testing.T) {
 	if err := o.Delete(ctx, "front", "bob"); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Delete(ctx, "front", "bob"); !errors.Is(err, rules.ErrNoOverride) {
+	if err := o.Delete(ctx, "front", "bob"); !errors.Is(err, rule.ErrNoOverride) {
 		t.Errorf("deleting twice: %v", err)
 	}
 	before := audit(t, o, 10)

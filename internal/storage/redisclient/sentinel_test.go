@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
@@ -96,7 +97,7 @@ func follow(t *testing.T, f *rediscontrol.Feed) <-chan int {
 	t.Helper()
 	sizes := make(chan int, 1000)
 	redistest.Running(t, func(ctx context.Context) error {
-		return f.Follow(ctx, func(_ string, set hottype.HotSet) { sizes <- len(set.Keys) })
+		return f.Follow(ctx, func(_ string, set report.HotSet) { sizes <- len(set.Keys) })
 	})
 	return sizes
 }
@@ -105,7 +106,7 @@ func follow(t *testing.T, f *rediscontrol.Feed) <-chan int {
 func publish(t *testing.T, f *rediscontrol.Feed, n int) {
 	t.Helper()
 	p := f.Publisher("agg")
-	set := hottype.HotSet{At: time.Now()}
+	set := report.HotSet{At: time.Now()}
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.HotKey{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic",
 			Until: time.Now().Add(time.Minute)})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
@@ -41,7 +41,7 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 	redistest.Eventually(t, "subscription", func() bool { return limiter.hot.subscriptions.Load() > 0 })
 	publish(t, aggregator.Publisher("agg"), hot(now(), 1))
 	redistest.Next(t, deliveries, "hot set")
-	if err := limiter.WriteReport(context.Background(), report("a", 1)); err != nil {
+	if err := limiter.WriteReport(context.Background(), makeReport("a", 1)); err != nil {
 		t.Error(err)
 	}
 	if got, err := aggregator.ReadReports(context.Background()); err != nil || len(got) != 1 {
@@ -77,13 +77,13 @@ func TestDocumentedACLs(t *testing.T) {
 		}
 	}
 	check("ping", limiter.rdb.Ping(ctx).Err())
-	err := limiter.WriteReport(ctx, report("a", 1))
+	err := limiter.WriteReport(ctx, makeReport("a", 1))
 	check("report", err)
 	_, err = aggregator.ReadReports(ctx)
 	check("reports", err)
 	check("delete", aggregator.Overrides().Delete(ctx, "a", "ann"))
 	commands := followCommands(t, limiter)
-	check("command", aggregator.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
+	check("command", aggregator.SendCommand(ctx, report.Command{Action: report.CommandReset, Key: "k"}))
 	redistest.Next(t, commands, "command")
 	_, err = aggregator.Overrides().Audit(ctx, 1)
 	check("audit", err)
@@ -100,7 +100,7 @@ func TestDocumentedACLs(t *testing.T) {
 	}
 	_, err = limiter.Overrides().Put(ctx, block("b", "topic?id=1", "mallory"))
 	rejected("put", err)
-	rejected("command", limiter.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
+	rejected("command", limiter.SendCommand(ctx, report.Command{Action: report.CommandReset, Key: "k"}))
 	rejected("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
 }
 

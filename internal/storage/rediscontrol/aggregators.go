@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // ExchangeAggregators stores what one aggregator says of itself, and returns what all said that are or were there
 // shortly. A single aggregator that starts anew finds its report of before. One round trip, or two if a report of one
 // that is gone is removed.
-func (f *Feed) ExchangeAggregators(ctx context.Context, own hottype.AggregatorReport) ([]hottype.AggregatorReport,
+func (f *Feed) ExchangeAggregators(ctx context.Context, own report.Aggregator) ([]report.Aggregator,
 	error) {
 	if !conf.ValidID(own.Instance) {
 		return nil, fmt.Errorf("rediscontrol: report of aggregator %q: want 1 to 128 printable bytes, no spaces",
@@ -49,7 +49,7 @@ func (f *Feed) ExchangeAggregators(ctx context.Context, own hottype.AggregatorRe
 	all := f.readAggregators(stored.Val())
 	var gone []string
 	for name := range stored.Val() {
-		i := slices.IndexFunc(all, func(r hottype.AggregatorReport) bool { return r.Instance == name })
+		i := slices.IndexFunc(all, func(r report.Aggregator) bool { return r.Instance == name })
 		if name != own.Instance && (i < 0 || f.now().Sub(all[i].At).Abs() > aggregatorGone) {
 			gone = append(gone, name)
 		}
@@ -67,27 +67,27 @@ func (f *Feed) ExchangeAggregators(ctx context.Context, own hottype.AggregatorRe
 const aggregatorRuns = 30 * time.Second
 
 // ReadAggregators returns what the aggregators say that run, by instance. One round trip.
-func (f *Feed) ReadAggregators(ctx context.Context) ([]hottype.AggregatorReport, error) {
+func (f *Feed) ReadAggregators(ctx context.Context) ([]report.Aggregator, error) {
 	stored, err := f.rdb.HGetAll(ctx, f.keys.Aggregators()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("rediscontrol: read %s: %w", f.keys.Aggregators(), err)
 	}
-	return slices.DeleteFunc(f.readAggregators(stored), func(r hottype.AggregatorReport) bool {
+	return slices.DeleteFunc(f.readAggregators(stored), func(r report.Aggregator) bool {
 		return f.now().Sub(r.At).Abs() > aggregatorRuns
 	}), nil
 }
 
 // readAggregators leaves out reports that cannot be read, or that say another name than their field.
-func (f *Feed) readAggregators(stored map[string]string) []hottype.AggregatorReport {
-	all := make([]hottype.AggregatorReport, 0, len(stored))
+func (f *Feed) readAggregators(stored map[string]string) []report.Aggregator {
+	all := make([]report.Aggregator, 0, len(stored))
 	for name, text := range stored {
-		var r hottype.AggregatorReport
+		var r report.Aggregator
 		if err := json.Unmarshal([]byte(text), &r); err != nil || r.Instance != name {
 			f.counters.add(func(s *Stats) { s.ReportsMalformed++ })
 			continue
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b hottype.AggregatorReport) int { return strings.Compare(a.Instance, b.Instance) })
+	slices.SortFunc(all, func(a, b report.Aggregator) int { return strings.Compare(a.Instance, b.Instance) })
 	return all
 }

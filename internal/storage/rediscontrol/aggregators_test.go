@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -20,11 +20,11 @@ func TestExchangeAggregators_HearsOthers(t *testing.T) {
 	f := open(t, s.Addr())
 	setClock(f, clock)
 	ctx := context.Background()
-	said := func(instance string, at time.Time) hottype.AggregatorReport {
-		return hottype.AggregatorReport{Instance: instance, At: at.UTC(), RulesHash: "h",
-			Use: []hottype.RuleUse{{Rule: "topic", Params: "id", Since: 1, WithParams: 2}}}
+	said := func(instance string, at time.Time) report.Aggregator {
+		return report.Aggregator{Instance: instance, At: at.UTC(), RulesHash: "h",
+			Use: []report.RuleUse{{Rule: "topic", Params: "id", Since: 1, WithParams: 2}}}
 	}
-	exchange := func(own hottype.AggregatorReport, want ...hottype.AggregatorReport) {
+	exchange := func(own report.Aggregator, want ...report.Aggregator) {
 		t.Helper()
 		got, err := f.ExchangeAggregators(ctx, own)
 		if err != nil || len(got)+len(want) > 0 && !cmp.Equal(got, want) {
@@ -37,7 +37,7 @@ func TestExchangeAggregators_HearsOthers(t *testing.T) {
 	exchange(a, old)
 	exchange(b, a)
 	exchange(a, a, b)
-	if got, err := f.ReadAggregators(ctx); err != nil || !cmp.Equal(got, []hottype.AggregatorReport{a, b}) {
+	if got, err := f.ReadAggregators(ctx); err != nil || !cmp.Equal(got, []report.Aggregator{a, b}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if n := f.rdb.HLen(ctx, f.keys.Aggregators()).Val(); n != 2 {
@@ -47,7 +47,7 @@ func TestExchangeAggregators_HearsOthers(t *testing.T) {
 		t.Errorf("they live for %v", life)
 	}
 	exchange(said("a-2", clock.Add(-aggregatorRuns-time.Second)), a, b)
-	if got, err := f.ReadAggregators(ctx); err != nil || !cmp.Equal(got, []hottype.AggregatorReport{b}) {
+	if got, err := f.ReadAggregators(ctx); err != nil || !cmp.Equal(got, []report.Aggregator{b}) {
 		t.Errorf("one that is silent runs: %v, %v", got, err)
 	}
 	if _, err := f.ExchangeAggregators(ctx, said("a b", clock)); err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 var errCommand = errors.New("rediscontrol: malformed command")
 
 // SendCommand sends a command to every process that follows them. One round trip.
-func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
+func (f *Feed) SendCommand(ctx context.Context, c report.Command) error {
 	text := formatCommand(c)
 	if back, err := parseCommand(text); err != nil || back != c {
 		return fmt.Errorf("%w: %.100q", errCommand, text)
@@ -36,14 +37,14 @@ func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 // FollowCommands calls fn with each command that is given from now on, in order, from
 // one goroutine. It returns nil when ctx ends and never before. A command that no process
 // could read for a minute, because Redis did not answer, is lost.
-func (f *Feed) FollowCommands(ctx context.Context, fn func(hottype.Command)) error {
+func (f *Feed) FollowCommands(ctx context.Context, fn func(report.Command)) error {
 	h := &commandFollower{feed: f, fn: fn}
 	return f.follow(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
 }
 
 type commandFollower struct {
 	feed *Feed
-	fn   func(hottype.Command)
+	fn   func(report.Command)
 	last string // version of the last command seen; "" before the first look
 }
 
@@ -85,7 +86,7 @@ func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
 //	reset key topic?id=42
 //	reset addr 192.0.2.7
 //	reset client anna
-func formatCommand(c hottype.Command) string {
+func formatCommand(c report.Command) string {
 	kind, name := "key", string(c.Key)
 	switch {
 	case c.Client.Addr.IsValid():
@@ -96,14 +97,14 @@ func formatCommand(c hottype.Command) string {
 	return string(c.Action) + " " + kind + " " + name
 }
 
-func parseCommand(text string) (c hottype.Command, err error) {
+func parseCommand(text string) (c report.Command, err error) {
 	action, rest, _ := strings.Cut(text, " ")
 	kind, name, _ := strings.Cut(rest, " ")
-	c.Action = hottype.CommandAction(action)
+	c.Action = report.CommandAction(action)
 	switch {
 	case name == "" || len(text) > maxCommand:
 		return c, errCommand
-	case c.Action != hottype.CommandReset && c.Action != hottype.CommandPurge && c.Action != hottype.CommandTrace:
+	case c.Action != report.CommandReset && c.Action != report.CommandPurge && c.Action != report.CommandTrace:
 		return c, fmt.Errorf("%w: action %.20q", errCommand, action)
 	}
 	switch kind {

@@ -11,16 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // followCommands runs FollowCommands until the test ends, and waits until it listens.
-func followCommands(t *testing.T, c *Feed) <-chan hottype.Command {
+func followCommands(t *testing.T, c *Feed) <-chan report.Command {
 	t.Helper()
-	out := make(chan hottype.Command, 10_000)
+	out := make(chan report.Command, 10_000)
 	syncs := c.commands.read().Syncs
 	redistest.Running(t, func(ctx context.Context) error {
-		return c.FollowCommands(ctx, func(cmd hottype.Command) { out <- cmd })
+		return c.FollowCommands(ctx, func(cmd report.Command) { out <- cmd })
 	})
 	redistest.Eventually(t, "a first look", func() bool { return c.commands.read().Syncs > syncs })
 	return out
@@ -31,21 +32,21 @@ func followCommands(t *testing.T, c *Feed) <-chan hottype.Command {
 func testCommands(t *testing.T, s server) {
 	ctx := context.Background()
 	one, other := s.open(t), s.open(t)
-	send := func(c hottype.Command) {
+	send := func(c report.Command) {
 		t.Helper()
 		if err := one.SendCommand(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(hottype.Command{Action: hottype.CommandReset, Key: "before"})
-	followers := []<-chan hottype.Command{followCommands(t, one), followCommands(t, other)}
-	all := []hottype.Command{
-		{Action: hottype.CommandReset, Key: "topic?id=42"},
-		{Action: hottype.CommandReset, Key: "topic?id=\x00 \n\xff"},
-		{Action: hottype.CommandPurge, Key: "topic?id=42"},
-		{Action: hottype.CommandReset, Client: hottype.Client{Addr: netip.MustParseAddr("2001:db8::")}},
-		{Action: hottype.CommandTrace, Client: hottype.Client{Name: "anna b"}},
-		{Action: hottype.CommandReset, Key: "topic?id=42"}, // again
+	send(report.Command{Action: report.CommandReset, Key: "before"})
+	followers := []<-chan report.Command{followCommands(t, one), followCommands(t, other)}
+	all := []report.Command{
+		{Action: report.CommandReset, Key: "topic?id=42"},
+		{Action: report.CommandReset, Key: "topic?id=\x00 \n\xff"},
+		{Action: report.CommandPurge, Key: "topic?id=42"},
+		{Action: report.CommandReset, Client: hottype.Client{Addr: netip.MustParseAddr("2001:db8::")}},
+		{Action: report.CommandTrace, Client: hottype.Client{Name: "anna b"}},
+		{Action: report.CommandReset, Key: "topic?id=42"}, // again
 	}
 	for _, c := range all[:5] {
 		send(c)
@@ -78,10 +79,10 @@ func testCommands(t *testing.T, s server) {
 func TestCommandsThatNobodyWouldUnderstand(t *testing.T) {
 	t.Parallel()
 	f := open(t, "127.0.0.1:1") // it is not called
-	for _, c := range []hottype.Command{
-		{}, {Action: hottype.CommandReset}, {Action: "explode", Key: "k"}, {Action: "reset key", Key: "k"},
-		{Action: hottype.CommandReset, Key: hottype.Key(strings.Repeat("k", maxCommand))},
-		{Action: hottype.CommandReset, Key: "k", Client: hottype.Client{Name: "both"}},
+	for _, c := range []report.Command{
+		{}, {Action: report.CommandReset}, {Action: "explode", Key: "k"}, {Action: "reset key", Key: "k"},
+		{Action: report.CommandReset, Key: hottype.Key(strings.Repeat("k", maxCommand))},
+		{Action: report.CommandReset, Key: "k", Client: hottype.Client{Name: "both"}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := f.SendCommand(ctx, c); err == nil || len(err.Error()) > 200 {

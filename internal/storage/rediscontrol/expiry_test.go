@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -58,13 +58,13 @@ func (m mortal) overrides() {
 		m.after(what)
 	}
 	for range 2 {
-		err := m.c.WriteReport(ctx, report("host:1", 1))
+		err := m.c.WriteReport(ctx, makeReport("host:1", 1))
 		check("WriteReport", err)
 		_, err = m.c.PublishBounds(ctx, "token", nil)
 		check("PublishBounds", err)
 	}
 
-	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))
+	check("SendCommand", m.c.SendCommand(ctx, report.Command{Action: report.CommandPurge, Key: "topic?id=1"}))
 	for i := range int64(2) {
 		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Revision: rules.Revision{Version: i + 1}}))
 	}

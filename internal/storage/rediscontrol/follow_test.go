@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
@@ -18,7 +18,7 @@ func testFollowerGetsWhatIsThereAndWhatComes(t *testing.T, s server) {
 	c := s.open(t)
 	a, b := c.Publisher("a"), c.Publisher("b")
 	publish(t, a, hot(now(), 2))
-	publish(t, b, hottype.HotSet{At: now()}) // nothing is hot
+	publish(t, b, report.HotSet{At: now()}) // nothing is hot
 	deliveries, _ := follow(t, s.open(t))
 	got := map[string]int{}
 	for range 2 {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Follow calls fn with every publisher's hot set: once for each at the start,
@@ -22,14 +23,14 @@ import (
 // Large sets are read whole once; then only what changed is read, and the whole
 // again where something of that is missing. A poll is one round trip; reading
 // what is new is one more, and another one where changes are missing.
-func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set hottype.HotSet)) error {
+func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set report.HotSet)) error {
 	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
 	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
 }
 
 type hotFollower struct {
 	feed  *Feed
-	fn    func(string, hottype.HotSet)
+	fn    func(string, report.HotSet)
 	index map[string]string // at the last complete look; nil: there was none
 	seen  map[string]seenSet
 	flags map[string]string // what follows the versions of the publishers in the last index
@@ -187,7 +188,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 }
 
 // checkTimes returns an error if a set is to last, or was judged, far ahead of the clock.
-func checkTimes(set *hottype.HotSet, now time.Time) error {
+func checkTimes(set *report.HotSet, now time.Time) error {
 	last := now.Add(maxAhead)
 	if set.At.After(last) || set.Version > uint64(last.UnixMilli()) {
 		return fmt.Errorf("rediscontrol: hot set of version %d at %v is far ahead of the clock", set.Version, set.At)

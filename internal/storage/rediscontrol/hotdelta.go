@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // A change of a large hot set is an entry of hot:log:<publisher>: a line of
@@ -137,7 +138,7 @@ var errGap = errors.New("rediscontrol: the log of the hot set has a gap")
 
 // heldSet is what a reader has of one publisher. It is replaced, never changed.
 type heldSet struct {
-	set   hottype.HotSet // its Version is the one reached
+	set   report.HotSet // its Version is the one reached
 	epoch uint64
 	log   bool // whether a log continues it
 	bytes int  // read for it
@@ -191,7 +192,7 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 }
 
 // deliverable is the set in its order. It shares nothing with what changes are applied to.
-func (h heldSet) deliverable() hottype.HotSet {
+func (h heldSet) deliverable() report.HotSet {
 	if h.log {
 		hotset.Sort(h.set.Keys)
 		hotset.Sort(h.set.Loops)

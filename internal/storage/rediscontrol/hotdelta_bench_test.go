@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // second is the set of a detector a second later: rates wander, ten keys leave
 // and ten others come.
-func second(set hottype.HotSet, r *rand.Rand) hottype.HotSet {
+func second(set report.HotSet, r *rand.Rand) report.HotSet {
 	next := renewed(set, time.Second)
 	for i := range next.Keys {
 		h := &next.Keys[i]
@@ -42,7 +43,7 @@ func BenchmarkSecond(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
 			go func() {
-				done <- reader.Follow(ctx, func(_ string, set hottype.HotSet) { got <- set.Version })
+				done <- reader.Follow(ctx, func(_ string, set report.HotSet) { got <- set.Version })
 			}()
 			r := rand.New(rand.NewPCG(1, 2))
 			set := varied(now(), 10_000)

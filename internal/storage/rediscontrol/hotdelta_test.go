@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -83,8 +84,8 @@ func FuzzParseChange(f *testing.F) {
 
 // renewed is the set of a detector that much later: the same keys, hot for
 // longer.
-func renewed(set hottype.HotSet, later time.Duration) hottype.HotSet {
-	next := hottype.HotSet{At: set.At.Add(later), Keys: slices.Clone(set.Keys)}
+func renewed(set report.HotSet, later time.Duration) report.HotSet {
+	next := report.HotSet{At: set.At.Add(later), Keys: slices.Clone(set.Keys)}
 	for i := range next.Keys {
 		next.Keys[i].Until = next.Keys[i].Until.Add(later)
 	}
@@ -146,7 +147,7 @@ func testLargeSetsTravelAsChanges(t *testing.T, s server) {
 }
 
 // ends is what readers act on.
-func ends(set hottype.HotSet) map[hottype.Key]int64 {
+func ends(set report.HotSet) map[hottype.Key]int64 {
 	m := map[hottype.Key]int64{}
 	for _, h := range set.Keys {
 		m[h.Key] = h.Until.UnixMicro()
@@ -172,7 +173,7 @@ func testLostChangesHeal(t *testing.T, s server) {
 		set = renewed(set, time.Second)
 		set.Keys = set.Keys[1:]
 		publish(t, p, set)
-		var got hottype.HotSet
+		var got report.HotSet
 		for got.Version != p.Version() {
 			got = redistest.Next(t, deliveries, what).set
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -17,7 +18,7 @@ func TestInspectAServer(t *testing.T) {
 	client, err := redisclient.Open(redisclient.Config{Addrs: []string{srv.Addr()}, Namespace: "test",
 		Timeout: redistest.Patience})
 	c := New(redistest.MustOpen(t, client, err))
-	set := hottype.HotSet{At: now(),
+	set := report.HotSet{At: now(),
 		Keys: []hottype.HotKey{{Key: "topic?id=42", Rule: "topic", Until: now().Add(time.Minute)}}}
 	if err := c.Publisher("a").Publish(t.Context(), set); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/lua"
@@ -104,7 +105,7 @@ func openWith(t testing.TB, cfg redisclient.Config) *Feed {
 // delivery is one call of a hot set follower.
 type delivery struct {
 	publisher string
-	set       hottype.HotSet
+	set       report.HotSet
 }
 
 // follow runs Follow until the test ends, or until stop is called.
@@ -112,13 +113,13 @@ func follow(t *testing.T, c *Feed) (deliveries <-chan delivery, stop func()) {
 	t.Helper()
 	out := make(chan delivery, 10_000)
 	return out, redistest.Running(t, func(ctx context.Context) error {
-		return c.Follow(ctx, func(p string, set hottype.HotSet) { out <- delivery{p, set} })
+		return c.Follow(ctx, func(p string, set report.HotSet) { out <- delivery{p, set} })
 	})
 }
 
 // hot makes a set of n keys, judged at and hot for a minute.
-func hot(at time.Time, n int) hottype.HotSet {
-	set := hottype.HotSet{At: at}
+func hot(at time.Time, n int) report.HotSet {
+	set := report.HotSet{At: at}
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.HotKey{
 			Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Rule: "topic",
@@ -131,7 +132,7 @@ func hot(at time.Time, n int) hottype.HotSet {
 
 // varied makes a set that compresses as a real one does: ids without a pattern
 // and times of their own.
-func varied(at time.Time, n int) hottype.HotSet {
+func varied(at time.Time, n int) report.HotSet {
 	r := rand.New(rand.NewPCG(1, 2))
 	set := hot(at, n)
 	for i := range set.Keys {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -113,7 +114,7 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 		now := began.Add(time.Duration(second) * time.Second)
 		if second >= 15 && second < 20 || second >= 40 && second < 50 {
 			version++
-			m.Replace("agg", hottype.HotSet{Version: version, At: now, NoInput: second >= 45, Last: second == 49,
+			m.Replace("agg", report.HotSet{Version: version, At: now, NoInput: second >= 45, Last: second == 49,
 				Keys: []hottype.HotKey{{Key: "k", Until: now.Add(5 * time.Second)}}})
 		}
 		s.look(m, now)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -108,7 +109,7 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 	if err := store.Delete(ctx, "a", "ann"); err != nil {
 		t.Error(err)
 	}
-	if err := store.Delete(ctx, "nobody", "ann"); !errors.Is(err, rules.ErrNoOverride) {
+	if err := store.Delete(ctx, "nobody", "ann"); !errors.Is(err, rule.ErrNoOverride) {
 		t.Errorf("none of that name: %v", err)
 	}
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{b, d}) {
@@ -298,7 +299,7 @@ func TestLossesUndoNoChange(t *testing.T) {
 				switch err := clients[i].Overrides().Delete(ctx, id, "ann"); {
 				case err == nil:
 					delete(last, id)
-				case !errors.Is(err, rules.ErrNoOverride):
+				case !errors.Is(err, rule.ErrNoOverride):
 					rt.Fatal(err)
 				}
 			case "look":

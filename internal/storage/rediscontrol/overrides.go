@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -88,7 +89,7 @@ func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int
 	})
 }
 
-// Delete removes an override, with an audit entry; rules.ErrNoOverride if there is none.
+// Delete removes an override, with an audit entry; rule.ErrNoOverride if there is none.
 func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	_, err := s.DeleteIf(ctx, id, author, rules.AnyVersion)
 	return err
@@ -98,7 +99,7 @@ func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version int64) (rules.Change, error) {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
-			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, rules.ErrNoOverride)
+			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, rule.ErrNoOverride)
 		}
 		if err := rules.CheckVersion(before, version); err != nil {
 			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -74,7 +75,7 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if err := store.Delete(ctx, "b", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Delete(ctx, "b", "ann"); !errors.Is(err, rules.ErrNoOverride) ||
+	if err := store.Delete(ctx, "b", "ann"); !errors.Is(err, rule.ErrNoOverride) ||
 		!strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("deleted twice: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // PublisherConfig says who publishes. Only ID is needed.
@@ -38,7 +39,7 @@ type PublisherConfig struct {
 	Received func() (flows map[string]arrival.Flow, complete bool)
 	// Judged, when set, returns the partitions of which only this process counts the keys, and has judged them for a
 	// whole window. Readers end what a silent publisher said of such keys.
-	Judged func() hottype.Partitions
+	Judged func() report.Partitions
 	Hold   time.Duration // for how long the found keys are renewed; default 5 s
 }
 
@@ -101,7 +102,7 @@ func (p *Publisher) Version() uint64 { return p.version.Load() }
 //
 // After an error that is not ErrFenced the set may or may not have been stored;
 // the next call settles it.
-func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
+func (p *Publisher) Publish(ctx context.Context, set report.HotSet) error {
 	if !conf.ValidID(p.cfg.ID) {
 		return fmt.Errorf("rediscontrol: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
 	}
@@ -120,7 +121,7 @@ func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
 }
 
 // publish tries again where Redis needs the whole set or has lost all.
-func (p *Publisher) publish(ctx context.Context, set hottype.HotSet) error {
+func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 	for range 3 {
 		if err := p.claimIfNeeded(ctx); err != nil {
 			return err
@@ -159,7 +160,7 @@ func (p *Publisher) lost(epoch int64) {
 }
 
 // setLife is Keep beyond the last key, by the publisher's clock alone: that of Redis may differ.
-func (p *Publisher) setLife(set hottype.HotSet) time.Duration {
+func (p *Publisher) setLife(set report.HotSet) time.Duration {
 	life := setLifeMin
 	for i := range set.Keys {
 		life = max(life, set.Keys[i].Until.Sub(set.At))

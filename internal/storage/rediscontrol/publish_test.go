@@ -13,10 +13,11 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func publish(t testing.TB, p *Publisher, set hottype.HotSet) {
+func publish(t testing.TB, p *Publisher, set report.HotSet) {
 	t.Helper()
 	if err := p.Publish(context.Background(), set); err != nil {
 		t.Fatal(err)
@@ -52,15 +53,15 @@ func TestLifeOfASet(t *testing.T) {
 	ctx := context.Background()
 	p := c.Publisher("agg")
 	at := now()
-	until := func(d time.Duration) hottype.HotSet {
-		return hottype.HotSet{At: at, Keys: []hottype.HotKey{{Key: "k", Until: at.Add(d)},
+	until := func(d time.Duration) report.HotSet {
+		return report.HotSet{At: at, Keys: []hottype.HotKey{{Key: "k", Until: at.Add(d)},
 			{Key: "l", Until: at.Add(d / 2)}}}
 	}
 	for _, tc := range []struct {
-		set  hottype.HotSet
+		set  report.HotSet
 		want time.Duration
 	}{
-		{hottype.HotSet{At: at}, hotset.DefaultNoInputTTL + setLifeMin},
+		{report.HotSet{At: at}, hotset.DefaultNoInputTTL + setLifeMin},
 		{until(-time.Hour), hotset.DefaultNoInputTTL + setLifeMin}, // judged by a process that was frozen since
 		{until(45 * time.Second), hotset.DefaultNoInputTTL + 45*time.Second},
 		{until(1000 * time.Hour), setLifeMax},
@@ -147,7 +148,7 @@ func TestBadSetsAndIDs(t *testing.T) {
 	c := open(t, redistest.Start(t).Addr())
 	ctx := context.Background()
 	for _, id := range []string{"", "a b", "a\n", "a\xff", strings.Repeat("x", 129)} {
-		if err := c.Publisher(id).Publish(ctx, hottype.HotSet{}); err == nil ||
+		if err := c.Publisher(id).Publish(ctx, report.HotSet{}); err == nil ||
 			!strings.Contains(err.Error(), strconv.Quote(id)) {
 			t.Errorf("id %q: %v", id, err)
 		}
@@ -216,7 +217,7 @@ func BenchmarkPublish(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
 			go func() {
-				done <- c.Follow(ctx, func(_ string, set hottype.HotSet) { got <- set.Version })
+				done <- c.Follow(ctx, func(_ string, set report.HotSet) { got <- set.Version })
 			}()
 			for c.hot.subscriptions.Load() == 0 {
 				runtime.Gosched()
@@ -269,7 +270,7 @@ func TestEpochIsAboveWhatTheOwnerKnows(t *testing.T) {
 // Readers get the partitions that a publisher has judged, unless it gets no counts or has stopped.
 func TestPublisher_SaysWhatItHasJudged(t *testing.T) {
 	t.Parallel()
-	for _, p := range []hottype.Partitions{{}, {Count: 8, Mask: []byte{0x0f}}, {Count: 9, Mask: []byte{0, 1}}} {
+	for _, p := range []report.Partitions{{}, {Count: 8, Mask: []byte{0x0f}}, {Count: 9, Mask: []byte{0, 1}}} {
 		if got := parseJudged(formatJudged(p)); p.Count > 0 && !cmp.Equal(got, p) {
 			t.Errorf("%+v became %+v", p, got)
 		}
@@ -280,17 +281,17 @@ func TestPublisher_SaysWhatItHasJudged(t *testing.T) {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
 	}
-	p := &Publisher{cfg: PublisherConfig{Judged: func() hottype.Partitions {
-		return hottype.Partitions{Count: 8, Mask: []byte{0x81}}
+	p := &Publisher{cfg: PublisherConfig{Judged: func() report.Partitions {
+		return report.Partitions{Count: 8, Mask: []byte{0x81}}
 	}}}
-	for want, set := range map[string]hottype.HotSet{"judged:8:81": {}, flagNoInput: {NoInput: true},
+	for want, set := range map[string]report.HotSet{"judged:8:81": {}, flagNoInput: {NoInput: true},
 		flagStopped: {Last: true}} {
 		if m, err := p.render(set); err != nil || m.flags != want {
 			t.Errorf("%q, %v; want %q", m.flags, err, want)
 		}
 	}
-	p.cfg.Judged = func() hottype.Partitions { return hottype.Partitions{Count: 8, Mask: []byte{0}} }
-	if m, _ := p.render(hottype.HotSet{}); m.flags != "" {
+	p.cfg.Judged = func() report.Partitions { return report.Partitions{Count: 8, Mask: []byte{0}} }
+	if m, _ := p.render(report.HotSet{}); m.flags != "" {
 		t.Errorf("nothing is judged: %q", m.flags)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 const (
@@ -128,7 +129,7 @@ func (p *Publisher) hasFullWindow(rule string, now time.Time) bool {
 }
 
 // addInherited adds the keys of the owner before that set does not have.
-func (p *Publisher) addInherited(set hottype.HotSet) hottype.HotSet {
+func (p *Publisher) addInherited(set report.HotSet) report.HotSet {
 	p.inherited = slices.DeleteFunc(p.inherited, func(h hottype.HotKey) bool {
 		return !h.Until.After(set.At) || p.hasFullWindow(h.Rule, set.At)
 	})

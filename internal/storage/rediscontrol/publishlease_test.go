@@ -10,12 +10,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // stored reads a set as a reader that comes new.
-func stored(t *testing.T, c *Feed, id string) hottype.HotSet {
+func stored(t *testing.T, c *Feed, id string) report.HotSet {
 	t.Helper()
 	var answer func() (heldSet, error)
 	_, err := c.rdb.Pipelined(context.Background(), func(p redis.Pipeliner) error {

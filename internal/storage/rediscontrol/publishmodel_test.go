@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
@@ -27,15 +28,15 @@ type world struct {
 	procs    map[string][]*process // by id: two that share it
 	follower *hotFollower
 	mirror   *hotset.Replica
-	seen     map[string]hottype.HotSet // latest, at the last look
-	last     map[string]uint64         // version of each publisher that the follower had
-	latest   map[string]hottype.HotSet // that Redis took, by id
+	seen     map[string]report.HotSet // latest, at the last look
+	last     map[string]uint64        // version of each publisher that the follower had
+	latest   map[string]report.HotSet // that Redis took, by id
 }
 
 // process is an aggregator.
 type process struct {
 	p      *Publisher
-	judged hottype.HotSet // before it was frozen, if it has At
+	judged report.HotSet // before it was frozen, if it has At
 }
 
 // TestFollowersSeeTheRightfulOwners draws publishers that share ids, take over,
@@ -99,7 +100,7 @@ func (w *world) flush(t *rapid.T) {
 func newWorld(t *rapid.T, redis *redistest.Clock, c *Feed) *world {
 	w := &world{
 		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{NoInputTTL: -1},
-		last: map[string]uint64{}, seen: map[string]hottype.HotSet{}, latest: map[string]hottype.HotSet{},
+		last: map[string]uint64{}, seen: map[string]report.HotSet{}, latest: map[string]report.HotSet{},
 	}
 	w.flush(t)
 	redis.Set(w.clock)
@@ -121,8 +122,8 @@ func (w *world) pass(d time.Duration) {
 
 // judge makes the set of a process: small or, by long keys, large. Who judged
 // shows in the keys.
-func (w *world) judge(t *rapid.T, id string, i int) hottype.HotSet {
-	set := hottype.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "no input")}
+func (w *world) judge(t *rapid.T, id string, i int) report.HotSet {
+	set := report.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "no input")}
 	set.Last = !set.NoInput && rapid.IntRange(0, 4).Draw(t, "last") == 0
 	name := ""
 	if rapid.Bool().Draw(t, "large") {
@@ -137,7 +138,7 @@ func (w *world) judge(t *rapid.T, id string, i int) hottype.HotSet {
 	return set
 }
 
-func (w *world) publish(t *rapid.T, id string, p *process, set hottype.HotSet) {
+func (w *world) publish(t *rapid.T, id string, p *process, set report.HotSet) {
 	err := p.p.Publish(context.Background(), set)
 	w.pass(2 * time.Millisecond) // versions are milliseconds where there is time for one
 	switch {
@@ -148,7 +149,7 @@ func (w *world) publish(t *rapid.T, id string, p *process, set hottype.HotSet) {
 	}
 }
 
-func (w *world) deliver(publisher string, set hottype.HotSet) {
+func (w *world) deliver(publisher string, set report.HotSet) {
 	if set.Version <= w.last[publisher] {
 		panic(fmt.Sprintf("%s: version %d after %d", publisher, set.Version, w.last[publisher]))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // Codes of lua/publish_hot.lua.
@@ -56,20 +57,20 @@ const (
 	flagJudged  = "judged:"
 )
 
-func formatJudged(p hottype.Partitions) string {
+func formatJudged(p report.Partitions) string {
 	return fmt.Sprintf("%s%d:%x", flagJudged, p.Count, p.Mask)
 }
 
 // parseJudged reads what formatJudged wrote; other text is none.
-func parseJudged(flag string) (p hottype.Partitions) {
+func parseJudged(flag string) (p report.Partitions) {
 	text, _ := strings.CutPrefix(flag, flagJudged)
 	count, mask, ok := strings.Cut(text, ":")
 	n, err := strconv.Atoi(count)
 	bits, err2 := hex.DecodeString(mask)
 	if !ok || err != nil || err2 != nil || n <= 0 || len(bits) != (n+7)/8 {
-		return hottype.Partitions{}
+		return report.Partitions{}
 	}
-	return hottype.Partitions{Count: n, Mask: bits}
+	return report.Partitions{Count: n, Mask: bits}
 }
 
 type answer struct {
@@ -79,7 +80,7 @@ type answer struct {
 }
 
 // send makes one round trip and notes what it achieved.
-func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error) {
+func (p *Publisher) send(ctx context.Context, set report.HotSet) (answer, error) {
 	m, err := p.render(set)
 	if err != nil {
 		return answer{}, err
@@ -115,7 +116,7 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 
 // render writes a set: whole if it is small or it is unknown what is in
 // Redis, else what changed.
-func (p *Publisher) render(set hottype.HotSet) (message, error) {
+func (p *Publisher) render(set report.HotSet) (message, error) {
 	m := message{life: p.setLife(set).Milliseconds()}
 	switch {
 	case set.Last:
@@ -159,7 +160,7 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 	return m, nil
 }
 
-func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) error {
+func (p *Publisher) renderWhole(m *message, set report.HotSet, name string) error {
 	text, err := appendSet(p.buf[:0], set.Keys)
 	if err == nil {
 		text, err = appendLoops(text, set.Loops)
@@ -173,7 +174,7 @@ func (p *Publisher) renderWhole(m *message, set hottype.HotSet, name string) err
 	return err
 }
 
-func roughSize(set hottype.HotSet) int {
+func roughSize(set report.HotSet) int {
 	const numbers = 60
 	n := 0
 	for _, list := range [][]hottype.HotKey{set.Keys, set.Loops} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -32,7 +32,7 @@ func TestFeed_RefusedLoginIsNoAnswer(t *testing.T) {
 		"rules":    func() error { _, err := feed.Rules().Read(ctx); return err },
 		"history":  func() error { _, err := feed.Rules().History(ctx); return err },
 		"reports":  func() error { _, err := feed.ReadReports(ctx); return err },
-		"publish":  func() error { return feed.Publisher("agg").Publish(ctx, hottype.HotSet{}) },
+		"publish":  func() error { return feed.Publisher("agg").Publish(ctx, report.HotSet{}) },
 		"inherited": func() error {
 			p := feed.NewPublisher(PublisherConfig{ID: "agg", Window: func(string) time.Duration { return 0 }})
 			return p.readInherited(ctx)

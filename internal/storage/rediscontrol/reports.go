@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -30,7 +31,7 @@ func reportKeys(limiters int64) int {
 // WriteReport stores what one limiter has decided so far, for five seconds, in place of its last report. Of more than
 // 1000 keys, or 150 where there are many limiters, it keeps those with the most decisions. A key that is not UTF-8 is
 // shown with U+FFFD. One round trip.
-func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) error {
+func (f *Feed) WriteReport(ctx context.Context, r report.Limiter) error {
 	if !conf.ValidID(r.Instance) {
 		return fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
@@ -52,12 +53,12 @@ func (f *Feed) WriteReport(ctx context.Context, r hottype.LimiterReport) error {
 
 // bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
 // not changed.
-func (f *Feed) bounded(r hottype.LimiterReport, keys int) hottype.LimiterReport {
+func (f *Feed) bounded(r report.Limiter, keys int) report.Limiter {
 	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(max(0, len(r.Keys)-keys)) })
-	r.Keys = heaviest(r.Keys, keys, func(a, b hottype.KeyDecisions) int {
+	r.Keys = heaviest(r.Keys, keys, func(a, b report.KeyDecisions) int {
 		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
 	})
-	r.OverrideHits = heaviest(r.OverrideHits, maxReportKeys, func(a, b hottype.OverrideHits) int {
+	r.OverrideHits = heaviest(r.OverrideHits, maxReportKeys, func(a, b report.OverrideHits) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
 	})
 	return r
@@ -73,7 +74,7 @@ func heaviest[T any](list []T, most int, compare func(a, b T) int) []T {
 }
 
 // ReadReports returns the reports of the last five seconds, by instance. Two round trips.
-func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error) {
+func (f *Feed) ReadReports(ctx context.Context) ([]report.Limiter, error) {
 	keys, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("rediscontrol: read %s: %w", f.keys.ReportIndex(), err)
@@ -88,13 +89,13 @@ func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error)
 	if err != nil {
 		return nil, fmt.Errorf("rediscontrol: read %d reports: %w", len(keys), err)
 	}
-	out := make([]hottype.LimiterReport, 0, len(values))
+	out := make([]report.Limiter, 0, len(values))
 	for i, v := range values {
 		text, ok := v.(string)
 		if !ok {
 			continue // it expired
 		}
-		var r hottype.LimiterReport
+		var r report.Limiter
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			f.counters.add(func(s *Stats) { s.ReportsMalformed++ })
 			f.log.Debug("rediscontrol: report cannot be read", "key", keys[i], "err", err)
@@ -102,7 +103,7 @@ func (f *Feed) ReadReports(ctx context.Context) ([]hottype.LimiterReport, error)
 		}
 		out = append(out, r)
 	}
-	slices.SortFunc(out, func(a, b hottype.LimiterReport) int { return strings.Compare(a.Instance, b.Instance) })
+	slices.SortFunc(out, func(a, b report.Limiter) int { return strings.Compare(a.Instance, b.Instance) })
 	return out, nil
 }
 
@@ -113,11 +114,11 @@ const reportEvery = time.Second
 // with Feed.Reporter, then Run it; Live is safe for concurrent use.
 type Reporter struct {
 	feed   *Feed
-	report func(now time.Time) hottype.LimiterReport
+	report func(now time.Time) report.Limiter
 }
 
 // Reporter makes a reporter. Only Run's goroutine calls report.
-func (f *Feed) Reporter(report func(now time.Time) hottype.LimiterReport) *Reporter {
+func (f *Feed) Reporter(report func(now time.Time) report.Limiter) *Reporter {
 	return &Reporter{feed: f, report: report}
 }
 

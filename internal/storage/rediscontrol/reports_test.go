@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func report(instance string, keys int) hottype.LimiterReport {
-	r := hottype.LimiterReport{Instance: instance, At: now(), Allowed: 1 << 60,
-		Denied: hottype.Denials{hottype.ReasonHot: 3, hottype.ReasonStore: 4}}
+func makeReport(instance string, keys int) report.Limiter {
+	r := report.Limiter{Instance: instance, At: now(), Allowed: 1 << 60,
+		Denied: report.Denials{hottype.ReasonHot: 3, hottype.ReasonStore: 4}}
 	for i := range keys {
-		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)),
+		r.Keys = append(r.Keys, report.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)),
 			Allowed: uint64(i), Denied: 1})
 	}
 	return r
@@ -29,22 +30,22 @@ func testReports(t *testing.T, s server) {
 	if got, err := c.ReadReports(ctx); err != nil || got != nil {
 		t.Errorf("at first: %v, %v", got, err)
 	}
-	a, b := report("host-a:1", 3), report("host-b:1", 0)
-	for _, r := range []hottype.LimiterReport{b, report("host-a:1", 1), a} {
+	a, b := makeReport("host-a:1", 3), makeReport("host-b:1", 0)
+	for _, r := range []report.Limiter{b, makeReport("host-a:1", 1), a} {
 		if err := c.WriteReport(ctx, r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.raw.Set(ctx, c.keys.Report("host-b:1"), "{", time.Second)
-	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.LimiterReport{a}) ||
+	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []report.Limiter{a}) ||
 		c.Stats().ReportsMalformed != 1 {
-		t.Errorf("with a broken one: %v, %v", err, cmp.Diff(got, []hottype.LimiterReport{a}))
+		t.Errorf("with a broken one: %v, %v", err, cmp.Diff(got, []report.Limiter{a}))
 	}
 	if err := c.WriteReport(ctx, b); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.LimiterReport{a, b}) {
-		t.Errorf("%v, %v", err, cmp.Diff(got, []hottype.LimiterReport{a, b}))
+	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []report.Limiter{a, b}) {
+		t.Errorf("%v, %v", err, cmp.Diff(got, []report.Limiter{a, b}))
 	}
 	if keys := s.immortal(t); keys != nil {
 		t.Errorf("keys without expiry: %v", keys)
@@ -62,7 +63,7 @@ func TestSilentLimitersAreNotAlive(t *testing.T) {
 		write string
 		live  int
 	}{{"a", 1}, {"b", 2}, {"b", 2}, {"b", 2}, {"b", 2}, {"b", 1}, {"a", 2}} {
-		err := c.WriteReport(ctx, report(step.write, 0))
+		err := c.WriteReport(ctx, makeReport(step.write, 0))
 		if n := c.limiters.Load(); err != nil || n != int64(step.live) {
 			t.Errorf("second %d: %d live, %v; want %d", i, n, err, step.live)
 		}
@@ -81,7 +82,7 @@ func TestSilentLimitersAreNotAlive(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
-	r := report("a", maxReportKeys+500)
+	r := makeReport("a", maxReportKeys+500)
 	if err := c.WriteReport(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestReportsAreBounded(t *testing.T) {
 			t.Errorf("with %d limiters: %d keys, %v; want %d", limiters, len(got[0].Keys), err, most)
 		}
 	}
-	if err := c.WriteReport(context.Background(), hottype.LimiterReport{}); err == nil ||
+	if err := c.WriteReport(context.Background(), report.Limiter{}); err == nil ||
 		!strings.Contains(err.Error(), `instance ""`) {
 		t.Errorf("no instance: %v", err)
 	}
@@ -118,8 +119,8 @@ func TestReportersKnowEachOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	reporter := func(name string) *Reporter {
-		r := open(t, s.Addr()).Reporter(func(at time.Time) hottype.LimiterReport {
-			return hottype.LimiterReport{Instance: name, At: at}
+		r := open(t, s.Addr()).Reporter(func(at time.Time) report.Limiter {
+			return report.Limiter{Instance: name, At: at}
 		})
 		if r.Live() != 1 {
 			t.Errorf("%s knows of %d before it runs", name, r.Live())
@@ -144,9 +145,9 @@ func BenchmarkReadReports(b *testing.B) {
 	const limiters = 500
 	c.limiters.Store(limiters)
 	for i := range limiters {
-		r := report(fmt.Sprint("limiter-", i), 0)
+		r := makeReport(fmt.Sprint("limiter-", i), 0)
 		for k := range reportKeys(limiters) {
-			r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprint("topic?id=", 1_000_000+k)),
+			r.Keys = append(r.Keys, report.KeyDecisions{Key: hottype.Key(fmt.Sprint("topic?id=", 1_000_000+k)),
 				Allowed: 123_456, Denied: 7_654_321})
 		}
 		if err := c.WriteReport(b.Context(), r); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -46,7 +47,7 @@ func newFailing(t *testing.T) *failing {
 		t.Fatal(err)
 	}
 	mirror, now := new(hotset.Replica), time.Now()
-	hot := hottype.HotSet{Version: 1, At: now}
+	hot := report.HotSet{Version: 1, At: now}
 	for _, rule := range []string{"local", "open", "closed"} {
 		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now,
 			Until: now.Add(time.Hour)})

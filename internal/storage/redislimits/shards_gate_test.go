@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -56,7 +57,7 @@ ip:
 		t.Fatal(err)
 	}
 	g, mirror, now := &onCluster{log: new(redistest.Log), store: New(c)}, new(hotset.Replica), time.Now()
-	hot := hottype.HotSet{Version: 1, At: now}
+	hot := report.HotSet{Version: 1, At: now}
 	for i := range topics {
 		hot.Keys = append(hot.Keys, hottype.HotKey{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100,
 			Since: now, Until: now.Add(time.Hour)})

@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // member handles one session of the group. Rebalancing is cooperative: a session
@@ -88,12 +89,12 @@ const maxJudged = 1024
 
 // Judged returns the partitions that this member has read since a time, and is not behind with. It returns none of a
 // topic with more than 1024.
-func (c *Consumer) Judged(since time.Time) hottype.Partitions {
+func (c *Consumer) Judged(since time.Time) report.Partitions {
 	n, now := int(c.link.partitionCount.Load()), c.cfg.Now()
 	if n > maxJudged {
-		return hottype.Partitions{}
+		return report.Partitions{}
 	}
-	p := hottype.Partitions{Count: n, Mask: make([]byte, (n+7)/8)}
+	p := report.Partitions{Count: n, Mask: make([]byte, (n+7)/8)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, reading := range c.reading {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
@@ -30,8 +31,8 @@ type Config struct {
 	Rules     func() *rules.Set
 	Overrides OverrideStore
 	Central   RuleStore
-	Reports   func(context.Context) ([]hottype.LimiterReport, error)
-	Command   func(context.Context, hottype.Command) (purged int, err error)
+	Reports   func(context.Context) ([]report.Limiter, error)
+	Command   func(context.Context, report.Command) (purged int, err error)
 	// DryRun judges what rules and live overrides would have made of the last minutes. It runs before
 	// anything is stored.
 	DryRun func(ctx context.Context, next *rules.Set, live []rules.Override) (any, error)
@@ -71,12 +72,12 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func (s *Service) Routes() []web.Route {
 	put := web.If(s.writable, s.putOverride)
 	return []web.Route{
-		web.Post("/v1/keys/{key}/purge", s.commandKey(hottype.CommandPurge)),
-		web.Post("/v1/keys/{key}/reset", s.commandKey(hottype.CommandReset)),
+		web.Post("/v1/keys/{key}/purge", s.commandKey(report.CommandPurge)),
+		web.Post("/v1/keys/{key}/reset", s.commandKey(report.CommandReset)),
 		web.Post("/v1/clients/{client}/reset", s.resetClient),
 		web.Post("/v1/clients/{client}/trace", s.traceClient),
-		web.Post("/v1/key/purge", s.commandKey(hottype.CommandPurge)),
-		web.Post("/v1/key/reset", s.commandKey(hottype.CommandReset)),
+		web.Post("/v1/key/purge", s.commandKey(report.CommandPurge)),
+		web.Post("/v1/key/reset", s.commandKey(report.CommandReset)),
 		web.Post("/v1/client/reset", s.resetClient),
 		web.Post("/v1/client/trace", s.traceClient),
 		{Path: "/v1/overrides", Methods: map[string]web.Handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
@@ -131,19 +132,19 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (s *Service) commandKey(action hottype.CommandAction) web.Handler {
+func (s *Service) commandKey(action report.CommandAction) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := web.NamedKey(r, s.cfg.Rules())
 		if err != nil {
 			return err
 		}
 		key = s.cfg.Live.FullKey(key)
-		n, err := s.command(r, hottype.Command{Action: action, Key: key})
+		n, err := s.command(r, report.Command{Action: action, Key: key})
 		if err != nil {
 			return err
 		}
 		answer := map[string]any{"key": key}
-		if action == hottype.CommandPurge {
+		if action == report.CommandPurge {
 			answer["purged"] = n // answers, in this process
 		}
 		return web.WriteJSON(w, http.StatusOK, answer)
@@ -159,7 +160,7 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
 		return web.BadField("client", "that is not a client", "ask for /v1/client/reset?client=192.0.2.7")
 	}
-	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
+	if _, err := s.command(r, report.Command{Action: report.CommandReset, Client: c}); err != nil {
 		return err
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
@@ -175,7 +176,7 @@ func (s *Service) traceClient(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.Command == nil {
 		return noLimiter()
 	}
-	if _, err := s.cfg.Command(r.Context(), hottype.Command{Action: hottype.CommandTrace, Client: c}); err != nil {
+	if _, err := s.cfg.Command(r.Context(), report.Command{Action: report.CommandTrace, Client: c}); err != nil {
 		return err
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
@@ -187,7 +188,7 @@ func noLimiter() error {
 }
 
 // command has every limiter carry out a command, and says in the log who wanted it.
-func (s *Service) command(r *http.Request, c hottype.Command) (purged int, err error) {
+func (s *Service) command(r *http.Request, c report.Command) (purged int, err error) {
 	if s.cfg.Command == nil {
 		return 0, noLimiter()
 	}

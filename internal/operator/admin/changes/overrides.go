@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -192,7 +193,7 @@ func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	change, err := s.cfg.Overrides.DeleteIf(r.Context(), id, who, version)
 	switch {
-	case errors.Is(err, rules.ErrNoOverride):
+	case errors.Is(err, rule.ErrNoOverride):
 		return s.notLive(id)
 	case errors.Is(err, rules.ErrOverrideChanged):
 		return s.changedMeanwhile(r.Context(), id)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -91,7 +92,7 @@ func (s *Service) restore(ctx context.Context, c rules.Change, who string) (chan
 		if errors.Is(err, rules.ErrOverrideChanged) {
 			return change, s.changedMeanwhile(ctx, c.ID)
 		}
-		if err != nil && !errors.Is(err, rules.ErrNoOverride) {
+		if err != nil && !errors.Is(err, rule.ErrNoOverride) {
 			return change, fmt.Errorf("admin: override %q was not deleted: %w", c.ID, err)
 		}
 		return change, nil

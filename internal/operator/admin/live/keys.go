@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -264,7 +265,7 @@ func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
 	return v
 }
 
-func addNames(sum map[string]uint64, list []hottype.NameCount) {
+func addNames(sum map[string]uint64, list []report.NameCount) {
 	for _, c := range list {
 		sum[c.Name] += c.N
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -194,7 +195,7 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 		DeniedBy: map[string]float64{}}
 	if sp.Known {
 		second.Allowed, second.Denied = history.Requests(sp.Allowed), 0
-		for r := range (hottype.Denials{}).All() {
+		for r := range (report.Denials{}).All() {
 			second.DeniedBy[r.String()] = sp.Denied[r]
 			second.Denied += history.Requests(sp.Denied[r])
 		}

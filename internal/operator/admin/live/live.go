@@ -25,6 +25,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -49,9 +50,9 @@ type Config struct {
 	CentralRules bool
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
-	Reports func(context.Context) ([]hottype.LimiterReport, error)
+	Reports func(context.Context) ([]report.Limiter, error)
 	// Aggregators returns what aggregators say of themselves; nil: nothing is known of them.
-	Aggregators func(context.Context) ([]hottype.AggregatorReport, error)
+	Aggregators func(context.Context) ([]report.Aggregator, error)
 	// OnDemand has reports and overrides read while someone looks alone: in a fleet of limiters, each with a page that
 	// reads what all of them report, the reads grow with the square of their number. See [Service.Watch].
 	OnDemand bool
@@ -124,9 +125,9 @@ type Service struct {
 	latest               latest
 	knownHot, knownLoops map[string]hotNote
 	overrides            overrideNotes
-	aggregators          []hottype.AggregatorReport // as last read; replaced, never changed
-	otherRules           map[string]time.Time       // since when a process has other rules, by its name
-	notes                []rules.UseNote            // of the last sample; replaced, never changed
+	aggregators          []report.Aggregator  // as last read; replaced, never changed
+	otherRules           map[string]time.Time // since when a process has other rules, by its name
+	notes                []rules.UseNote      // of the last sample; replaced, never changed
 }
 
 // Stats are counters since the start, and Streams as it is now.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // rates turns the limiters' cumulative reports into speeds. Each limiter's
@@ -19,17 +20,17 @@ type rates struct {
 }
 
 type instance struct {
-	last     hottype.LimiterReport
-	keys     map[hottype.Key]hottype.KeyDecisions // of last
-	heard    time.Time                            // our clock, when last came
-	hasSpeed bool                                 // two reports are in: speed is known
+	last     report.Limiter
+	keys     map[hottype.Key]report.KeyDecisions // of last
+	heard    time.Time                           // our clock, when last came
+	hasSpeed bool                                // two reports are in: speed is known
 	speed    speed
 }
 
 type speed struct {
 	Allowed  float64
-	Denied   [hottype.NumReasons]float64
-	OfClient float64 // denials of which LimiterReport.DeniedClients has a sample
+	Denied   [report.NumReasons]float64
+	OfClient float64 // denials of which report.Limiter.DeniedClients has a sample
 	Keys     map[hottype.Key]keySpeed
 	Hits     map[string]overrideHits // by ID
 	Limiters int
@@ -52,7 +53,7 @@ const (
 
 func newRates() *rates { return &rates{instances: map[string]*instance{}} }
 
-func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
+func (r *rates) add(now time.Time, reports []report.Limiter) {
 	for _, rep := range reports {
 		in, ok := r.instances[rep.Instance]
 		switch {
@@ -97,13 +98,13 @@ func (r *rates) add(now time.Time, reports []hottype.LimiterReport) {
 // maxNamed bounds the aliases whose keys are remembered beside those of the last reports.
 const maxNamed = 1000
 
-func newInstance(now time.Time, rep hottype.LimiterReport) *instance {
+func newInstance(now time.Time, rep report.Limiter) *instance {
 	return &instance{last: rep, keys: byKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}
 }
 
 // update takes the next report of a known limiter. A counter that shrank began
 // again at 0: all of it is new.
-func (in *instance) update(now time.Time, rep hottype.LimiterReport) {
+func (in *instance) update(now time.Time, rep report.Limiter) {
 	apart := rep.At.Sub(in.last.At)
 	if apart >= 0 && apart < minReportInterval {
 		in.last.OverridesRevision = rep.OverridesRevision
@@ -175,7 +176,7 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 }
 
 // hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
-func hitsOf(rep hottype.LimiterReport) map[string]overrideHits {
+func hitsOf(rep report.Limiter) map[string]overrideHits {
 	m := make(map[string]overrideHits, len(rep.OverrideHits))
 	for _, h := range rep.OverrideHits {
 		m[h.ID] = overrideHits{Total: m[h.ID].Total + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
@@ -183,8 +184,8 @@ func hitsOf(rep hottype.LimiterReport) map[string]overrideHits {
 	return m
 }
 
-func byKey(rep hottype.LimiterReport) map[hottype.Key]hottype.KeyDecisions {
-	m := make(map[hottype.Key]hottype.KeyDecisions, len(rep.Keys))
+func byKey(rep report.Limiter) map[hottype.Key]report.KeyDecisions {
+	m := make(map[hottype.Key]report.KeyDecisions, len(rep.Keys))
 	for _, k := range rep.Keys {
 		m[k.Key] = k
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 // at is a report of limiter "a" some time after t0.
-func at(after time.Duration, allowed, hot, key uint64) hottype.LimiterReport {
-	return hottype.LimiterReport{Instance: "a", At: t0.Add(after), Allowed: allowed,
-		Denied: hottype.Denials{hottype.ReasonHot: hot},
-		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
+func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
+	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed,
+		Denied: report.Denials{hottype.ReasonHot: hot},
+		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }
 
 func TestRatesSequence(t *testing.T) {
@@ -23,7 +24,7 @@ func TestRatesSequence(t *testing.T) {
 	r := newRates()
 	for i, c := range []struct {
 		now                      time.Duration // our clock
-		report                   hottype.LimiterReport
+		report                   report.Limiter
 		known                    bool
 		limiters                 int
 		allowed, denied, keySeen float64
@@ -43,7 +44,7 @@ func TestRatesSequence(t *testing.T) {
 		{93 * s, at(78*s+3*60*s, 99999, 9, 9), false, 1, 0, 0, 0}, // its clock stepped forward
 	} {
 		now := t0.Add(c.now)
-		r.add(now, []hottype.LimiterReport{c.report})
+		r.add(now, []report.Limiter{c.report})
 		sp := r.now(now)
 		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed ||
 			sp.Denied[hottype.ReasonHot] != c.denied ||
@@ -57,7 +58,7 @@ func TestLimitersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRates()
 	for i := range maxInstances + 100 {
-		r.add(t0, []hottype.LimiterReport{{Instance: fmt.Sprint(i), At: t0}})
+		r.add(t0, []report.Limiter{{Instance: fmt.Sprint(i), At: t0}})
 	}
 	if n := len(r.instances); n != maxInstances {
 		t.Errorf("%d limiters are kept", n)

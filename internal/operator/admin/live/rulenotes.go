@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -23,7 +23,7 @@ const (
 // than this one. It logs rules that are found anew. The caller holds mu.
 func (s *Service) noteRules(now time.Time) {
 	set := s.cfg.Rules()
-	var seen []hottype.RuleUse
+	var seen []report.RuleUse
 	differing := map[string]time.Time{}
 	differs := func(instance, hash string) {
 		if hash == "" || set.Hash == "" || hash == set.Hash {

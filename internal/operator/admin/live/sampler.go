@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -88,7 +89,7 @@ func (s *Service) readReports(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	reports, err := s.cfg.Reports(ctx)
-	var aggregators []hottype.AggregatorReport
+	var aggregators []report.Aggregator
 	if err == nil && s.cfg.Aggregators != nil {
 		aggregators, err = s.cfg.Aggregators(ctx)
 	}

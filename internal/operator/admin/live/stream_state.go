@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -166,7 +167,7 @@ func viewTotals(sp speed) Totals {
 		return v
 	}
 	var denied float64
-	for r := range (hottype.Denials{}).All() {
+	for r := range (report.Denials{}).All() {
 		v.DeniedBy[r.String()] = *web.Rounded(sp.Denied[r])
 		denied += sp.Denied[r]
 	}

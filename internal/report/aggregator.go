@@ -1,4 +1,4 @@
-package hottype
+package report
 
 import "time"
 
@@ -19,11 +19,11 @@ type RuleUse struct {
 	Names []NameCount `json:"names,omitempty"`
 }
 
-// AggregatorReport is what one aggregator says of itself and has seen of each rule.
-type AggregatorReport struct {
+// Aggregator is what one aggregator says of itself and has seen of each rule.
+type Aggregator struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
-	// RulesVersion, RejectedRulesVersion and RulesHash are those of LimiterReport.
+	// RulesVersion, RejectedRulesVersion and RulesHash are those of Limiter.
 	RulesVersion         int64     `json:"rules,omitempty"`
 	RejectedRulesVersion int64     `json:"rules_refused,omitempty"`
 	RulesHash            string    `json:"rules_hash,omitempty"`

@@ -1,11 +1,18 @@
-package hottype
+// Package report has the plain types that programs send to each other: the hot set of an aggregator, the reports of
+// limiters and aggregators, and commands of people to all limiters. Package rediscontrol writes and reads them. Their
+// names in JSON are part of docs/redis.md.
+package report
 
-import "time"
+import (
+	"time"
 
-// LimiterReport is what one limiter has decided so far, written about once a second
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Limiter is what one limiter has decided so far, written about once a second
 // so that dashboards can add up the limiters. Counters only grow; a restarted
 // limiter reports under a new Instance.
-type LimiterReport struct {
+type Limiter struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
@@ -37,7 +44,7 @@ type LimiterReport struct {
 	Clients []SampledClient `json:"clients,omitempty"`
 	// LongKeys are keys whose metric name is a hash, those with most of the last requests first, by a sample. They say
 	// what the alias stands for that is shown of a loop or a cold key.
-	LongKeys []Key `json:"long_keys,omitempty"`
+	LongKeys []hottype.Key `json:"long_keys,omitempty"`
 	// ClientDenials counts the requests that were denied by the windows of their clients, their share, or overrides of
 	// clients, since the first report. DeniedClients are those clients, by a sample of DeniedSampled of these denials.
 	ClientDenials uint64         `json:"client_denials,omitempty"`
@@ -47,17 +54,17 @@ type LimiterReport struct {
 	Traces []ClientTrace `json:"traces,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.
-	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
+	Upstreams []Upstream `json:"upstreams,omitempty"`
 }
 
 // KeyDecisions counts the decisions on one key.
 type KeyDecisions struct {
-	Key Key `json:"key"`
+	Key hottype.Key `json:"key"`
 	// Full is the key if Key is an alias, which stands for one whose metric name would be too long; "" if it is not
 	// known.
-	Full    Key    `json:"full,omitempty"`
-	Allowed uint64 `json:"allowed"`
-	Denied  uint64 `json:"denied"`
+	Full    hottype.Key `json:"full,omitempty"`
+	Allowed uint64      `json:"allowed"`
+	Denied  uint64      `json:"denied"`
 	// Cached are those of Allowed that a response cache answered.
 	Cached uint64 `json:"served,omitempty"`
 }
@@ -72,7 +79,7 @@ type OverrideHits struct {
 
 // KeySample says who asked for a key lately, and how they wrote it.
 type KeySample struct {
-	Key Key `json:"key"`
+	Key hottype.Key `json:"key"`
 	// Sampled is how many requests were looked at. In each list are the most frequent names
 	// of these, with about how many had them.
 	Sampled uint64 `json:"seen"`
@@ -111,11 +118,11 @@ type ClientTrace struct {
 
 // TracedKey is how often a client's requests for a key had one verdict. Key is "" for requests that no rule counts.
 type TracedKey struct {
-	Key     Key       `json:"key"`
-	Allowed bool      `json:"allowed"`
-	Reason  Reason    `json:"reason"`
-	N       uint64    `json:"n"`
-	Last    time.Time `json:"last"`
+	Key     hottype.Key    `json:"key"`
+	Allowed bool           `json:"allowed"`
+	Reason  hottype.Reason `json:"reason"`
+	N       uint64         `json:"n"`
+	Last    time.Time      `json:"last"`
 }
 
 // NameCount is a name and how often it was seen.
@@ -132,11 +139,8 @@ type FailingUpstream struct {
 	N     uint64    `json:"n"`
 }
 
-// DefaultUpstream is the name of the upstream of rules that name none.
-const DefaultUpstream = "default"
-
-// UpstreamReport is what one limiter saw of one upstream since its last report, about a second.
-type UpstreamReport struct {
+// Upstream is what one limiter saw of one upstream since its last report, about a second.
+type Upstream struct {
 	Name string `json:"name"`
 	// Seconds is how long that was.
 	Seconds float64 `json:"seconds"`
@@ -154,34 +158,4 @@ type UpstreamReport struct {
 	// were in it. LatencySum is of all of them.
 	Latency    []int64       `json:"latency,omitempty"`
 	LatencySum time.Duration `json:"latency_sum_ns"`
-}
-
-// UpstreamLimit is what a controller says of one upstream.
-type UpstreamLimit struct {
-	Name string `json:"name" label:"upstream"`
-	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys
-	// with adaptive limits may send to the upstream together.
-	Rate     float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
-	InFlight float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
-	// TargetMean is the mean latency that is steered to. By it limiters know how many cold requests
-	// should be in flight; more of them take places from hot ones.
-	TargetMean  float64 `json:"mean_seconds" metric:"hotparam_upstream_target_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
-	Saturated   bool    `json:"limited" metric:"hotparam_upstream_saturated" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
-	Unreachable bool    `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
-	// Reason says in a few words what the last second was judged to be.
-	Reason string `json:"why" metric:"hotparam_upstream_reason" label:"reason" help:"Always 1; the label is the verdict on the last report."`
-	// MeasuredLatency is the quantile that was seen, Target what it has to be; 0: not known yet.
-	MeasuredLatency float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
-	Target          float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
-	Quantile        float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
-	// Errors is the share of failed requests, MeasuredInFlight how many were in flight.
-	Errors           float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
-	MeasuredInFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
-	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
-	// by their parts of it, or by Limiters where they have none.
-	Demand   float64   `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, denied ones included."`
-	Limiters int       `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
-	MinSum   float64   `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
-	MaxSum   float64   `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
-	At       time.Time `json:"at" metric:"hotparam_upstream_judged_timestamp_seconds" help:"When the bounds of the upstream were last computed, in unix seconds."`
 }

@@ -1,0 +1,13 @@
+package pipeline
+
+// These hooks lead packages of this module that users import beside hotparam to the parts of a hotparam.Pipeline, so
+// that no exported signature has an internal type. Packages hotparam and shared set them in init.
+var (
+	// ReadStats returns functions that read the statistics of each part of a *hotparam.Pipeline.
+	ReadStats func(p any) []func() any
+	// Extend returns the parts of a *hotparam.Pipeline, and an error if the pipeline runs or has run.
+	Extend func(p any) (*Connected, error)
+	// ConnectShared joins parts with other processes as a shared.Config says. It is nil where package shared is not
+	// linked.
+	ConnectShared func(config any, parts Config) (*Connected, error)
+)

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// NumReasons is the length of an array with an element for each reason, 0 included.
+const NumReasons = int(hottype.ReasonStore) + 1
+
+// Admissions counts requests allowed by their reason.
+type Admissions [NumReasons]uint64
+
+// Denials counts requests denied by their reason. In JSON it is an object with a member for each
+// reason that denies.
+type Denials [NumReasons]uint64
+
+// Total is all admissions.
+func (a Admissions) Total() uint64 { return total(a) }
+
+// All lists the reasons that allow with their counts.
+func (a Admissions) All() iter.Seq2[hottype.Reason, uint64] {
+	return counts(a, func(r hottype.ReasonInfo) bool { return r.Allows })
+}
+
+// Total is all denials.
+func (d Denials) Total() uint64 { return total(d) }
+
+// OfClient is the denials by limits of clients.
+func (d Denials) OfClient() (sum uint64) {
+	for r, n := range d.All() {
+		if r.Info().OfClient {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// All lists the reasons that deny with their counts.
+func (d Denials) All() iter.Seq2[hottype.Reason, uint64] {
+	return counts(d, func(r hottype.ReasonInfo) bool { return r.Denies })
+}
+
+// MarshalJSON writes all members, zeros too.
+func (d Denials) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for r, n := range d.All() {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(append(strconv.AppendQuote(b, r.String()), ':'), n, 10)
+	}
+	return append(b, '}'), nil
+}
+
+// UnmarshalJSON reads the members that it knows: another version of a limiter may have others.
+func (d *Denials) UnmarshalJSON(text []byte) error {
+	var members map[string]uint64
+	if err := json.Unmarshal(text, &members); err != nil {
+		return fmt.Errorf("report: denials: %w", err)
+	}
+	*d = Denials{}
+	for r := range d.All() {
+		d[r] = members[r.String()]
+	}
+	return nil
+}
+
+func total(counts [NumReasons]uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+func counts(n [NumReasons]uint64, has func(hottype.ReasonInfo) bool) iter.Seq2[hottype.Reason, uint64] {
+	return func(yield func(hottype.Reason, uint64) bool) {
+		for r := range hottype.Reasons() {
+			if has(r.Info()) && !yield(r, n[r]) {
+				return
+			}
+		}
+	}
+}
