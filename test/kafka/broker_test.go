@@ -225,8 +225,8 @@ func TestSlowMemberJumps(t *testing.T) {
 	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
 	var ahead atomic.Int64 // of the consumer's clock
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	write := func(n int, now func() time.Time) {
-		p, stop := producer(t, kafka.ProducerConfig{Config: cfg, Now: now})
+	write := func(n int, at time.Time) { // its clock stands still, so that no partition is silent for a second
+		p, stop := producer(t, kafka.ProducerConfig{Config: cfg, Now: func() time.Time { return at }})
 		for i := range n {
 			_ = p.Send(t.Context(), []hottype.Count{{Key: "k", N: 1}})
 			await(t, "a record", func() bool { return p.Stats().Records == uint64(i+1) })
@@ -234,7 +234,7 @@ func TestSlowMemberJumps(t *testing.T) {
 		stop()
 	}
 	// The records are there before the member is, so that the first one is never the last.
-	write(50, time.Now)
+	write(50, time.Now())
 	in, gate := &inbox{}, make(chan struct{})
 	c, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Now: now, Backlog: time.Minute,
 		Handle: func(counts []hottype.Count) {
@@ -250,7 +250,7 @@ func TestSlowMemberJumps(t *testing.T) {
 	if lag := c.Stats().Lag; lag < 9*time.Minute {
 		t.Errorf("lag %v", lag)
 	}
-	write(1, now)
+	write(1, now())
 	close(gate)
 	await(t, "the end", func() bool { return c.Stats().Lag == 0 })
 	s := c.Stats()

@@ -146,7 +146,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

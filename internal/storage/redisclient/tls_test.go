@@ -47,7 +47,7 @@ func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 		{"a port without TLS", plain.Addr(), good, "is this a port without TLS?"},
 	} {
 		c := openWith(t, Config{Addrs: []string{tt.addr}, TLSFiles: tt.files, Namespace: "test",
-			Timeout: redistest.Patience})
+			Timeout: time.Minute})
 		err := c.Ping(t.Context())
 		switch {
 		case tt.want == "" && err != nil, tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
