@@ -117,7 +117,7 @@ func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 		pools: []pool{{free: make(floats, s.servers)}}, inFlight: make([]int, s.limiters),
 		coldOf: make([]float64, s.limiters), coming: make([]float64, s.limiters),
 		shares: make([]float64, s.limiters), tokens: make([]float64, max(1, len(s.keys))),
-		bound: hottype.UpstreamLimit{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
+		bound: hottype.UpstreamLimit{Rate: fixed, InFlightCap: math.Inf(1)}, spare: 1,
 	}
 	if s.beside != nil {
 		w.pools = append(w.pools, pool{free: make(floats, s.beside.servers)})
@@ -171,7 +171,7 @@ func (w *world) second(i int) {
 	w.complete(end)
 	w.send(end)
 	o := &w.out[i]
-	o.rate, o.inFlight = w.bound.Rate, w.bound.InFlight
+	o.rate, o.inFlight = w.bound.Rate, w.bound.InFlightCap
 	o.limited, o.unreachable = w.bound.Saturated, w.bound.Unreachable
 }
 
@@ -250,7 +250,7 @@ func (w *world) admit(t float64, limiter int) bool {
 	if w.tokens[key] < 1 {
 		return false
 	}
-	places := w.bound.InFlight*w.shares[limiter] + w.coldOf[limiter]*w.bound.TargetMean
+	places := w.bound.InFlightCap*w.shares[limiter] + w.coldOf[limiter]*w.bound.TargetMeanSeconds
 	if float64(w.inFlight[limiter]) >= max(1, places) {
 		if w.spare < 1 {
 			return false

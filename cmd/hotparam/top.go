@@ -198,13 +198,13 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	t.line(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.Client)
+		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.HeaviestClient)
 		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
 			knownClients(h.Clients), since(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.Client)
+		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.HeaviestClient)
 		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", knownClients(h.Clients),
 			since(a.At, h.Since), "")
 	}

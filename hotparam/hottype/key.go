@@ -124,18 +124,18 @@ type HotKey struct {
 	// Baseline is the rate that the key used to have before, at most, in requests per
 	// second; 0 where the rule has no surge, or knows of no past long enough.
 	Baseline float64 `json:"baseline,omitempty"`
-	// Criteria is what made it hot: "rate", "share" or "surge", or several joined by
+	// Why names the criteria that made it hot: "rate", "share" or "surge", or several joined by
 	// "+".
-	Criteria string `json:"why"`
+	Why string `json:"why"`
 	// Clients is about how many different clients asked for it in the window; 0
 	// where that is not known.
 	Clients int64 `json:"clients,omitempty"`
-	// Client is the heaviest of them and ClientShare its part of the key's
+	// HeaviestClient is the one of them with most requests, and ClientShare its part of the key's
 	// requests, 0 to 1; empty where the senders do not say.
-	Client      string  `json:"heaviest_client,omitempty"`
-	ClientShare float64 `json:"client_share,omitempty"`
-	// Peak is the highest Rate since the key became hot.
-	Peak float64 `json:"peak_rate"`
+	HeaviestClient string  `json:"heaviest_client,omitempty"`
+	ClientShare    float64 `json:"client_share,omitempty"`
+	// PeakRate is the highest Rate since the key became hot.
+	PeakRate float64 `json:"peak_rate"`
 	// Since is when the key crossed its threshold.
 	Since time.Time `json:"since"`
 	// Until is until when the publisher vouches for the entry; it renews that

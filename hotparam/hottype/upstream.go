@@ -5,32 +5,32 @@ import "time"
 // DefaultUpstream is the name of the upstream of rules that name none.
 const DefaultUpstream = "default"
 
-// UpstreamLimit is what a controller says of one upstream.
+// UpstreamLimit holds the bounds that a controller set for one upstream, and what it set them by.
 type UpstreamLimit struct {
 	Name string `json:"name" label:"upstream"`
-	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys
+	// Rate is the number of requests a second, and InFlightCap of requests at a time, that all hot keys
 	// with adaptive limits may send to the upstream together.
-	Rate     float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
-	InFlight float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
-	// TargetMean is the mean latency that is steered to. By it limiters know how many cold requests
+	Rate        float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
+	InFlightCap float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
+	// TargetMeanSeconds is the mean latency that the controller steers to. By it limiters know how many cold requests
 	// should be in flight; more of them take places from hot ones.
-	TargetMean  float64 `json:"mean_seconds" metric:"hotparam_upstream_target_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
-	Saturated   bool    `json:"limited" metric:"hotparam_upstream_saturated" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
-	Unreachable bool    `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
-	// Reason says in a few words what the last second was judged to be.
-	Reason string `json:"why" metric:"hotparam_upstream_reason" label:"reason" help:"Always 1; the label is the verdict on the last report."`
-	// MeasuredLatency is the quantile that was seen, Target what it has to be; 0: not known yet.
-	MeasuredLatency float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
-	Target          float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
-	Quantile        float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
-	// Errors is the share of failed requests, MeasuredInFlight how many were in flight.
-	Errors           float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
-	MeasuredInFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
+	TargetMeanSeconds float64 `json:"target_mean_seconds" metric:"hotparam_upstream_target_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
+	Saturated         bool    `json:"saturated" metric:"hotparam_upstream_saturated" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
+	Unreachable       bool    `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
+	// Why says in a few words how the controller judged the last second.
+	Why string `json:"why" metric:"hotparam_upstream_reason" label:"reason" help:"Always 1; the label is the verdict on the last report."`
+	// LatencySeconds is the measured quantile and TargetSeconds the greatest that it may be; 0: not known yet.
+	LatencySeconds float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
+	TargetSeconds  float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
+	Quantile       float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
+	// Errors is the share of failed requests, and InFlight the mean number of requests in flight.
+	Errors   float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
+	InFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
 	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
 	// by their parts of it, or by Limiters where they have none.
 	Demand   float64   `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, denied ones included."`
 	Limiters int       `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
-	MinSum   float64   `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
-	MaxSum   float64   `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
+	MinSum   float64   `json:"min_sum" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
+	MaxSum   float64   `json:"max_sum" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
 	At       time.Time `json:"at" metric:"hotparam_upstream_judged_timestamp_seconds" help:"When the bounds of the upstream were last computed, in unix seconds."`
 }

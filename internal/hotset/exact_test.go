@@ -42,7 +42,7 @@ func TestOldestPublisher(t *testing.T) {
 func TestHeavierOfTwo(t *testing.T) {
 	t.Parallel()
 	part := func(client string, share, rate float64) *hottype.HotKey {
-		return &hottype.HotKey{Client: client, ClientShare: share, Rate: rate}
+		return &hottype.HotKey{HeaviestClient: client, ClientShare: share, Rate: rate}
 	}
 	for _, c := range []struct {
 		a, b  *hottype.HotKey
@@ -83,15 +83,15 @@ func TestShareOfTwo(t *testing.T) {
 // What two publishers say of one key, in full, whichever comes first.
 func TestMergeInFull(t *testing.T) {
 	t.Parallel()
-	a := hottype.HotKey{Key: "k", Rule: "a", Rate: 10, Lower: 9, Upper: 11, Baseline: 3, Clients: 4, Peak: 50,
+	a := hottype.HotKey{Key: "k", Rule: "a", Rate: 10, Lower: 9, Upper: 11, Baseline: 3, Clients: 4, PeakRate: 50,
 		Since: at(2),
-		Until: at(9), Criteria: "rate+share", Share: 0.5}
-	b := hottype.HotKey{Key: "k", Rule: "b", Rate: 20, Lower: 18, Upper: 22, Baseline: 6, Clients: 7, Peak: 25,
+		Until: at(9), Why: "rate+share", Share: 0.5}
+	b := hottype.HotKey{Key: "k", Rule: "b", Rate: 20, Lower: 18, Upper: 22, Baseline: 6, Clients: 7, PeakRate: 25,
 		Since: at(1),
-		Until: at(8), Criteria: "growth+rate", Share: 0.5}
-	want := hottype.HotKey{Key: "k", Rule: "a", Rate: 30, Lower: 27, Upper: 33, Baseline: 9, Clients: 7, Peak: 50,
+		Until: at(8), Why: "growth+rate", Share: 0.5}
+	want := hottype.HotKey{Key: "k", Rule: "a", Rate: 30, Lower: 27, Upper: 33, Baseline: 9, Clients: 7, PeakRate: 50,
 		Since: at(1),
-		Until: at(9), Criteria: "growth+rate+share", Share: 0.5}
+		Until: at(9), Why: "growth+rate+share", Share: 0.5}
 	for _, now := range []float64{0, 7.999999} {
 		for _, got := range []*hottype.HotKey{merge(&a, &b, at(now)), merge(&b, &a, at(now))} {
 			if diff := gocmp.Diff(*got, want); diff != "" {
@@ -105,12 +105,12 @@ func TestMergeInFull(t *testing.T) {
 		t.Error(diff)
 	}
 	b.Until = a.Until
-	if got := merge(&a, &b, at(0)); got.Rule != "b" || merge(&b, &a, at(0)).Rule != "b" || got.Peak != 50 {
+	if got := merge(&a, &b, at(0)); got.Rule != "b" || merge(&b, &a, at(0)).Rule != "b" || got.PeakRate != 50 {
 		t.Errorf("of two that end together: %+v", got)
 	}
-	a.Peak = 25
-	if got := merge(&a, &b, at(0)); got.Peak != 30 {
-		t.Errorf("peak %v below the rate of both", got.Peak)
+	a.PeakRate = 25
+	if got := merge(&a, &b, at(0)); got.PeakRate != 30 {
+		t.Errorf("peak %v below the rate of both", got.PeakRate)
 	}
 	for _, c := range [][3]string{{"rate", "", "rate"}, {"", "rate", "rate"}, {"rate", "rate", "rate"}, {"b+a", "a+c",
 		"a+b+c"}} {

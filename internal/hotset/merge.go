@@ -108,7 +108,7 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 	if b.Until.After(at) {
 		addTraffic(&h, b)
 	}
-	h.Peak = max(a.Peak, b.Peak, h.Rate)
+	h.PeakRate = max(a.PeakRate, b.PeakRate, h.Rate)
 	if b.Since.Before(h.Since) {
 		h.Since = b.Since
 	}
@@ -119,26 +119,26 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 // requests are disjoint; their clients are not, so there are at least as many as
 // the one that knows more of them says.
 func addTraffic(h *hottype.HotKey, b *hottype.HotKey) {
-	h.Client, h.ClientShare = heavier(h, b)
+	h.HeaviestClient, h.ClientShare = heavier(h, b)
 	h.Share = share(h, b)
 	h.Rate += b.Rate
 	h.Lower += b.Lower
 	h.Upper += b.Upper
 	h.Baseline += b.Baseline
 	h.Clients = max(h.Clients, b.Clients)
-	h.Criteria = reasons(h.Criteria, b.Criteria)
+	h.Why = reasons(h.Why, b.Why)
 }
 
 // heavier is the heaviest client of a key of which two publishers count a part,
 // and its share of both: their own, if it is the same one.
 func heavier(a, b *hottype.HotKey) (string, float64) {
-	name, rate := a.Client, a.ClientShare*a.Rate
+	name, rate := a.HeaviestClient, a.ClientShare*a.Rate
 	other := b.ClientShare * b.Rate
 	switch {
-	case a.Client == b.Client:
+	case a.HeaviestClient == b.HeaviestClient:
 		rate += other
-	case other > rate || other == rate && b.Client < a.Client:
-		name, rate = b.Client, other
+	case other > rate || other == rate && b.HeaviestClient < a.HeaviestClient:
+		name, rate = b.HeaviestClient, other
 	}
 	if name == "" || a.Rate+b.Rate <= 0 {
 		return name, 0

@@ -23,7 +23,7 @@ func at(seconds float64) time.Time {
 
 // hot is a key with a rate, hot since 0 and until a second.
 func hot(key hottype.Key, rate, until float64) hottype.HotKey {
-	return hottype.HotKey{Key: key, Rule: "topic", Rate: rate, Peak: rate, Since: at(0), Until: at(until)}
+	return hottype.HotKey{Key: key, Rule: "topic", Rate: rate, PeakRate: rate, Since: at(0), Until: at(until)}
 }
 
 func set(version uint64, judged float64, keys ...hottype.HotKey) report.HotSet {
@@ -70,9 +70,9 @@ func TestReplicaSequence(t *testing.T) {
 
 func TestTwoPublishersOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Peak: 80, Since: at(2), Until: at(9)}
-	b := hottype.HotKey{Key: "k", Rule: "y", Rate: 60, Peak: 70, Since: at(1), Until: at(8)}
-	want := hottype.HotKey{Key: "k", Rule: "x", Rate: 90, Peak: 90, Since: at(1), Until: at(9)}
+	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, PeakRate: 80, Since: at(2), Until: at(9)}
+	b := hottype.HotKey{Key: "k", Rule: "y", Rate: 60, PeakRate: 70, Since: at(1), Until: at(8)}
+	want := hottype.HotKey{Key: "k", Rule: "x", Rate: 90, PeakRate: 90, Since: at(1), Until: at(9)}
 	for _, order := range [][2]hottype.HotKey{{a, b}, {b, a}} {
 		m := new(Replica)
 		m.Replace("1", set(1, 3, order[0]))
@@ -85,24 +85,24 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 
 func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Criteria: "share",
-		Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
-	b := hottype.HotKey{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Criteria: "rate+share",
-		Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
+	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share",
+		Clients: 9, HeaviestClient: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
+	b := hottype.HotKey{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Why: "rate+share",
+		Clients: 7, HeaviestClient: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
 	c := b
-	c.Client, c.ClientShare = "10.0.0.2", 0.5
+	c.HeaviestClient, c.ClientShare = "10.0.0.2", 0.5
 	both := hottype.HotKey{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7,
-		Criteria: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
+		Why: "rate+share", Clients: 9, HeaviestClient: "10.0.0.1", ClientShare: 0.2, PeakRate: 90, Until: at(9)}
 	other := both
-	other.Client, other.ClientShare = "10.0.0.2", 30./90
+	other.HeaviestClient, other.ClientShare = "10.0.0.2", 30./90
 	for _, test := range []struct {
 		a, b, want hottype.HotKey
 		now        float64
 	}{
 		{a, b, both, 3}, {b, a, both, 3}, {a, c, other, 3}, {c, a, other, 3},
 		{a, hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hottype.HotKey{
-			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Criteria: "share", Clients: 9,
-			Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
+			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9,
+			HeaviestClient: "10.0.0.1", ClientShare: 0.1, PeakRate: 60, Until: at(9),
 		}, 3}, // one that does not say
 	} {
 		m := new(Replica)

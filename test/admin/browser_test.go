@@ -342,7 +342,7 @@ func serveAt(t *testing.T, cfg admin.Config, listener net.Listener) *httptest.Se
 }
 
 func hotKey(key, rule string, rate float64, since time.Time) hottype.HotKey {
-	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, PeakRate: rate, Since: since,
 		Until: since.Add(time.Hour)}
 }
 
@@ -359,11 +359,11 @@ func liveHot(now time.Time) []hottype.HotKey {
 		hotKey("/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", "*", wave(now, 231, 12, 29), day),
 		hotKey(hostile, "*", wave(now, 204, 3, 7), now.Add(-9*time.Second)),
 	}
-	keys[0].Clients, keys[0].Client, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
-	keys[0].Criteria, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
-	keys[1].Clients, keys[1].Client, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
+	keys[0].Clients, keys[0].HeaviestClient, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
+	keys[0].Why, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
+	keys[1].Clients, keys[1].HeaviestClient, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
 	keys[1].Baseline = 21.5
-	keys[1].Criteria, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
+	keys[1].Why, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
 	return keys
 }
 
@@ -373,8 +373,8 @@ func liveLoops(now time.Time) []hottype.HotKey {
 		hotKey("topic?id=99", "topic", wave(now, 612, 5, 9), now.Add(-77*time.Second)),
 		hotKey(hostile, "*", 230, now.Add(-5*time.Second)),
 	}
-	loops[0].Clients, loops[0].Client, loops[0].ClientShare = 14, "192.0.2.77", 0.951
-	loops[1].Clients, loops[1].Client, loops[1].ClientShare = 1, "<b>\u202eeve</b>", 1
+	loops[0].Clients, loops[0].HeaviestClient, loops[0].ClientShare = 14, "192.0.2.77", 0.951
+	loops[1].Clients, loops[1].HeaviestClient, loops[1].ClientShare = 1, "<b>\u202eeve</b>", 1
 	return loops
 }
 

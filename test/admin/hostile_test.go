@@ -55,7 +55,7 @@ func TestHostileValuesAreText(t *testing.T) {
 	var hot []hottype.HotKey
 	for i, v := range hostileValues {
 		h := hotKey(v, "topic", float64(900-i), time.Now())
-		h.Clients, h.Client = 3, v
+		h.Clients, h.HeaviestClient = 3, v
 		hot = append(hot, h)
 		past.answer.Keys = append(
 			past.answer.Keys,

@@ -26,8 +26,8 @@ rules:
 	cfg := config(t)
 	cfg.Rules = func() *rules.Set { return set }
 	cfg.Upstreams = func() []hottype.UpstreamLimit {
-		return []hottype.UpstreamLimit{{Name: "default", Rate: 140, InFlight: 13.2, MinSum: 20, MaxSum: 2000, Saturated: true,
-			Reason: "at the limit", MeasuredLatency: 0.705, Target: 0.25, At: time.Now()}}
+		return []hottype.UpstreamLimit{{Name: "default", Rate: 140, InFlightCap: 13.2, MinSum: 20, MaxSum: 2000, Saturated: true,
+			Why: "at the limit", LatencySeconds: 0.705, TargetSeconds: 0.25, At: time.Now()}}
 	}
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)

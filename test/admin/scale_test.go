@@ -27,7 +27,7 @@ func busy(n int) func() []hottype.HotKey {
 		keys, moved := make([]hottype.HotKey, n), wave(time.Now(), 0, 50, 7)
 		for i, name := range names {
 			keys[i] = hotKey(name, "topic", float64(100*(n-i))+moved, since)
-			keys[i].Clients, keys[i].Client, keys[i].ClientShare = int64(30+i), "198.51.100.7", 0.1
+			keys[i].Clients, keys[i].HeaviestClient, keys[i].ClientShare = int64(30+i), "198.51.100.7", 0.1
 		}
 		return keys
 	}

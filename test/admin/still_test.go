@@ -46,7 +46,7 @@ func (r *restless) loops() []hottype.HotKey {
 	var keys []hottype.HotKey
 	for i := range int64(6) {
 		h := hotKey(fmt.Sprintf("topic?id=loop%d", i), "topic", 400, time.Now().Add(-time.Minute))
-		h.Clients, h.Client, h.ClientShare = 3, fmt.Sprintf("192.0.2.%d", (turn+i)%200+1), 0.9
+		h.Clients, h.HeaviestClient, h.ClientShare = 3, fmt.Sprintf("192.0.2.%d", (turn+i)%200+1), 0.9
 		keys = append(keys, h)
 	}
 	return keys

@@ -21,7 +21,7 @@ func hot(n int) report.HotSet {
 	set := report.HotSet{At: at}
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.HotKey{
-			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, Peak: 300, Since: at,
+			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, PeakRate: 300, Since: at,
 			Until: at.Add(time.Minute),
 		})
 	}

@@ -248,7 +248,7 @@ func (s *show) event(c detect.Change) {
 	case c.Kind == detect.LoopBegan:
 		s.screen.note(at, notice,
 			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
-			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.Client)
+			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.HeaviestClient)
 	case c.Kind == detect.LoopEnded:
 		s.screen.note(at, good, "↻ %s is no loop any more", c.Hot.Key)
 	default:

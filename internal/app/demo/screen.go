@@ -216,7 +216,7 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
 		return
 	}
 	b := &bounds[0]
-	l := Limit{at.Seconds(), b.Rate, b.InFlight, 1000 * b.MeasuredLatency, b.Reason}
+	l := Limit{at.Seconds(), b.Rate, b.InFlightCap, 1000 * b.LatencySeconds, b.Why}
 	if s.opts.Duration > 0 {
 		s.limits = append(s.limits, l)
 	}

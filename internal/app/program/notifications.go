@@ -72,7 +72,7 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 		for _, b := range upstreams() {
 			if b.Saturated && b.Rate <= b.MinSum {
 				hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
-					Why: b.Reason})
+					Why: b.Why})
 			}
 		}
 		for _, e := range c.Update(time.Now(), hold) {

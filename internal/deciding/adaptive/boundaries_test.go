@@ -39,8 +39,8 @@ func TestGrowthBegins(t *testing.T) {
 		control, s := &Controller{capacity: 100, headroomTicks: 2, growth: minGrowth}, room
 		c.change(control, &s)
 		control.grow(&s)
-		if !near(control.capacity, c.want) || control.bound.Reason != c.reason {
-			t.Errorf("%s: %v, %q; want %v, %q", name, control.capacity, control.bound.Reason, c.want, c.reason)
+		if !near(control.capacity, c.want) || control.bound.Why != c.reason {
+			t.Errorf("%s: %v, %q; want %v, %q", name, control.capacity, control.bound.Why, c.want, c.reason)
 		}
 		if grew := control.growth; name == "after three ticks" && !near(grew, 1.3*minGrowth) {
 			t.Errorf("%s: grows by %v next", name, grew)

@@ -75,7 +75,7 @@ type Controller struct {
 func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	t.Quantile, t.Errors = cmp.Or(t.Quantile, 0.9), cmp.Or(t.Errors, 0.01)
 	c := &Controller{target: t, min: least, max: most, growth: minGrowth}
-	c.bound = hottype.UpstreamLimit{Rate: most, InFlight: math.Inf(1)}
+	c.bound = hottype.UpstreamLimit{Rate: most, InFlightCap: math.Inf(1)}
 	return c
 }
 
@@ -111,8 +111,8 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 	c.pool, c.seconds = Measurement{}, 0
 	if s.n > 0 {
 		c.judge(&s)
-		c.bound.At, c.bound.MeasuredLatency, c.bound.Target = now, s.quantile, s.target
-		c.bound.Errors, c.bound.MeasuredInFlight = s.failed, s.flight
+		c.bound.At, c.bound.LatencySeconds, c.bound.TargetSeconds = now, s.quantile, s.target
+		c.bound.Errors, c.bound.InFlight = s.failed, s.flight
 	}
 	return c.bound
 }
@@ -125,10 +125,10 @@ func (c *Controller) judge(s *sample) {
 		// Nothing is limited, but the cap is there before the onset: from the maximum down the
 		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
 		b := hottype.UpstreamLimit{
-			Rate: c.max, InFlight: max(initialInFlight, s.ok*s.point), TargetMean: s.mean, Reason: "not limited",
+			Rate: c.max, InFlightCap: max(initialInFlight, s.ok*s.point), TargetMeanSeconds: s.mean, Why: "not limited",
 		}
 		if s.bad && !c.bound.At.IsZero() {
-			b.InFlight, b.TargetMean = c.bound.InFlight, c.bound.TargetMean
+			b.InFlightCap, b.TargetMeanSeconds = c.bound.InFlightCap, c.bound.TargetMeanSeconds
 		}
 		c.bound = b
 		return
@@ -156,11 +156,11 @@ func (c *Controller) estimate(s *sample) {
 	switch {
 	case s.mostlyFailing():
 		c.capacity *= 0.97 // it cannot be seen: drain
-		c.bound.Reason = "draining: errors and latency far above the target"
+		c.bound.Why = "draining: errors and latency far above the target"
 	case s.over && c.searching > 0:
 		// The first limited second began with the onset somewhere in it, so it says little of the
 		// capacity; the first saturated one after it does.
-		c.bound.Reason = s.reason(c)
+		c.bound.Why = s.reason(c)
 		if c.limited > 1 {
 			c.capacity = max(s.ok, c.capacity/(1+searchGrowth))
 		}
@@ -168,7 +168,7 @@ func (c *Controller) estimate(s *sample) {
 			c.searching = 0
 		}
 	case s.over:
-		c.bound.Reason = s.reason(c)
+		c.bound.Why = s.reason(c)
 		if s.missed && s.ok < c.capacity {
 			gain = 0.5 / s.width // it is saturated: what it answers is what it can do
 		}
@@ -181,9 +181,9 @@ func (c *Controller) estimate(s *sample) {
 			c.capacity -= 0.2 * (c.capacity - s.cold)
 		}
 	case s.bad: // one bad second is no overload
-		c.bound.Reason = "waiting: " + s.reason(c)
+		c.bound.Why = "waiting: " + s.reason(c)
 	default:
-		c.bound.Reason = "at the limit"
+		c.bound.Why = "at the limit"
 		c.capacity = max(c.capacity, c.capacity+gain*(s.ok-c.capacity))
 		c.grow(s)
 	}
@@ -199,19 +199,19 @@ func (c *Controller) estimate(s *sample) {
 // grow raises the capacity where more is asked for and could be borne.
 func (c *Controller) grow(s *sample) {
 	if s.denied == 0 {
-		c.bound.Reason = "demand below the limit"
+		c.bound.Why = "demand below the limit"
 	}
 	if s.denied == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.growthHold > 0 {
 		return
 	}
 	if c.searching > 0 {
 		c.capacity *= 1 + searchGrowth/s.width/max(1, s.lag/1.2)
-		c.bound.Reason = "searching: more is asked for and could be borne"
+		c.bound.Why = "searching: more is asked for and could be borne"
 		return
 	}
 	if c.headroomTicks++; c.headroomTicks >= 3 {
 		c.capacity *= 1 + c.growth/s.width
-		c.bound.Reason = "growing: more is asked for and could be borne"
+		c.bound.Why = "growing: more is asked for and could be borne"
 		c.growth = min(maxGrowth, 1.3*c.growth)
 	}
 }
@@ -235,8 +235,8 @@ func (c *Controller) publish(s *sample) {
 		c.lastGoodCapacity = c.capacity
 	}
 	c.bound.Rate, c.bound.Saturated = rate, true
-	c.bound.InFlight = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
-	c.bound.TargetMean = s.allowance
+	c.bound.InFlightCap = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
+	c.bound.TargetMeanSeconds = s.allowance
 	c.updateUnreachable(s)
 }
 

@@ -104,7 +104,7 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 		return b
 	}
 	if limiters == 0 {
-		one.last.Reason = "no reports: the last bound holds"
+		one.last.Why = "no reports: the last bound holds"
 		return one.last
 	}
 	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Denied), limiters, now

@@ -52,19 +52,19 @@ func TestControllers(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	b := got[0]
-	if b.Name != "default" || b.Rate != 1000 || b.Saturated || b.Limiters != 2 || b.MeasuredInFlight != 20 ||
-		b.Target != 0.25 ||
-		math.Abs(b.MeasuredLatency-0.05) > 0.004 {
+	if b.Name != "default" || b.Rate != 1000 || b.Saturated || b.Limiters != 2 || b.InFlight != 20 ||
+		b.TargetSeconds != 0.25 ||
+		math.Abs(b.LatencySeconds-0.05) > 0.004 {
 		t.Errorf("%+v", b)
 	}
 	// The cap is there before any onset: throughput times the set point.
-	if b.InFlight < 400*0.1 || b.InFlight > 400*0.25 {
-		t.Errorf("cap %v", b.InFlight)
+	if b.InFlightCap < 400*0.1 || b.InFlightCap > 400*0.25 {
+		t.Errorf("cap %v", b.InFlightCap)
 	}
 	// The same reports again are no news, and hold for a minute after the last.
 	for _, second := range []int{2, 10, 60} {
 		if held := c.Tick(at(second), set, nil, both); len(held) != 1 || held[0].Rate != b.Rate ||
-			held[0].InFlight != b.InFlight {
+			held[0].InFlightCap != b.InFlightCap {
 			t.Errorf("second %d: %+v", second, held)
 		}
 	}
@@ -135,16 +135,16 @@ func TestToldColdRequestsTakePlaces(t *testing.T) {
 	now := begin.Add(time.Second)
 	all.Reports(now)
 	for _, flight := range []float64{20, 1} { // 30 cold ones a second need six places, and have them
-		all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: flight, TargetMean: 0.2, Limiters: 1}})
+		all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlightCap: flight, TargetMeanSeconds: 0.2, Limiters: 1}})
 		if got := u.Bound(now).Slots; got != int64(flight) {
 			t.Errorf("%d places, want %v", got, flight)
 		}
 	}
-	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: 20, TargetMean: 0.1, Limiters: 1}})
+	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlightCap: 20, TargetMeanSeconds: 0.1, Limiters: 1}})
 	if got := u.Bound(now).Slots; got != 17 {
 		t.Errorf("%d places while cold requests take twice as long as they should", got)
 	}
-	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlight: 5, TargetMean: math.NaN(), Limiters: 1}})
+	all.SetBounds(now, []hottype.UpstreamLimit{{Name: "default", InFlightCap: 5, TargetMeanSeconds: math.NaN(), Limiters: 1}})
 	if got := u.Bound(now).Slots; got == 5 {
 		t.Error("a bound that is no number was taken")
 	}
@@ -176,7 +176,7 @@ func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 			u.OK, u.Errors = 0, u.OK
 		}
 		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []report.Limiter{r})
-		if len(got) != 1 || got[0].Saturated || got[0].Rate != 1000 || got[0].InFlight < 10 {
+		if len(got) != 1 || got[0].Saturated || got[0].Rate != 1000 || got[0].InFlightCap < 10 {
 			t.Fatalf("second %d: %+v", second, got)
 		}
 	}
@@ -256,7 +256,7 @@ func TestOwnFailuresLowerLittle(t *testing.T) {
 	})
 	for i, limit := range list[40:] {
 		if limit.Rate < 800 || math.Abs(limit.Errors-0.03) > 0.002 {
-			t.Fatalf("second %d: %.0f of 1,000 (%s, errors %v)", 40+i, limit.Rate, limit.Reason, limit.Errors)
+			t.Fatalf("second %d: %.0f of 1,000 (%s, errors %v)", 40+i, limit.Rate, limit.Why, limit.Errors)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func TestFailuresByOverloadLowerTheRate(t *testing.T) {
 		})
 		for i := 60; i < len(list); i++ {
 			if limit := list[i]; limit.Rate > 1.1*left || limit.Rate < 0.7*left {
-				t.Fatalf("second %d: %.0f where %.0f do not fail (%s)", i, limit.Rate, left, limit.Reason)
+				t.Fatalf("second %d: %.0f where %.0f do not fail (%s)", i, limit.Rate, left, limit.Why)
 			}
 		}
 	}
@@ -289,7 +289,7 @@ func TestCapacityThatFallsIsSeenSoon(t *testing.T) {
 		return 300
 	}, func(int, float64) float64 { return 0 })
 	if limit := list[43]; limit.Rate > 400 {
-		t.Errorf("%.0f a second three seconds after the capacity fell to 300 (%s)", limit.Rate, limit.Reason)
+		t.Errorf("%.0f a second three seconds after the capacity fell to 300 (%s)", limit.Rate, limit.Why)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestFewRequestsAreSteeredLower(t *testing.T) {
 		c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 2, 2000)
 		m := Measurement{At: begin, OK: n, Hot: n}
 		m.Latency.addN(100*time.Millisecond, n)
-		return c.Tick(begin, []Measurement{m}).InFlight / float64(n)
+		return c.Tick(begin, []Measurement{m}).InFlightCap / float64(n)
 	}
 	if few, many := places(100), places(10000); few > 0.9*many {
 		t.Errorf("%.3f slots for each of 100 requests a second, %.3f of 10,000", few, many)

@@ -173,7 +173,7 @@ func TestBoundOfSeveralReports(t *testing.T) {
 		}
 	}
 	if got := c.Tick(after(time.Minute), set, nil, nil); len(got) != 1 ||
-		got[0].Reason != "no reports: the last bound holds" {
+		got[0].Why != "no reports: the last bound holds" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -252,15 +252,15 @@ func TestPartOfABound(t *testing.T) {
 		bound hottype.UpstreamLimit
 		want  int64
 	}{
-		"by demand":        {hottype.UpstreamLimit{InFlight: 20, Demand: 40, Limiters: 10}, 5},
-		"all":              {hottype.UpstreamLimit{InFlight: 20, Demand: 5, Limiters: 2}, 20},
-		"by limiters":      {hottype.UpstreamLimit{InFlight: 20, Limiters: 4}, 5},
-		"alone":            {hottype.UpstreamLimit{InFlight: 20}, 20},
-		"rounded up":       {hottype.UpstreamLimit{InFlight: 20.2, Limiters: 4}, 6},
-		"with cold ones":   {hottype.UpstreamLimit{InFlight: 20, Limiters: 4, TargetMean: 0.5}, 8},
+		"by demand":        {hottype.UpstreamLimit{InFlightCap: 20, Demand: 40, Limiters: 10}, 5},
+		"all":              {hottype.UpstreamLimit{InFlightCap: 20, Demand: 5, Limiters: 2}, 20},
+		"by limiters":      {hottype.UpstreamLimit{InFlightCap: 20, Limiters: 4}, 5},
+		"alone":            {hottype.UpstreamLimit{InFlightCap: 20}, 20},
+		"rounded up":       {hottype.UpstreamLimit{InFlightCap: 20.2, Limiters: 4}, 6},
+		"with cold ones":   {hottype.UpstreamLimit{InFlightCap: 20, Limiters: 4, TargetMeanSeconds: 0.5}, 8},
 		"one at least":     {hottype.UpstreamLimit{Limiters: 4}, 1},
-		"100000 at most":   {hottype.UpstreamLimit{InFlight: 1e6, Limiters: 4}, 100_000},
-		"as many as there": {hottype.UpstreamLimit{InFlight: 2147483647, Limiters: 1 << 30}, 2},
+		"100000 at most":   {hottype.UpstreamLimit{InFlightCap: 1e6, Limiters: 4}, 100_000},
+		"as many as there": {hottype.UpstreamLimit{InFlightCap: 2147483647, Limiters: 1 << 30}, 2},
 	} {
 		var all Upstreams
 		all.Configure(parse(t))
@@ -289,8 +289,8 @@ func TestInvalidBounds(t *testing.T) {
 	t.Parallel()
 	for i, change := range []func(b *hottype.UpstreamLimit, v float64){
 		func(b *hottype.UpstreamLimit, v float64) { b.Rate = v },
-		func(b *hottype.UpstreamLimit, v float64) { b.InFlight = v },
-		func(b *hottype.UpstreamLimit, v float64) { b.TargetMean = v },
+		func(b *hottype.UpstreamLimit, v float64) { b.InFlightCap = v },
+		func(b *hottype.UpstreamLimit, v float64) { b.TargetMeanSeconds = v },
 		func(b *hottype.UpstreamLimit, v float64) { b.Demand = v },
 		func(b *hottype.UpstreamLimit, v float64) { b.MinSum = v },
 		func(b *hottype.UpstreamLimit, v float64) { b.MaxSum = v },

@@ -108,11 +108,11 @@ func (c course) run(out *bytes.Buffer) {
 			reports = append(reports, m)
 		}
 		bound = control.Tick(begin.Add(time.Duration(i)*time.Second), reports)
-		fmt.Fprintf(out, "%2d %.5g %.5g %.4g %t %t %t %.4g %.4g %.3g %.4g %s\n", i, bound.Rate, bound.InFlight,
-			bound.TargetMean,
-			bound.Saturated, bound.Unreachable, !bound.At.IsZero(), bound.MeasuredLatency, bound.Target, bound.Errors,
-			bound.MeasuredInFlight,
-			bound.Reason)
+		fmt.Fprintf(out, "%2d %.5g %.5g %.4g %t %t %t %.4g %.4g %.3g %.4g %s\n", i, bound.Rate, bound.InFlightCap,
+			bound.TargetMeanSeconds,
+			bound.Saturated, bound.Unreachable, !bound.At.IsZero(), bound.LatencySeconds, bound.TargetSeconds, bound.Errors,
+			bound.InFlight,
+			bound.Why)
 	}
 }
 

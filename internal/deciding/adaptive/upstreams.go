@@ -118,7 +118,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 		if b.Demand > 0 && one.demand.value > 0 {
 			part = min(one.demand.value/b.Demand, 1)
 		}
-		places := b.InFlight*part + one.cold.value*b.TargetMean - unseen
+		places := b.InFlightCap*part + one.cold.value*b.TargetMeanSeconds - unseen
 		one.lock.Unlock()
 		one.bound.Store(&LocalLimit{
 			UpstreamLimit: *b, Slots: int64(clamp(math.Ceil(places), 1, 100_000)), until: now.Add(LimitTTL),
@@ -128,7 +128,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 
 // isValid rejects numbers that no controller says.
 func isValid(b *hottype.UpstreamLimit) bool {
-	for _, f := range []float64{b.Rate, b.InFlight, b.TargetMean, b.Demand, b.MinSum, b.MaxSum} {
+	for _, f := range []float64{b.Rate, b.InFlightCap, b.TargetMeanSeconds, b.Demand, b.MinSum, b.MaxSum} {
 		if !(f >= 0 && f <= math.MaxInt32) {
 			return false
 		}

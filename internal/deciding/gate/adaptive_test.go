@@ -20,7 +20,7 @@ rules:
 // bound is what a controller says of the usual upstream while topic?id=42 alone is hot.
 func bound(rate, inFlight float64) []hottype.UpstreamLimit {
 	return []hottype.UpstreamLimit{{
-		Name: "default", Rate: rate, InFlight: inFlight, Saturated: true, Limiters: 1, MinSum: 10, MaxSum: 1000,
+		Name: "default", Rate: rate, InFlightCap: inFlight, Saturated: true, Limiters: 1, MinSum: 10, MaxSum: 1000,
 	}}
 }
 
@@ -170,7 +170,7 @@ func TestColdRequestsTakePlaces(t *testing.T) {
 	b.now = b.now.Add(time.Second)
 	b.Upstreams().Reports(b.now)
 	one := bound(1000, 3)
-	one[0].TargetMean = 0.05 // two of 40 cold requests a second
+	one[0].TargetMeanSeconds = 0.05 // two of 40 cold requests a second
 	b.Upstreams().SetBounds(b.now, one)
 	for range 4 {
 		b.UpstreamBegins(b.now, "default")

@@ -132,7 +132,7 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 			if len(s.set.Loops) != 1 || s.kinds[detect.LoopBegan] != 1 {
 				t.Fatalf("loops %+v, changes %v", s.set.Loops, s.kinds)
 			}
-			if l := s.set.Loops[0]; l.Clients < 140 || l.Clients > 280 || l.ClientShare < test.share || l.Client == "" {
+			if l := s.set.Loops[0]; l.Clients < 140 || l.Clients > 280 || l.ClientShare < test.share || l.HeaviestClient == "" {
 				t.Errorf("%+v", l)
 			}
 		})
@@ -154,7 +154,7 @@ func TestManyClientsAreHotAtOnceAndALoopIsNot(t *testing.T) {
 		t.Errorf("both: %+v", s.set)
 	}
 	s.run(t, 8, loop)
-	if len(s.set.Keys) != 0 || len(s.set.Loops) != 1 || s.set.Loops[0].Client != "192.0.2.0" {
+	if len(s.set.Keys) != 0 || len(s.set.Loops) != 1 || s.set.Loops[0].HeaviestClient != "192.0.2.0" {
 		t.Errorf("the loop alone: %+v", s.set)
 	}
 	s.run(t, 10)

@@ -34,11 +34,11 @@ func (l changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
 		"key", short(h.Key), "rule", h.Rule,
-		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.Peak),
+		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.PeakRate),
 	}
 	who := []any{
 		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule),
-		"why", h.Criteria,
+		"why", h.Why,
 		"clients", "unknown",
 	}
 	if h.Clients > 0 {
@@ -46,11 +46,11 @@ func (l changeLog) logChange(c *detect.Change) {
 	}
 	// The rate that reached the threshold may be over by now: counts come late, and who takes over a partition reads
 	// those of the last seconds again.
-	if h.Rate < h.Peak {
-		who = append(who, "peak", tenths(h.Peak))
+	if h.Rate < h.PeakRate {
+		who = append(who, "peak", tenths(h.PeakRate))
 	}
-	if h.Client != "" {
-		who = append(who, "client", h.Client, "client_share", h.ClientShare)
+	if h.HeaviestClient != "" {
+		who = append(who, "client", h.HeaviestClient, "client_share", h.ClientShare)
 	}
 	switch {
 	case c.Kind == detect.BecameHot:

@@ -23,7 +23,7 @@ func shared() *rules.Rule {
 func reasons(s report.HotSet) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
-		fmt.Fprintf(&b, "%s %s %.2f ", h.Key, h.Criteria, h.Share)
+		fmt.Fprintf(&b, "%s %s %.2f ", h.Key, h.Why, h.Share)
 	}
 	return strings.TrimSpace(b.String())
 }

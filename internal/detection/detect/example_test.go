@@ -25,7 +25,7 @@ func Example() {
 		}
 		_, changes := d.Tick(time.Unix(second, 999_999_999))
 		for _, c := range changes {
-			fmt.Println(second, c.Kind, c.Hot.Key, c.Hot.Rate, "peak", c.Hot.Peak)
+			fmt.Println(second, c.Kind, c.Hot.Key, c.Hot.Rate, "peak", c.Hot.PeakRate)
 		}
 	}
 	// Output:

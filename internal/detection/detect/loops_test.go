@@ -56,7 +56,7 @@ func each(clients int) []int64 {
 func told(s report.HotSet, changes []Change) string {
 	var b strings.Builder
 	for _, l := range s.Loops {
-		fmt.Fprintf(&b, "loop %s=%g %d clients %s %.2f ", l.Key, l.Rate, l.Clients, l.Client, l.ClientShare)
+		fmt.Fprintf(&b, "loop %s=%g %d clients %s %.2f ", l.Key, l.Rate, l.Clients, l.HeaviestClient, l.ClientShare)
 	}
 	return strings.TrimSpace(b.String() + tape(report.HotSet{Keys: s.Keys}, changes))
 }
@@ -138,7 +138,7 @@ func TestHotKeySaysItsClients(t *testing.T) {
 	d := New(set(topic(0)), Options{})
 	d.Add(at(0), by("topic?id=1", 0, 15, 5))
 	s, _ := d.Tick(at(0))
-	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].Client != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 ||
+	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].HeaviestClient != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 ||
 		len(s.Loops) != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -179,7 +179,7 @@ func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
 			all += m.sum(key)
 		}
 	}
-	h := hottype.HotKey{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Criteria: "rate", Peak: c.peak,
+	h := hottype.HotKey{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Why: "rate", PeakRate: c.peak,
 		Since: c.since}
 	if all > 0 {
 		h.Share = float64(c.sum) / float64(all)

@@ -211,7 +211,7 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 	rate := h.slidingRate(w, now)
 	c.peak = max(c.peak, rate)
 	hot := hottype.HotKey{
-		Key: c.key, Rule: h.compiled.rule.Name, Criteria: c.why, Since: c.since, Peak: c.peak,
+		Key: c.key, Rule: h.compiled.rule.Name, Why: c.why, Since: c.since, PeakRate: c.peak,
 		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum), Clients: c.loop.clients.clients,
 	}
 	hot.Baseline = max(0, h.baseline.of(c.hash, string(c.key), 1))
@@ -219,7 +219,7 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 		hot.Share = min(1, float64(w.Sum)/float64(total))
 	}
 	if p := &c.loop.clients; !p.client.IsZero() {
-		hot.Client, hot.ClientShare = p.client.String(), p.share
+		hot.HeaviestClient, hot.ClientShare = p.client.String(), p.share
 	}
 	return hot
 }

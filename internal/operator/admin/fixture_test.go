@@ -251,7 +251,7 @@ func serve(h http.Handler, method, target, body string, headers ...string) *http
 }
 
 func hotKey(key, rule string, rate float64, since time.Time) hottype.HotKey {
-	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+	return hottype.HotKey{Key: hottype.Key(key), Rule: rule, Rate: rate, PeakRate: rate, Since: since,
 		Until: since.Add(time.Hour)}
 }
 

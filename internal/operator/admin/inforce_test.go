@@ -25,8 +25,8 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound := &hottype.UpstreamLimit{Name: "default", Rate: 300, InFlight: 13.2, MinSum: 20, MaxSum: 2000,
-		MeasuredLatency: 0.1, Target: 0.25, At: t0}
+	bound := &hottype.UpstreamLimit{Name: "default", Rate: 300, InFlightCap: 13.2, MinSum: 20, MaxSum: 2000,
+		LatencySeconds: 0.1, TargetSeconds: 0.25, At: t0}
 	w := newWorld(t, func(c *Config) {
 		c.Rules = func() *rules.Set { return set }
 		c.Upstreams = func() []hottype.UpstreamLimit { return []hottype.UpstreamLimit{*bound} }
@@ -102,7 +102,7 @@ func TestAnUpstreamThatMissesItsTargetIsTrouble(t *testing.T) {
 		age     time.Duration
 		missed  bool
 	}{{0.1, false, 0, false}, {0.705, false, 0, true}, {0.705, false, time.Minute, false}, {0.1, true, 0, true}} {
-		bound.MeasuredLatency, bound.Unreachable, bound.At = c.latency, c.lost, w.clock().Add(-c.age)
+		bound.LatencySeconds, bound.Unreachable, bound.At = c.latency, c.lost, w.clock().Add(-c.age)
 		rec := w.ask(http.MethodGet, "/v1/upstreams", "")
 		s.answer(t, rec, 200, "Upstreams")
 		var a struct{ Upstreams []live.Upstream }

@@ -63,7 +63,7 @@ func TestLimitsInForce_AreWhatTheyAreOf(t *testing.T) {
 		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop("topic?id=9")} }
 	})
 	h := hotKey("topic?id=42", "topic", 299.55432912, t0)
-	h.Client, h.ClientShare, h.Clients = "192.0.2.1", 0.2, 30
+	h.HeaviestClient, h.ClientShare, h.Clients = "192.0.2.1", 0.2, 30
 	w.set(func() { w.hot = []hottype.HotKey{h, hotKey("topic?id=7", "topic", 250, t0)} })
 	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"client": "192.0.2.1", "rate": 5}`); rec.Code != http.StatusCreated {
 		t.Fatal(rec.Body)

@@ -20,7 +20,7 @@ import (
 // loop is a key that one client asks for nearly alone.
 func loop(key string) hottype.HotKey {
 	h := hotKey(key, "topic", 300, t0)
-	h.Clients, h.Client, h.ClientShare = 3, "192.0.2.77", 0.95
+	h.Clients, h.HeaviestClient, h.ClientShare = 3, "192.0.2.77", 0.95
 	return h
 }
 
@@ -40,7 +40,7 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 	if list.Totals.Loops != 1 || list.Totals.HotKeys != 0 || len(list.Keys) != 0 || len(list.Loops) != 1 {
 		t.Fatalf("%+v", list)
 	}
-	if l := list.Loops[0]; l.Client != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 ||
+	if l := list.Loops[0]; l.HeaviestClient != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 ||
 		l.Href != "/v1/key?key=topic%3Fid%3D9" {
 		t.Errorf("%+v", l)
 	}

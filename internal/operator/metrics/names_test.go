@@ -204,7 +204,7 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 			visit(path, func() { set(); store() }, func() { reset(); store() })
 		}
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
-		each(path+"[].Reason", func() { one.Reason = "errors" }, func() { one.Reason = "" })
+		each(path+"[].Reason", func() { one.Why = "errors" }, func() { one.Why = "" })
 		return
 	case *report.Admissions:
 		for r := range x.All() {

@@ -78,7 +78,7 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 	end := func(c detect.Change) replay.Span {
 		ended := begun[c.Kind][c.Hot.Key]
 		delete(begun[c.Kind], c.Hot.Key)
-		ended.Until, ended.PeakRate = c.At.Unix(), c.Hot.Peak
+		ended.Until, ended.PeakRate = c.At.Unix(), c.Hot.PeakRate
 		if n := clientsketch.Clients(&ended.who); n > ended.Clients {
 			heaviest, share := clientsketch.Heaviest(&ended.who)
 			ended.Clients, ended.Client, ended.ClientShare = n, heaviest.String(), share
@@ -90,7 +90,7 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 		for _, c := range changes {
 			h := &c.Hot
 			begins := &begunSpan{Span: replay.Span{
-				Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client,
+				Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.HeaviestClient,
 				ClientShare: h.ClientShare,
 			}}
 			switch c.Kind {

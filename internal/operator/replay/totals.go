@@ -155,11 +155,11 @@ func (s *spans) change(c detect.Change) {
 	case s.begins:
 		s.open[c.Hot.Key] = &openSpan{Span: Span{
 			Key: c.Hot.Key, Rule: c.Hot.Rule, From: c.At.Unix(),
-			Clients: c.Hot.Clients, Client: c.Hot.Client, ClientShare: c.Hot.ClientShare,
+			Clients: c.Hot.Clients, Client: c.Hot.HeaviestClient, ClientShare: c.Hot.ClientShare,
 		}}
 	case s.ends:
 		if span, ok := s.open[c.Hot.Key]; ok {
-			span.Until, span.PeakRate = c.At.Unix(), c.Hot.Peak
+			span.Until, span.PeakRate = c.At.Unix(), c.Hot.PeakRate
 			delete(s.open, c.Hot.Key)
 			s.close(span)
 		}

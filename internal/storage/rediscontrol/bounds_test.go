@@ -29,7 +29,7 @@ func TestBounds(t *testing.T) {
 			func(list []hottype.UpstreamLimit) { got <- list })
 	}()
 	list := func(rate float64) []hottype.UpstreamLimit {
-		return []hottype.UpstreamLimit{{Name: "default", Rate: rate, InFlight: 7.5, Reason: "at the limit",
+		return []hottype.UpstreamLimit{{Name: "default", Rate: rate, InFlightCap: 7.5, Why: "at the limit",
 			At: time.Unix(int64(rate), 0).UTC()}}
 	}
 	publish := func(token string, rate float64, want bool) {

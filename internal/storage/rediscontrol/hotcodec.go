@@ -64,13 +64,13 @@ func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
 }
 
 func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
-	if !finite(h.Rate) || !finite(h.Peak) {
-		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
+	if !finite(h.Rate) || !finite(h.PeakRate) {
+		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.PeakRate)
 	}
 	dst = append(appendField(dst, string(h.Key)), '\t')
 	dst = append(appendField(dst, h.Rule), '\t')
 	dst = append(strconv.AppendFloat(dst, h.Rate, 'g', -1, 64), '\t')
-	dst = append(strconv.AppendFloat(dst, h.Peak, 'g', -1, 64), '\t')
+	dst = append(strconv.AppendFloat(dst, h.PeakRate, 'g', -1, 64), '\t')
 	dst = append(strconv.AppendInt(dst, micros(h.Since), 10), '\t')
 	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
@@ -132,7 +132,7 @@ func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 	}
 	var errs [4]error
 	h.Rate, errs[0] = parseRate(field[2])
-	h.Peak, errs[1] = parseRate(field[3])
+	h.PeakRate, errs[1] = parseRate(field[3])
 	h.Since, errs[2] = parseMicros(field[4])
 	h.Until, errs[3] = parseMicros(field[5])
 	if err = cmp.Or(errs[:]...); err == nil {

@@ -37,11 +37,11 @@ func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	if h.Clients != 0 {
 		dst = strconv.AppendInt(appendName(dst, "clients"), h.Clients, 10)
 	}
-	if h.Criteria != "" {
-		dst = appendField(appendName(dst, "why"), h.Criteria)
+	if h.Why != "" {
+		dst = appendField(appendName(dst, "why"), h.Why)
 	}
-	if h.Client != "" {
-		dst = appendField(appendName(dst, "client"), h.Client)
+	if h.HeaviestClient != "" {
+		dst = appendField(appendName(dst, "client"), h.HeaviestClient)
 	}
 	return dst, nil
 }
@@ -74,9 +74,9 @@ func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
 				err = fmt.Errorf("clients %q is not a number up to 2^53", value)
 			}
 		case "why":
-			h.Criteria = strings.Clone(unescape(value))
+			h.Why = strings.Clone(unescape(value))
 		case "client":
-			h.Client = strings.Clone(unescape(value))
+			h.HeaviestClient = strings.Clone(unescape(value))
 		case loopField:
 			loop = true
 			h.Until, err = parseMicros(value)

@@ -27,21 +27,21 @@ func anyHot(t *rapid.T) hottype.HotKey {
 		return time.UnixMicro(us).UTC()
 	})
 	return hottype.HotKey{
-		Key:   hottype.Key(text.Draw(t, "key")),
-		Rule:  text.Draw(t, "rule"),
-		Rate:  rapid.Float64Range(-maxRate, maxRate).Draw(t, "rate"),
-		Peak:  rapid.Float64Range(-maxRate, maxRate).Draw(t, "peak"),
-		Since: stamp.Draw(t, "since"),
-		Until: stamp.Draw(t, "until"),
+		Key:      hottype.Key(text.Draw(t, "key")),
+		Rule:     text.Draw(t, "rule"),
+		Rate:     rapid.Float64Range(-maxRate, maxRate).Draw(t, "rate"),
+		PeakRate: rapid.Float64Range(-maxRate, maxRate).Draw(t, "peak"),
+		Since:    stamp.Draw(t, "since"),
+		Until:    stamp.Draw(t, "until"),
 
 		Lower: rapid.Float64Range(-maxRate, maxRate).Draw(t, "lower"), Upper: rapid.Float64Range(-maxRate, maxRate).Draw(t, "upper"),
 		Share:    rapid.Float64Range(-maxRate, maxRate).Draw(t, "share"),
 		Baseline: rapid.Float64Range(-maxRate, maxRate).Draw(t, "baseline"),
 
-		Criteria:    rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"),
-		Clients:     rapid.Int64Range(0, maxRate).Draw(t, "clients"),
-		Client:      rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"),
-		ClientShare: rapid.Float64Range(-maxRate, maxRate).Draw(t, "client share"),
+		Why:            rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"),
+		Clients:        rapid.Int64Range(0, maxRate).Draw(t, "clients"),
+		HeaviestClient: rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"),
+		ClientShare:    rapid.Float64Range(-maxRate, maxRate).Draw(t, "client share"),
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSetComesOutAsItWentIn(t *testing.T) {
 func TestReadersPassOverFieldsTheyDoNotKnow(t *testing.T) {
 	t.Parallel()
 	got, _, err := parseSet("k\tr\t1\t2\t3\t4\tlater=x=y\tclients=7\tmore\t\n")
-	want := []hottype.HotKey{{Key: "k", Rule: "r", Rate: 1, Lower: 1, Upper: 1, Peak: 2, Clients: 7,
+	want := []hottype.HotKey{{Key: "k", Rule: "r", Rate: 1, Lower: 1, Upper: 1, PeakRate: 2, Clients: 7,
 		Since: time.UnixMicro(3).UTC(), Until: time.UnixMicro(4).UTC()}}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("%+v, %v", got, err)

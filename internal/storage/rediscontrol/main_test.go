@@ -123,7 +123,7 @@ func hot(at time.Time, n int) report.HotSet {
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.HotKey{
 			Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Rule: "topic",
-			Rate: 200 + float64(i)/5, Peak: 300 + float64(i)/5,
+			Rate: 200 + float64(i)/5, PeakRate: 300 + float64(i)/5,
 			Since: at.Add(-time.Minute), Until: at.Add(time.Minute),
 		})
 	}
@@ -139,7 +139,7 @@ func varied(at time.Time, n int) report.HotSet {
 		h := &set.Keys[i]
 		h.Key = hottype.Key(fmt.Sprintf("article?id=%x&lang=en", r.Uint64()))
 		h.Rate = float64(1000+r.IntN(20_000)) / 5
-		h.Peak = h.Rate + float64(r.IntN(5000))/5
+		h.PeakRate = h.Rate + float64(r.IntN(5000))/5
 		h.Lower, h.Upper = h.Rate, h.Rate
 		h.Since = at.Add(-rand.N(time.Hour)).Truncate(time.Microsecond)
 		h.Until = at.Add(12 * time.Second)

@@ -179,7 +179,7 @@ func roughSize(set report.HotSet) int {
 	n := 0
 	for _, list := range [][]hottype.HotKey{set.Keys, set.Loops} {
 		for i := range list {
-			n += len(list[i].Key) + len(list[i].Rule) + len(list[i].Client) + numbers
+			n += len(list[i].Key) + len(list[i].Rule) + len(list[i].HeaviestClient) + numbers
 		}
 	}
 	return n

@@ -107,7 +107,7 @@ func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testi
 		o.until("the upstream was judged", func() bool {
 			o.ask(rest, "b")
 			list := p.Stats().Upstreams
-			return len(list) == 1 && list[0].MeasuredLatency > 0
+			return len(list) == 1 && list[0].LatencySeconds > 0
 		})
 	})
 }

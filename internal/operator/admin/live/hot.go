@@ -158,6 +158,6 @@ var detectionKinds = map[detect.Kind]string{
 func detectionChange(at time.Time, kind string, h *hottype.HotKey) Change {
 	return Change{
 		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,
-		Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,
+		Clients: h.Clients, Client: h.HeaviestClient, ClientShare: h.ClientShare,
 	}
 }

@@ -110,7 +110,7 @@ func (s *Service) IsListed(list string, o rules.Override, now time.Time) bool {
 	case "hot":
 		return slices.ContainsFunc(s.hot(), func(h hottype.HotKey) bool { return string(h.Key) == o.Key })
 	case "loop":
-		return slices.ContainsFunc(s.loops(), func(h hottype.HotKey) bool { return isClient(h.Client) })
+		return slices.ContainsFunc(s.loops(), func(h hottype.HotKey) bool { return isClient(h.HeaviestClient) })
 	case "denied":
 		return slices.ContainsFunc(s.deniedClients(now), func(c DeniedClient) bool { return isClient(c.Client) })
 	case "heaviest":

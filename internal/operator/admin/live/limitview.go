@@ -107,8 +107,8 @@ func (f inForce) view(l rules.Limit) *limitView {
 		if bound, known := f[a.Upstream]; known {
 			v = viewSpec((&adaptive.LocalLimit{UpstreamLimit: bound}).Spec(l.Spec, a), l.Mode, l.Scope)
 			v.Text += " now"
-			if bound.InFlight > 0 && bound.InFlight < maxSlots {
-				v.InFlight = int64(math.Ceil(bound.InFlight))
+			if bound.InFlightCap > 0 && bound.InFlightCap < maxSlots {
+				v.InFlight = int64(math.Ceil(bound.InFlightCap))
 				v.Text += fmt.Sprintf(", all hot keys together %d in flight", v.InFlight)
 			}
 		}

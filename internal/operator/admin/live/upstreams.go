@@ -44,7 +44,7 @@ const measuredFor = 10 * time.Second
 func (s *Service) viewUpstreams(now time.Time) []Upstream {
 	list := []Upstream{}
 	for _, u := range s.upstreams() {
-		late := u.Target > 0 && u.MeasuredLatency > u.Target && now.Sub(u.At) < measuredFor
+		late := u.TargetSeconds > 0 && u.LatencySeconds > u.TargetSeconds && now.Sub(u.At) < measuredFor
 		list = append(list, Upstream{u, late || u.Unreachable})
 	}
 	return list
@@ -70,7 +70,7 @@ func (s *Service) Status() []Status {
 	for _, u := range s.viewUpstreams(s.cfg.Now()) {
 		if u.Missed {
 			list = append(list, Status{Name: "upstream " + u.Name,
-				Value: fmt.Sprintf("%.0f ms of %.0f ms", 1000*u.MeasuredLatency, 1000*u.Target)})
+				Value: fmt.Sprintf("%.0f ms of %.0f ms", 1000*u.LatencySeconds, 1000*u.TargetSeconds)})
 		}
 	}
 	return list
