@@ -17,7 +17,7 @@ import (
 // Adapter judges the requests of one framework by Options. The adapters are made of it; most callers should use one of
 // them, or [Pipeline.Middleware]. Many goroutines may use it.
 type Adapter[C any] struct {
-	decide  *httplimit.SafeGate
+	gate    *httplimit.HTTPGate
 	clients *httplimit.Clients
 	options Options[C]
 	answers httplimit.Responder
@@ -25,7 +25,7 @@ type Adapter[C any] struct {
 
 // NewAdapter builds a Adapter. It panics on options that mean nothing, such as the status 200.
 func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
-	l := &Adapter[C]{decide: p.leaseGate, clients: p.options.Clients, options: o, answers: httplimit.Responder{
+	l := &Adapter[C]{gate: p.gate, clients: p.options.Clients, options: o, answers: httplimit.Responder{
 		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
 	}}
 	if err := l.answers.Check(); err != nil {
@@ -78,7 +78,7 @@ func (l *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	if l.options.Skip != nil && l.options.Skip(c) {
 		return l.enforce(c, w, r)
 	}
-	awaited, endBody, ok := l.decide.AwaitBody(w, r)
+	awaited, endBody, ok := l.gate.AwaitBody(w, r)
 	switch {
 	case !ok:
 		return nil, nil
@@ -137,11 +137,11 @@ func (l *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	if l.options.Cost != nil {
 		cost = l.options.Cost(c)
 	}
-	v := l.decide.DecideFor(r, client, cost)
+	v := l.gate.Decide(r, client, cost)
 	if !v.Allowed {
 		return &Decision{Verdict: &v}, nil
 	}
-	j := &Decision{Verdict: &v, tracker: l.decide.Track(r.Context(), &v)}
+	j := &Decision{Verdict: &v, tracker: l.gate.Track(r.Context(), &v)}
 	if !httplimit.Wait(r.Context(), &v) {
 		j.Done()
 		return nil, fmt.Errorf("hotparam: the request ended while it waited: %w", r.Context().Err())
@@ -232,7 +232,6 @@ func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.W
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
 	own := NewAdapter(p, o)
 	answers := own.answers
-	answers.RetryJitter = p.options.Answers.RetryJitter
 	if o.Deny != nil {
 		// no caller takes the error
 		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
@@ -247,9 +246,6 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 		options.Cost = func(r *http.Request) int64 { return requestOptionsOf(r).cost }
 	}
 	layer := middleware.New(p.parts.Gate, options)
-	p.mu.Lock()
-	p.layers = append(p.layers, layer)
-	p.mu.Unlock()
 	return func(next http.Handler) http.Handler {
 		limited := layer.Wrap(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

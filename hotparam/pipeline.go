@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -49,19 +48,15 @@ import (
 // Run and after it: requests are then judged by what is known, and a store that is
 // not there by the rules' on_store_failure.
 type Pipeline struct {
-	parts     *pipeline.Pipeline
-	decide    *httplimit.SafeGate
-	leaseGate *httplimit.SafeGate // decide for callers that report completion
-	layer     *middleware.Layer
+	parts *pipeline.Pipeline
+	gate  *httplimit.HTTPGate
+	layer *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
 	// with is parts, and what New joined or opened for them.
 	with    *pipeline.Connected
 	ran     atomic.Bool
 	running atomic.Bool
-
-	mu     sync.Mutex
-	layers []*middleware.Layer // of MiddlewareWith
 }
 
 // New builds a pipeline. It starts nothing and needs no server to be up; errors
@@ -71,7 +66,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.Rules != nil {
 		set = cfg.Rules.set
 	}
-	if err := (&httplimit.Responder{RetryJitter: cfg.RetryJitter}).Check(); err != nil {
+	if err := gate.CheckRetryJitter(cfg.RetryJitter); err != nil {
 		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
 	}
 	if cfg.CacheMemory < 0 {
@@ -83,7 +78,8 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	parts := pipeline.Config{
 		Rules: set,
-		Gate:  gate.Config{Budget: cfg.Budget, Instance: lifecycle.InstanceName(cfg.Instance), Log: cfg.Log},
+		Gate: gate.Config{Budget: cfg.Budget, Instance: lifecycle.InstanceName(cfg.Instance),
+			RetryJitter: cfg.RetryJitter, Log: cfg.Log},
 		Tally: tally.Config{Log: cfg.Log},
 	}
 	p := &Pipeline{}
@@ -93,16 +89,13 @@ func New(cfg Config) (*Pipeline, error) {
 	p.parts.Add(lifecycle.Sources, "requests", p.drain)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	p.options = middleware.Options{
-		Clients: clients, Answers: httplimit.Responder{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
+		Clients: clients, Log: cfg.Log,
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Cacheable},
 	}
 	p.layer = middleware.New(p.parts.Gate, p.options)
 	p.parts.AddCache(p.layer.Cache())
 	p.parts.AddStats(func() any { return p.layer.Cache().Stats() })
-	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
-	p.decide = httplimit.NewSafeGate(safe)
-	safe.Holds, safe.GuardsBodies = true, true
-	p.leaseGate = httplimit.NewSafeGate(safe)
+	p.gate = httplimit.NewHTTPGate(httplimit.HTTPGateConfig{Gate: p.parts.Gate, Clients: clients, GuardsBodies: true})
 	expectRun(weak.Make(p), cfg.Log)
 	return p, nil
 }
@@ -116,7 +109,9 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if err := checkRequest(ctx, &r); err != nil {
 		return Verdict{}, err
 	}
-	return p.decide.Decide(ctx, &r), nil
+	v := p.parts.Gate.Decide(ctx, time.Now(), &r)
+	httplimit.Quote(&v)
+	return v, nil
 }
 
 // Begin is Decide for a request whose end the caller reports: Done of the result must be called in any case, and
@@ -126,10 +121,11 @@ func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
 	if err := checkRequest(ctx, &r); err != nil {
 		return nil, err
 	}
-	v := p.leaseGate.Decide(ctx, &r)
+	v := p.parts.Gate.Decide(ctx, time.Now(), &r)
+	httplimit.Quote(&v)
 	d := &Decision{Verdict: &v}
 	if v.Allowed {
-		d.tracker = p.leaseGate.Track(ctx, &v)
+		d.tracker = p.gate.Track(ctx, &v)
 	}
 	return d, nil
 }

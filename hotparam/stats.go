@@ -101,16 +101,11 @@ func (p *Pipeline) Stats() Stats {
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied.Total(), DeniedBy: maps.Collect(decided.Denied.All()),
 		WouldDeny: decided.WouldDeny, WouldDenyIP: decided.WouldDenyIP,
-		Panics:    p.layer.Panics() + p.decide.Panics() + p.leaseGate.Panics(),
+		Panics:    decided.Panics,
 		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),
 		Health:    p.health(time.Now(), &decided),
 	}
-	p.mu.Lock()
-	for _, l := range p.layers {
-		st.Panics += l.Panics()
-	}
-	p.mu.Unlock()
 	if p.with.Counts != nil {
 		c := p.with.Counts()
 		st.Delivered, st.Dropped = c.Sent, st.Dropped+c.Lost

@@ -195,11 +195,6 @@ func (s Statuses) Contains(status int) bool {
 	return slices.ContainsFunc(s, func(r StatusRange) bool { return r.From <= status && status <= r.To })
 }
 
-// AppliesTo reports whether anything is given back after an answer of a status.
-func (r *Refund) AppliesTo(status int) bool {
-	return slices.ContainsFunc(r.Charges, func(c KeyCharge) bool { return c.Statuses.Contains(status) })
-}
-
 // InvalidTargetReason says why no server should take a request target, "" where it is one
 // of RFC 9112: a path with an optional query, the absolute form, or "*". Upstreams
 // disagree about what a faulty target asks for (one cuts it at a "#", another

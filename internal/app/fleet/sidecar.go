@@ -120,7 +120,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		}
 		shared.Sink, shared.Arrivals = s.out, s.out.arrivals
 	}
-	parts := pipeline.Config{Rules: set, Gate: program.GateConfig(cfg.Gate, s.log),
+	parts := pipeline.Config{Rules: set, Gate: program.GateConfig(cfg.Gate, cfg.Answer, s.log),
 		Tally: program.TallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
 	s.parts = distributed.New(parts, shared)

@@ -43,6 +43,7 @@ const (
 
 // answering is a gate whose verdict has the key of the request by real rules.
 type answering struct {
+	httplimit.Gate
 	set *rules.Set
 	v   hottype.Verdict
 }
@@ -54,6 +55,17 @@ func (g *answering) Decide(_ context.Context, _ time.Time, r *hottype.Request) h
 	}
 	return v
 }
+
+func (g *answering) DecideForGateway(ctx context.Context, now time.Time, r *hottype.Request) hottype.Verdict {
+	return g.Decide(ctx, now, r)
+}
+
+func (g *answering) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
+	hottype.Verdict, func(*hottype.Verdict)) {
+	return g.Decide(ctx, now, r), nil
+}
+
+func (g *answering) RecordOutcomes(time.Time, string, time.Duration, int, int64) bool { return false }
 
 func (g *answering) TakeLimit(_ context.Context, _ time.Time, _ *gate.Limit, subject string, _ int64) hottype.Verdict {
 	v := g.v

@@ -120,7 +120,7 @@ func isOpen(addr string, asks bool, cfg config.Port) bool {
 
 func (g *Gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Decide
-	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Answers: g.answers, Log: g.log})
+	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Answers: g.answers})
 	guard, asks, err := g.guard("decide", cfg.HTTPToken, decide.SetSecrets)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (g *Gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) err
 	if err != nil {
 		return err
 	}
-	agent := spoe.New(spoe.Config{Gate: parts.Gate, RetryJitter: g.answers.RetryJitter, Log: g.log})
+	agent := spoe.New(spoe.Config{Gate: parts.Gate, Log: g.log})
 	g.metrics = append(g.metrics, metrics.Of(agent.Stats))
 	parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return agent.Serve(ctx, ln) })
 	return nil

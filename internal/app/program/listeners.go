@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/operator/admin"
@@ -145,8 +147,7 @@ func (l *Listeners) warnOfFewFiles() {
 // answersOf are the settings of answers. Mistakes are found before anything listens.
 func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	a := httplimit.Responder{
-		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders,
-		RetryJitter: cfg.RetryJitter, DenyHeaders: cfg.Refusal,
+		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders, DenyHeaders: cfg.Refusal,
 	}
 	for name, value := range cfg.Refusal {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -156,7 +157,7 @@ func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	if cfg.Script != "" && (cfg.Script[0] != '/' || hottype.InvalidTargetReason(http.MethodGet, cfg.Script) != "") {
 		return a, config.Usage("--answer.script %q: want a path such as /hotparam.js", cfg.Script)
 	}
-	if err := a.Check(); err != nil {
+	if err := cmp.Or(a.Check(), gate.CheckRetryJitter(cfg.RetryJitter)); err != nil {
 		return a, config.Usage("answer: %w", err)
 	}
 	return a, nil

@@ -145,7 +145,8 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
-	parts := pipeline.Config{Rules: set, Gate: GateConfig(cfg.Gate, opts.Log), Tally: TallyConfig(cfg.Tally, opts.Log)}
+	parts := pipeline.Config{Rules: set, Gate: GateConfig(cfg.Gate, cfg.Answer, opts.Log),
+		Tally: TallyConfig(cfg.Tally, opts.Log)}
 	parts.Gate.Overrides = live
 	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())

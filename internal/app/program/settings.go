@@ -36,9 +36,9 @@ func TallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
 }
 
 // GateConfig returns the configuration of the gate by the settings, with a store of its own in memory.
-func GateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
+func GateConfig(cfg config.Gate, answer config.Answer, log *slog.Logger) gate.Config {
 	return gate.Config{Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxSubjects}),
-		Instance: lifecycle.InstanceName(cfg.Instance), Log: log}
+		Instance: lifecycle.InstanceName(cfg.Instance), RetryJitter: answer.RetryJitter, Log: log}
 }
 
 // DetectConfig returns the configuration of the detection by the settings.

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -20,78 +19,6 @@ const (
 	// RulePath is the rule that denies a path beyond query_bounds.path_bytes, as malformed.
 	RulePath = "path_bytes"
 )
-
-// Decide counts the request under its keys and decides. If ctx has ended the
-// shared store is not called, and the failure policies decide. A call that has
-// begun is bounded by Config.Budget and not by ctx.
-func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
-	d := g.begin(now, req)
-	g.count(d)
-	g.decide(ctx, d, &v)
-	g.end(d)
-	return v
-}
-
-// DecideForCache is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
-// if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet.
-// The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
-// request. The client's charges stay if the keys deny. count is nil if Verdict.Cache is.
-func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
-	count func(last *hottype.Verdict)) {
-	d := g.begin(now, req)
-	d.mayCache = true
-	g.count(d)
-	g.decide(ctx, d, &v)
-	if v.Cache != nil {
-		count = d.deferCount()
-	}
-	g.end(d)
-	return v, count
-}
-
-// ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to
-// a response cache may go to the upstream. It counts neither the request nor the verdict.
-func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
-	d := g.begin(now, req)
-	d.keysOnly = true
-	g.decide(ctx, d, &v)
-	g.end(d)
-	return v
-}
-
-// Count counts the request under its keys without deciding.
-func (g *Gate) Count(now time.Time, req *hottype.Request) {
-	d := g.begin(now, req)
-	g.count(d)
-	g.end(d)
-}
-
-// begin takes a decision from the pool and matches the request. A panic before end leaves the
-// decision to the garbage collector, which is fine.
-func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
-	d := g.decisions.Get().(*decision)
-	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
-	d.client = d.st.set.IP.ClientOf(req.Client)
-	d.longPath = d.st.set.HasLongPath(req)
-	d.matches = d.st.memo.Match(req, &d.scratch)
-	return d
-}
-
-func (g *Gate) end(d *decision) {
-	d.reset()
-	g.decisions.Put(d)
-}
-
-func (g *Gate) count(d *decision) {
-	second := d.now.Unix()
-	for i := range d.matches {
-		m := &d.matches[i]
-		d.st.uses.Record(m.Rule.Index, second, m.Key, d.req.Target)
-		if g.cfg.Counter != nil {
-			g.cfg.Counter.AddFrom(m.Key, second, 1, d.client)
-		}
-	}
-}
 
 // decide makes one decision, from top to bottom. v comes in empty. Each step is one idea in a file
 // of its own, and is called only if a rule or an override requires it.

@@ -23,6 +23,8 @@
 // limits the decisions that wait for it in an outage to about four a second. A charge that the shared store allows for
 // a key is also charged to this process's share of the limit, so that an outage does not begin with a full bucket.
 //
+// If deciding panics, the request is allowed, and the panic is counted and logged.
+//
 // The gate runs nothing in the background and needs no closing.
 package gate
 
@@ -129,7 +131,11 @@ type Config struct {
 	// ColdKeys also fills Verdict.Key for requests without a limit, which costs one
 	// allocation. A middleware does not need it, the decision API does.
 	ColdKeys bool
-	// Log receives a message when an outage of the shared store begins and when it ends; nil: discarded.
+	// RetryJitter is the maximum by which Verdict.RetryAfter of a denial is made longer, at random; it is never
+	// shorter.
+	RetryJitter time.Duration
+	// Log receives a message when an outage of the shared store begins and when it ends, and each panic; nil:
+	// discarded.
 	Log *slog.Logger
 }
 
@@ -160,12 +166,13 @@ func New(cfg Config) *Gate {
 	if cfg.Local == nil {
 		cfg.Local = limit.NewMemory(limit.MemoryConfig{})
 	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	g := &Gate{cfg: cfg, live: cfg.Overrides}
-	budget, log := cmp.Or(max(cfg.Budget, 0), DefaultBudget), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	budget := cmp.Or(max(cfg.Budget, 0), DefaultBudget)
 	if cfg.Shared != nil {
-		g.shared = guarded.NewStore(cfg.Shared, budget, log)
+		g.shared = guarded.NewStore(cfg.Shared, budget, cfg.Log)
 	}
-	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
+	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, cfg.Log)
 	g.slots.of = make(map[string]*limit.InFlight)
 	g.denials.seed = maphash.MakeSeed()
 	g.clients.all.every, g.clients.denied.every, g.clients.long.every = sampleClients, sampleDenied, sampleLongKeys
@@ -227,6 +234,7 @@ func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 // shared store if there is one, and while that fails to the fallback in this process. Nothing is
 // counted under a key, and no per-IP window is charged. cost is at least 1.
 func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
+	defer g.finish(&v)
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.cost = g.cur.Load(), now, cost
 	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce

@@ -37,12 +37,19 @@ type bundle struct {
 	local, shared *limit.Memory
 	version       uint64
 	now           time.Time
+	panics        uint64 // that the test expects
 }
 
 // build makes a gate over rules; cfg may bring its own shared store.
 func build(t testing.TB, yaml string, cfg gate.Config) *bundle {
 	t.Helper()
-	return assemble(parse(t, yaml), cfg)
+	b := assemble(parse(t, yaml), cfg)
+	t.Cleanup(func() {
+		if n := b.Stats().Panics; n != b.panics {
+			t.Errorf("%d decisions panicked, want %d", n, b.panics)
+		}
+	})
+	return b
 }
 
 func assemble(set *rules.Set, cfg gate.Config) *bundle {

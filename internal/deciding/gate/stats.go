@@ -27,6 +27,7 @@ type Stats struct {
 	// Refunded is the cost that was refunded because of the status of the response. The shared
 	// store counts its refunds too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
+	Panics   uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // shards is how many sets of counters there are. Each pooled decision is bound to
@@ -39,6 +40,7 @@ type stats struct {
 	next        atomic.Uint32
 	localErrors atomic.Uint64
 	refunded    atomic.Uint64
+	panics      atomic.Uint64
 }
 
 // shard is one set of counters, on cache lines of its own.
@@ -71,7 +73,8 @@ func (s *shard) verdict(v *hottype.Verdict) {
 
 // Stats reads the counters. Each is exact; they are not read at one instant.
 func (g *Gate) Stats() Stats {
-	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load()}
+	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load(),
+		Panics: g.stats.panics.Load()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)
 	}

@@ -24,9 +24,9 @@ package decisionapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -37,6 +37,16 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
+// Gate decides about requests, and records what other servers report of them. *gate.Gate is one.
+type Gate interface {
+	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	Release(now time.Time, l *hottype.Lease) (held bool)
+	Refund(now time.Time, r *hottype.Refund, status int)
+	// RecordOutcomes records what a gateway reports of n requests that it sent to an upstream, and reports whether a
+	// limit follows that upstream.
+	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
+}
+
 // Options say how questions are answered. The zero value is the documented
 // behaviour.
 type Options struct {
@@ -44,24 +54,20 @@ type Options struct {
 	// and with Retry-After and the RateLimit fields, for callers that look at
 	// the status alone. Arrays are always 200.
 	DenyStatus int
-	// Answers say which fields such an answer has; its RetryJitter is in all answers.
+	// Answers say which fields such an answer has.
 	Answers httplimit.Responder
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
 	MaxBody int64
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of panics in the gate; nil: discarded.
-	Log *slog.Logger
 }
 
 // Decider answers POST /v1/decide. It may be used by many goroutines.
 type Decider struct {
-	gate     *httplimit.SafeGate
+	gate     Gate
 	opt      Options
 	works    sync.Pool // of *work
 	releases *releases
-	// upstreams records what became of requests; nil: no limit adapts.
-	upstreams outcomeRecorder
 
 	checks, denied, rejected atomic.Uint64
 }
@@ -71,12 +77,14 @@ type Stats struct {
 	Checks   uint64 `metric:"hotparam_decision_api_checks_total" help:"Requests decided for other servers."`
 	Denied   uint64 `metric:"hotparam_decision_api_denied_total" help:"Requests denied for other servers."`
 	Rejected uint64 `metric:"hotparam_decision_api_rejected_total" help:"Questions of other servers that cannot be read."`
-	Panics   uint64 `metric:"hotparam_decision_api_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // Decide builds the handler. It looks at no path; mount it at /v1/decide. It
 // panics on a nil gate and on a DenyStatus that is no HTTP status.
-func Decide(gate httplimit.Gate, opt Options) *Decider {
+func Decide(gate Gate, opt Options) *Decider {
+	if gate == nil {
+		panic("decisionapi: Decide: no gate")
+	}
 	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
 		panic(fmt.Sprintf("decisionapi: status %d is no HTTP status of an answer", opt.DenyStatus))
 	}
@@ -84,19 +92,13 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	d := &Decider{opt: opt, releases: newReleases(), gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
-	})}
-	d.upstreams, _ = gate.(outcomeRecorder)
+	d := &Decider{opt: opt, releases: newReleases(), gate: gate}
 	d.works.New = func() any { return new(scratch) }
 	return d
 }
 
 func (d *Decider) Stats() Stats {
-	return Stats{
-		Checks: d.checks.Load(), Denied: d.denied.Load(),
-		Rejected: d.rejected.Load(), Panics: d.gate.Panics(),
-	}
+	return Stats{Checks: d.checks.Load(), Denied: d.denied.Load(), Rejected: d.rejected.Load()}
 }
 
 // scratch is the memory of one question. It is pooled, so that a batch allocates
@@ -215,7 +217,8 @@ func (d *Decider) ask(r *http.Request, k *scratch, i int) hottype.Verdict {
 		Header: &k.header, WillRelease: c.holds,
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
-	v := d.gate.Decide(r.Context(), &k.req)
+	v := d.gate.Decide(r.Context(), d.opt.Now(), &k.req)
+	httplimit.Quote(&v)
 	d.checks.Add(1)
 	if !v.Allowed {
 		d.denied.Add(1)

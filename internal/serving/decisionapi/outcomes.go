@@ -19,11 +19,6 @@ const (
 	maxOutcomeMillis = 10 * 60 * 1000
 )
 
-// outcomeRecorder is a Gate that adapts limits to what upstreams answer.
-type outcomeRecorder interface {
-	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
-}
-
 // outcome is what a gateway says of requests that it sent to an upstream.
 type outcome struct {
 	Upstream string  `json:"upstream"`
@@ -99,6 +94,6 @@ func (d *Decider) recordOutcome(o *outcome) bool {
 	if o.Count != nil {
 		n = *o.Count
 	}
-	return d.upstreams != nil && d.upstreams.RecordOutcomes(d.opt.Now(), o.Upstream,
-		time.Duration(o.MS*float64(time.Millisecond)), o.Status, n)
+	took := time.Duration(o.MS * float64(time.Millisecond))
+	return d.gate.RecordOutcomes(d.opt.Now(), o.Upstream, took, o.Status, n)
 }

@@ -163,12 +163,12 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	}
 	first := false
 	if t.Lease != nil {
-		first = d.gate.Release(t.Lease)
+		first = d.gate.Release(d.opt.Now(), t.Lease)
 	} else {
 		first = d.releases.used.use(t.Issuer, t.Number)
 	}
 	if t.Refund != nil && first {
-		d.gate.Refund(t.Refund, question.Status)
+		d.gate.Refund(d.opt.Now(), t.Refund, question.Status)
 	}
 	write(w, http.StatusOK, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -100,11 +101,13 @@ func (s *Server) identify(req *hottype.Request, in *checkRequest) {
 }
 
 func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {
-	v := s.gate.Decide(ctx, r)
+	v := s.cfg.Gate.DecideForGateway(ctx, time.Now(), r)
 	return s.count(&v)
 }
 
+// count counts a verdict, and returns it as answers quote it.
 func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
+	httplimit.Quote(v)
 	s.checks.Add(1)
 	if !v.Allowed {
 		s.denied.Add(1)

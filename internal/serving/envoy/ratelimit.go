@@ -62,9 +62,7 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 	case own.limit == nil:
 		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
 	default:
-		v := s.gate.Recover(func() hottype.Verdict {
-			return s.cfg.Gate.TakeLimit(ctx, time.Now(), own.limit, own.subject, cost)
-		})
+		v := s.cfg.Gate.TakeLimit(ctx, time.Now(), own.limit, own.subject, cost)
 		return s.count(&v)
 	}
 }

@@ -145,28 +145,3 @@ func TestAccount_LetsManyWait(t *testing.T) {
 		t.Errorf("%d bytes are held, %d are of the call", held, in.share.bytes)
 	}
 }
-
-// A request whose turn comes after Envoy's timeout is denied at once, because Envoy would let it pass then.
-func TestCheck_DeniesRequestsThatWaitTooLong(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		wait, timeout time.Duration
-		denied        bool
-	}{
-		{time.Hour, time.Minute, true}, {time.Millisecond, time.Hour, false}, {time.Hour, 0, true},
-	} {
-		_, conn := serve(t, Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict {
-			return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Wait: c.wait}
-		})})
-		ctx, cancel := t.Context(), func() {}
-		if c.timeout > 0 {
-			ctx, cancel = context.WithTimeout(ctx, c.timeout)
-		}
-		out, err := authv3.NewAuthorizationClient(conn).Check(ctx, checkOf("192.0.2.7",
-			&authv3.AttributeContext_HttpRequest{Path: "/topic"}))
-		cancel()
-		if denied := out.GetDeniedResponse() != nil; err != nil || denied != c.denied {
-			t.Errorf("%v, timeout %v: denied %v, %v", c.wait, c.timeout, denied, err)
-		}
-	}
-}

@@ -39,7 +39,7 @@ const (
 // Gate decides about requests, and holds descriptors to limits that are not in its rules. *gate.Gate
 // is one.
 type Gate interface {
-	httplimit.Gate
+	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 	TakeLimit(ctx context.Context, now time.Time, l *gate.Limit, subject string, cost int64) hottype.Verdict
 }
 
@@ -61,7 +61,6 @@ type Config struct {
 // Server answers Envoy. It may be used by many goroutines; [Server.Serve] runs once.
 type Server struct {
 	cfg    Config
-	gate   *httplimit.SafeGate
 	grpc   *grpc.Server
 	health *health.Server
 	limits atomic.Pointer[Limits]
@@ -83,7 +82,6 @@ type Stats struct {
 	Busy         uint64 `metric:"hotparam_envoy_busy_total" help:"Calls of Envoy without an answer because those under way take all memory that they may have."`
 	Unauthorized uint64 `metric:"hotparam_envoy_unauthorized_total" help:"Calls without the token."`
 	Unsupported  uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
-	Panics       uint64 `metric:"hotparam_envoy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // Bounds of one connection and one call.
@@ -124,9 +122,7 @@ func (newcomers) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 // New builds a Server; it panics without a gate.
 func New(cfg Config) *Server {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	s := &Server{cfg: cfg, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, MaxWait: httplimit.GatewayWait, Log: cfg.Log,
-	})}
+	s := &Server{cfg: cfg}
 	s.calls.most, s.probes.most = servicesBound, probesBound
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -211,7 +207,7 @@ func (s *Server) SetLimits(l *Limits) { s.limits.Store(l) }
 func (s *Server) Stats() Stats {
 	return Stats{
 		Checks: s.checks.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
-		Unauthorized: s.unauthorized.Load(), Unsupported: s.unsupported.Load(), Panics: s.gate.Panics(),
+		Unauthorized: s.unauthorized.Load(), Unsupported: s.unsupported.Load(),
 		TooLong: s.tooLong.Load(), ManyFields: s.manyFields.Load(), Surplus: s.surplus.Load(), Busy: s.busy.Load(),
 	}
 }

@@ -34,7 +34,7 @@ import (
 // gateFunc is a Gate that remembers what it was asked.
 type gateFunc func(r *hottype.Request) hottype.Verdict
 
-func (f gateFunc) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (f gateFunc) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	return f(r)
 }
 

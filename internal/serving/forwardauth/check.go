@@ -2,6 +2,7 @@ package forwardauth
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,9 +17,14 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
+// Gate decides about requests. *gate.Gate is one.
+type Gate interface {
+	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+}
+
 type Config struct {
 	// Gate is required.
-	Gate httplimit.Gate
+	Gate Gate
 	// Clients finds the client of a request; nil trusts no proxy before the gateway.
 	Clients *httplimit.Clients
 	// Dialect is required.
@@ -38,14 +44,13 @@ type Config struct {
 	HideAuthorization bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of checks that describe no request, and of panics; nil: discarded.
+	// Log hears of checks that describe no request; nil: discarded.
 	Log *slog.Logger
 }
 
 // Handler answers checks. It may be used by many goroutines.
 type Handler struct {
 	cfg     Config
-	gate    *httplimit.SafeGate
 	repeats *dedup // nil: each check is charged
 
 	checks, denied, malformed, repeated atomic.Uint64
@@ -57,7 +62,6 @@ type Stats struct {
 	Denied    uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
 	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
 	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are denied."`
-	Panics    uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // New builds a handler. Its error says which setting is wrong.
@@ -65,11 +69,7 @@ func New(cfg Config) (*Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, MaxWait: httplimit.GatewayWait,
-		Now: cfg.Now, Log: cfg.Log,
-	})
-	h := &Handler{cfg: cfg, gate: safe}
+	h := &Handler{cfg: cfg}
 	if cfg.RequestID != "" {
 		h.repeats = newDedup()
 	}
@@ -112,7 +112,7 @@ func (c *Config) complete() error {
 func (h *Handler) Stats() Stats {
 	return Stats{
 		Checks: h.checks.Load(), Denied: h.denied.Load(), Repeated: h.repeated.Load(),
-		Malformed: h.malformed.Load(), Panics: h.gate.Panics(),
+		Malformed: h.malformed.Load(),
 	}
 }
 
@@ -126,6 +126,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := h.decide(r, &req)
+	httplimit.Quote(&v)
 	h.checks.Add(1)
 	if !v.Allowed {
 		h.denied.Add(1)
@@ -143,15 +144,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // decide asks the gate, or answers a repeated check as the first one was.
 func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict {
-	if h.repeats == nil {
-		return h.gate.Decide(r.Context(), req)
-	}
 	id := r.Header[h.cfg.RequestID]
-	if len(id) != 1 || id[0] == "" {
-		return h.gate.Decide(r.Context(), req)
+	if h.repeats == nil || len(id) != 1 || id[0] == "" {
+		return h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
 	}
 	v, repeated := h.repeats.decideOnce(h.cfg.Now(), id[0], req, func() hottype.Verdict {
-		return h.gate.Decide(r.Context(), req)
+		return h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
 	})
 	if repeated {
 		h.repeated.Add(1)

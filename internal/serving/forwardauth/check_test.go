@@ -18,7 +18,7 @@ import (
 // gate denies ids that are hot, and writes down what it was asked.
 type gate struct{ asked []string }
 
-func (g *gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (g *gate) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	g.asked = append(g.asked, fmt.Sprint(r.Method, " ", r.Host, " ", r.Target, " ", r.Client))
 	v := hottype.Verdict{
 		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic",
@@ -36,29 +36,6 @@ func (g *gate) last() string {
 		return ""
 	}
 	return g.asked[len(g.asked)-1]
-}
-
-// patient lets every request wait for its turn.
-type patient struct{ wait time.Duration }
-
-func (p patient) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Wait: p.wait}
-}
-
-// A gateway lets a request pass whose verdict does not come in time, so one that would have to wait for long is denied.
-func TestHandler_DeniesRequestsThatWaitTooLong(t *testing.T) {
-	t.Parallel()
-	for wait, want := range map[time.Duration]int{time.Millisecond: 200, time.Hour: 403} {
-		h, err := New(Config{Gate: patient{wait}, Dialect: Nginx})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, described(Nginx, "/topic?id=42"))
-		if w.Code != want {
-			t.Errorf("a wait of %v: %d, want %d", wait, w.Code, want)
-		}
-	}
 }
 
 // proxies trusts what is in front of the gateway.

@@ -1,7 +1,7 @@
 // Package httplimit holds what the HTTP servers share, so that a verdict looks
 // the same from each of them: who the client of a request is behind proxies
-// ([Clients]), how a request is put to the gate without ever hurting it
-// ([SafeGate]), and what a denial and its header fields are made of
+// ([Clients]), how a request of net/http is taken through the gate
+// ([HTTPGate]), and what a denial and its header fields are made of
 // ([Responder]).
 //
 // It reads no body, starts nothing and keeps no state but counters. The bytes
@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -32,9 +31,6 @@ type Responder struct {
 	// ExposeHeaders names the fields in Access-Control-Expose-Headers, so that scripts of other origins can read them.
 	// It does not depend on the Origin of a request, so that a cache can give one answer to everybody.
 	ExposeHeaders bool
-	// RetryJitter is the most that a denial asks to wait longer than necessary, at random, so that those who were
-	// denied together do not come back together. A SafeGate adds it.
-	RetryJitter time.Duration
 	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the denial are
 	// set.
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
@@ -42,14 +38,8 @@ type Responder struct {
 	DenyHeaders map[string]string
 }
 
-// maxJitter bounds RetryJitter: a client that has to wait so much longer than necessary is lost.
-const maxJitter = time.Hour
-
 // Check reports what is wrong with the settings.
 func (a *Responder) Check() error {
-	if a.RetryJitter < 0 || a.RetryJitter > maxJitter {
-		return fmt.Errorf("httplimit: retry_jitter %v: want 0s to %v", a.RetryJitter, maxJitter)
-	}
 	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
 		return fmt.Errorf("httplimit: status %d is no denial: want 400 to 599", a.Status)
 	}
@@ -134,15 +124,6 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 	own.set(h, "X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-}
-
-// withJitter makes a wait longer by a random part of jitter, so that clients denied together do not all retry at
-// once; never shorter. random is at least 0 and below 1.
-func withJitter(wait, jitter time.Duration, random float64) time.Duration {
-	if wait == hottype.Never || jitter <= 0 {
-		return wait
-	}
-	return wait + time.Duration(random*float64(jitter))
 }
 
 // HeaderField is one header line of a request that a gateway received.

@@ -54,7 +54,7 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
 		return 0
 	}
-	return retrySeconds(v) + ceil(withJitter(0, reloadJitter, random), time.Second)
+	return retrySeconds(v) + ceil(time.Duration(random*float64(reloadJitter)), time.Second)
 }
 
 // text is the denial in plain text.

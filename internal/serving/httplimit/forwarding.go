@@ -101,15 +101,6 @@ func Outlive(client context.Context, atMost time.Duration) (ctx context.Context,
 // AbandonedFor is how long a request that holds a slot goes on after its client has left, by default.
 const AbandonedFor = 30 * time.Second
 
-// outliving gives a handler whose requests outlive their clients.
-func outliving(next http.Handler, atMost time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, end := Outlive(r.Context(), atMost)
-		defer end()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
 // OutlivedClient is the context of the client that a request outlives; nil: the request ends with its client.
 func OutlivedClient(ctx context.Context) context.Context {
 	client, _ := ctx.Value(clientContext{}).(context.Context)

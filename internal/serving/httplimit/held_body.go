@@ -12,14 +12,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// SlotGate is a LeaseGate that knows before it decides whether a request takes a slot that other clients need.
-// *gate.Gate is one.
-type SlotGate interface {
-	LeaseGate
-	// NeedsSlot reports whether Decide would ask for a slot of a key, or of hot requests to an upstream.
-	NeedsSlot(now time.Time, req *hottype.Request) bool
-}
-
 const (
 	// beforeSlot is how much of a body is in before its request takes a slot.
 	beforeSlot = 64 << 10
@@ -37,8 +29,8 @@ const (
 // takes the place of the request, and end must be called when its handler has returned; a later call does nothing. A
 // body that fails or comes too slowly is answered here: ok is false. AwaitBody does nothing to requests without a body,
 // and to those that need no such slot.
-func (g *SafeGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, end func(), ok bool) {
-	if g.slots == nil || !hasBody(r) || !g.needsSlot(r) {
+func (g *HTTPGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, end func(), ok bool) {
+	if !hasBody(r) || !g.needsSlot(r) {
 		return r, noEnd, true
 	}
 	ctx, unguard := r.Context(), noEnd
@@ -77,17 +69,17 @@ func (g *SafeGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 
 func noEnd() {}
 
-// needsSlot asks the gate. A panic is Decide's to report, which meets it too.
-func (g *SafeGate) needsSlot(r *http.Request) (needs bool) {
+// needsSlot asks the gate. It lets a panic be Decide's to report, which meets it too.
+func (g *HTTPGate) needsSlot(r *http.Request) (needs bool) {
 	defer func() { _ = recover() }()
 	req := g.describe(r, hottype.Client{}, 1)
-	needs = g.slots.NeedsSlot(g.cfg.Now(), req)
+	needs = g.cfg.Gate.NeedsSlot(g.cfg.Now(), req)
 	g.release(req)
 	return needs
 }
 
 // readFirst reads the first beforeSlot bytes of a body; io.EOF: it has no more. held is what they are counted with.
-func (g *SafeGate) readFirst(body io.Reader) (first []byte, held int64, err error) {
+func (g *HTTPGate) readFirst(body io.Reader) (first []byte, held int64, err error) {
 	for err == nil && len(first) < beforeSlot {
 		if len(first) == cap(first) {
 			more := min(max(4<<10, 3*cap(first)), beforeSlot-cap(first))

@@ -23,7 +23,7 @@ func TestAwaitBody_BoundsTheBytesOfAll(t *testing.T) {
 	t.Parallel()
 	for _, before := range []int64{0, maxBeforeSlots - 20<<10, maxBeforeSlots} {
 		for _, length := range []int{1, 4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200 << 10} {
-			g := NewSafeGate(SafeGateConfig{Gate: &slotted{}, Holds: true, GuardsBodies: true})
+			g := NewHTTPGate(HTTPGateConfig{Gate: &slotted{}, GuardsBodies: true})
 			g.beforeSlots.Store(before)
 			sent := []byte(strings.Repeat("abcdefg", length/7+1))[:length]
 			r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(sent))
@@ -53,7 +53,7 @@ func TestAwaitBody_AnswersBodiesThatFail(t *testing.T) {
 		http.StatusRequestEntityTooLarge: &http.MaxBytesError{},
 		http.StatusBadRequest:            io.ErrUnexpectedEOF,
 	} {
-		g := NewSafeGate(SafeGateConfig{Gate: &slotted{}, Holds: true, GuardsBodies: true})
+		g := NewHTTPGate(HTTPGateConfig{Gate: &slotted{}, GuardsBodies: true})
 		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("a"), failing{err}))
 		w := httptest.NewRecorder()
 		if _, _, ok := g.AwaitBody(w, r); ok || w.Code != want || w.Header().Get("Connection") != "close" {

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,12 +11,9 @@ import (
 
 // holder records what is reported of a lease.
 type holder struct {
+	Gate
 	mu                sync.Mutex
 	renewed, released int
-}
-
-func (h *holder) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{}
 }
 
 func (h *holder) Renew(time.Time, *hottype.Lease) {
@@ -38,7 +34,7 @@ func TestHoldRenewsUntilTheResponseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{}
-		g := NewSafeGate(SafeGateConfig{Gate: h, Holds: true})
+		g := NewHTTPGate(HTTPGateConfig{Gate: h})
 		release := g.KeepLease(&hottype.Lease{Slots: []hottype.Slot{{TTL: time.Minute}, {TTL: 30 * time.Second}}})
 		time.Sleep(95 * time.Second)
 		synctest.Wait()

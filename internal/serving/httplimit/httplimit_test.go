@@ -181,70 +181,76 @@ func FuzzJSONString(f *testing.F) {
 	})
 }
 
-// gateFunc is a Gate.
-type gateFunc func(context.Context, time.Time, *hottype.Request) hottype.Verdict
-
-func (f gateFunc) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	return f(ctx, now, req)
+// gateFunc is a Gate that decides by a function, and counts panics.
+type gateFunc struct {
+	httplimit.Gate
+	decide func(*hottype.Request) hottype.Verdict
+	panics *int
 }
 
-func TestSafeGateSeesTheRequestAsReceived(t *testing.T) {
+func (f gateFunc) Decide(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
+	return f.decide(req)
+}
+
+func (f gateFunc) DecideForCache(_ context.Context, _ time.Time, req *hottype.Request) (
+	hottype.Verdict, func(*hottype.Verdict)) {
+	return f.decide(req), nil
+}
+
+func (f gateFunc) ChargeKeys(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
+	return f.decide(req)
+}
+
+func (f gateFunc) NeedsSlot(time.Time, *hottype.Request) bool { panic("broken") }
+
+func (f gateFunc) Panicked(any) hottype.Verdict {
+	*f.panics++
+	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore}
+}
+
+func TestHTTPGate_DescribesTheRequestAsReceived(t *testing.T) {
 	t.Parallel()
 	var got hottype.Request
-	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gateFunc(func(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
+	g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
+		Gate: gateFunc{decide: func(req *hottype.Request) hottype.Verdict {
 			got = *req
 			return hottype.Verdict{Allowed: true}
-		}),
+		}},
 		Cost: func(*http.Request) int64 { return 3 },
 	})
 	r := httptest.NewRequest(http.MethodPut, "http://example.com/a%2Fb//?x=%zz;y", nil)
-	j.DecideHTTP(r)
+	g.Decide(r, hottype.Client{}, 0)
 	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 ||
-		got.Client.String() != "192.0.2.1" {
+		got.Client.String() != "192.0.2.1" || !got.WillRelease {
 		t.Errorf("%+v", got)
 	}
 	r.RequestURI = "" // made by a program, not by a server
-	if j.DecideHTTP(r); got.Target != "/a%2Fb//?x=%zz;y" {
+	if g.Decide(r, hottype.Client{}, 0); got.Target != "/a%2Fb//?x=%zz;y" {
 		t.Errorf("target %q", got.Target)
 	}
 }
 
-func TestPanicLetsPass(t *testing.T) {
+// A request passes if a function that describes it panics.
+func TestHTTPGate_RecoversFromPanicsOfDescribing(t *testing.T) {
 	t.Parallel()
-	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-			panic("broken")
-		})})
-	v := j.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil))
-	w := j.Decide(t.Context(), &hottype.Request{})
-	if !v.Allowed || !w.Allowed || v.Reason != hottype.ReasonStore || j.Panics() != 2 {
-		t.Errorf("%+v, %d panics", v, j.Panics())
-	}
-}
-
-func TestDenialsAreSpread(t *testing.T) {
-	t.Parallel()
-	verdict := hottype.Verdict{RetryAfter: time.Second}
-	gate := gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict { return verdict })
-	g := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gate, RetryJitter: 10 * time.Second})
-	seen := map[time.Duration]bool{}
-	for range 100 {
-		for _, v := range []hottype.Verdict{
-			g.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil)), g.Decide(t.Context(), &hottype.Request{}),
-			g.Recover(func() hottype.Verdict { return verdict }),
-		} {
-			if v.RetryAfter < time.Second || v.RetryAfter > 11*time.Second {
-				t.Fatalf("%v", v.RetryAfter)
-			}
-			seen[v.RetryAfter] = true
+	panics := 0
+	g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
+		Gate: gateFunc{panics: &panics, decide: func(*hottype.Request) hottype.Verdict { return hottype.Verdict{} }},
+		Cost: func(*http.Request) int64 { panic("broken") },
+	})
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("a"))
+	decided := g.Decide(r, hottype.Client{}, 0)
+	left, count := g.DecideForCache(r)
+	charged := g.ChargeKeys(r)
+	for _, v := range []hottype.Verdict{decided, left, charged} {
+		if !v.Allowed || v.Reason != hottype.ReasonStore {
+			t.Errorf("%+v", v)
 		}
 	}
-	if len(seen) < 200 {
-		t.Errorf("300 denials wait for %d different times", len(seen))
+	if panics != 3 || count != nil {
+		t.Errorf("%d panics", panics)
 	}
-	verdict = hottype.Verdict{Allowed: true}
-	if v := g.Decide(t.Context(), &hottype.Request{}); v.RetryAfter != 0 {
-		t.Errorf("allowed and told to wait %v", v.RetryAfter)
+	if same, _, ok := g.AwaitBody(httptest.NewRecorder(), r); same != r || !ok {
+		t.Errorf("the gate's panic is not the body's: %v", ok)
 	}
 }

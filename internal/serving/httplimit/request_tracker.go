@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -14,7 +15,7 @@ import (
 // when it begins, is answered and ends. It is safe for concurrent use, and a nil *RequestTracker does nothing.
 type RequestTracker struct {
 	ctx     context.Context // of the request: over when the client left
-	gate    *SafeGate
+	gate    *HTTPGate
 	seen    *upstreamTimer  // nil: no limit adapts to its outcome
 	refund  *hottype.Refund // nil: it gets nothing back
 	release func()          // nil: it holds nothing
@@ -24,16 +25,23 @@ type RequestTracker struct {
 }
 
 // Track gives what has to be told of a request that a verdict lets pass; nil: nothing. Done has to follow.
-func (g *SafeGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
-	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund}
-	if v.Upstream != "" && g.observer != nil {
-		u.seen = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
-	}
+func (g *HTTPGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
+	u := g.newTracker(ctx, v)
 	if v.Lease != nil {
+		u = cmp.Or(u, &RequestTracker{ctx: ctx, gate: g})
 		u.release = g.KeepLease(v.Lease)
 	}
-	if u.seen == nil && u.refund == nil && u.release == nil {
+	return u
+}
+
+// newTracker is Track without the lease.
+func (g *HTTPGate) newTracker(ctx context.Context, v *hottype.Verdict) *RequestTracker {
+	if v.Upstream == "" && v.Refund == nil {
 		return nil
+	}
+	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund}
+	if v.Upstream != "" {
+		u.seen = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
 	return u
 }
@@ -65,7 +73,7 @@ func (u *RequestTracker) ResponseStarted(status int) {
 		u.seen.answered(status)
 	}
 	if u.refund != nil && u.ctx.Err() == nil { // a client that leaves gets nothing back
-		u.gate.Refund(u.refund, status)
+		u.gate.cfg.Gate.Refund(u.gate.cfg.Now(), u.refund, status)
 	}
 }
 
@@ -91,7 +99,7 @@ func (u *RequestTracker) Done() {
 
 // KeepLease keeps the lease of a verdict, if it has one, until release is called:
 // responses may take longer than it lives. release does nothing the second time.
-func (g *SafeGate) KeepLease(l *hottype.Lease) (release func()) {
+func (g *HTTPGate) KeepLease(l *hottype.Lease) (release func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -106,7 +114,7 @@ func (g *SafeGate) KeepLease(l *hottype.Lease) (release func()) {
 }
 
 type leaseRenewal struct {
-	gate  *SafeGate
+	gate  *HTTPGate
 	lease *hottype.Lease
 	every time.Duration
 
@@ -119,7 +127,7 @@ func (h *leaseRenewal) renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.over {
-		h.gate.holder.Renew(h.gate.cfg.Now(), h.lease)
+		h.gate.cfg.Gate.Renew(h.gate.cfg.Now(), h.lease)
 		h.timer.Reset(h.every)
 	}
 }
@@ -130,46 +138,7 @@ func (h *leaseRenewal) release() {
 	if !h.over {
 		h.over = true
 		h.timer.Stop()
-		h.gate.holder.Release(h.gate.cfg.Now(), h.lease)
-	}
-}
-
-// Release gives back what another process was told to release.
-func (g *SafeGate) Release(l *hottype.Lease) (held bool) {
-	return g.holder != nil && g.holder.Release(g.cfg.Now(), l)
-}
-
-// Refunder is a Gate that gives back what a request took. *gate.Gate is one.
-type Refunder interface {
-	Gate
-	Refund(now time.Time, r *hottype.Refund, status int)
-}
-
-// AllowedHandler gives the handler to which an allowed request goes. It observes the upstream, and lets a request that
-// holds a slot outlive its client. Where the request may get back what it took, it reports the status of the response
-// to the gate, once, unless the client has left.
-func (g *SafeGate) AllowedHandler(v *hottype.Verdict, next http.Handler) http.Handler {
-	next = g.observe(v, next)
-	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
-		next = outliving(next, g.cfg.AbandonedFor)
-	}
-	refund := v.Refund
-	if refund == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ServeWithStatus(w, r, next, func(status int) {
-			if r.Context().Err() == nil { // else a client that leaves would pay nothing where failures are refunded
-				g.Refund(refund, status)
-			}
-		})
-	})
-}
-
-// Refund gives back what a request took, if its answer had one of the statuses.
-func (g *SafeGate) Refund(r *hottype.Refund, status int) {
-	if to, ok := g.cfg.Gate.(Refunder); ok && r.AppliesTo(status) {
-		to.Refund(g.cfg.Now(), r, status)
+		h.gate.cfg.Gate.Release(h.gate.cfg.Now(), h.lease)
 	}
 }
 

@@ -12,42 +12,12 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// OutcomeGate is a Gate that adapts limits to what upstreams answer. *gate.Gate is one.
-type OutcomeGate interface {
-	Gate
-	// UpstreamBegins notes that a request waits for an upstream, UpstreamEnds for how long it did.
-	// status 0: the client did not wait for the answer.
-	UpstreamBegins(now time.Time, upstream string)
-	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
-	// ResponseStarted gives back what a request holds only until then.
-	ResponseStarted(now time.Time, l *hottype.Lease)
-}
-
-// observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
-// upstream answers, it reports to the Gate how long the first byte of the answer took, and its status. It
-// counts neither the time in which a client sends the body of its request, nor that in which it reads
-// the answer: a slow client must not look like a slow upstream.
-func (g *SafeGate) observe(v *hottype.Verdict, next http.Handler) http.Handler {
-	if v.Upstream == "" || g.observer == nil {
-		return next
-	}
-	upstream, lease := v.Upstream, v.Lease
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o := &upstreamTimer{ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
-		if hasBody(r) {
-			r = r.WithContext(r.Context()) // the body is not ours to change
-			r.Body = &observedBody{r.Body, o}
-		} else {
-			o.begin()
-		}
-		ServeWithStatus(w, r, next, o.answered)
-	})
-}
-
-// upstreamTimer is a request whose upstream is observed.
+// upstreamTimer measures the upstream of a request whose limits adapt to it: how long the first byte of the response
+// takes, and its status. It counts neither the time in which a client sends the body of its request, nor that in which
+// it reads the response: a slow client must not look like a slow upstream.
 type upstreamTimer struct {
 	ctx      context.Context // of the request: over when the client left
-	gate     *SafeGate
+	gate     *HTTPGate
 	upstream string
 	lease    *hottype.Lease // nil: none
 
@@ -63,7 +33,7 @@ func (o *upstreamTimer) begin() {
 	defer o.mu.Unlock()
 	if o.at.IsZero() && !o.over {
 		o.at = now
-		o.gate.observer.UpstreamBegins(now, o.upstream)
+		o.gate.cfg.Gate.UpstreamBegins(now, o.upstream)
 	}
 }
 
@@ -77,10 +47,10 @@ func (o *upstreamTimer) answered(status int) {
 		status = 0 // whatever was written, the client had gone
 	}
 	if o.lease != nil {
-		o.gate.observer.ResponseStarted(now, o.lease)
+		o.gate.cfg.Gate.ResponseStarted(now, o.lease)
 	}
 	if !o.at.IsZero() { // else it answered before it had the request, which says nothing
-		o.gate.observer.UpstreamEnds(now, o.upstream, now.Sub(o.at), status)
+		o.gate.cfg.Gate.UpstreamEnds(now, o.upstream, now.Sub(o.at), status)
 	}
 }
 

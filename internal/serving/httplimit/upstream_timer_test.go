@@ -16,10 +16,9 @@ import (
 )
 
 // observer records what is reported of upstreams.
-type observer struct{ told []string }
-
-func (o *observer) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{}
+type observer struct {
+	Gate
+	told []string
 }
 
 func (o *observer) UpstreamBegins(_ time.Time, upstream string) {
@@ -42,7 +41,12 @@ func (s slowly) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-func TestObserve(t *testing.T) {
+// allowed is a handler of requests that the verdict allows.
+func allowed(g *HTTPGate, v *hottype.Verdict, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ServeAllowed(w, r, v, next, nil) })
+}
+
+func TestServeAllowed_MeasuresTheUpstream(t *testing.T) {
 	t.Parallel()
 	leave := func() *http.Request {
 		ctx, cancel := context.WithCancel(context.Background()) // made in the bubble
@@ -91,8 +95,8 @@ func TestObserve(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := &observer{}
-			g := NewSafeGate(SafeGateConfig{Gate: o})
-			h := g.observe(&hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
+			g := NewHTTPGate(HTTPGateConfig{Gate: o})
+			h := allowed(g, &hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), c.request())
@@ -106,11 +110,11 @@ func TestObserve(t *testing.T) {
 }
 
 // Handlers that upgrade a connection ask the ResponseWriter itself.
-func TestObservedConnectionsCanBeHijacked(t *testing.T) {
+func TestServeAllowed_LetsConnectionsBeHijacked(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
-	g := NewSafeGate(SafeGateConfig{Gate: o})
-	srv := httptest.NewServer(g.observe(&hottype.Verdict{Upstream: "db"},
+	g := NewHTTPGate(HTTPGateConfig{Gate: o})
+	srv := httptest.NewServer(allowed(g, &hottype.Verdict{Upstream: "db"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -133,12 +137,12 @@ func TestObservedConnectionsCanBeHijacked(t *testing.T) {
 }
 
 // A file goes the server's own way.
-func TestObservedFile(t *testing.T) {
+func TestServeAllowed_SendsFiles(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
-	g := NewSafeGate(SafeGateConfig{Gate: o})
+	g := NewHTTPGate(HTTPGateConfig{Gate: o})
 	w := httptest.NewRecorder()
-	g.observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	allowed(g, &hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.Copy(w, strings.NewReader("file"))
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Body.String() != "file" || len(o.told) != 2 {
@@ -147,11 +151,11 @@ func TestObservedFile(t *testing.T) {
 }
 
 // Where no limit follows the upstream, handlers get the server's own ResponseWriter.
-func TestObserveNothing(t *testing.T) {
+func TestServeAllowed_WrapsNothingInVain(t *testing.T) {
 	t.Parallel()
-	g := NewSafeGate(SafeGateConfig{Gate: &observer{}})
+	g := NewHTTPGate(HTTPGateConfig{Gate: &observer{}})
 	w := httptest.NewRecorder()
-	g.observe(&hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+	allowed(g, &hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 		if got != http.ResponseWriter(w) {
 			t.Errorf("%T", got)
 		}

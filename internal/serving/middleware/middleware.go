@@ -7,8 +7,6 @@
 // gets the ResponseWriter of the server, so flushing, hijacking and
 // sendfile work as before. The body is not read. If deciding panics, the request
 // is allowed.
-//
-// The package knows the gate only by its one method, so that a test can replace it.
 package middleware
 
 import (
@@ -49,14 +47,14 @@ type Options struct {
 	SharedCache *respcache.Cache
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log receives panics of the gate; nil: discarded.
+	// Log receives problems of the cache; nil: discarded.
 	Log *slog.Logger
 }
 
 // Layer is a gate before handlers. It may be used by many goroutines, and
 // before many handlers.
 type Layer struct {
-	gate  *httplimit.SafeGate
+	gate  *httplimit.HTTPGate
 	opt   Options
 	cache *respcache.Cache
 }
@@ -70,10 +68,8 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 	if opt.Forwards {
 		abandonedFor = httplimit.AbandonedFor
 	}
-	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now,
-		Log:   opt.Log,
-		Holds: true, AbandonedFor: abandonedFor, GuardsBodies: true,
+	l := &Layer{opt: opt, gate: httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
+		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, AbandonedFor: abandonedFor, GuardsBodies: true, Now: opt.Now,
 	})}
 	if opt.SharedCache != nil {
 		l.cache = opt.SharedCache.With(l.gate, opt.Answers)
@@ -110,7 +106,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			l.cache.Invalidating(l.gate.AllowedHandler(&v, next), r, &v, scope).ServeHTTP(w, r)
+			l.gate.ServeAllowed(w, r, &v, next, l.cache.Invalidation(w, r, &v, scope))
 		}
 	})
 }
@@ -118,7 +114,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.Verdict)) {
 	if l.opt.Client != nil {
 		if c := l.opt.Client(r); !c.IsZero() {
-			return l.gate.DecideFor(r, c, 0), nil
+			return l.gate.Decide(r, c, 0), nil
 		}
 	}
 	return l.gate.DecideForCache(r)
@@ -126,6 +122,3 @@ func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.
 
 // Cache is the response cache of the layer. The caller of New runs it.
 func (l *Layer) Cache() *respcache.Cache { return l.cache }
-
-// Panics is how many requests passed because deciding panicked.
-func (l *Layer) Panics() uint64 { return l.gate.Panics() }

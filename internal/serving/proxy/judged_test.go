@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
@@ -30,6 +31,7 @@ type request struct {
 
 // recorder is a gate that records what it judges. It leaves requests to the cache.
 type recorder struct {
+	httplimit.Gate
 	mu   sync.Mutex
 	seen []request
 	policy
@@ -58,6 +60,8 @@ func (g *recorder) DecideForCache(ctx context.Context, now time.Time, r *hottype
 func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
 }
+
+func (*recorder) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (g *recorder) take() []request {
 	g.mu.Lock()

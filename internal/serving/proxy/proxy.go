@@ -14,7 +14,7 @@ import (
 // Proxy judges requests and forwards those let pass. It may be used by many
 // goroutines.
 type Proxy struct {
-	gate      *httplimit.SafeGate
+	gate      *httplimit.HTTPGate
 	cfg       Config
 	upstreams map[string]*upstream
 	denied    atomic.Uint64
@@ -35,9 +35,8 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	p := &Proxy{
 		cfg:       cfg,
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
-		gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-			Gate: gate, Clients: cfg.Clients, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
-			Holds: true, AbandonedFor: cfg.abandonedFor(),
+		gate: httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
+			Gate: gate, Clients: cfg.Clients, Now: cfg.Now, AbandonedFor: cfg.abandonedFor(),
 		}),
 	}
 	cfg.Cache.Gate, cfg.Cache.Answers, cfg.Cache.Now, cfg.Cache.Log = p.gate, cfg.Answers, cfg.Now, cfg.Log
@@ -79,7 +78,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.cache.Invalidating(p.gate.AllowedHandler(&v, p.route(&v)), r, &v, "").ServeHTTP(w, r)
+		p.gate.ServeAllowed(w, r, &v, p.route(&v), p.cache.Invalidation(w, r, &v, ""))
 	}
 }
 
@@ -102,7 +101,6 @@ func (p *Proxy) route(v *hottype.Verdict) *upstream {
 // Stats are the counters of a proxy since it was built.
 type Stats struct {
 	Denied   uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
-	Panics   uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
 	// Rejected are requests whose target or host no server should take, or that could not be
 	// sent on byte for byte: a raw "#", space, control character or backslash, a scheme
@@ -124,7 +122,7 @@ type UpstreamStats struct {
 
 func (p *Proxy) Stats() Stats {
 	s := Stats{
-		Denied: p.denied.Load(), Panics: p.gate.Panics(), Unrouted: p.unrouted.Load(),
+		Denied: p.denied.Load(), Unrouted: p.unrouted.Load(),
 		Rejected: p.rejected.Load(), Connects: p.connects.Load(), DroppedFields: p.dropped.Load(),
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}

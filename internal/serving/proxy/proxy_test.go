@@ -23,7 +23,14 @@ import (
 )
 
 // gate denies /no and knows crawlers.
-type gate struct{}
+type gate struct{ httplimit.Gate }
+
+func (g gate) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
+	hottype.Verdict, func(*hottype.Verdict)) {
+	return g.Decide(ctx, now, r), nil
+}
+
+func (gate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	v := hottype.Verdict{Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1,

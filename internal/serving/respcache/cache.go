@@ -193,7 +193,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	left.count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
-		c.cfg.Gate.AllowedHandler(&v, next).ServeHTTP(w, r)
+		c.cfg.Gate.ServeAllowed(w, r, &v, next, nil)
 	}
 }
 
@@ -273,5 +273,7 @@ func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
 	defer c.recordFetch(f) // also where the handler ends its goroutine
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), charged)
-	f.run(c.cfg.Gate.AllowedHandler(charged, next))
+	f.run(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.cfg.Gate.ServeAllowed(w, r, charged, next, nil)
+	}))
 }

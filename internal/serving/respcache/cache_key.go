@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // Why a request passes by the cache.
@@ -147,26 +146,25 @@ func normalCodings(set uint8) string {
 	return strings.Join(names, ", ")
 }
 
-// Invalidating gives the handler for a request that does not come to Serve. A request of a
-// method that may change its target takes the stored answers for that out when the handler
-// answers it without an error, and those for its Location and Content-Location (RFC 9111
-// section 4.4).
-func (c *Cache) Invalidating(next http.Handler, r *http.Request, v *hottype.Verdict, scope string) http.Handler {
+// Invalidation returns the function that is to be called with the status of the response when that begins, for a
+// request that does not come to Serve, or nil if there is nothing to invalidate. A request of a method that may change
+// its target takes the stored answers for that out when the handler answers it without an error, and those for its
+// Location and Content-Location (RFC 9111 section 4.4).
+func (c *Cache) Invalidation(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
+	scope string) func(status int) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return next
+		return nil
 	}
 	if c.fetched.Load() == 0 { // what is being fetched now counts too: it may be of before the change
-		return next
+		return nil
 	}
 	class := v.Class
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httplimit.ServeWithStatus(w, r, next, func(status int) {
-			if status >= 200 && status < 400 {
-				c.invalidate(w.Header(), r, scope, class)
-			}
-		})
-	})
+	return func(status int) {
+		if status >= 200 && status < 400 {
+			c.invalidate(w.Header(), r, scope, class)
+		}
+	}
 }
 
 // invalidate takes out what an answer with these fields made old.

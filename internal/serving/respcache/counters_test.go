@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -142,7 +143,11 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 			}
 			r := httptest.NewRequest(c.method, "/topic?id=1", http.NoBody)
 			rec := httptest.NewRecorder()
-			b.Invalidating(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			invalidate := b.Invalidation(rec, r, &hottype.Verdict{Allowed: true}, "")
+			if invalidate == nil {
+				invalidate = func(int) {}
+			}
+			httplimit.ServeWithStatus(rec, r, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if c.name != "" {
 					w.Header().Set(c.name, c.value)
 				}
@@ -154,7 +159,7 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 				case "Flush":
 					_ = http.NewResponseController(w).Flush()
 				}
-			}), r, &hottype.Verdict{Allowed: true}, "").ServeHTTP(rec, r)
+			}), invalidate)
 			if c.status >= 200 && rec.Code != c.status {
 				t.Errorf("%+v, %s: %d", c, how, rec.Code)
 			}

@@ -255,13 +255,15 @@ func (p *PendingRequest) count(v *hottype.Verdict) {
 	}
 }
 
-// Gate decides about what the cache cannot answer. *httplimit.SafeGate is one.
+// Gate decides about what the cache cannot answer. *httplimit.HTTPGate is one.
 type Gate interface {
 	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys. If the verdict has a
 	// Lease, KeepLease has to follow.
 	ChargeKeys(r *http.Request) hottype.Verdict
 	// KeepLease keeps a lease until release is called; nil: there is none.
 	KeepLease(l *hottype.Lease) (release func())
-	// AllowedHandler gives the handler for a request that was allowed.
-	AllowedHandler(v *hottype.Verdict, next http.Handler) http.Handler
+	// ServeAllowed serves a request that was allowed with a handler. onStatus is nil, or called with the status of the
+	// response when it begins.
+	ServeAllowed(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler,
+		onStatus func(status int))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
@@ -47,11 +48,12 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // servingGate leaves what may be served to the cache, and lets everything pass.
-type servingGate struct{ serve hottype.CachePolicy }
-
-func (*servingGate) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true}
+type servingGate struct {
+	httplimit.Gate
+	serve hottype.CachePolicy
 }
+
+func (*servingGate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (g *servingGate) DecideForCache(
 	_ context.Context, _ time.Time, r *hottype.Request,
@@ -82,7 +84,7 @@ func eachWay(t *testing.T, cfg respcache.Config, run func(t *testing.T, w *way))
 func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 	t.Helper()
 	w := &way{proxied: proxied}
-	gate := &servingGate{hottype.CachePolicy{
+	gate := &servingGate{serve: hottype.CachePolicy{
 		TTL: time.Minute, Stale: time.Minute, StaleIfError: time.Hour,
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16, Wait: 20 * time.Second,
 	}}

@@ -1,6 +1,7 @@
 package respcache_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -36,8 +37,9 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 
 func (g *gate) KeepLease(*hottype.Lease) (release func()) { return func() {} }
 
-func (g *gate) AllowedHandler(_ *hottype.Verdict, next http.Handler) http.Handler {
-	return next
+func (g *gate) ServeAllowed(w http.ResponseWriter, r *http.Request, _ *hottype.Verdict, next http.Handler,
+	_ func(status int)) {
+	next.ServeHTTP(w, r)
 }
 
 func (g *gate) count(v *hottype.Verdict) {
@@ -126,9 +128,7 @@ func numbered(fields ...string) http.HandlerFunc {
 // post changes a target: the handler answers with a status, 0: it writes nothing.
 func (b *bundle) post(target string, status int) {
 	r := httptest.NewRequest(http.MethodPost, target, http.NoBody)
-	b.Invalidating(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if status != 0 {
-			w.WriteHeader(status)
-		}
-	}), r, &hottype.Verdict{Allowed: true}, "").ServeHTTP(httptest.NewRecorder(), r)
+	if invalidate := b.Invalidation(httptest.NewRecorder(), r, &hottype.Verdict{Allowed: true}, ""); invalidate != nil {
+		invalidate(cmp.Or(status, http.StatusOK))
+	}
 }

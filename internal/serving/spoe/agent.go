@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -27,18 +27,21 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
+// Gate decides about requests. *gate.Gate is one.
+type Gate interface {
+	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+}
+
 type Config struct {
 	// Gate is required.
-	Gate httplimit.Gate
-	// RetryJitter is the most that denials ask to wait longer, at random.
-	RetryJitter time.Duration
-	// Log hears of panics and of peers that do not speak the protocol; nil: discarded.
+	Gate Gate
+	// Log hears of peers that do not speak the protocol; nil: discarded.
 	Log *slog.Logger
 }
 
 // Agent answers HAProxy. It may be used by many goroutines; [Agent.Serve] runs once.
 type Agent struct {
-	gate *httplimit.SafeGate
+	gate Gate
 	log  *slog.Logger
 
 	connections                       sync.WaitGroup
@@ -51,22 +54,20 @@ type Stats struct {
 	Denied         uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
 	Malformed      uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
 	ProtocolErrors uint64 `metric:"hotparam_spoe_protocol_errors_total" help:"Connections ended because their peer did not speak the protocol."`
-	Panics         uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // New builds an Agent; it panics without a gate.
 func New(cfg Config) *Agent {
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Agent{log: cfg.Log, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: cfg.Gate, RetryJitter: cfg.RetryJitter, MaxWait: httplimit.GatewayWait, Log: cfg.Log,
-	})}
+	if cfg.Gate == nil {
+		panic("spoe: New: no gate")
+	}
+	return &Agent{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), gate: cfg.Gate}
 }
 
 func (a *Agent) Stats() Stats {
 	return Stats{
 		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(),
 		ProtocolErrors: a.broken.Load(),
-		Panics:         a.gate.Panics(),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 type gateFunc func(r *hottype.Request) hottype.Verdict
 
-func (f gateFunc) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (f gateFunc) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	return f(r)
 }
 
@@ -171,19 +171,6 @@ func TestAgent(t *testing.T) {
 }
 
 // A message that describes no request is denied; the target of an absolute URI without a path is one.
-// HAProxy lets a request pass whose verdict does not come in time, so one that would have to wait for long is denied.
-func TestAgent_DeniesRequestsThatWaitTooLong(t *testing.T) {
-	t.Parallel()
-	p := dial(t, New(Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict {
-		return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Wait: time.Hour}
-	})}))
-	p.greet()
-	p.send(frameNotify, 1, 1, notification("GET", "/topic", "192.0.2.7"))
-	if got := variables(t, p.receive().payload); got["allowed"] != "0" || got["retry_after"] != "3600" {
-		t.Errorf("%v", got)
-	}
-}
-
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	var asked string

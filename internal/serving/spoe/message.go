@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -118,7 +119,8 @@ func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
 		return
 	}
 	c.request.Header = &c.headers
-	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
+	v := a.gate.DecideForGateway(context.WithoutCancel(ctx), time.Now(), &c.request)
+	httplimit.Quote(&v)
 	a.checks.Add(1)
 	h, answers, retry := http.Header{}, httplimit.Responder{}, ""
 	answers.SetLimits(h, &v)

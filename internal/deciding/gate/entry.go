@@ -1,0 +1,155 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxRetryJitter bounds Config.RetryJitter: a client that has to wait so much longer than necessary is lost.
+const maxRetryJitter = time.Hour
+
+// CheckRetryJitter reports whether Config.RetryJitter is out of its bounds.
+func CheckRetryJitter(d time.Duration) error {
+	if d < 0 || d > maxRetryJitter {
+		return fmt.Errorf("gate: retry_jitter %v: want 0s to %v", d, maxRetryJitter)
+	}
+	return nil
+}
+
+// Decide counts the request under its keys and decides. If ctx has ended the
+// shared store is not called, and the failure policies decide. A call that has
+// begun is bounded by Config.Budget and not by ctx.
+func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	defer g.finish(&v)
+	g.decideRequest(ctx, now, req, &v)
+	return v
+}
+
+const (
+	// gatewayWait is the longest wait of a request that a gateway asks about: half of the time for which the files of
+	// deploy/ wait for an answer.
+	gatewayWait = 50 * time.Millisecond
+	// answerTime is what remains of a context for the way of the answer.
+	answerTime = 10 * time.Millisecond
+)
+
+// DecideForGateway is Decide for a gateway, which lets a request pass if it has no answer in time. A request that
+// would have to wait longer than that is denied. The deadline of ctx takes the place of gatewayWait.
+func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	defer g.finish(&v)
+	g.decideRequest(ctx, now, req, &v)
+	if v.Wait <= 0 {
+		return v
+	}
+	longest := gatewayWait
+	if end, ok := ctx.Deadline(); ok {
+		longest = time.Until(end) - answerTime
+	}
+	if v.Wait > longest {
+		v.Allowed, v.RetryAfter, v.Wait = false, v.Wait, 0
+	}
+	return v
+}
+
+// DecideForCache is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
+// if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet.
+// The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
+// request. The client's charges stay if the keys deny. count is nil if Verdict.Cache is.
+func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
+	count func(last *hottype.Verdict)) {
+	defer g.finish(&v)
+	d := g.begin(now, req)
+	d.mayCache = true
+	g.count(d)
+	g.decide(ctx, d, &v)
+	if v.Cache != nil {
+		count = d.deferCount()
+	}
+	g.end(d)
+	return v, count
+}
+
+// ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to
+// a response cache may go to the upstream. It counts neither the request nor the verdict.
+func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	defer g.finish(&v)
+	d := g.begin(now, req)
+	d.keysOnly = true
+	g.decide(ctx, d, &v)
+	g.end(d)
+	return v
+}
+
+// decideRequest counts the request and decides.
+func (g *Gate) decideRequest(ctx context.Context, now time.Time, req *hottype.Request, v *hottype.Verdict) {
+	d := g.begin(now, req)
+	g.count(d)
+	g.decide(ctx, d, v)
+	g.end(d)
+}
+
+// Count counts the request under its keys without deciding.
+func (g *Gate) Count(now time.Time, req *hottype.Request) {
+	d := g.begin(now, req)
+	g.count(d)
+	g.end(d)
+}
+
+// begin takes a decision from the pool and matches the request. A panic before end leaves the
+// decision to the garbage collector, which is fine.
+func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
+	d := g.decisions.Get().(*decision)
+	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
+	d.client = d.st.set.IP.ClientOf(req.Client)
+	d.longPath = d.st.set.HasLongPath(req)
+	d.matches = d.st.memo.Match(req, &d.scratch)
+	return d
+}
+
+func (g *Gate) end(d *decision) {
+	d.reset()
+	g.decisions.Put(d)
+}
+
+func (g *Gate) count(d *decision) {
+	second := d.now.Unix()
+	for i := range d.matches {
+		m := &d.matches[i]
+		d.st.uses.Record(m.Rule.Index, second, m.Key, d.req.Target)
+		if g.cfg.Counter != nil {
+			g.cfg.Counter.AddFrom(m.Key, second, 1, d.client)
+		}
+	}
+}
+
+// finish turns a panic into a verdict that lets the request pass, and makes the wait of a denial longer by a random
+// part of Config.RetryJitter, so that clients that are denied together do not retry together.
+func (g *Gate) finish(v *hottype.Verdict) {
+	if p := recover(); p != nil {
+		*v = g.Panicked(p)
+	} else if !v.Allowed && g.cfg.RetryJitter > 0 {
+		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
+	}
+}
+
+// Panicked counts and logs a panic of a function that decides, and returns the verdict that lets the request pass:
+// limiting must not break what it protects. The methods that decide recover from their own panics. Callers recover from
+// those of functions that describe a request to the gate.
+func (g *Gate) Panicked(p any) hottype.Verdict {
+	g.cfg.Log.Error("gate: deciding panicked, the request passes", "panic", p, "count", g.stats.panics.Add(1),
+		"stack", string(debug.Stack()))
+	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
+}
+
+// withJitter makes a wait longer by a random part of jitter. random is at least 0 and below 1.
+func withJitter(wait, jitter time.Duration, random float64) time.Duration {
+	if wait == hottype.Never || jitter <= 0 {
+		return wait
+	}
+	return wait + time.Duration(random*float64(jitter))
+}

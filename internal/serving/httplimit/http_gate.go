@@ -1,0 +1,164 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Gate decides about requests. *gate.Gate is one.
+type Gate interface {
+	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	// DecideForCache and ChargeKeys decide in two steps for a response cache.
+	DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (
+		v hottype.Verdict, count func(last *hottype.Verdict))
+	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	// Panicked records a panic of a function that describes a request, and returns the verdict that lets it pass.
+	Panicked(p any) hottype.Verdict
+
+	// NeedsSlot reports whether Decide would ask for a slot of a key, or of hot requests to an upstream.
+	NeedsSlot(now time.Time, req *hottype.Request) bool
+	// Release releases what a request holds, and Renew prolongs it. ResponseStarted releases what it holds only until
+	// then.
+	Release(now time.Time, l *hottype.Lease) (held bool)
+	Renew(now time.Time, l *hottype.Lease)
+	ResponseStarted(now time.Time, l *hottype.Lease)
+	// Refund refunds the charges that the status of a response refunds.
+	Refund(now time.Time, r *hottype.Refund, status int)
+
+	// UpstreamBegins records that a request waits for an upstream, and UpstreamEnds for how long it did. With status 0
+	// the client did not wait for the response.
+	UpstreamBegins(now time.Time, upstream string)
+	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
+}
+
+// HTTPGateConfig is what an HTTPGate is built from.
+type HTTPGateConfig struct {
+	// Gate is required.
+	Gate Gate
+	// Clients finds the client of a request; nil trusts no proxy.
+	Clients *Clients
+	// Cost is what a request takes from its limits; nil, or 0: 1.
+	Cost func(*http.Request) int64
+	// AbandonedFor is how long a request that holds a slot goes on after its client has left; 0: it ends at once.
+	AbandonedFor time.Duration
+	// GuardsBodies says that no listener of ours bounds how long bodies take, so that AwaitBody does.
+	GuardsBodies bool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// HTTPGate takes requests of net/http through a Gate: it describes them, keeps what they hold until their handlers have
+// returned, and reports what became of them. It may be used by many goroutines.
+type HTTPGate struct {
+	cfg      HTTPGateConfig
+	requests sync.Pool // of *hottype.Request, which the Gate's interface makes escape
+
+	bodies      SlowBodies   // of GuardsBodies
+	beforeSlots atomic.Int64 // bytes of bodies that AwaitBody has read
+}
+
+// NewHTTPGate builds an HTTPGate; it panics without a Gate.
+func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
+	if cfg.Gate == nil {
+		panic("httplimit: NewHTTPGate: no gate")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	g := &HTTPGate{cfg: cfg}
+	g.bodies.Timeout = heldPatience
+	g.requests.New = func() any { return new(hottype.Request) }
+	return g
+}
+
+// Decide decides about a request of this client; the zero one is found by the connection and the header. Of cost 0
+// the Cost of the configuration is used. The body is not read.
+func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
+	defer g.recoverTo(&v)
+	req := g.describe(r, client, cost)
+	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	return v
+}
+
+// DecideForCache is Decide for a response cache. The cache may answer requests with Verdict.Cache, and calls count with
+// their last verdict; else count is nil.
+func (g *HTTPGate) DecideForCache(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
+	defer g.recoverTo(&v)
+	req := g.describe(r, hottype.Client{}, 0)
+	v, count = g.cfg.Gate.DecideForCache(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	return v, count
+}
+
+// ChargeKeys decides whether a request that was left to a response cache may go on.
+func (g *HTTPGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
+	defer g.recoverTo(&v)
+	req := g.describe(r, hottype.Client{}, 0)
+	v = g.cfg.Gate.ChargeKeys(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	return v
+}
+
+// recoverTo lets a request pass if describing it panics. The gate recovers from its own panics.
+func (g *HTTPGate) recoverTo(v *hottype.Verdict) {
+	if p := recover(); p != nil {
+		*v = g.cfg.Gate.Panicked(p)
+	}
+}
+
+// describe makes the gate's request of an HTTP request: its target as received, its Host, its client and its header. It
+// goes back by release.
+func (g *HTTPGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
+	req := g.requests.Get().(*hottype.Request)
+	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
+	req.Client, req.Header, req.Cost, req.WillRelease = client, r.Header, cost, true
+	if client.IsZero() {
+		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
+	}
+	if cost == 0 && g.cfg.Cost != nil {
+		req.Cost = g.cfg.Cost(r)
+	}
+	return req
+}
+
+func (g *HTTPGate) release(req *hottype.Request) {
+	*req = hottype.Request{}
+	g.requests.Put(req)
+}
+
+// ServeAllowed serves an allowed request with a handler. If the verdict says so, it measures the upstream, lets a
+// request that holds a slot outlive its client, and reports the status of the response to the gate, which may refund
+// the request. It calls onStatus, unless nil, with the status when the response begins. A handler whose response
+// nobody needs gets the server's own writer.
+func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler,
+	onStatus func(status int)) {
+	u := g.newTracker(r.Context(), v)
+	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
+		ctx, end := Outlive(r.Context(), g.cfg.AbandonedFor)
+		defer end()
+		r = r.WithContext(ctx)
+		if u != nil && u.seen != nil {
+			u.seen.ctx = ctx
+		}
+	}
+	switch {
+	case u == nil && onStatus == nil:
+		next.ServeHTTP(w, r)
+		return
+	case u != nil && u.seen != nil && hasBody(r):
+		r = r.WithContext(r.Context()) // the body is not ours to change
+	}
+	u.HandlerStartedAfterBody(r)
+	ServeWithStatus(w, r, next, func(status int) {
+		u.ResponseStarted(status)
+		if onStatus != nil {
+			onStatus(status)
+		}
+	})
+}
