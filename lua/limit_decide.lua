@@ -8,7 +8,7 @@
 -- and five for each charge:
 -- ARGV[..] kind      't', 'f', 's', 'a', 'l' or 'w'
 --          cost      0 peeks; for a key that occurs before, all its costs so far
---          capacity  0 denies always
+--          room      see limit_prelude; 0 denies always
 --          unit      see limit_prelude, at least 1
 --          fill      see limit_prelude, at least 1; 0 for windows; for 'w' see limit_warming_up
 -- and only for charges of buckets that do not start full, or that block, five:
@@ -50,8 +50,13 @@ end
 local reply, writes = {1}, {}
 for i = 1, n do
   local a = 5 * i - 3
-  local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
+  local kind, cost, room, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
+  local capacity, slack = room, 0
   fill = tonumber(fill) or fill
+  if kind == 't' then
+    slack = room % unit
+    capacity = (room - slack) / unit
+  end
   local judge = judge_of(kind)
   --> read
   local extra = extras and extras[i]
@@ -63,8 +68,8 @@ for i = 1, n do
     end
   end
 
-  local left, over, wait, used1, aux1, over1, ticks1, reset1, owed = judge(at, used, aux, clock, cost, capacity, unit,
-    fill, ticks)
+  local left, over, wait, used1, aux1, over1, ticks1, reset1, owed = judge(at, used, aux, clock, cost, room, unit, fill,
+    ticks)
   over = bound and min(over, max(bound, clock)) or over
 
   local allowed, retry = 1, 0
@@ -112,7 +117,8 @@ for i = 1, n do
     if ticks1 then
       writes[w + 2] = writes[w + 2] .. ' ' .. ticks1
     end
-    writes[w + 3], writes[w + 4], writes[w + 5] = ceil_div(over1 - now, 1000) + 1, left - cost, over1 - clock
+    local ends = slack > 0 and clock + ceil_div(used1, fill) or over1
+    writes[w + 3], writes[w + 4], writes[w + 5] = ceil_div(ends - now, 1000) + 1, left - cost, over1 - clock
     if owed then
       writes[w + 4], writes[w + 5], writes[w + 6] = reset1 > 0 and 0 or capacity, reset1, owed
     else

@@ -7,7 +7,7 @@
 -- ARGV[..] how many charges, and five for each charge:
 --            kind      one of those that "many" has; see limit_prelude
 --            cost      0 peeks
---            capacity  0 denies always
+--            room      see limit_prelude; 0 denies always
 --            unit      see limit_prelude, at least 1
 --            fill      see limit_prelude, at least 1; 0 for windows
 -- then, until the end, runs of requests of one shape, one behind the other:
@@ -36,7 +36,7 @@
 
 -- The commonest call takes a shorter way: equal requests for one bucket, whose state
 -- was written under the same terms or does not exist. Of its arguments only five are
--- sent: cost, capacity, unit, fill and how many requests. It precedes the other
+-- sent: cost, room, unit, fill and how many requests. It precedes the other
 -- kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead
 -- of 12, however many requests there are.
 --> bucket
@@ -50,15 +50,16 @@ if #ARGV == 5 then
     digits, at, used, rest = 0, 0, 0, tail
   end
   if rest == tail then
-    local cost, capacity, unit, fill, n = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+    local cost, room, unit, fill, n = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
+    local capacity = (room - room % unit) / unit
     at, used = at + 0, used + 0
     local clock, k = max(now, at), n -- time never runs backwards (law U11)
-    local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, capacity, unit, fill)
+    local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, room, unit, fill)
     if n * cost > left then
       k = floor(left / cost)
     end
     if k > 1 then
-      _, _, _, used1, _, over1 = t_judge(at, used, 0, clock, k * cost, capacity, unit, fill)
+      _, _, _, used1, _, over1 = t_judge(at, used, 0, clock, k * cost, room, unit, fill)
     end
     local reset = left < capacity and over - clock or 0
     if k > 0 and cost > 0 then
@@ -79,7 +80,7 @@ if #ARGV == 5 then
       if cost > capacity then
         wait = -1
       elseif k > 0 then
-        _, _, wait = t_judge(clock, used1, 0, clock, cost, capacity, unit, fill)
+        _, _, wait = t_judge(clock, used1, 0, clock, cost, room, unit, fill)
       end
       reply[#reply], reply[#reply + 1] = wait, now
     end
@@ -98,9 +99,10 @@ local texts = call('MGET', unpack(names))
 -- A column is what one charge of a shape needs: its terms, and of the state that
 -- it was last asked about what is known. All of it is in locals, which cost a
 -- third of what fields of tables do. Returns four functions.
-local function column(kind, capacity, unit_text, fill_text)
+local function column(kind, room, unit_text, fill_text)
   local judge = judge_of(kind)
   local unit, fill = unit_text + 0, fill_text + 0
+  local capacity = kind == 't' and (room - room % unit) / unit or room
   -- How a state is written under these terms, and at this moment.
   local tail = kind == 's' and ' %d' or ' ' .. fill_text
   local digits = kind == 't' and '%017d' or '%d'
@@ -178,7 +180,7 @@ local function column(kind, capacity, unit_text, fill_text)
         end
       end
     end
-    left, over, wait, used1, aux1, over1 = judge(at, used, aux, clock, cost, capacity, unit, fill)
+    left, over, wait, used1, aux1, over1 = judge(at, used, aux, clock, cost, room, unit, fill)
     if bound and bound < over then
       over = bound
     end

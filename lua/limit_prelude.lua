@@ -17,10 +17,12 @@
 -- letter. A line "--> decide refund" says in which scripts the lines below it are; those
 -- below "--> adopt" are inside adopt of limit_state, so they cost nothing elsewhere.
 -- "many" has the kinds that need neither ticks nor reset and owed:
---   judge(at, used, aux, now, cost, capacity, unit, fill, ticks): what a cost does to a
---   state of its kind and unit, with `now` not before `at`. Returns
+--   judge(at, used, aux, now, cost, room, unit, fill, ticks): what a cost does to a
+--   state of its kind and unit, with `now` not before `at`; room is the most that used
+--   may be: 't' units, else cost. Returns
 --     left   cost that fits before this one
---     over   when the state is the same as none, `now` if it already is
+--     over   when all is left again, `now` if it already is; 'w': when the state is the
+--            same as none
 --     wait   time until a cost above left fits; only valid for such a cost
 --     used, aux, over, ticks   the same after this cost; only valid for one that fits
 --     reset, owed   only 'w': see limit_warming_up
@@ -28,7 +30,7 @@
 --   when the state is the same as none; nothing if it is not a state
 --   adopt(taken, at, unit, fill, kind0, used0, unit0, aux0): used and aux of the state
 --   that has taken so much under another limit; without this function taken and 0
---   refund(at, used, aux, ticks, when, cost, capacity, unit, fill): used, aux and ticks
+--   refund(at, used, aux, ticks, when, cost, room, unit, fill): used, aux and ticks
 --   without a cost that was charged at `when`
 -- To choose by kind, write judge_of(...), which embed.go replaces by comparisons.
 --

@@ -4,7 +4,7 @@
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
 -- and six for each charge, as it was allowed:
--- ARGV[..] kind, cost, capacity, unit, fill; see limit_decide
+-- ARGV[..] kind, cost, room, unit, fill; see limit_decide
 --          when it was allowed, unix us: what "decide" said was now; below 0: so
 --          many us before now; with "!" before it the request is undone at once
 --
@@ -27,11 +27,12 @@ for pass = 1, 2 do
   local refunds = pass == 1
   for i = 1, #KEYS do
     local a = 6 * i - 5
-    local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
+    local kind, cost, room, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
+    local capacity = kind == 't' and (room - room % unit) / unit or room
     fill = tonumber(fill) or fill
     --> read
     if pass == 2 then
-      local left, over, wait, _, _, _, _, reset = judge_of(kind)(at, used, aux, clock, 0, capacity, unit, fill, ticks)
+      local left, over, wait, _, _, _, _, reset = judge_of(kind)(at, used, aux, clock, 0, room, unit, fill, ticks)
       over = bound and min(over, max(bound, clock)) or over
       if reset then
         over = min(over, clock + wait)
@@ -45,7 +46,7 @@ for pass = 1, 2 do
       if undo ~= '' and now < at then -- the clock is behind, so the charge counted at `at` (law U11)
         when = at
       end
-      used, aux, ticks = refund_of(kind)(at, used, aux, ticks, when, cost, capacity, unit, fill)
+      used, aux, ticks = refund_of(kind)(at, used, aux, ticks, when, cost, room, unit, fill)
       local text = string.format('%s%d %d %d %d', kind, at, used, unit, aux)
       redis.call('SET', KEYS[i], ticks and text .. ' ' .. ticks or text, 'KEEPTTL')
     end

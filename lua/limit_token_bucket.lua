@@ -1,30 +1,31 @@
 -- limit_token_bucket: kind 't'. A bucket starts full; what is missing runs back
--- evenly, fill units a microsecond, unit of them a token. See
+-- evenly, fill units a microsecond, unit of them a token. All is left again when no more
+-- is missing than what room has beyond whole tokens; only with a wait it has any. See
 -- internal/limitcore/token_bucket.go.
 --
 -- Cost: O(1), no redis.call.
 
 --> decide refund many
-local function t_judge(at, used, _, now, cost, capacity, unit, fill)
-  local missing, over, room = 0, now, capacity * unit
+local function t_judge(at, used, _, now, cost, room, unit, fill)
+  local missing, over, slack = 0, now, room % unit
   if used > 0 then
     if used > room then
       used = room
     end
-    over = at + ceil_div(used, fill)
-    if now < over then
-      missing = used - fill * (now - at)
-    else
-      over = now
+    missing = used - fill * (now - at)
+    if missing > slack then
+      over = now + ceil_div(missing - slack, fill)
+    elseif missing < 0 then
+      missing = 0
     end
   end
   local left = room - missing
   left = (left - left % unit) / unit
   if cost > left then
-    return left, over, ceil_div(missing - (capacity - cost) * unit, fill)
+    return left, over, ceil_div(missing - (room - cost * unit), fill)
   end
   missing = missing + cost * unit
-  return left, over, 0, missing, fill, now + ceil_div(missing, fill)
+  return left, over, 0, missing, fill, now + ceil_div(missing - slack, fill)
 end
 
 --> many
@@ -49,9 +50,9 @@ local function t_adopt(taken, _, unit)
 end
 
 --> refund
-local function t_refund(at, used, aux, ticks, when, cost, capacity, unit, fill)
+local function t_refund(at, used, aux, ticks, when, cost, room, unit, fill)
   local elapsed = at - when
-  if used <= capacity * unit and elapsed < ceil_div(cost * unit, fill) then
+  if used <= room and elapsed < ceil_div(cost * unit, fill) then
     used = max(0, used - (cost * unit - fill * max(0, elapsed)))
   end
   return used, aux, ticks

@@ -55,8 +55,8 @@ type Spec struct {
 	InitialDeficit int64
 	// Wait is how long a call may be delayed until it fits: a call that would be
 	// denied with a RetryAfter of at most Wait is allowed and charged at once, and
-	// proceeds after Charge.Wait. If the wait would be longer it is denied at once. Only for a token bucket, GCRA, a
-	// leaky bucket and a warm-up.
+	// proceeds after Charge.Wait. If the wait would be longer, by a microsecond, it is denied at once. Only for
+	// a token bucket, GCRA, a leaky bucket and a warm-up.
 	Wait time.Duration
 	// WarmUp is the time that calls without a pause take to get from cold, at a third of
 	// the rate, to the rate. Other algorithms ignore it.
@@ -85,7 +85,7 @@ func PerMinute(n int64) Spec { return Every(time.Minute, n) }
 func PerHour(n int64) Spec { return Every(time.Hour, n) }
 
 // Capacity is the most that can be allowed at one instant, including calls that
-// wait; 0 if the limit denies always.
+// wait, in whole calls; 0 if the limit denies always.
 func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 
 // Validate rejects what cannot be kept exactly. The domain is that of Lua,
@@ -93,7 +93,7 @@ func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 //
 //   - Window: whole microseconds, positive, at most 2^45 us (407 days);
 //   - Limit and Burst: not negative, below 2^53;
-//   - token bucket, GCRA and leaky bucket: Capacity x (Window in us / gcd(Window, Limit)) below
+//   - token bucket, GCRA and leaky bucket: (Burst + what Wait brings) x (Window in us / gcd(Window, Limit)) below
 //     2^53, and empty to full within 2^46 us (2.2 years);
 //   - Wait: not negative and at most 407 days, only for buckets, whose Capacity grows by it, and a warm-up;
 //   - warm-up: WarmUp whole microseconds, at least 2, WarmUp x (Limit / gcd(Window in us, Limit)) below

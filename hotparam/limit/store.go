@@ -49,7 +49,7 @@ type Result struct {
 	// if every charge of it is allowed.
 	Allowed bool
 	// Limit is the capacity; Remaining is the cost that an immediate further
-	// call could take (law U4).
+	// call could take (law U4). Both are whole calls: a part of one is left out.
 	Limit, Remaining int64
 	// RetryAfter is the least wait after which the same charge is allowed: 0
 	// when allowed, hottype.Never when Cost exceeds the capacity.

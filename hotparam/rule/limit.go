@@ -84,8 +84,8 @@ type Limit struct {
 	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow)
 	// or `closed` (deny); docs/limits.md#scope-and-redis-failures.
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
-	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if its wait fits; else it
-	// is denied at once. Up to `1m`, whole milliseconds.
+	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if it fits within this
+	// time; else it is denied at once. Up to `1m`, whole milliseconds.
 	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
 	// A denied subject is denied everything for this long, up to `24h`; docs/limits.md#block.
 	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`

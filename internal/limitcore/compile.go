@@ -40,6 +40,9 @@ type Compiled struct {
 	// a call takes of a warm-up, and how many microseconds a bucket of a
 	// bucketed window has; 0 for others.
 	Fill int64
+	// Slack is how many units may be missing from a token bucket beyond Capacity
+	// tokens: the part of a token that Spec.Wait brings, below Unit; 0 for others.
+	Slack int64
 	// Warm is Spec.WarmUp in units, and Queue Spec.Wait; 0 for others.
 	Warm, Queue int64
 	// InitialDeficit is Spec.InitialDeficit in units.
@@ -131,7 +134,7 @@ func GCD(a, b int64) int64 {
 	return a
 }
 
-// CeilDiv is a/b rounded up, for a >= 0 and b > 0, without leaving the domain.
+// CeilDiv is a/b rounded up, for b > 0, without leaving the domain.
 // Most buckets fill by 1 and are spared the division.
 func CeilDiv(a, b int64) int64 {
 	if b == 1 {

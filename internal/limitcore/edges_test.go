@@ -43,6 +43,12 @@ func TestEdgesOfTheDomain(t *testing.T) {
 			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53-1)/3 + 1}},
 		"time to fill": {Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 1 << 46},
 			Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 1<<46 + 1}},
+		"wait of a bucket": {
+			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53 - 1 - 1<<20) / 3, Wait: us},
+			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53-1-1<<20)/3 + 1, Wait: us}},
+		"wait of a bucket with the time to fill": {
+			Spec{Algorithm: TokenBucket, Limit: 1, Window: 2 * us, Burst: 1<<45 - 1, Wait: 2 * us},
+			Spec{Algorithm: TokenBucket, Limit: 1, Window: 2 * us, Burst: 1<<45 - 1, Wait: 3 * us}},
 		"shortest warm-up": {Spec{Algorithm: WarmingUp, Window: us, WarmUp: 2 * us}, Spec{Algorithm: WarmingUp,
 			Window: us, WarmUp: us}},
 		"longest warm-up": {Spec{Algorithm: WarmingUp, Limit: 1, Window: us, WarmUp: (1<<44 - 1) * us},
@@ -92,6 +98,10 @@ func TestStateUnderAnotherSpec(t *testing.T) {
 			7 * 50_000, 50_000, 1}},
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8}, State{KindBucket, now,
 			9 * 100_000, 100_000, 1}},
+		{bucket, 20, Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8, Wait: 40 * time.Millisecond},
+			State{KindBucket, now, 940_000, 100_000, 1}}, // as much as fits, and 0.4 of a token may be owed
+		{bucket, 20, Spec{Algorithm: GCRA, Limit: 20, Window: time.Second, Burst: 8, Wait: 20 * time.Millisecond},
+			State{KindBucket, now, 9 * 50_000, 50_000, 1}},
 		{bucket, 7, Spec{Algorithm: WarmingUp, Limit: 5, Window: time.Second, WarmUp: time.Second},
 			State{KindWarm, now, 5 * 200_000, 1, 0}},
 		{bucket, 3, Spec{Algorithm: WarmingUp, Limit: 5, Window: time.Second, WarmUp: time.Second},
@@ -127,6 +137,9 @@ func TestWaitFor(t *testing.T) {
 	t.Parallel()
 	leaky := Spec{Algorithm: LeakyBucket, Limit: 10, Window: time.Second, Burst: 4}
 	bucket := Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 2, Wait: 300 * time.Millisecond}
+	part := Spec{Algorithm: TokenBucket, Limit: 2, Window: time.Second, Burst: 2, Wait: 400 * time.Millisecond}
+	partLeaky := part
+	partLeaky.Algorithm = LeakyBucket
 	for _, c := range []struct {
 		spec        Spec
 		cost        int64
@@ -143,6 +156,11 @@ func TestWaitFor(t *testing.T) {
 		{bucket, 1, 500 * time.Millisecond, 300 * time.Millisecond},
 		{bucket, 5, 500 * time.Millisecond, 300 * time.Millisecond},
 		{bucket, 6, time.Hour, 0},
+		// of 2.8 tokens 2 remain when 0.8 are missing, and the burst is there 600 ms before that
+		{part, 1, time.Second, 400 * time.Millisecond},
+		{part, 1, 600 * time.Millisecond, 0},
+		{partLeaky, 1, time.Second, 900 * time.Millisecond},
+		{partLeaky, 1, 100 * time.Millisecond, 0},
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 2}, 1, time.Hour, 0},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: time.Second, Wait: time.Second}, 1, time.Hour, 0}, // invalid
 	} {

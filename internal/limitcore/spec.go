@@ -26,7 +26,10 @@ type Spec struct {
 }
 
 // Capacity is the most that can be allowed at one instant, including calls that wait.
-func (s Spec) Capacity() int64 { return s.BurstCapacity() + s.queue() }
+func (s Spec) Capacity() int64 {
+	queue, _ := s.queue()
+	return s.BurstCapacity() + queue
+}
 
 // BurstCapacity is the most that can be allowed at one instant and proceed at once, or in a
 // leaky bucket queue.
@@ -99,30 +102,34 @@ func (s Spec) Options() string {
 
 // Waiting with a bound. A bucket refills by itself, so a call that is allowed at once and
 // proceeds only when its tokens are there is the same as one that came later. A limit with
-// a wait is therefore a bucket of a larger capacity: one more for every token that Wait
-// brings, and what is missing beyond the burst is a debt that the caller waits for.
+// a wait is therefore a bucket of a larger capacity: what runs back during Wait may be
+// missing too. What is missing beyond the burst is a debt that the caller waits for.
 //
 //	missing <= burst            proceeds at once
 //	missing <= burst + queue    proceeds when missing is down to the burst
 //	else                        denied at once: the wait would be too long
+//
+// The queue is rarely whole tokens. Capacity, which answers show, is rounded down; the
+// part of a token beyond it, Compiled.Slack, lets the last call wait as long as Wait.
 //
 // Calls leave in order of arrival, and each as early as possible. State, arithmetic and
 // scripts are those of the bucket. A call that cannot be allowed within its wait is denied
 // at once; resilience4j and others sleep the whole timeout first. The tokens of a caller
 // that stops waiting stay charged, unless it refunds them (limit.Memory.RefundAt).
 
-// queue is how many more calls may be allowed to wait.
-func (s Spec) queue() int64 {
+// queue returns the number of further calls that may be allowed to wait, and the part of a
+// token that Wait brings beyond them, as a numerator over the window in microseconds.
+func (s Spec) queue() (calls, part int64) {
 	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
 	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
-		return 0
+		return 0, 0
 	}
 	hi, lo := bits.Mul64(uint64(us), uint64(s.Limit))
 	if hi >= uint64(window) {
-		return maxExact // and Compile rejects it
+		return maxExact, 0 // and Compile rejects it
 	}
-	q, _ := bits.Div64(hi, lo, uint64(window))
-	return int64(min(q, maxExact))
+	q, rest := bits.Div64(hi, lo, uint64(window))
+	return int64(min(q, maxExact)), int64(rest)
 }
 
 // WaitFor is how long the caller of an allowed cost has to wait before it proceeds, when
@@ -136,7 +143,7 @@ func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 		return 0
 	}
 	if s.Algorithm.traits().Queues {
-		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit, t.Fill))*time.Microsecond)
+		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit-t.Slack, t.Fill))*time.Microsecond)
 	}
-	return max(0, reset-time.Duration(s.BurstCapacity()*t.Unit/t.Fill)*time.Microsecond)
+	return max(0, reset+time.Duration(CeilDiv(t.Slack-s.BurstCapacity()*t.Unit, t.Fill))*time.Microsecond)
 }

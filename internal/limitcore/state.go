@@ -104,7 +104,7 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	}
 	o := Outcome{Remaining: t.left(from, log, now)}
 	if o.Remaining < t.Capacity {
-		o.Reset = end - now
+		o.Reset = t.reset(from, now, end)
 	}
 	switch {
 	case cost == 0:
@@ -117,9 +117,18 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 		o.Allowed = true
 		o.Remaining -= cost
 		*s = t.add(from, log, now, cost)
-		o.Reset = s.End() - now
+		o.Reset = t.reset(s, now, s.End())
 	}
 	return o
+}
+
+// reset is the time until the whole capacity remains of a state that ends at end. A bucket
+// with a Slack is not full then.
+func (t *Compiled) reset(s *State, now, end int64) int64 {
+	if t.Slack == 0 {
+		return end - now
+	}
+	return min(CeilDiv(bucketMissing(s, t, now)-t.Slack, t.Fill), end-now)
 }
 
 // compatible reports whether a state was written under these terms.
@@ -130,7 +139,7 @@ func (t *Compiled) compatible(s *State) bool {
 	case s.kind != t.Kind || s.unit != t.Unit:
 		return false
 	case s.kind == KindBucket:
-		return s.aux == t.Fill && s.used <= t.Capacity*t.Unit
+		return s.aux == t.Fill && s.used <= t.Capacity*t.Unit+t.Slack
 	}
 	return true
 }
@@ -146,7 +155,9 @@ func (t *Compiled) convert(s *State) *State {
 	used, aux := min(s.taken(), t.Capacity), int64(0)
 	switch t.Kind {
 	case KindBucket:
-		used, aux = used*t.Unit, t.Fill
+		if used, aux = used*t.Unit, t.Fill; s.kind == KindBucket && s.unit == t.Unit && s.aux == t.Fill {
+			used = t.Room() // it has the rate of this limit, and misses more
+		}
 	case KindAnchored, KindLog:
 		aux = s.at
 	}

@@ -18,7 +18,7 @@ import "fmt"
 // thing whatever the capacity is, which makes expiry unobservable (U8) and a
 // change of Burst need no conversion.
 //
-// Overflow: used <= Burst x Unit < 2^53 (Validate). What comes back in a time is
+// Overflow: used <= Room < 2^53 (Validate). What comes back in a time is
 // Fill x elapsed, computed only before the end of the state, where it is less
 // than used; later there is no state. Sums are arranged as differences. So every
 // number here is exact in an int64 and in a Lua double. Cost: O(1), two
@@ -33,16 +33,27 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 		return Compiled{Kind: KindBucket, Unit: 1, Fill: 1}, nil
 	}
 	g := GCD(us, s.Limit)
-	t := Compiled{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
-	if t.Capacity > maxExact/t.Unit {
+	calls, part := s.queue()
+	t := Compiled{Kind: KindBucket, Capacity: s.BurstCapacity() + calls, Slack: part / g,
+		Unit: us / g, Fill: s.Limit / g}
+	if t.Capacity > (maxExact-t.Slack)/t.Unit {
 		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate "+
 			"or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
-	if t.Capacity*t.Unit/t.Fill > maxFill {
+	if t.Room()/t.Fill > maxFill {
 		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill",
 			s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
 	return t, nil
+}
+
+// Room is the most that can be missing from a token bucket, in units; of others it is the
+// Capacity.
+func (t *Compiled) Room() int64 {
+	if t.Kind != KindBucket {
+		return t.Capacity
+	}
+	return t.Capacity*t.Unit + t.Slack
 }
 
 // bucketMissing is how many units of a live state are missing at now.
@@ -54,12 +65,12 @@ func bucketMissing(s *State, t *Compiled, now int64) int64 {
 }
 
 func bucketLeft(s *State, t *Compiled, now int64) int64 {
-	return (t.Capacity*t.Unit - bucketMissing(s, t, now)) / t.Unit
+	return (t.Capacity*t.Unit + t.Slack - bucketMissing(s, t, now)) / t.Unit
 }
 
 // bucketWait is the time until cost <= capacity fits, which it does not now.
 func bucketWait(s *State, t *Compiled, now, cost int64) int64 {
-	return CeilDiv(bucketMissing(s, t, now)-(t.Capacity-cost)*t.Unit, t.Fill)
+	return CeilDiv(bucketMissing(s, t, now)-(t.Capacity-cost)*t.Unit-t.Slack, t.Fill)
 }
 
 func bucketAdd(s *State, t *Compiled, now, cost int64) State {

@@ -26,7 +26,7 @@ type charged struct {
 
 // encode appends a charge as the scripts take it.
 func (c *charged) encode(args []any, cost int64) []any {
-	args = append(args, string(rune(c.Kind)), cost, c.Capacity, c.Unit, c.Fill)
+	args = append(args, string(rune(c.Kind)), cost, c.Room(), c.Unit, c.Fill)
 	if c.Kind == limitcore.KindWarm {
 		args[len(args)-1] = fmt.Sprint(c.Fill, c.Warm, c.Queue)
 	}
@@ -38,7 +38,7 @@ func (b *batch) encode(args []any) []any {
 	args = append(args, len(b.keys))
 	args = append(args, b.keys...)
 	if c := &b.shapes[0][0]; len(b.requests) == 1 && len(b.keys) == 1 && c.Kind == limitcore.KindBucket {
-		return append(args, c.cost, c.Capacity, c.Unit, c.Fill, b.requests[0].wanted()) // the shorter way
+		return append(args, c.cost, c.Room(), c.Unit, c.Fill, b.requests[0].wanted()) // the shorter way
 	}
 	args = append(args, len(b.shapes))
 	for _, shape := range b.shapes {
@@ -123,7 +123,7 @@ func (w waiter) read(results []limit.Result) bool {
 func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
 	if taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
-		reset = limitcore.CeilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
+		reset = limitcore.CeilDiv(numbers[2]-(k-taken)*c.cost*c.Unit-c.Slack, c.Fill)
 	}
 	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, c.Capacity, left, 0
 	if taken > 0 {

@@ -91,12 +91,15 @@ func requestsOf(args []any) (all string) {
 	shapes := make([][]charged, number())
 	for s := range shapes {
 		for range number() {
-			shapes[s] = append(shapes[s], charged{
+			c := charged{
 				limitcore.Compiled{Kind: limitcore.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64),
 					Unit: args[3].(int64), Fill: args[4].(int64)},
 				args[1].(int64),
-			})
-			args = args[5:]
+			}
+			if c.Kind == limitcore.KindBucket { // what it takes as its capacity is in units
+				c.Capacity, c.Slack = c.Capacity/c.Unit, c.Capacity%c.Unit
+			}
+			shapes[s], args = append(shapes[s], c), args[5:]
 		}
 	}
 	for len(args) > 0 {

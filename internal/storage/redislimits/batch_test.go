@@ -81,7 +81,7 @@ func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 	store, l := onServer(t, redistest.Start(t))
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
-		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20, Wait: 5 * time.Millisecond},
 		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 9},
 		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
 	}
@@ -164,6 +164,7 @@ func drawRequest(rt *rapid.T) []limit.Charge {
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
 		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 50},
+		{Algorithm: limit.LeakyBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 19, Wait: 5 * time.Millisecond},
 		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
 		{Algorithm: limit.SlidingWindow, Limit: 17, Window: 300 * time.Millisecond},
 		{Algorithm: limit.SlidingWindow, Limit: 0, Window: time.Second},

@@ -61,9 +61,14 @@ func windowLaw(times int64, used func(*oracle, int64) int64, draw func(*rapid.T,
 	}
 }
 
+// capacity is what a bucket allows at one instant: its burst, and what comes within its wait.
+// It is a number of calls times the window in microseconds, and rarely a whole number of calls.
+func capacity(s limit.Spec) wide {
+	return product(limitcore.Spec(s).BurstCapacity(), micros(s.Window)).plus(product(s.Limit, micros(s.Wait)))
+}
+
 func withinBucket(s limit.Spec, d, sum int64) bool {
-	window := micros(s.Window)
-	return !product(s.Capacity(), window).plus(product(s.Limit, d)).less(product(sum, window))
+	return !capacity(s).plus(product(s.Limit, d)).less(product(sum, micros(s.Window)))
 }
 
 // bucketFits: any interval from an event until now has at most the burst and
@@ -73,7 +78,7 @@ func (o *oracle) bucketFits(at, cost int64) bool {
 	sum := cost
 	for i := len(o.log) - 1; i >= 0; i-- {
 		sum += o.log[i].cost
-		room := product(o.spec.Capacity(), window).plus(product(o.spec.Limit, at-o.log[i].at))
+		room := capacity(o.spec).plus(product(o.spec.Limit, at-o.log[i].at))
 		if room.less(product(sum, window)) {
 			return false
 		}
@@ -82,7 +87,7 @@ func (o *oracle) bucketFits(at, cost int64) bool {
 }
 
 // arrivalFits: with TAT, the time at which the next call is due, a cost fits if
-// now >= max(now, TAT) + cost x T - (Burst+1) x T, where T = Window/Limit. Times
+// now >= max(now, TAT) + cost x T - (Burst+1) x T - Wait, where T = Window/Limit. Times
 // are multiplied by Limit, so that all are whole.
 func (o *oracle) arrivalFits(at, cost int64) bool {
 	window, tat := micros(o.spec.Window), wide{}
@@ -96,7 +101,7 @@ func (o *oracle) arrivalFits(at, cost int64) bool {
 	for _, e := range o.log {
 		tat = next(e.at, e.cost)
 	}
-	return !product(at, o.spec.Limit).plus(product(o.spec.Capacity(), window)).less(next(at, cost))
+	return !product(at, o.spec.Limit).plus(capacity(o.spec)).less(next(at, cost))
 }
 
 // slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).

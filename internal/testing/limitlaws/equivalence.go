@@ -117,6 +117,9 @@ func testLives(t *testing.T, f Fixture) {
 				if limitcore.Spec(spec).Refills() {
 					most += time.Second
 				}
+				if spec.Wait > 0 && spec.Limit > 0 { // until the part of a token that waits is back, too
+					most += spec.Window / time.Duration(spec.Limit)
+				}
 				if spec.Algorithm == limit.WarmingUp { // kept until it is cold, also of the last call, for its refund
 					most += spec.Wait + spec.WarmUp + spec.Window
 				}

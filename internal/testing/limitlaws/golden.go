@@ -48,6 +48,12 @@ func bucket(burst, n, ms int64) limit.Spec {
 	return s
 }
 
+// waiting lets the calls of a spec wait.
+func waiting(s limit.Spec, ms int64) limit.Spec {
+	s.Wait = time.Duration(ms) * time.Millisecond
+	return s
+}
+
 func gcra(burst, n, ms int64) limit.Spec {
 	s := spec(limit.GCRA, n, ms)
 	s.Burst = burst
@@ -98,6 +104,10 @@ func tapes() []tape {
 			ok(0, 4, 0), no(0, 1, 500), no(249, 1, 251), ok(250, 0, 0), no(499, 1, 1), ok(500, 1, 0), no(500, 1, 500),
 			ok(1250, 1, 0), no(1250, 1, 250), never(10000, 5, 4), ok(10000, 4, 0), no(9000, 1, 500), ok(10500, 1, 0)}},
 		{"bucket of 5 at 1 per second", bucket(5, 1, 1000), published},
+		// The third call waits 400 ms, 0.8 of a token. Rounded to whole tokens no call would.
+		{"wait for a part of a token", waiting(bucket(2, 2, 1000), 400), []row{
+			ok(0, 2, 0).whole(600), no(0, 1, 100), no(99, 1, 1), ok(100, 1, 0).whole(1000), no(100, 1, 500),
+			ok(1100, 0, 2).whole(0), ok(1100, 2, 0).whole(1000), ok(2099, 0, 1).whole(1), ok(2100, 0, 2).whole(0)}},
 		{"gcra, 4 early at 1 per second", gcra(4, 1, 1000), published},
 		// redis-cell's end-to-end test.
 		{"gcra without burst", gcra(0, 1, 2000), []row{

@@ -130,6 +130,9 @@ func (a wide) plus(b wide) wide {
 	return wide{hi, lo}
 }
 
+// isWhole reports whether a is a multiple of n.
+func (a wide) isWhole(n int64) bool { return bits.Rem64(a.hi, a.lo, uint64(n)) == 0 }
+
 func (a wide) less(b wide) bool {
 	return a.hi < b.hi || (a.hi == b.hi && a.lo < b.lo)
 }

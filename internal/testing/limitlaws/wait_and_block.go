@@ -26,7 +26,6 @@ func testWait(t *testing.T, f Fixture) {
 			Algorithm: limit.TokenBucket, Limit: 1, Window: time.Duration(apart) * time.Microsecond, Burst: burst,
 			Wait: time.Duration(rapid.Int64Range(0, 6*apart).Draw(rt, "wait")) * time.Microsecond,
 		}
-		queue := micros(spec.Wait) / apart
 		gone, last := oracle{spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: spec.Window,
 			Burst: burst}}, int64(0)
 		for range steps {
@@ -40,7 +39,7 @@ func testWait(t *testing.T, f Fixture) {
 				}
 			}
 			wait := s.delay(now, spec, cost)
-			switch fits := from-now <= queue*apart; {
+			switch fits := from-now <= micros(spec.Wait); {
 			case fits != (wait >= 0):
 				rt.Fatalf("%+v: cost %d at %d may go on at %d: wait %d", spec, cost, now, from, wait)
 			case fits && now+wait != from:
