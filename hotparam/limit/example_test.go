@@ -61,6 +61,22 @@ func ExamplePerSecond() {
 	// true
 }
 
+// A job goes on when the limit lets it, but not later than in five seconds.
+func ExampleMemory_Wait() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	fetch := []limit.Charge{{Subject: limit.Subject{Space: "crawl", Name: "example.org"}, Spec: limit.PerMinute(2),
+		Cost: 1}}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for range 3 {
+		fmt.Println(store.Wait(ctx, fetch))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// limit: wait: the wait would be longer than the context
+}
+
 // A store in process takes the time from its caller.
 func ExampleNewMemory() {
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 10_000})

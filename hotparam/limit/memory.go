@@ -24,8 +24,8 @@ type MemoryConfig struct {
 const maxSpaces = 16
 
 // Memory is the store of one process, bounded in memory, for any number of
-// goroutines. Its only errors are mistakes of the caller, and it does not use the
-// context, since it never waits.
+// goroutines. Its only errors are mistakes of the caller, and only Wait uses the
+// context, since nothing else waits.
 //
 // A subject is known by 128 bits of a hash that is seeded anew in every process.
 // No string is kept, so memory does not depend on the length of names that clients

@@ -5,8 +5,8 @@
 // either all of them are charged or none is (law U3). [Memory] is the store of one
 // process; package redislimit has the one that many processes share.
 //
-// The package is pure: time is an argument, there is no I/O and no goroutine. All
-// arithmetic is exact in integers; see Spec.Validate for the domain. The laws
+// The package is pure but for Memory.Wait: time is an argument, there is no I/O and no
+// goroutine. All arithmetic is exact in integers; see Spec.Validate for the domain. The laws
 // are stated in docs/limits.md. Package limittest tests them on any Store.
 package limit
 

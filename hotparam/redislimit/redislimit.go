@@ -35,9 +35,6 @@ const (
 	space     = "key"
 )
 
-// ErrDeadline is the error of Wait where ctx would end before the call is allowed.
-var ErrDeadline = errors.New("redislimit: the wait would be longer than the context")
-
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
 // calls of one Limiter that come at the same time share a round trip.
 type Limiter struct {
@@ -114,9 +111,12 @@ func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result
 	return l.AllowN(ctx, key, spec, 0)
 }
 
-// Wait takes one, and returns when the caller may proceed. If ctx ends sooner, it returns
-// ErrDeadline at once and has taken nothing. Callers that wait are not queued unless the
-// limit has a Wait: a later caller may be first.
+// Wait takes one, and returns when the caller may proceed. If ctx would end sooner, it returns
+// limit.ErrDeadline at once; if ctx ends meanwhile, its error. It has taken nothing then.
+//
+// With a Wait of the limit a caller takes its turn at once, and callers proceed in the order
+// in which they came. Without one, or if its queue is full, Wait tries again when the call
+// would fit, and a later caller may be first.
 func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	for {
 		r, err := l.Allow(ctx, key, spec)
@@ -127,7 +127,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 		if !r.Allowed {
 			pause = r.RetryAfter
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := wait.Within(ctx, pause); err != nil {
 			if r.Allowed { // it does not proceed: others may
 				_, back := l.Refund(context.WithoutCancel(ctx), r)
 				err = errors.Join(err, back)
@@ -138,16 +138,6 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 			return nil
 		}
 	}
-}
-
-// sleep pauses, or returns ErrDeadline at once if ctx ends sooner. A negative pause
-// has no end.
-func sleep(ctx context.Context, pause time.Duration) error {
-	if deadline, ok := ctx.Deadline(); pause < 0 || ok && time.Until(deadline) < pause {
-		return ErrDeadline
-	}
-	wait.For(ctx, pause)
-	return ctx.Err()
 }
 
 // Refund refunds what an allowed call took, because it was not made after all, and

@@ -27,6 +27,7 @@ func TestLimiter(t *testing.T) {
 			"what is taken is gone":              whatIsTakenIsGone,
 			"refund gives back what was taken":   refundGivesBack,
 			"wait ends when it fits, or at once": waitEnds,
+			"wait returns the charge":            waitReturnsTheCharge,
 			"many callers share one limit":       manyCallers,
 			"the caller's client stays as it is": clientStays,
 		} {
@@ -101,6 +102,7 @@ func waitEnds(t *testing.T, rdb redis.UniversalClient) {
 		limit.PerSecond(20),
 		{Algorithm: limit.LeakyBucket, Limit: 20, Window: time.Second, Burst: 19},
 		{Algorithm: limit.TokenBucket, Limit: 20, Window: time.Second, Burst: 20, Wait: time.Second},
+		{Algorithm: limit.TokenBucket, Limit: 20, Window: time.Second, Burst: 20, Wait: 40 * time.Millisecond},
 	} {
 		key := string(spec.Algorithm) + spec.Wait.String()
 		start := time.Now()
@@ -119,9 +121,35 @@ func waitEnds(t *testing.T, rdb redis.UniversalClient) {
 	short, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	start := time.Now()
-	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrDeadline) ||
+	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, limit.ErrDeadline) ||
 		time.Since(start) > 20*time.Second {
 		t.Errorf("a wait of an hour: %v after %v", err, time.Since(start))
+	}
+}
+
+// A caller whose context ends while it waits returns its charge.
+func waitReturnsTheCharge(t *testing.T, rdb redis.UniversalClient) {
+	l, queued := redislimit.New(rdb), slow(1)
+	queued.Wait = 24 * time.Hour
+	if r, err := l.Allow(t.Context(), "queued", queued); err != nil || r.Remaining != 1 {
+		t.Fatalf("the first call: %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.Wait(ctx, "queued", queued) }()
+	remaining := func() int64 {
+		r, err := l.Peek(t.Context(), "queued", queued)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Remaining
+	}
+	for remaining() > 0 { // until it has its turn
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || remaining() != 1 {
+		t.Errorf("canceled: %v, %d remain", err, remaining())
 	}
 }
 

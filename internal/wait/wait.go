@@ -3,8 +3,12 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrDeadline is the error of Within if the context would end first.
+var ErrDeadline = errors.New("the wait would be longer than the context")
 
 // For waits and reports whether ctx still runs.
 func For(ctx context.Context, d time.Duration) bool {
@@ -16,6 +20,18 @@ func For(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Within waits like For and returns the error of ctx, if that ends meanwhile. If ctx would end
+// sooner it returns ErrDeadline at once. A negative d has no end.
+func Within(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); d < 0 || ok && time.Until(deadline) < d {
+		return ErrDeadline
+	}
+	if d > 0 {
+		For(ctx, d)
+	}
+	return ctx.Err()
 }
 
 // ForHint waits like For, and ends early where a hint is there.

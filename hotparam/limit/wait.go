@@ -1,0 +1,57 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
+)
+
+// ErrDeadline is the error of Wait, here and in package redislimit, if the context would end
+// before the call may proceed, or the cost is above the capacity.
+var ErrDeadline = wait.ErrDeadline
+
+// Wait takes the charges, all or none, and returns when the caller may proceed. If ctx would
+// end sooner, it returns ErrDeadline at once; if ctx ends meanwhile, its error. It has taken
+// nothing then. Other errors are those of Take.
+//
+// With a Spec.Wait a caller takes its turn at once, and callers proceed in the order in which
+// they came. Without one, or if its queue is full, Wait tries again when the charges would
+// fit, and a later caller may be first. Unlike the rest of the package it reads the clock.
+func (m *Memory) Wait(ctx context.Context, charges []Charge) error {
+	results := make([]Result, len(charges))
+	for {
+		now := time.Now()
+		allowed, err := m.Take(ctx, now, charges, results)
+		if err != nil {
+			return err
+		}
+		if err := wait.Within(ctx, pause(charges, results, allowed)); err != nil {
+			if allowed {
+				m.RefundAt(now, charges)
+			}
+			return fmt.Errorf("limit: wait: %w", err)
+		}
+		if allowed {
+			return nil
+		}
+	}
+}
+
+// pause returns the time until the caller of an allowed request may proceed, or of a denied
+// one may try again, or hottype.Never.
+func pause(charges []Charge, results []Result, allowed bool) (longest time.Duration) {
+	for i := range charges {
+		d := results[i].RetryAfter
+		if d == hottype.Never {
+			return d
+		}
+		if allowed {
+			d = charges[i].Wait(&results[i])
+		}
+		longest = max(longest, d)
+	}
+	return longest
+}
