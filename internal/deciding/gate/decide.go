@@ -26,7 +26,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
 	// The client of the request, and what applies to each of its keys.
-	g.findClass(d, v) // client_override.go
+	g.findClass(d, v) // client.go
 	g.findKeys(d, v)  // keys.go
 	if d.st.adapts {
 		d.findUpstream() // adaptive.go
@@ -36,7 +36,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	// them or none. Requests that a response cache may answer are not charged to their keys.
 	if !d.overridden(v) {
 		if !d.exempt && !d.keysOnly && (d.class.local == nil || !d.takeWindows(v)) {
-			d.chargeClient() // client_override.go
+			d.chargeClient() // client.go
 		}
 		if d.mayCache && !d.exempt {
 			v.Cache = d.cachePolicy() // cache.go

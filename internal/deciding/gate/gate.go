@@ -34,6 +34,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,50 +203,12 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	g.cur.Store(g.newState(old, old.set, live))
 }
 
+// Overrides are those of the rules and the live ones, and a number that every change of rules or overrides increases.
+func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st := g.cur.Load()
+	return slices.Concat(st.set.Overrides, g.live), st.gen
+}
+
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }
-
-// Upstream names the upstream of requests of a class; "" is the default one.
-func (g *Gate) Upstream(class string) string {
-	if c := g.cur.Load().classes[class]; c != nil {
-		return c.upstream
-	}
-	return ""
-}
-
-// spaceLimit is the space of limits that callers pass to TakeLimit.
-const spaceLimit = "limit"
-
-// Limit is a limit that a caller of TakeLimit defines instead of a rule. It is immutable.
-type Limit struct {
-	local, shared boundLimit
-}
-
-// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
-func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
-	st := state{exact: true}
-	b := st.bind(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
-	b.shadow = shadow
-	l := &Limit{local: b, shared: b}
-	l.local.shared = false
-	return l
-}
-
-// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
-// shared store if there is one, and while that fails to the fallback in this process. Nothing is
-// counted under a key, and no per-IP window is charged. cost is at least 1.
-func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
-	defer g.finish(&v)
-	d := g.decisions.Get().(*decision)
-	d.st, d.now, d.cost = g.cur.Load(), now, cost
-	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
-	b := &l.local
-	if g.shared != nil {
-		b = &l.shared
-	}
-	d.charge(b, -1, false).Subject.Name = subject
-	g.take(ctx, d, &v)
-	g.judgeWatched(ctx, d, &v) // one in shadow mode
-	d.counters.verdict(&v)
-	g.end(d)
-	return v
-}

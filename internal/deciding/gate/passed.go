@@ -2,11 +2,9 @@ package gate
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // PassedRequests are requests for one key that a gateway decided without asking, or answered from its cache.
@@ -54,12 +52,4 @@ func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.C
 	}
 	g.end(d)
 	return v
-}
-
-// Overrides are those of the rules and the live ones, and a number that every change of rules or overrides increases.
-func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st := g.cur.Load()
-	return slices.Concat(st.set.Overrides, g.live), st.gen
 }

@@ -1,0 +1,48 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// spaceLimit is the space of limits that callers pass to TakeLimit.
+const spaceLimit = "limit"
+
+// Limit is a limit that a caller of TakeLimit defines instead of a rule. It is immutable.
+type Limit struct {
+	local, shared boundLimit
+}
+
+// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
+func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
+	st := state{exact: true}
+	b := st.bind(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
+	b.shadow = shadow
+	l := &Limit{local: b, shared: b}
+	l.local.shared = false
+	return l
+}
+
+// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
+// shared store if there is one, and while that fails to the fallback in this process. Nothing is
+// counted under a key, and no per-IP window is charged. cost is at least 1.
+func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
+	defer g.finish(&v)
+	d := g.decisions.Get().(*decision)
+	d.st, d.now, d.cost = g.cur.Load(), now, cost
+	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
+	b := &l.local
+	if g.shared != nil {
+		b = &l.shared
+	}
+	d.charge(b, -1, false).Subject.Name = subject
+	g.take(ctx, d, &v)
+	g.judgeWatched(ctx, d, &v) // one in shadow mode
+	d.counters.verdict(&v)
+	g.end(d)
+	return v
+}

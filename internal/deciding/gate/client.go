@@ -1,0 +1,91 @@
+package gate
+
+import (
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// findClass finds the class of the client, the usual one if it has no other.
+func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
+	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
+		g.findNamedClass(d, v)
+	}
+	if isPreflight(d.req) {
+		d.class = d.class.preflight
+	}
+}
+
+func (g *Gate) findNamedClass(d *decision, v *hottype.Verdict) {
+	if d.req.Header == nil {
+		return
+	}
+	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {
+		addr := d.req.Address
+		if !addr.IsValid() {
+			addr = d.req.Client.Addr
+		}
+		return g.cfg.Verifier != nil && addr.IsValid() && g.cfg.Verifier.Verified(d.now, addr, domains)
+	})
+	if c != nil {
+		v.Class, d.class = c.Name, d.st.classes[c.Name]
+	}
+}
+
+// Upstream names the upstream of requests of a class; "" is the default one.
+func (g *Gate) Upstream(class string) string {
+	if c := g.cur.Load().classes[class]; c != nil {
+		return c.upstream
+	}
+	return ""
+}
+
+// limitsClient reports whether limits of the client are charged: it is known, and was not charged for this request.
+func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.req.ClientCharged }
+
+// chargeClient adds what limits the client: an override's limit, or the windows and slots
+// of its class.
+func (d *decision) chargeClient() {
+	if !d.limitsClient() || d.override.is(rules.ActionExempt) {
+		return
+	}
+	shadow := d.override.is(rules.ActionShadow)
+	if d.override.is(rules.ActionLimit) {
+		d.charge(d.st.clientLimits[idOf(d.override.Override)], -1, false)
+	} else {
+		for _, w := range d.class.windows {
+			if w != nil {
+				d.charge(w, -1, shadow)
+			}
+		}
+	}
+	if d.class.inFlight != nil && d.req.WillRelease && !shadow && !d.longPath {
+		d.needSlot(d.class.inFlight, -1)
+	}
+}
+
+// takeWindows takes a request from the windows of its client, which this process keeps, if nothing else limits it and
+// they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
+func (d *decision) takeWindows(v *hottype.Verdict) bool {
+	c := d.class
+	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.req.WillRelease {
+		return false
+	}
+	for i := range d.keys {
+		if d.keys[i].h != nil {
+			return false
+		}
+	}
+	var results [limit.MaxClientWindows]limit.Result
+	if !c.local.Take(d.now, &limit.Subject{Client: d.client}, d.cost, results[:]) {
+		return false
+	}
+	n := 0
+	for _, w := range c.windows {
+		if w != nil {
+			d.reportLimit(v, w, &results[n])
+			n++
+		}
+	}
+	return true
+}
