@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // ErrDeadline is the error of Wait, here and in package redislimit, if the context would end
 // before the call may proceed, or the cost is above the capacity.
-var ErrDeadline = wait.ErrDeadline
+var ErrDeadline = errors.New("the wait would be longer than the context")
 
 // Wait takes the charges, all or none, and returns when the caller may proceed. If ctx would
 // end sooner, it returns ErrDeadline at once; if ctx ends meanwhile, its error. It has taken
@@ -28,7 +29,7 @@ func (m *Memory) Wait(ctx context.Context, charges []Charge) error {
 		if err != nil {
 			return err
 		}
-		if err := wait.Within(ctx, pause(charges, results, allowed)); err != nil {
+		if err := wait.Within(ctx, pause(charges, results, allowed), ErrDeadline); err != nil {
 			if allowed {
 				m.RefundAt(now, charges)
 			}

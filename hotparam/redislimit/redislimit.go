@@ -127,7 +127,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 		if !r.Allowed {
 			pause = r.RetryAfter
 		}
-		if err := wait.Within(ctx, pause); err != nil {
+		if err := wait.Within(ctx, pause, limit.ErrDeadline); err != nil {
 			if r.Allowed { // it does not proceed: others may
 				_, back := l.Refund(context.WithoutCancel(ctx), r)
 				err = errors.Join(err, back)

@@ -3,12 +3,8 @@ package wait
 
 import (
 	"context"
-	"errors"
 	"time"
 )
-
-// ErrDeadline is the error of Within if the context would end first.
-var ErrDeadline = errors.New("the wait would be longer than the context")
 
 // For waits and reports whether ctx still runs.
 func For(ctx context.Context, d time.Duration) bool {
@@ -23,10 +19,10 @@ func For(ctx context.Context, d time.Duration) bool {
 }
 
 // Within waits like For and returns the error of ctx, if that ends meanwhile. If ctx would end
-// sooner it returns ErrDeadline at once. A negative d has no end.
-func Within(ctx context.Context, d time.Duration) error {
+// sooner it returns tooLong at once. A negative d has no end.
+func Within(ctx context.Context, d time.Duration, tooLong error) error {
 	if deadline, ok := ctx.Deadline(); d < 0 || ok && time.Until(deadline) < d {
-		return ErrDeadline
+		return tooLong
 	}
 	if d > 0 {
 		For(ctx, d)

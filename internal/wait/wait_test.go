@@ -26,27 +26,29 @@ func TestFor(t *testing.T) {
 	})
 }
 
+var errTooLong = errors.New("too long")
+
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := Within(ctx, 3*time.Second+1); !errors.Is(err, ErrDeadline) || time.Since(began) != 0 {
+		if err := Within(ctx, 3*time.Second+1, errTooLong); !errors.Is(err, errTooLong) || time.Since(began) != 0 {
 			t.Errorf("longer than the context: %v after %v", err, time.Since(began))
 		}
-		if err := Within(ctx, -1); !errors.Is(err, ErrDeadline) {
+		if err := Within(ctx, -1, errTooLong); !errors.Is(err, errTooLong) {
 			t.Errorf("without an end: %v", err)
 		}
-		if err := Within(ctx, 2*time.Second); err != nil || time.Since(began) != 2*time.Second {
+		if err := Within(ctx, 2*time.Second, errTooLong); err != nil || time.Since(began) != 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second/2, cancel)
-		if err := Within(ctx, time.Second); !errors.Is(err, context.Canceled) ||
+		if err := Within(ctx, time.Second, errTooLong); !errors.Is(err, context.Canceled) ||
 			time.Since(began) != 2*time.Second+time.Second/2 {
 			t.Errorf("canceled: %v after %v", err, time.Since(began))
 		}
-		if err := Within(ctx, 0); !errors.Is(err, context.Canceled) {
+		if err := Within(ctx, 0, errTooLong); !errors.Is(err, context.Canceled) {
 			t.Errorf("nothing to wait for: %v", err)
 		}
 	})
