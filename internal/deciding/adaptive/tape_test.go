@@ -110,7 +110,8 @@ func (c course) run(out *bytes.Buffer) {
 		bound = control.Tick(begin.Add(time.Duration(i)*time.Second), reports)
 		fmt.Fprintf(out, "%2d %.5g %.5g %.4g %t %t %t %.4g %.4g %.3g %.4g %s\n", i, bound.Rate, bound.InFlightCap,
 			bound.TargetMeanSeconds,
-			bound.Saturated, bound.Unreachable, !bound.At.IsZero(), bound.LatencySeconds, bound.TargetSeconds, bound.Errors,
+			bound.Saturated, bound.Unreachable, !bound.At.IsZero(), bound.LatencySeconds,
+			bound.TargetSeconds, bound.Errors,
 			bound.InFlight,
 			bound.Why)
 	}

@@ -132,7 +132,8 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 			if len(s.set.Loops) != 1 || s.kinds[detect.LoopBegan] != 1 {
 				t.Fatalf("loops %+v, changes %v", s.set.Loops, s.kinds)
 			}
-			if l := s.set.Loops[0]; l.Clients < 140 || l.Clients > 280 || l.ClientShare < test.share || l.HeaviestClient == "" {
+			if l := s.set.Loops[0]; l.Clients < 140 || l.Clients > 280 || l.ClientShare < test.share ||
+				l.HeaviestClient == "" {
 				t.Errorf("%+v", l)
 			}
 		})

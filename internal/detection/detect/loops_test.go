@@ -138,7 +138,8 @@ func TestHotKeySaysItsClients(t *testing.T) {
 	d := New(set(topic(0)), Options{})
 	d.Add(at(0), by("topic?id=1", 0, 15, 5))
 	s, _ := d.Tick(at(0))
-	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].HeaviestClient != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 ||
+	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].HeaviestClient != "10.0.0.0" ||
+		s.Keys[0].ClientShare != 0.75 ||
 		len(s.Loops) != 0 {
 		t.Errorf("%+v", s)
 	}
