@@ -17,6 +17,21 @@ import (
 // While the answer may be kept, it is buffered and the handler never waits for the client.
 // Otherwise each Write is handed over to the client and waits until it is taken.
 type fetch struct {
+	fetchSetup
+
+	wake  chan struct{} // holds one: something is new for the client
+	taken chan struct{} // one for each chunk that the client has written
+	gone  chan struct{} // closed when no client reads along any more
+	done  chan struct{} // closed when no request is to wait for the flight any more
+
+	mu sync.Mutex // guards what follows
+	handlerResponse
+	fetchProgress
+	fetchResult
+}
+
+// fetchSetup is what a fetch is made of: it does not change while the handler runs.
+type fetchSetup struct {
 	store  *store
 	shard  *shard
 	entry  *entry
@@ -33,38 +48,42 @@ type fetch struct {
 	cancel  context.CancelFunc
 	timeout *time.Timer // calls expire
 	now     func() time.Time
+	header  http.Header // the handler's, which alone uses the map while it runs
+}
 
-	header http.Header   // the handler's
-	done   chan struct{} // closed when no request is to wait for the flight any more
-
-	wake  chan struct{} // holds one: something is new for the client
-	taken chan struct{} // one for each chunk that the client has written
-	gone  chan struct{} // closed when no client reads along any more
-
-	mu             sync.Mutex
+// handlerResponse is the response of the handler as far as it has come.
+type handlerResponse struct {
 	status         int         // 0: the handler has not answered yet
 	sent           http.Header // as of then
 	declaredLength int64       // the length of the body by sent; -1: unknown
 	trailer        http.Header // what the handler set after its body, when it has landed
-	held           bool        // the client gets nothing before the flight lands
 	answer         *answer     // what will be kept, without its body; nil: nothing
 	why            string      // it is not kept
 	body           []byte      // buffered, never changed where it is written
 	reserved       int64
-	lent           *memory // what the client may still read of it when the flight has landed
-	chunk          []byte  // of a body that is not buffered
-	length         int64   // of the body so far
+	chunk          []byte // of a body that is not buffered
+	length         int64  // of the body so far
 	flushed        bool
-	interim        []interim   // informational answers for the client
-	outlasting     *time.Timer // calls outlast; nil: the header has not come
-	slow           bool        // the body took longer than requests may wait for it
-	expired        bool        // the fetch took too long for its response to be stored
-	released       bool        // the flight has left its entry
-	finished       bool
-	result         *answer // what the client is answered instead of what the handler wrote; nil: that
-	broken         any     // what the handler panicked with, or http.ErrAbortHandler
-	panicked       any     // the same, also where result took its place
-	stored         *answer // what it left to be stored; nil: nothing
+	interim        []interim // informational answers for the client
+}
+
+// fetchProgress is how far a fetch is, for its client and those who wait.
+type fetchProgress struct {
+	held       bool        // the client gets nothing before the flight lands
+	outlasting *time.Timer // calls outlast; nil: the header has not come
+	slow       bool        // the body took longer than requests may wait for it
+	expired    bool        // the fetch took too long for its response to be stored
+	released   bool        // the flight has left its entry
+	finished   bool
+}
+
+// fetchResult is what a fetch leaves when it has landed, for its client and for the counters.
+type fetchResult struct {
+	result   *answer // what the client is answered instead of what the handler wrote; nil: that
+	lent     *memory // what the client may still read of the body
+	broken   any     // what the handler panicked with, or http.ErrAbortHandler
+	panicked any     // the same, also where result took its place
+	stored   *answer // what it left to be stored; nil: nothing
 }
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
@@ -72,9 +91,11 @@ func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Cac
 		e.answer.memory.retain()
 	}
 	return &fetch{
-		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
-		header: http.Header{},
-		done:   make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}),
+		fetchSetup: fetchSetup{
+			store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
+			header: http.Header{},
+		},
+		done: make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}),
 		gone: make(chan struct{}),
 	}
 }
