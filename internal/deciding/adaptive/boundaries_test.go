@@ -36,7 +36,9 @@ func TestGrowthBegins(t *testing.T) {
 		"in the search, late": {func(c *Controller, s *sample) { c.searching, s.lag, s.width = 1, 2.4, 2 }, 110,
 			"searching: more is asked for and could be borne"},
 	} {
-		control, s := &Controller{capacity: 100, headroomTicks: 2, growth: minGrowth}, room
+		control, s := &Controller{
+			estimates: estimates{capacity: 100, growth: minGrowth}, ticks: ticks{headroomTicks: 2},
+		}, room
 		c.change(control, &s)
 		control.grow(&s)
 		if !near(control.capacity, c.want) || control.bound.Why != c.reason {
@@ -46,7 +48,7 @@ func TestGrowthBegins(t *testing.T) {
 			t.Errorf("%s: grows by %v next", name, grew)
 		}
 	}
-	fast := &Controller{capacity: 100, headroomTicks: 3, growth: 0.19}
+	fast := &Controller{estimates: estimates{capacity: 100, growth: 0.19}, ticks: ticks{headroomTicks: 3}}
 	if fast.grow(&room); fast.growth != maxGrowth {
 		t.Errorf("grows by %v at last", fast.growth)
 	}
@@ -73,7 +75,9 @@ func TestSlowerUpstreamIsLearned(t *testing.T) {
 		"below":                     {5, 1, 0.79, 1, 0.98, 0},
 		"not quite":                 {5, 1, 0.8, 1, 1, 0},
 	} {
-		control, s := &Controller{above: c.above, slowBaseLatency: ewma{c.slow, true}}, sample{
+		control, s := &Controller{
+			estimates: estimates{slowBaseLatency: ewma{c.slow, true}}, ticks: ticks{above: c.above},
+		}, sample{
 			width: c.width, quantile: c.quantile, point: 1, target: 2}
 		control.baseLatency = ewma{0.5, true}
 		control.learnSlower(&s)
@@ -107,7 +111,10 @@ func TestUnreachableTarget(t *testing.T) {
 		"three good ticks":      {0, 2, 6, 10, false, false, true, false, 0, 3},
 		"good ticks that ended": {0, 2, 6, 10, true, true, true, true, 0, 0},
 	} {
-		control := &Controller{min: 5, atMinTicks: c.atMin, goodTicks: c.good, flight: [5]float64{1, 2, 3, 11, 10}}
+		control := &Controller{
+			min: 5, recent: recent{flight: [5]float64{1, 2, 3, 11, 10}},
+			ticks: ticks{atMinTicks: c.atMin, goodTicks: c.good},
+		}
 		control.bound.Rate, control.bound.Unreachable = c.rate, c.was
 		control.updateUnreachable(&sample{flight: c.flight, bad: c.bad, missed: c.missed})
 		if control.bound.Unreachable != c.want || control.atMinTicks != c.wantMin || control.goodTicks != c.wantGood {
@@ -187,7 +194,9 @@ func TestBoundFollowsItsRange(t *testing.T) {
 func TestFailuresThatMayBeTheUpstreamsOwn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ failed, want float64 }{{maxOwnFailures, 90}, {maxOwnFailures + 1e-9, 0.95 * 90}} {
-		control := &Controller{capacity: 90, uncut: 100, growthHold: 1, failed: ewma{c.failed, true}}
+		control := &Controller{
+			estimates: estimates{capacity: 90, uncut: 100, failed: ewma{c.failed, true}}, ticks: ticks{growthHold: 1},
+		}
 		control.lowerByErrors(&sample{errors: 0.5, ok: 1000, width: 1, lag: 1})
 		if !near(control.capacity, c.want) {
 			t.Errorf("%v fail: %v, want %v", c.failed, control.capacity, c.want)

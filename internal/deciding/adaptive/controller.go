@@ -39,42 +39,58 @@ const (
 // Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
 type Controller struct {
 	target   rules.UpstreamTarget
-	min, max float64 // of UpstreamLimit.Rate
+	min, max float64               // of UpstreamLimit.Rate
+	bound    hottype.UpstreamLimit // At is zero before anything was seen
 
+	// The reports since the last tick that judged them.
 	pool    Measurement
-	seconds float64               // in pool
-	bound   hottype.UpstreamLimit // At is zero before anything was seen
+	seconds float64 // in pool
 
+	estimates
+	recent
+	ticks
+}
+
+// estimates are what all samples so far say of the upstream.
+type estimates struct {
 	baseLatency      ewma // latency's quantile while nothing is limited
 	slowBaseLatency  ewma // as quiet, of an upstream that has become slower and still holds its target
-	above            int  // ticks in a row in which latency was above its set point, the target held
 	spread           ewma // mean / quantile
 	allowance        ewma // mean latency at which the quantile is at the set point
+	ownFailures      ewma // share of the requests that fails whatever the load
+	failed           ewma // share of the requests that fails now
 	capacity         float64
 	lastGoodCapacity float64 // capacity when the rate last left its minimum's neighbourhood
 	growth           float64
-	growthHold       int     // ticks for which the capacity is not raised
-	ownFailures      ewma    // share of the requests that fails whatever the load
-	failed           ewma    // share of the requests that fails now
 	uncut            float64 // capacity when requests began to fail
 	uncutFailed      float64 // most of failed until errorCut of it was taken
-	cutTicks         int     // ticks since then
-	searching        int     // ticks that are left of the search after the onset
-	headroomTicks    int     // ticks since which more could be borne
-	limited          int     // ticks since the first limited one
-	bad              history
-	missedTicks      int // ticks in a row in which the target was missed
-	flight           [5]float64
-	allowed          [3]float64
-	atMinTicks       int // ticks in a row at the minimum
-	goodTicks        int // ticks in a row that were good
+}
+
+// recent are the last ticks, the newest first.
+type recent struct {
+	bad     history
+	flight  [5]float64
+	allowed [3]float64
+}
+
+// ticks are counts of ticks: in a row, since an event, or that are left of something.
+type ticks struct {
+	above         int // in which latency was above its set point, the target held
+	growthHold    int // for which the capacity is not raised
+	cutTicks      int // since uncutFailed began
+	searching     int // that are left of the search after the onset
+	headroomTicks int // since which more could be borne
+	limited       int // since the first limited one
+	missedTicks   int // in which the target was missed
+	atMinTicks    int // at the minimum
+	goodTicks     int // that were good
 }
 
 // New builds a controller for an upstream whose hot keys together may have at least least and at
 // most most requests a second. A target without quantile or errors has 0.9 and 0.01.
 func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	t.Quantile, t.Errors = cmp.Or(t.Quantile, 0.9), cmp.Or(t.Errors, 0.01)
-	c := &Controller{target: t, min: least, max: most, growth: minGrowth}
+	c := &Controller{target: t, min: least, max: most, estimates: estimates{growth: minGrowth}}
 	c.bound = hottype.UpstreamLimit{Rate: most, InFlightCap: math.Inf(1)}
 	return c
 }
