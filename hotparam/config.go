@@ -119,7 +119,7 @@ type Exchange struct {
 
 // Rules say which requests are counted under which key, when a key is hot, and
 // what limits it then. They do not change. Make them with [LoadRules],
-// [ParseRules] or [NewRules].
+// [ParseRules] or [NewRules]. Errors in rules are [rule.Errors]: each has the file, the line and the field.
 type Rules struct{ set *rules.Set }
 
 // RulesOption is something that rules need and their file does not say.
@@ -142,7 +142,6 @@ func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 }
 
 // ParseRules is LoadRules of YAML in memory, for rules that are embedded.
-// Errors say what is wrong by name, line and field.
 func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error) {
 	return newRules(name, options, func(o rules.Options) (*rules.Set, error) { return rules.ParseWith(name, data, o) })
 }

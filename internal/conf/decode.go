@@ -192,7 +192,7 @@ const MaxFile = 4 << 20
 // Document gives the one YAML document of a file, nil where it is empty.
 func Document(file string, data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
-		return nil, &Error{File: file, Message: fmt.Sprintf("has %d bytes, more than %d", len(data), MaxFile)}
+		return nil, Errors{{File: file, Message: fmt.Sprintf("has %d bytes, more than %d", len(data), MaxFile)}}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -202,7 +202,7 @@ func Document(file string, data []byte) (*yaml.Node, error) {
 		return nil, syntaxError(file, data, err)
 	}
 	if err := d.Decode(&second); err == nil {
-		return nil, &Error{File: file, Line: second.Line, Message: "has a second document"}
+		return nil, Errors{{File: file, Line: second.Line, Message: "has a second document"}}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxError(file, data, err)
 	}
@@ -232,7 +232,7 @@ func syntaxError(file string, data []byte, err error) error {
 			e.Message = "not YAML: a value begins with a character that only quotes allow, such as @, % or `"
 		}
 	}
-	return e
+	return Errors{e}
 }
 
 var tabIndent = regexp.MustCompile(`^ *\t`)

@@ -2,76 +2,48 @@ package conf
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
-// Error is what is wrong with one field of a configuration.
-type Error struct {
-	File string
-	// Line and Column count from 1; they are 0 for the whole file and for Go values.
-	Line, Column int
-	// Field is the path to the value: "rules[0].hot.rate". Empty for the file.
-	Field   string
-	Message string
-	// cause marks a fault of which others may be consequences: only causes are reported then.
-	cause bool
-}
-
-// Error formats the error as "news.yaml:7: rules[0].hot.rate: must be above 0", without a line where no file is named.
-func (e *Error) Error() string {
-	s := ""
-	switch {
-	case e.File != "" && e.Line > 0:
-		s = fmt.Sprintf("%s:%d: ", e.File, e.Line)
-	case e.File != "":
-		s = e.File + ": "
-	}
-	if e.Field != "" {
-		s += e.Field + ": "
-	}
-	return s + e.Message
-}
-
-// MaxErrors is how many errors are reported at once.
-const MaxErrors = 10
+// Error and Errors are what is wrong with a configuration. Those of rules belong to the public API.
+type (
+	Error  = rule.Error
+	Errors = rule.Errors
+)
 
 // report collects errors, so that one run shows most of what is wrong.
 type report struct {
 	schema           *Schema
 	file             string
-	errors, warnings []*Error
-	present          map[string]*yaml.Node // what is set, by path; nil nodes in Go values
-	sections         []string              // top-level fields that another package reads
-	inGo             bool
+	errors, warnings Errors
+	// causes are the errors of which others may be consequences; if there are any, only they are reported.
+	causes   Errors
+	present  map[string]*yaml.Node // what is set, by path; nil nodes in Go values
+	sections []string              // top-level fields that another package reads
+	inGo     bool
 }
 
-// Err joins the first errors, by line; nil where there are none. Where a field is set twice the rest may be a
-// consequence, and only what causes it is reported.
+// Err returns the Errors by line, or nil if there are none. Where a field is set twice the rest may be a consequence,
+// and only what causes it is reported.
 func (v Value) Err() error {
-	r := v.report
-	if len(r.errors) == 0 {
+	list := v.report.errors
+	if len(v.report.causes) > 0 {
+		list = v.report.causes
+	}
+	if len(list) == 0 {
 		return nil
 	}
-	if isCause := func(e *Error) bool { return e.cause }; slices.ContainsFunc(r.errors, isCause) {
-		r.errors = slices.DeleteFunc(r.errors, func(e *Error) bool { return !isCause(e) })
-	}
-	slices.SortStableFunc(r.errors, func(a, b *Error) int {
+	slices.SortStableFunc(list, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	var errs []error
-	for _, e := range r.errors[:min(len(r.errors), MaxErrors)] {
-		errs = append(errs, e)
-	}
-	if more := len(r.errors) - MaxErrors; more > 0 {
-		errs = append(errs, fmt.Errorf("%s: and %d more", r.file, more))
-	}
-	return errors.Join(errs...)
+	return list
 }
 
 func (v Value) Warnings() (all []string) {
@@ -96,7 +68,7 @@ func (v Value) Fail(format string, args ...any) {
 // failAlone reports an error of which others may be consequences.
 func (v Value) failAlone(format string, args ...any) {
 	v.Fail(format, args...)
-	v.report.errors[len(v.report.errors)-1].cause = true
+	v.report.causes = append(v.report.causes, v.report.errors[len(v.report.errors)-1])
 }
 
 // FailBy reports an error of another package without that package's name: the field says more to a reader.

@@ -85,7 +85,7 @@ f.yaml:4: mode: "up" is not one of on, off`
 		t.Errorf("has\n%v\nwant\n%s", err, want)
 	}
 	var many strings.Builder
-	for i := range MaxErrors + 3 {
+	for i := range 10 + 3 {
 		fmt.Fprintf(&many, "field-%d-of-none: 1\n", i)
 	}
 	if _, err = readYAML(new(Schema), "name: a\n"+many.String()); err == nil ||

@@ -11,14 +11,15 @@
 package rules
 
 import (
-	"fmt"
-
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Error is an error in one field of the rules.
-type Error = conf.Error
+// Error is an error in one field of the rules, Errors are all those of a file.
+type (
+	Error  = rule.Error
+	Errors = rule.Errors
+)
 
 // ProgramSections are the top-level names of a configuration file that hold
 // settings of the programs. A test of package config checks that the list is complete.
@@ -33,8 +34,7 @@ var ProgramSections = []string{
 const DefaultNamespace = "default"
 
 // Parse reads the rules from YAML. Sections are further top-level keys, which
-// Parse ignores. Errors have file, line and field, up to ten are returned
-// together; each is an [*Error]. A document without rules is a set without rules.
+// Parse ignores. The error is [Errors]. A document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
 	return ParseWith(file, data, Options{Sections: sections})
 }
@@ -72,11 +72,12 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 		return nil, err
 	}
 	p.set.Warnings, p.set.Hash = v.Warnings(), rulesHash(d)
-	if err := p.set.compile(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	err := p.set.compile()
+	if err == nil {
+		err = p.set.redactOwn()
 	}
-	if err := p.set.redactOwn(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	if err != nil {
+		return nil, Errors{{File: file, Message: err.Error()}}
 	}
 	if p.set.LacksSecret() {
 		p.set.Warnings = append(p.set.Warnings, file+
