@@ -52,7 +52,7 @@ func askInTurn(t *testing.T, rdb redis.UniversalClient) func(addr string) (codes
 	var handlers [2]http.Handler
 	for i := range handlers {
 		with := shared.Config{Redis: rdb, Sink: noSink{}}
-		p := newPipeline(t, hotparam.Config{Shared: with, Budget: redistest.Patience}, `
+		p := newPipeline(t, hotparam.Config{Shared: with, Budget: redistest.Patience}, elsewhere+`
 ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: closed}}
 `)
 		stop := run(p)

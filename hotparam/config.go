@@ -119,7 +119,7 @@ type Exchange struct {
 
 // Rules say which requests are counted under which key, when a key is hot, and
 // what limits it then. They do not change. Make them with [LoadRules],
-// [ParseRules] or [NewRules]. Errors in rules are [rule.Errors]: each has the file, the line and the field.
+// [ParseRules] or [NewRules], which reject rules that are empty. Errors in rules are [rule.Errors]: each has the file, the line and the field.
 type Rules struct{ set *rules.Set }
 
 // RulesOption is something that rules need and their file does not say.
@@ -143,7 +143,7 @@ func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 
 // ParseRules is LoadRules of YAML in memory, for rules that are embedded.
 func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error) {
-	return newRules(name, options, func(o rules.Options) (*rules.Set, error) { return rules.ParseWith(name, data, o) })
+	return newRules(options, func(o rules.Options) (*rules.Set, error) { return rules.ParseWith(name, data, o) })
 }
 
 // Namespace is the tenant that the rules are for; its processes share hot keys and
@@ -158,13 +158,14 @@ func (r *Rules) Namespace() string {
 // NewRules makes rules of Go values. They are checked as the file with the same
 // fields is, and errors name the field: "Rules[0].Hot.Rate".
 func NewRules(s rule.Set, options ...RulesOption) (*Rules, error) {
-	return newRules("the rules", options, func(o rules.Options) (*rules.Set, error) {
+	return newRules(options, func(o rules.Options) (*rules.Set, error) {
 		return rules.FromGo("Set", &s, o)
 	})
 }
 
-func newRules(name string, options []RulesOption, read func(rules.Options) (*rules.Set, error)) (*Rules, error) {
-	o := rules.Options{Sections: rules.ProgramSections}
+func newRules(options []RulesOption, read func(rules.Options) (*rules.Set, error)) (*Rules, error) {
+	o := rules.Options{Sections: rules.ProgramSections, ToRun: &rules.Remedies{
+		Rules: "leave Config.Rules nil", Secret: "give it by WithHashSecret"}}
 	for _, option := range options {
 		if option.apply != nil {
 			option.apply(&o)
@@ -176,9 +177,6 @@ func newRules(name string, options []RulesOption, read func(rules.Options) (*rul
 	set, err := read(o)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: rules: %w", err)
-	}
-	if set.LacksSecret() {
-		return nil, fmt.Errorf("hotparam: rules: %s hashes values; give the key of these hashes by WithHashSecret", name)
 	}
 	return &Rules{set: set}, nil
 }

@@ -97,7 +97,7 @@ func TestControlSaysWhatIsWrong(t *testing.T) {
 	if err := p.RemoveOverride(t.Context(), "no-such"); !errors.Is(err, rule.ErrNoOverride) {
 		t.Error(err)
 	}
-	other, err := hotparam.NewRules(rule.Set{Namespace: "other"})
+	other, err := hotparam.ParseRules("other.yaml", []byte("namespace: other"+elsewhere))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,8 @@ func TestWatchRules(t *testing.T) {
 			text   string
 			reason hottype.Reason
 		}{
-			{string(rulesYAML) + block, hottype.ReasonBlocked}, {"rules: [{", hottype.ReasonBlocked},
+			{string(rulesYAML) + block, hottype.ReasonBlocked},
+			{"rules: [{", hottype.ReasonBlocked}, {"\n", hottype.ReasonBlocked},
 			{string(rulesYAML), hottype.ReasonCold},
 		} {
 			write(step.text, i)
@@ -261,7 +262,7 @@ func TestWatchRules(t *testing.T) {
 // A request that was begun holds its slot until Done; Decide takes none that it could not release.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	p := newPipeline(t, hotparam.Config{}, "ip: {in_flight: {limit: 1}}")
+	p := newPipeline(t, hotparam.Config{}, elsewhere+"ip: {in_flight: {limit: 1}}")
 	r := hotparam.Request{Method: "GET", Target: "/", Client: hottype.Client{Name: "anna"}, WillRelease: true}
 	for range 3 {
 		if v, err := p.Decide(t.Context(), r); !v.Allowed || v.Lease != nil || err != nil {

@@ -91,8 +91,13 @@ func TestHandlersFlushAndHijack(t *testing.T) {
 	}
 }
 
-const perClient = `
+const perClient = elsewhere + `
 ip: {fixed: {limit: 2, window: 1h}}
+`
+
+// elsewhere has the rule that rules need, for tests of the limits of clients.
+const elsewhere = `
+rules: [{name: elsewhere, match: {path: /elsewhere}, params: [], hot: {rate: 1000}}]
 `
 
 // What needs no detection holds before Run, during it and after it.
@@ -139,7 +144,7 @@ func TestPoliciesWithoutRedis(t *testing.T) {
 			t.Parallel()
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 			defer rdb.Close()
-			p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}}, `
+			p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}}, elsewhere+`
 ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: `+policy+`}}
 `)
 			handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

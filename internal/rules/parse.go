@@ -11,6 +11,8 @@
 package rules
 
 import (
+	"bytes"
+
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/conf"
 )
@@ -45,7 +47,16 @@ type Options struct {
 	// Secret is the key of the hashes of redacted values, the same in all processes of a
 	// namespace. Without it values are masked; see [Set.LacksSecret].
 	Secret []byte
+	// ToRun, if not nil, rejects a set that must not judge requests: one without rules, and one that hashes values
+	// without a Secret.
+	ToRun *Remedies
+
+	isEmpty bool // the file
 }
+
+// Remedies complete the errors about what a set lacks: how the caller gets the default rules, and how it gives the
+// secret. A set may lack what has no remedy.
+type Remedies struct{ Rules, Secret string }
 
 // ParseWith is Parse with options.
 func ParseWith(file string, data []byte, o Options) (*Set, error) {
@@ -54,6 +65,7 @@ func ParseWith(file string, data []byte, o Options) (*Set, error) {
 		return nil, err
 	}
 	d := new(rule.Set)
+	o.isEmpty = len(bytes.TrimSpace(data)) == 0
 	return compile(schema.Decode(file, root, d, o.Sections...), d, file, o)
 }
 
@@ -79,10 +91,34 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	if err != nil {
 		return nil, Errors{{File: file, Message: err.Error()}}
 	}
+	if err := p.set.checkToRun(file, o); err != nil {
+		return nil, Errors{err}
+	}
 	if p.set.LacksSecret() {
 		p.set.Warnings = append(p.set.Warnings, file+
 			": redact: values are to be hashed and there is no secret: they are masked, "+
 			"all values as one; give a secret (privacy.secret_file)")
 	}
 	return p.set, nil
+}
+
+// checkToRun returns an error for a set without rules, because nothing would be counted or limited in silence, and for
+// one that hashes values without a secret, because all values would be one.
+func (s *Set) checkToRun(file string, o Options) *Error {
+	switch {
+	case o.ToRun == nil:
+		return nil
+	case len(s.Rules) == 0 && o.ToRun.Rules != "":
+		what := "has no rules"
+		if o.isEmpty {
+			what = "is empty"
+		}
+		return &Error{File: file, Message: what + ": nothing would be counted or limited; write at least one rule, such as " +
+			"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], or " +
+			o.ToRun.Rules + " for the default rules"}
+	case s.LacksSecret() && o.ToRun.Secret != "":
+		return &Error{File: file, Field: "redact", Message: "values are to be hashed, and there is no key of these hashes; " +
+			o.ToRun.Secret}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -248,7 +247,7 @@ func (f *file) err() error {
 	}
 	errs := f.errs
 	if f.data != nil {
-		if _, err := f.rulesOf(); err != nil {
+		if _, err := f.rulesOf(nil); err != nil {
 			errs = append(errs[:len(errs):len(errs)], err)
 		}
 	}
@@ -256,29 +255,15 @@ func (f *file) err() error {
 }
 
 // rulesOf parses the rules in force: those of a central store, else those of the file; without either
-// they are the defaults.
-func (f *file) rulesOf() (*rules.Set, error) {
+// they are the defaults. toRun is that of [rules.Options].
+func (f *file) rulesOf(toRun *rules.Remedies) (*rules.Set, error) {
+	o := rules.Options{Secret: f.secret, ToRun: toRun}
 	if f.stored != nil {
-		return f.stored.parse(f.data, f.secret)
+		return f.stored.parse(f.data, o)
 	}
 	if f.path == "" {
 		return rules.Default(), nil
 	}
-	return rules.ParseWith(f.path, f.data, rules.Options{Sections: sections(), Secret: f.secret})
-}
-
-// rulesToRun are the rules of a file that has some; see Parser.RulesToRun.
-func (f *file) rulesToRun() (*rules.Set, error) {
-	set, err := f.rulesOf()
-	if err != nil || len(set.Rules) > 0 {
-		return set, err
-	}
-	path, data := f.ruleText()
-	what := "has no rules"
-	if len(bytes.TrimSpace(data)) == 0 {
-		what = "is empty"
-	}
-	return nil, fmt.Errorf("%s: %s: nothing would be counted or limited; write at least one rule, such as "+
-		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], "+
-		"or start without --config for the default rules", path, what)
+	o.Sections = sections()
+	return rules.ParseWith(f.path, f.data, o)
 }

@@ -185,18 +185,16 @@ func (p *Parser) secret() ([]byte, error) {
 }
 
 // Rules are the rules of the file that --config named; the defaults without one. Call it after Parse.
-func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
+func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf(nil) }
 
-// RulesToRun are Rules for a program that runs by them: a file that is empty or
-// has no rules is rejected, because a program that counts and limits nothing must
-// not start quietly, and so is one that hashes values without a secret, because
-// each of its keys would be all of them.
+// defaultRules is how a program gets the default rules.
+const defaultRules = "start without --config"
+
+// RulesToRun are Rules for a program that runs by them: rules that are empty or hash values without a secret are
+// rejected, see [rules.Options].
 func (p *Parser) RulesToRun() (*rules.Set, error) {
-	set, err := p.file.rulesToRun()
-	if err == nil && set.LacksSecret() {
-		err = fmt.Errorf("%s: redact: values are to be hashed, and there is no key of these hashes; "+
-			"set --privacy.secret_file, the same for all programs", p.file.path)
-	}
+	set, err := p.file.rulesOf(&rules.Remedies{Rules: defaultRules,
+		Secret: "set --privacy.secret_file, the same for all programs"})
 	if err != nil {
 		return nil, WrongFile{Err: err}
 	}
@@ -210,7 +208,7 @@ func (p *Parser) Warnings() (warnings []string) {
 		return nil
 	}
 	warnings = unknownVariables(os.Environ())
-	if set, err := p.file.rulesOf(); err == nil {
+	if set, err := p.file.rulesOf(nil); err == nil {
 		warnings = append(warnings, set.Warnings...)
 	}
 	return warnings

@@ -166,12 +166,12 @@ func (p *Parser) WithRules(name, text string) (*Parser, error) {
 	file := *p.file
 	file.stored = &storedRules{name, []byte(text)}
 	next.file = &file
-	_, err := file.rulesOf()
+	_, err := file.rulesOf(nil)
 	return &next, err
 }
 
 func CheckStored(name, text string) (*rules.Set, error) {
-	return (&file{path: name, stored: &storedRules{name, []byte(text)}}).rulesToRun()
+	return (&file{path: name, stored: &storedRules{name, []byte(text)}}).rulesOf(&rules.Remedies{Rules: defaultRules})
 }
 
 // RulesFrom says where the rules are from: a file, or a version of a central store.
@@ -197,12 +197,12 @@ func (f *file) ruleTop() *yaml.Node {
 }
 
 // parse reads the rules. What names no namespace has that of the program's file.
-func (s *storedRules) parse(file, secret []byte) (*rules.Set, error) {
+func (s *storedRules) parse(file []byte, o rules.Options) (*rules.Set, error) {
 	top := topLevel(s.text)
 	if err := s.onlyRules(top); err != nil {
 		return nil, err
 	}
-	set, err := rules.ParseWith(s.name, s.text, rules.Options{Secret: secret})
+	set, err := rules.ParseWith(s.name, s.text, o)
 	if err != nil {
 		return nil, err
 	}

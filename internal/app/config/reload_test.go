@@ -1,10 +1,16 @@
 package config
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
 func parsed(t *testing.T, text string, args ...string) *Parser {
@@ -132,6 +138,40 @@ func TestWhatNeedsARestart(t *testing.T) {
 		}
 		if got, err := p.NeedRestart(next); err != nil || !cmp.Equal(got, tt.want) {
 			t.Errorf("%s: %v, %v", tt.more, err, cmp.Diff(tt.want, got))
+		}
+	}
+}
+
+// The library refuses each file of rules that the programs refuse, by the same words but for the remedy of what is
+// missing. Its errors tell file, line and field.
+func TestLibrary_RefusesWhatProgramsRefuse(t *testing.T) {
+	t.Parallel()
+	all, err := os.ReadFile("../../rules/testdata/refused.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := strings.NewReplacer("leave Config.Rules nil", defaultRules,
+		"give it by WithHashSecret", "set --privacy.secret_file, the same for all programs")
+	for _, file := range strings.Split(strings.TrimSuffix(string(all), "\n"), "\n=== ")[1:] {
+		want, text, _ := strings.Cut(file, "\n")
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Build(&Aggregator{}, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = p.Parse([]string{"--config", path}); err == nil {
+			_, err = p.RulesToRun()
+		}
+		_, inLibrary := hotparam.LoadRules(path)
+		if err == nil || inLibrary == nil || !strings.Contains(err.Error(), want) ||
+			ours.Replace(inLibrary.Error()) != "hotparam: rules: "+err.Error() {
+			t.Errorf("%s\nprogram: %v\nlibrary: %v\nwant … %s", text, err, inLibrary, want)
+		}
+		if list, ok := errors.AsType[rule.Errors](inLibrary); !ok || list[0].File != path || list[0].Message == "" {
+			t.Errorf("%s\ngives no rule.Errors: %v", text, inLibrary)
 		}
 	}
 }
