@@ -23,8 +23,9 @@ type Adapter[C any] struct {
 	answers httplimit.Responder
 }
 
-// NewAdapter builds a Adapter. It panics on options that mean nothing, such as the status 200.
+// NewAdapter builds an Adapter. It panics on options that mean nothing, such as the status 200, and on a nil Pipeline.
 func NewAdapter[C any](p *Pipeline, o Options[C]) *Adapter[C] {
+	p.mustBeBuilt()
 	l := &Adapter[C]{gate: p.gate, clients: p.options.Clients, options: o, answers: httplimit.Responder{
 		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
 	}}
@@ -223,12 +224,16 @@ func HTTPStatusFromRPC(code uint32) int {
 // fields and a problem+json body. A hot key whose rule has a cache is answered from the
 // cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
 // around it, so flushing and hijacking work as before, except where the cache fetches an
-// response for all clients.
-func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
+// response for all clients. It panics if next is nil.
+func (p *Pipeline) Middleware(next http.Handler) http.Handler {
+	p.mustBeBuilt()
+	checkHandler(next)
+	return p.layer.Wrap(next)
+}
 
 // MiddlewareWith is Middleware with options. A client whom Options.Client names is known to
 // the handler and never answered from the cache, which has one memory for all middleware of
-// a pipeline. It panics on options that mean nothing, such as the status 200.
+// a pipeline. It panics on options that mean nothing, such as the status 200, and on a nil handler.
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
 	own := NewAdapter(p, o)
 	answers := own.answers
@@ -247,6 +252,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	}
 	layer := middleware.New(p.parts.Gate, options)
 	return func(next http.Handler) http.Handler {
+		checkHandler(next)
 		limited := layer.Wrap(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := Exchange{w, r}

@@ -2,13 +2,21 @@ package hotparam_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/admin"
+	"github.com/hotparam/pipeline/hotparam/kafkasink"
 	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/hotparam/shared"
+	"github.com/hotparam/pipeline/internal/pipeline"
 )
 
 // Rules that are empty are an error wherever they come from, because a pipeline would limit nothing in silence.
@@ -52,5 +60,62 @@ func TestRules_ErrorsHaveFileLineAndField(t *testing.T) {
 	_, err = hotparam.NewRules(rule.Set{Rules: []rule.Rule{{Name: "a", Params: rule.Params("id"), Hot: rule.Hot{Rate: -1}}}})
 	if e := new(rule.Error); !errors.As(err, &e) || e.Line != 0 || e.Field != "Rules[0].Hot.Rate" {
 		t.Errorf("%+v of %v", e, err)
+	}
+}
+
+// What no request could be judged by is an error when it is handed over.
+func TestZeroValuesAreErrors(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
+	fails := func(_ any, err error) error { return err }
+	handler := http.NotFoundHandler()
+	var options hotparam.Options[hotparam.Exchange]
+	for name, c := range map[string]struct {
+		call func() error
+		want string
+	}{
+		"New": {func() error { return fails(hotparam.New(hotparam.Config{Rules: new(hotparam.Rules)})) },
+			"hotparam: Config.Rules: the Rules are the zero value: make them with LoadRules"},
+		"SetRules": {func() error { return p.SetRules(new(hotparam.Rules)) }, "hotparam: set rules: the Rules are the zero"},
+		"kafkasink": {func() error {
+			return fails(kafkasink.New(kafkasink.Config{Brokers: []string{"a:1"}, Rules: new(hotparam.Rules)}))
+		}, "kafkasink: Config.Rules is the zero value"},
+		"sink": {func() error {
+			return fails(hotparam.New(hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: (*kafkasink.Sink)(nil)}}))
+		}, "hotparam: shared: Sink is a nil *kafkasink.Sink"},
+		"admin": {func() error { return fails(admin.New(nil, admin.Config{Token: strings.Repeat("x", 16)})) },
+			"admin: hotparam: the Pipeline is nil"},
+		"admin of a zero": {func() error {
+			return fails(admin.New(new(hotparam.Pipeline), admin.Config{Token: strings.Repeat("x", 16)}))
+		}, "admin: hotparam: the Pipeline is nil or the zero value"},
+		"metrics": {func() error {
+			return fails(admin.New(p, admin.Config{Token: strings.Repeat("x", 16), Metrics: http.HandlerFunc(nil)}))
+		}, "admin: Config.Metrics is a nil"},
+		"handler":        {panics(func() { p.Middleware(nil) }), "hotparam: the handler behind the middleware is nil"},
+		"function":       {panics(func() { p.Middleware(http.HandlerFunc(nil)) }), "the handler behind the middleware is nil"},
+		"with options":   {panics(func() { p.MiddlewareWith(options)(nil) }), "the handler behind the middleware is nil"},
+		"middleware":     {panics(func() { new(hotparam.Pipeline).Middleware(handler) }), "the Pipeline is nil or the zero"},
+		"middlewareWith": {panics(func() { (*hotparam.Pipeline)(nil).MiddlewareWith(options) }), "the Pipeline is nil"},
+		"adapter":        {panics(func() { hotparam.NewAdapter(nil, options) }), "hotparam: the Pipeline is nil"},
+		"statistics":     {panics(func() { pipeline.ReadStats(new(hotparam.Pipeline)) }), "hotparam: the Pipeline is nil"},
+	} {
+		if err := c.call(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// panics returns a function that returns what f panics with.
+func panics(f func()) func() error {
+	return func() (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("%v", r)
+			}
+		}()
+		f()
+		return nil
 	}
 }

@@ -2,6 +2,7 @@ package hotparam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -119,7 +120,8 @@ type Exchange struct {
 
 // Rules say which requests are counted under which key, when a key is hot, and
 // what limits it then. They do not change. Make them with [LoadRules],
-// [ParseRules] or [NewRules], which reject rules that are empty. Errors in rules are [rule.Errors]: each has the file, the line and the field.
+// [ParseRules] or [NewRules], which reject rules that are empty; [New] rejects the zero value.
+// Errors in rules are [rule.Errors]: each has the file, the line and the field.
 type Rules struct{ set *rules.Set }
 
 // RulesOption is something that rules need and their file does not say.
@@ -147,12 +149,25 @@ func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error
 }
 
 // Namespace is the tenant that the rules are for; its processes share hot keys and
-// limits. That of nil, the default rules, is "default".
+// limits. That of nil, the default rules, is "default", and that of the zero value is "".
 func (r *Rules) Namespace() string {
-	if r == nil {
-		return rules.DefaultNamespace
+	set, err := r.orDefault()
+	if err != nil {
+		return ""
 	}
-	return r.set.Namespace
+	return set.Namespace
+}
+
+// orDefault returns the set of r, or the default rules for nil.
+func (r *Rules) orDefault() (*rules.Set, error) {
+	switch {
+	case r == nil:
+		return rules.Default(), nil
+	case r.set == nil:
+		return nil, errors.New("the Rules are the zero value: make them with LoadRules, ParseRules or NewRules, " +
+			"or pass nil for the default rules")
+	}
+	return r.set, nil
 }
 
 // NewRules makes rules of Go values. They are checked as the file with the same

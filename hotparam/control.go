@@ -81,9 +81,9 @@ func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
 // ones. Aggregators and other processes have rules of their own. Keys that are hot and whose rule is still there stay
 // hot. The namespace cannot change.
 func (p *Pipeline) SetRules(r *Rules) error {
-	set := rules.Default()
-	if r != nil {
-		set = r.set
+	set, err := r.orDefault()
+	if err != nil {
+		return fmt.Errorf("hotparam: set rules: %w", err)
 	}
 	if now := p.parts.Gate.Rules().Namespace; set.Namespace != now {
 		return fmt.Errorf("hotparam: set rules: namespace %q instead of %q: it cannot change; make a new Pipeline",

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -36,7 +37,6 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/logbound"
 	"github.com/hotparam/pipeline/internal/pipeline"
-	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
@@ -62,11 +62,11 @@ type Pipeline struct {
 // New builds a pipeline. It starts nothing and needs no server to be up; errors
 // are mistakes in cfg.
 func New(cfg Config) (*Pipeline, error) {
-	set := rules.Default()
-	if cfg.Rules != nil {
-		set = cfg.Rules.set
+	set, err := cfg.Rules.orDefault()
+	if err != nil {
+		return nil, fmt.Errorf("hotparam: Config.Rules: %w", err)
 	}
-	if err := gate.CheckRetryJitter(cfg.RetryJitter); err != nil {
+	if err = gate.CheckRetryJitter(cfg.RetryJitter); err != nil {
 		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
 	}
 	if cfg.CacheMemory < 0 {
@@ -83,7 +83,7 @@ func New(cfg Config) (*Pipeline, error) {
 		Tally: tally.Config{Log: cfg.Log},
 	}
 	p := &Pipeline{}
-	if err := p.connect(&cfg, parts); err != nil {
+	if err = p.connect(&cfg, parts); err != nil {
 		return nil, fmt.Errorf("hotparam: %w", err)
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.drain)
@@ -235,12 +235,36 @@ func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
 }
 
 func init() { // packages admin and hotparamprom reach the parts of a pipeline by these
-	pipeline.ReadStats = func(p any) []func() any { return p.(*Pipeline).parts.Stats() }
+	pipeline.ReadStats = func(of any) []func() any {
+		p := of.(*Pipeline)
+		p.mustBeBuilt()
+		return p.parts.Stats()
+	}
 	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).extend() }
+}
+
+// notBuilt is the error about a nil Pipeline and about the zero value.
+const notBuilt = "hotparam: the Pipeline is nil or the zero value: make it with New, and check its error"
+
+// mustBeBuilt panics on a Pipeline that New has not made, because its first request would.
+func (p *Pipeline) mustBeBuilt() {
+	if p == nil || p.with == nil {
+		panic(notBuilt)
+	}
+}
+
+// checkHandler panics on a nil handler, as http.Handle does, because each request would.
+func checkHandler(next http.Handler) {
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+		panic("hotparam: the handler behind the middleware is nil: pass the one to protect, such as a mux")
+	}
 }
 
 // extend returns the parts of a pipeline that does not run yet.
 func (p *Pipeline) extend() (*pipeline.Connected, error) {
+	if p == nil || p.with == nil {
+		return nil, errors.New(notBuilt)
+	}
 	if p.ran.Load() {
 		return nil, errors.New("hotparam: the pipeline runs already, or has ended: extend it before Run")
 	}

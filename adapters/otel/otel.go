@@ -94,8 +94,11 @@ type instruments struct {
 }
 
 // Register has a meter observe these statistics, such as Pipeline.Stats, until the registration is unregistered. It
-// fails if the meter does not take an instrument.
+// fails if one of them is nil or the meter does not take an instrument.
 func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration, error) {
+	if m == nil || stats == nil {
+		return nil, errors.New("hotparamotel: the meter or the statistics are nil: pass otel.Meter(…) and Pipeline.Stats")
+	}
 	var all []metric.Observable
 	var failed error
 	int64Gauge := func(name, unit, help string) metric.Int64ObservableGauge {

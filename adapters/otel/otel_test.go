@@ -98,3 +98,13 @@ func TestStatsAreObserved(t *testing.T) {
 		t.Errorf("told after the end: %v", got)
 	}
 }
+
+func TestRegister_NeedsAMeterAndStatistics(t *testing.T) {
+	t.Parallel()
+	if _, err := hotparamotel.Register(nil, func() hotparam.Stats { return hotparam.Stats{} }); err == nil {
+		t.Error("a nil meter is taken")
+	}
+	if _, err := hotparamotel.Register(metric.NewMeterProvider().Meter("test"), nil); err == nil {
+		t.Error("nil statistics are taken, and the first collection panics")
+	}
+}

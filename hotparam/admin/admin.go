@@ -73,6 +73,9 @@ func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 	if fault := auth.TokenFault(c.Token); fault != "" {
 		return nil, errors.New("admin: Config.Token: " + fault)
 	}
+	if f, ok := c.Metrics.(http.HandlerFunc); ok && f == nil {
+		return nil, errors.New("admin: Config.Metrics is a nil http.HandlerFunc: leave it out, or pass a handler")
+	}
 	with, err := pipeline.Extend(p)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)

@@ -11,6 +11,7 @@ package kafkasink
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -47,6 +48,10 @@ type Sink struct{ producer *kafka.Producer }
 
 // New builds a sink. It needs no broker to be up; errors are mistakes in cfg.
 func New(cfg Config) (*Sink, error) {
+	if cfg.Rules.Namespace() == "" {
+		return nil, errors.New("kafkasink: Config.Rules is the zero value: make it with hotparam.LoadRules, " +
+			"ParseRules or NewRules, or leave it nil for the default rules")
+	}
 	p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafka.Config{
 		Brokers: cfg.Brokers, Topic: cmp.Or(cfg.Topic, "hotparam-counts"), Namespace: cfg.Rules.Namespace(),
 		TLS: kafka.TLS{Enabled: cfg.TLS,

@@ -11,6 +11,7 @@ package shared
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -69,6 +70,8 @@ func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 		return nil, errors.New("shared: StatsD and Sink are both set: want one way for counts")
 	case c.StatsD == "" && c.Sink == nil:
 		return nil, errors.New("shared: Redis requires StatsD or Sink, by which counts reach an aggregator")
+	case isNilPointer(c.Sink):
+		return nil, fmt.Errorf("shared: Sink is a nil %T: check the error of the function that makes it", c.Sink)
 	case c.Redis == nil:
 		return nil, errors.New("shared: StatsD and Sink require Redis, from which the hot set is read")
 	case !conf.ValidID(parts.Gate.Instance): // Redis would have no report of this limiter
@@ -102,6 +105,12 @@ func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	p.AddStats(pipeline.PartStats(sender, sender.Stats)...)
 	return &pipeline.Connected{Pipeline: p.Pipeline, Overrides: p.Feed.Overrides(), Reports: p.Feed.ReadReports,
 		Counts: counts, Close: store.Close, Store: c.StoreName()}, nil
+}
+
+// isNilPointer reports whether a Sink holds a nil pointer, as that of a failed kafkasink.New does.
+func isNilPointer(s hotparam.Sink) bool {
+	v := reflect.ValueOf(s)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func senderCounts(s *statsd.Sender) func() pipeline.Counts {
