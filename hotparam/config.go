@@ -63,7 +63,8 @@ type Shared interface {
 //
 // A Sink that also has Run(ctx context.Context) error is run by Pipeline.Run, and
 // ended when the last counts have been sent to it. One that has Delivered() (sent,
-// lost uint64) says so of the requests that it took, for Stats.
+// lost uint64) says so of the requests that it took, for Stats. If it also has Down() bool,
+// that is whether counts cannot be delivered now, for Health.CountsDown.
 type Sink interface {
 	Send(ctx context.Context, counts []Count) error
 }

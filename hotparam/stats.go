@@ -42,8 +42,9 @@ type Health struct {
 	// Publishers are aggregators that publish hot sets. NoInputPublishers of them receive no counts. StalePublishers
 	// are others, which stopped without saying so: their keys stay hot. In one process there is one publisher.
 	Publishers, NoInputPublishers, StalePublishers int64
-	// CountsDown is whether counts cannot be sent by StatsD or do not arrive, and CountsLost the share that did not
-	// arrive in the last 3 s, 0 to 1, as aggregators report; -1: it is unknown, or counts go another way.
+	// CountsDown is whether counts cannot be sent by StatsD or do not arrive, or the Sink says that they cannot be
+	// delivered: that of package kafkasink until a broker answers, and while none does. CountsLost is the share that
+	// did not arrive in the last 3 s, 0 to 1, as aggregators report; -1: it is unknown, or counts go another way.
 	CountsDown bool
 	CountsLost float64
 	// StoreCalls are calls to Redis for limits, StoreErrors those that failed or took too long. StoreOpen is whether a

@@ -69,7 +69,7 @@ var gauges = []struct {
 		func(h *hotparam.Health) float64 { return float64(h.NoInputPublishers) }},
 	{"hotparam.publishers.stale", "{aggregator}", "Aggregators that stopped publishing without saying so.",
 		func(h *hotparam.Health) float64 { return float64(h.StalePublishers) }},
-	{"hotparam.counts.down", "1", "1 while counts cannot be sent by StatsD or do not arrive.",
+	{"hotparam.counts.down", "1", "1 while counts cannot be sent or do not arrive.",
 		func(h *hotparam.Health) float64 { return one(h.CountsDown) }},
 	{"hotparam.counts.lost", "1", "Share of the counts of the last 3 s that did not arrive; -1 while unknown.",
 		func(h *hotparam.Health) float64 { return h.CountsLost }},

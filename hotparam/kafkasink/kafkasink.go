@@ -79,3 +79,7 @@ func (s *Sink) Delivered() (sent, lost uint64) {
 	st := s.producer.Stats()
 	return st.Sent, st.Dropped + st.Invalid
 }
+
+// Down reports whether no broker takes counts, for the pipeline's Health: until the first has answered, and while all
+// are silent.
+func (s *Sink) Down() bool { return s.producer.Outage() != nil }

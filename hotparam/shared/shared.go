@@ -126,8 +126,9 @@ func sinkCounts(s hotparam.Sink) func() pipeline.Counts {
 	if !ok {
 		return nil
 	}
+	down, _ := s.(interface{ Down() bool })
 	return func() pipeline.Counts {
 		sent, lost := d.Delivered()
-		return pipeline.Counts{Sent: sent, Lost: lost, Loss: -1}
+		return pipeline.Counts{Sent: sent, Lost: lost, Down: down != nil && down.Down(), Loss: -1}
 	}
 }

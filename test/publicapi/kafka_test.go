@@ -63,7 +63,11 @@ func TestKafkaSink(t *testing.T) {
 		go func() { ended <- run(ctx) }()
 		return func() error { cancel(); return <-ended }
 	}
+	if !p.Stats().Health.CountsDown {
+		t.Error("no broker has answered, and Health does not say so")
+	}
 	stopConsumer, stop := runs(consumer.Run), runs(p.Run)
+	program.Await(t, time.Minute, "a broker", func() bool { return !p.Stats().Health.CountsDown })
 	for range 1000 {
 		p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=42"})
 	}
