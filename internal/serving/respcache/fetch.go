@@ -83,6 +83,7 @@ type fetchResult struct {
 	lent     *memory // what the client may still read of the body
 	broken   any     // what the handler panicked with, or http.ErrAbortHandler
 	panicked any     // the same, also where result took its place
+	unread   bool    // no client read along when the flight landed
 	stored   *answer // what it left to be stored; nil: nothing
 }
 
@@ -206,6 +207,11 @@ func (f *fetch) finish(broken any) {
 	f.stored = o.answer
 	f.lendBody(o.answer)
 	f.broken, f.finished = broken, true
+	select {
+	case <-f.gone:
+		f.unread = true
+	default:
+	}
 	if f.outlasting != nil {
 		f.outlasting.Stop()
 	}

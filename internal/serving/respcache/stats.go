@@ -120,12 +120,8 @@ func (c *Cache) recordFetch(f *fetch) {
 	if err, _ := f.panicked.(error); f.panicked == nil || errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
-	if f.broken != nil {
-		select {
-		case <-f.gone:
-		default:
-			return // the client's server logs it
-		}
+	if f.broken != nil && !f.unread {
+		return // the client's server logs it
 	}
 	c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer", "panic", f.panicked)
 }
