@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
@@ -114,7 +115,7 @@ var long = strings.Repeat("x", 1<<10)
 func TestHeaderOptions(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{RetryJitter: time.Minute}, blocked)
-	l := hotparam.NewAdapter(
+	l := adapter.New(
 		p,
 		options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true},
 	)
@@ -138,5 +139,5 @@ func TestHeaderOptions(t *testing.T) {
 			t.Error("the status 200 is a denial")
 		}
 	}()
-	hotparam.NewAdapter(p, options{Status: 200})
+	adapter.New(p, options{Status: 200})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 	"github.com/hotparam/pipeline/hotparam/admin"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/hotparam/shared"
@@ -94,7 +95,7 @@ func TestZeroValuesAreErrors(t *testing.T) {
 		"with options":   {panics(func() { p.MiddlewareWith(options)(nil) }), "the handler behind the middleware is nil"},
 		"middleware":     {panics(func() { new(hotparam.Pipeline).Middleware(handler) }), "the Pipeline is nil or the zero"},
 		"middlewareWith": {panics(func() { (*hotparam.Pipeline)(nil).MiddlewareWith(options) }), "the Pipeline is nil"},
-		"adapter":        {panics(func() { hotparam.NewAdapter(nil, options) }), "hotparam: the Pipeline is nil"},
+		"adapter":        {panics(func() { adapter.New(nil, options) }), "hotparam: the Pipeline is nil"},
 		"statistics":     {panics(func() { pipeline.ReadStats(new(hotparam.Pipeline)) }), "hotparam: the Pipeline is nil"},
 	} {
 		if err := c.call(); err == nil || !strings.Contains(err.Error(), c.want) {

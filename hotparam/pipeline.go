@@ -234,11 +234,19 @@ func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
 	return nil
 }
 
-func init() { // packages admin and hotparamprom reach the parts of a pipeline by these
+func init() { // packages admin, adapter and hotparamprom reach the parts of a pipeline by these
 	pipeline.ReadStats = func(of any) []func() any {
 		p := of.(*Pipeline)
 		p.mustBeBuilt()
 		return p.parts.Stats()
+	}
+	pipeline.HTTPGate = func(of any) (*httplimit.HTTPGate, *httplimit.Clients) {
+		p := of.(*Pipeline)
+		p.mustBeBuilt()
+		return p.gate, p.options.Clients
+	}
+	pipeline.NewDecision = func(v *hottype.Verdict, tracker *httplimit.RequestTracker) any {
+		return &Decision{Verdict: v, tracker: tracker}
 	}
 	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).extend() }
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 func init() { caddy.RegisterModule(Handler{}) } // how Caddy finds its modules
@@ -34,8 +35,8 @@ type Handler struct {
 	// identifies it. Use only placeholders whose value the client cannot choose freely.
 	Client string `json:"client,omitempty"`
 
-	layer *hotparam.Adapter[*http.Request] // nil before Provision
-	key   string                           // of the pipeline, in running
+	layer *adapter.Adapter[*http.Request] // nil before Provision
+	key   string                          // of the pipeline, in running
 }
 
 // CaddyModule says what Caddy has to know of it.
@@ -65,7 +66,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Client != "" {
 		options.Client = h.nameClient
 	}
-	h.layer = hotparam.NewAdapter(shared.(*process).pipeline, options)
+	h.layer = adapter.New(shared.(*process).pipeline, options)
 	return nil
 }
 
@@ -119,7 +120,7 @@ func statusOf(err error) int {
 // writer tells when the answer begins.
 type writer struct {
 	*caddyhttp.ResponseWriterWrapper
-	judged *hotparam.Decision
+	judged *adapter.Decision
 }
 
 // WriteHeader implements http.ResponseWriter.

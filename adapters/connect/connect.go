@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 // Call is a call, or a message of a stream.
@@ -44,11 +45,11 @@ type Options struct {
 
 // New gives an interceptor for handlers; calls of clients pass it. It panics on options that mean nothing.
 func New(p *hotparam.Pipeline, o Options) connect.Interceptor {
-	return &interceptor{hotparam.NewAdapter(p, o.Options), o}
+	return &interceptor{adapter.New(p, o.Options), o}
 }
 
 type interceptor struct {
-	layer *hotparam.Adapter[Call]
+	layer *adapter.Adapter[Call]
 	o     Options
 }
 
@@ -85,7 +86,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		defer j.Done()
 		maps.Copy(conn.ResponseHeader(), fields)
-		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(hotparam.Decision)}
+		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(adapter.Decision)}
 		defer func() { s.message.Done() }()
 		err = next(ctx, s)
 		s.message.ResponseStarted(statusOf(err))
@@ -99,7 +100,7 @@ func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	return hotparam.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
+	return adapter.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
 }
 
 // judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
@@ -108,7 +109,7 @@ type judged struct {
 	connect.StreamingHandlerConn
 	*interceptor
 	call            Call
-	stream, message *hotparam.Decision
+	stream, message *adapter.Decision
 }
 
 func (s *judged) Receive(m any) (err error) {
@@ -138,7 +139,7 @@ func (s *judged) Send(m any) error {
 }
 
 // judge gives the fields of an answer, and the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) (http.Header, *hotparam.Decision, error) {
+func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
 	j, err := i.layer.Decide(c, i.request(c))
 	if err != nil || j.Reason == 0 {
 		return nil, j, err

@@ -11,6 +11,7 @@ import (
 
 	hotparamconnect "github.com/hotparam/pipeline/adapters/connect"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
@@ -34,7 +35,7 @@ func TestOutcomes(t *testing.T) {
 			if err == nil {
 				return http.StatusOK
 			}
-			return hotparam.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
+			return adapter.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 // Options are those of all adapters, with functions that take echo's context.
@@ -22,7 +23,7 @@ type Options = hotparam.Options[echo.Context]
 // New gives a middleware for Use. What Deny and Error return goes to echo's error handler. It panics on options that
 // mean nothing.
 func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
-	layer := hotparam.NewAdapter(p, o)
+	layer := adapter.New(p, o)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			j, err := layer.Enforce(c, c.Response(), c.Request())

@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 // Options are those of all adapters, with functions that take fiber's context.
@@ -22,7 +23,7 @@ type Options = hotparam.Options[fiber.Ctx]
 // New gives a handler for Use. What Deny and Error return goes to fiber's error handler. It panics on options that mean
 // nothing.
 func New(p *hotparam.Pipeline, o Options) fiber.Handler {
-	layer := hotparam.NewAdapter(p, o)
+	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
 		w := &writer{c: c, header: http.Header{}}
 		j, err := layer.Enforce(c, w, request(c))

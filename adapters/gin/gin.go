@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 // Options are those of all adapters, with functions that take gin's context.
@@ -23,7 +24,7 @@ type Options = hotparam.Options[*gin.Context]
 // New gives a handler for Use. What Deny and Error return is added to the context's errors. It panics on options that
 // mean nothing.
 func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
-	layer := hotparam.NewAdapter(p, o)
+	layer := adapter.New(p, o)
 	return func(c *gin.Context) {
 		j, err := layer.Enforce(c, c.Writer, c.Request)
 		if err != nil {
@@ -43,7 +44,7 @@ func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 // writer tells when the answer begins.
 type writer struct {
 	gin.ResponseWriter
-	judged *hotparam.Decision
+	judged *adapter.Decision
 }
 
 // Unwrap lets http.ResponseController find gin's writer.

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
 // Call is a call, or a message of a stream.
@@ -45,13 +46,13 @@ type Options struct {
 }
 
 type interceptor struct {
-	layer *hotparam.Adapter[Call]
+	layer *adapter.Adapter[Call]
 	o     Options
 }
 
 // Unary is for calls of one message. It panics on options that mean nothing.
 func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
-	i := interceptor{hotparam.NewAdapter(p, o.Options), o}
+	i := interceptor{adapter.New(p, o.Options), o}
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		j, err := i.judge(Call{ctx, info.FullMethod, in})
 		if err != nil {
@@ -67,14 +68,14 @@ func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 
 // Stream is for streams, which are judged when they open. It panics on options that mean nothing.
 func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
-	i := interceptor{hotparam.NewAdapter(p, o.Options), o}
+	i := interceptor{adapter.New(p, o.Options), o}
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		j, err := i.judge(Call{s.Context(), info.FullMethod, nil})
 		if err != nil {
 			return err
 		}
 		defer j.Done()
-		stream := &judged{ServerStream: s, interceptor: i, info: info, stream: j, message: new(hotparam.Decision)}
+		stream := &judged{ServerStream: s, interceptor: i, info: info, stream: j, message: new(adapter.Decision)}
 		defer func() { stream.message.Done() }()
 		err = next(srv, stream)
 		stream.message.ResponseStarted(statusOf(err))
@@ -84,7 +85,7 @@ func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
 }
 
 // statusOf is the status of HTTP that says of a handler what its error does.
-func statusOf(err error) int { return hotparam.HTTPStatusFromRPC(uint32(status.Code(err))) }
+func statusOf(err error) int { return adapter.HTTPStatusFromRPC(uint32(status.Code(err))) }
 
 // judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
 // a message when it asks for the next one.
@@ -92,7 +93,7 @@ type judged struct {
 	grpc.ServerStream
 	interceptor
 	info            *grpc.StreamServerInfo
-	stream, message *hotparam.Decision
+	stream, message *adapter.Decision
 }
 
 func (s *judged) RecvMsg(m any) (err error) {
@@ -121,7 +122,7 @@ func (s *judged) SendMsg(m any) error {
 }
 
 // judge gives the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) (*hotparam.Decision, error) {
+func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
 	j, err := i.layer.Decide(c, i.request(c))
 	switch {
 	case c.Context.Err() != nil:

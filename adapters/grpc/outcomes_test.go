@@ -13,6 +13,7 @@ import (
 
 	hotparamgrpc "github.com/hotparam/pipeline/adapters/grpc"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
@@ -40,7 +41,7 @@ func TestOutcomes(t *testing.T) {
 				call = c.CacheableUnaryCall
 			}
 			_, err := call(from(t.Context(), client), &testpb.SimpleRequest{Payload: &testpb.Payload{Body: []byte(id)}})
-			return hotparam.HTTPStatusFromRPC(uint32(status.Code(err)))
+			return adapter.HTTPStatusFromRPC(uint32(status.Code(err)))
 		}
 	})
 }

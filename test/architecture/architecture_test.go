@@ -67,7 +67,7 @@ var layers = []struct {
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"},
 		"knows the statistics of all packages below, and nothing knows it but the app"},
-	{"library", true, []string{"hotparam", "hotparam/admin", "hotparam/redislimit", "hotparam/shared",
+	{"library", true, []string{"hotparam", "hotparam/adapter", "hotparam/admin", "hotparam/redislimit", "hotparam/shared",
 		"internal/lifecycle", "internal/pipeline"},
 		"what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app/config", "internal/app/program", "internal/app/demo", "internal/app/serve",

@@ -1,0 +1,154 @@
+// Package adapter joins a pipeline with a framework whose handlers are not those of net/http. The adapters of this module
+// (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of package
+// hotparam.
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/pipeline"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Adapter judges the requests of one framework by options. C is what the framework hands to its handlers. Any number of
+// goroutines may use it.
+type Adapter[C any] struct {
+	gate    *httplimit.HTTPGate
+	clients *httplimit.Clients
+	options hotparam.Options[C]
+	answers httplimit.Responder
+}
+
+// New builds an Adapter. It panics on options that mean nothing, such as the status 200, and on a nil Pipeline.
+func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
+	a := &Adapter[C]{options: o, answers: httplimit.Responder{
+		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
+	}}
+	a.gate, a.clients = pipeline.HTTPGate(p)
+	if err := a.answers.Check(); err != nil {
+		panic(fmt.Sprintf("adapter: %v", err))
+	}
+	return a
+}
+
+// Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. Of the zero value,
+// which has no Verdict, nothing is tracked.
+type Decision struct {
+	hotparam.Decision
+	tracker *httplimit.RequestTracker
+	end     func() // ends the context that outlives the client; nil: none does
+	endBody func() // ends the reading of a body that was awaited; nil: none was
+}
+
+// newDecision returns the decision with a verdict. tracker is nil if nothing of the request is tracked.
+func newDecision(v *hotparam.Verdict, tracker *httplimit.RequestTracker) *Decision {
+	return &Decision{Decision: *pipeline.NewDecision(v, tracker).(*hotparam.Decision), tracker: tracker}
+}
+
+// Done records that the response has ended. A request without a response failed: its handler panicked. Only the first
+// call counts.
+func (d *Decision) Done() {
+	if d.end != nil {
+		d.end()
+	}
+	if d.endBody != nil {
+		d.endBody()
+	}
+	d.Decision.Done()
+}
+
+// Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
+// error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have
+// it. Where limits adapt the body of r is replaced by one that is watched, and where they bound requests in flight by
+// one whose beginning was read.
+func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
+	if a.options.Forwards {
+		a.clients.BeforeForwarding(r)
+	}
+	if a.options.Skip != nil && a.options.Skip(c) {
+		return a.enforce(c, w, r)
+	}
+	awaited, endBody, ok := a.gate.AwaitBody(w, r)
+	switch {
+	case !ok:
+		return nil, nil
+	case awaited == r:
+		return a.enforce(c, w, r)
+	}
+	*r = *awaited
+	d, err := a.enforce(c, w, r)
+	if d == nil {
+		endBody()
+		return nil, err
+	}
+	d.endBody = endBody
+	return d, nil
+}
+
+// enforce is Enforce for a request whose body has been awaited.
+func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
+	d, err := a.Decide(c, r)
+	switch {
+	case errors.Is(err, httplimit.ErrAnswered):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case d.Reason == 0:
+		return d, nil
+	case d.Allowed:
+		a.SetHeader(w.Header(), d.Verdict)
+		d.tracker.HandlerStartedAfterBody(r)
+		if a.options.Forwards && d.Lease != nil {
+			var ctx context.Context
+			ctx, d.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
+			*r = *r.WithContext(ctx)
+		}
+		return d, nil
+	case a.options.Deny != nil:
+		a.SetHeader(w.Header(), d.Verdict)
+		return nil, a.options.Deny(c, d.Verdict)
+	}
+	a.answers.WriteDenied(w, r.Method, r.Header["Accept"], d.Verdict)
+	return nil, nil
+}
+
+// Decide counts and judges a request, for protocols that have denials of their own. Of r it reads method, host,
+// RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
+// an error the request goes no further.
+func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
+	if a.options.Skip != nil && a.options.Skip(c) {
+		return newDecision(&hotparam.Verdict{Allowed: true}, nil), nil
+	}
+	client, err := httplimit.NameClient(c, a.options.Client, a.options.OnClientError)
+	if err != nil {
+		return nil, err
+	}
+	cost := int64(0)
+	if a.options.Cost != nil {
+		cost = a.options.Cost(c)
+	}
+	v := a.gate.Decide(r, client, cost)
+	if !v.Allowed {
+		return newDecision(&v, nil), nil
+	}
+	d := newDecision(&v, a.gate.Track(r.Context(), &v))
+	if !httplimit.Wait(r.Context(), &v) {
+		d.Done()
+		return nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())
+	}
+	return d, nil
+}
+
+// SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a denial.
+func (a *Adapter[C]) SetHeader(h http.Header, v *hotparam.Verdict) {
+	switch {
+	case !v.Allowed:
+		a.answers.SetDenied(h, v)
+	case !a.answers.HideLimits:
+		a.answers.SetLimits(h, v)
+	}
+}

@@ -1,0 +1,87 @@
+package hotparam
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+)
+
+// Middleware protects a handler: each request is counted and judged before next
+// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
+// fields and a problem+json body. A hot key whose rule has a cache is answered from the
+// cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
+// around it, so flushing and hijacking work as before, except where the cache fetches an
+// response for all clients. It panics if next is nil.
+func (p *Pipeline) Middleware(next http.Handler) http.Handler {
+	p.mustBeBuilt()
+	checkHandler(next)
+	return p.layer.Wrap(next)
+}
+
+// MiddlewareWith is Middleware with options. A client whom Options.Client names is known to
+// the handler and never answered from the cache, which has one memory for all middleware of
+// a pipeline. It panics on options that mean nothing, such as the status 200, and on a nil handler.
+func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
+	p.mustBeBuilt()
+	answers := httplimit.Responder{
+		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
+	}
+	if err := answers.Check(); err != nil {
+		panic(fmt.Sprintf("hotparam: %v", err))
+	}
+	if o.Deny != nil {
+		// no caller takes the error
+		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
+			_ = o.Deny(Exchange{w, r}, v)
+		}
+	}
+	options := p.options
+	options.Answers, options.SharedCache, options.Forwards = answers, p.layer.Cache(), o.Forwards
+	asks := o.Client != nil || o.Cost != nil
+	if asks {
+		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }
+		options.Cost = func(r *http.Request) int64 { return requestOptionsOf(r).cost }
+	}
+	layer := middleware.New(p.parts.Gate, options)
+	return func(next http.Handler) http.Handler {
+		checkHandler(next)
+		limited := layer.Wrap(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := Exchange{w, r}
+			if o.Skip != nil && o.Skip(x) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if asks {
+				client, err := httplimit.NameClient(x, o.Client, o.OnClientError)
+				if err != nil {
+					return // OnClientError has answered
+				}
+				said := requestOptions{client: client}
+				if o.Cost != nil {
+					said.cost = o.Cost(x)
+				}
+				r = r.WithContext(context.WithValue(r.Context(), requestOptionsKey{}, said))
+			}
+			limited.ServeHTTP(w, r)
+		})
+	}
+}
+
+// requestOptions is what the options say of a request. It is in the context, because the cache asks
+// for it again when it fetches an answer.
+type requestOptions struct {
+	client Client
+	cost   int64
+}
+
+type requestOptionsKey struct{}
+
+func requestOptionsOf(r *http.Request) requestOptions {
+	a, _ := r.Context().Value(requestOptionsKey{}).(requestOptions)
+	return a
+}
