@@ -99,6 +99,7 @@ func (p *Pipeline) SetRules(r *Rules) error {
 	}
 	p.parts.SetRules(set)
 	p.options.Clients.Set(set.IP.TrustedProxies, set.IP.Client)
+	p.events.noteRules(nil)
 	return nil
 }
 
@@ -125,6 +126,7 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 			err = p.SetRules(r)
 		}
 		if err != nil {
+			p.events.noteRules(err)
 			p.options.Log.Error("hotparam: rules not changed, those from before hold", "file", path, "err", err)
 			return
 		}

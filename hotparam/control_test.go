@@ -236,7 +236,13 @@ func TestWatchRules(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
-		p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
+		var taken []bool
+		p := newPipeline(t, hotparam.Config{OnEvent: func(e hotparam.Event) {
+			if e.Kind == hotparam.EventRules {
+				taken = append(taken, e.Err == nil)
+			}
+		}}, string(rulesYAML))
+		stop := run(p)
 		ctx, cancel := context.WithCancel(t.Context())
 		var watch sync.WaitGroup
 		watch.Go(func() { p.WatchRules(ctx, file) })
@@ -256,6 +262,12 @@ func TestWatchRules(t *testing.T) {
 		}
 		cancel()
 		watch.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if want := []bool{true, false, false, true}; !slices.Equal(taken, want) {
+			t.Errorf("events of rules: %v, want %v", taken, want)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package hotparam
 import (
 	"context"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,12 +18,15 @@ import (
 type Event struct {
 	At   time.Time
 	Kind EventKind
-	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again.
+	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again, the shared
+	// store answers again.
 	Ended bool
 	// Hot is the key of EventHot and EventCold.
 	Hot HotKey
 	// Override is that of EventOverride; its Action says whether it blocks.
 	Override rule.Override
+	// Err of EventRules says why rules were refused; nil: they hold from now on.
+	Err error
 }
 
 // EventKind says what happened.
@@ -34,6 +38,8 @@ const (
 	EventCold     EventKind = "cold"     // a hot key is cold again
 	EventOverride EventKind = "override" // a live override was set, changed or removed
 	EventBlind    EventKind = "blind"    // what is hot is not known: no hot set comes, or counts do not arrive
+	EventStore    EventKind = "store"    // the shared store fails: limits are those of this process
+	EventRules    EventKind = "rules"    // SetRules or WatchRules replaced the rules, or WatchRules refused a file
 )
 
 // eventsEvery is how often it is compared what was and what is.
@@ -54,11 +60,38 @@ type events struct {
 	overrides map[string]rules.Override
 	blind     bool
 	sighted   time.Time // when it was not blind last
+	storeOpen bool
+
+	mu    sync.Mutex
+	rules []Event // EventRules that OnEvent was not called with, guarded by mu
+}
+
+// mostRuleEvents is the number of EventRules that are kept while OnEvent blocks, or until Run is called; the oldest go.
+const mostRuleEvents = 100
+
+// noteRules keeps an EventRules until the goroutine that calls OnEvent takes it. err is why rules were refused.
+func (e *events) noteRules(err error) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rules = append(e.rules, Event{At: time.Now(), Kind: EventRules, Err: err})
+	e.rules = e.rules[max(0, len(e.rules)-mostRuleEvents):]
+}
+
+func (e *events) takeRules() []Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	taken := e.rules
+	e.rules = nil
+	return taken
 }
 
 // emitEvents has OnEvent called while p runs.
 func (p *Pipeline) emitEvents(call func(Event)) {
 	e := &events{p: p, call: call, hot: map[hottype.Key]HotKey{}, overrides: map[string]rules.Override{}}
+	p.events = e
 	p.parts.Overrides = func(list []rules.Override) { e.live.Store(&list) }
 	p.parts.Add(lifecycle.Sinks, "events", func(ctx context.Context) error {
 		wait.Every(ctx, eventsEvery, func() { e.compare(time.Now()) })
@@ -67,6 +100,9 @@ func (p *Pipeline) emitEvents(call func(Event)) {
 }
 
 func (e *events) compare(now time.Time) {
+	for _, rules := range e.takeRules() {
+		e.call(rules)
+	}
 	if changes := e.p.parts.Hot.Changes(); changes != e.changes || now.Sub(e.compared) >= time.Second {
 		e.changes, e.compared = changes, now
 		e.compareHot(now)
@@ -75,6 +111,10 @@ func (e *events) compare(now time.Time) {
 	decided := e.p.parts.Gate.Stats()
 	if e.sighted.IsZero() || !e.p.health(now, &decided).Blind() {
 		e.sighted = now
+	}
+	if decided.StoreOpen != e.storeOpen {
+		e.storeOpen = decided.StoreOpen
+		e.call(Event{At: now, Kind: EventStore, Ended: !e.storeOpen})
 	}
 	if blind := now.Sub(e.sighted) >= blindFor; blind != e.blind {
 		e.blind = blind

@@ -57,6 +57,7 @@ type Pipeline struct {
 	with    *pipeline.Connected
 	ran     atomic.Bool
 	running atomic.Bool
+	events  *events // nil without Config.OnEvent
 }
 
 // New builds a pipeline. It starts nothing and needs no server to be up; errors

@@ -277,7 +277,16 @@ func TestHealthWithoutServers(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
-	p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:1"}}, `
+	lost := make(chan hotparam.Event, 1)
+	p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:1"},
+		OnEvent: func(e hotparam.Event) {
+			if e.Kind == hotparam.EventStore && !e.Ended {
+				select {
+				case lost <- e:
+				default:
+				}
+			}
+		}}, `
 overrides: [{key: "topic?id=42", action: limit, rate: 1000}]
 rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, limit: {rate: 1}}]
 `)
@@ -297,6 +306,7 @@ rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, li
 		}
 		time.Sleep(10 * time.Millisecond) // the load: at most 100 a second
 	}
+	<-lost
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
