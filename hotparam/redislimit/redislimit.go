@@ -112,14 +112,15 @@ func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result
 }
 
 // Wait takes one, and returns when the caller may proceed. If ctx would end sooner, it returns
-// limit.ErrDeadline at once; if ctx ends meanwhile, its error. It has taken nothing then.
+// limit.ErrDeadline at once; if ctx ends meanwhile, its error. It has taken nothing then, or
+// refunds what it took as soon as Redis has answered.
 //
 // With a Wait of the limit a caller takes its turn at once, and callers proceed in the order
 // in which they came. Without one, or if its queue is full, Wait tries again when the call
 // would fit, and a later caller may be first.
 func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	for {
-		r, err := l.Allow(ctx, key, spec)
+		r, err := l.allowWhile(ctx, key, spec)
 		if err != nil {
 			return err
 		}
@@ -137,6 +138,33 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 		if r.Allowed {
 			return nil
 		}
+	}
+}
+
+// allowWhile is Allow, and refunds the call if ctx ends before its answer comes: a call that is given up may have been
+// made all the same.
+func (l *Limiter) allowWhile(ctx context.Context, key string, spec limit.Spec) (Result, error) {
+	type answer struct {
+		result Result
+		err    error
+	}
+	if ctx.Err() != nil {
+		return Result{}, fmt.Errorf("redislimit: wait for %.100q: %w", key, ctx.Err())
+	}
+	answers := make(chan answer) // without a buffer, so that what nobody receives is refunded
+	go func() {
+		r, err := l.Allow(context.WithoutCancel(ctx), key, spec)
+		select {
+		case answers <- answer{r, err}:
+		case <-ctx.Done():
+			_, _ = l.Refund(context.WithoutCancel(ctx), r) // nobody is left to tell; what failed has taken nothing
+		}
+	}()
+	select {
+	case a := <-answers:
+		return a.result, a.err
+	case <-ctx.Done():
+		return Result{}, fmt.Errorf("redislimit: wait for %.100q: %w", key, ctx.Err())
 	}
 }
 
