@@ -1,7 +1,6 @@
 package hotparam_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -9,11 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/adapter"
-	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // blocked holds one topic back for ever and one client to a request an hour.
@@ -111,33 +107,3 @@ func TestOptions(t *testing.T) {
 }
 
 var long = strings.Repeat("x", 1<<10)
-
-func TestHeaderOptions(t *testing.T) {
-	t.Parallel()
-	p := newPipeline(t, hotparam.Config{RetryJitter: time.Minute}, blocked)
-	l := adapter.New(
-		p,
-		options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true},
-	)
-	r := httptest.NewRequest(http.MethodGet, "/topic?id=7", nil)
-	for i := range 3 {
-		w := httptest.NewRecorder()
-		j, err := l.Enforce(hotparam.Exchange{W: w, R: r}, w, r)
-		if h := w.Header(); err != nil || (j != nil) != (i < 2) || (h.Get("X-RateLimit-Limit") != "") != (i == 2) ||
-			h.Get("RateLimit") != "" ||
-			strings.HasPrefix(h.Get("Access-Control-Expose-Headers"), "X-RateLimit") != (i == 2) {
-			t.Errorf("%d: %v %v %v", i, j, err, h)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if v, err := l.Decide(hotparam.Exchange{}, r.WithContext(ctx)); err != nil || v.Allowed {
-		t.Errorf("%+v %v", v, err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("the status 200 is a denial")
-		}
-	}()
-	adapter.New(p, options{Status: 200})
-}

@@ -1,0 +1,56 @@
+package adapter_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/adapter"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+type options = hotparam.Options[hotparam.Exchange]
+
+// perClient lets a client pass twice.
+const perClient = `
+rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}]
+ip: {sliding: {limit: 2, window: 1h}}
+`
+
+func TestAdapter_SetsHeaderFieldsByOptions(t *testing.T) {
+	t.Parallel()
+	rules, err := hotparam.ParseRules("rules.yaml", []byte(perClient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules, RetryJitter: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := adapter.New(p, options{Headers: hottype.HeadersXRateLimit, ExposeHeaders: true, HideLimitHeaders: true})
+	r := httptest.NewRequest(http.MethodGet, "/topic?id=7", nil)
+	for i := range 3 {
+		w := httptest.NewRecorder()
+		d, err := a.Enforce(hotparam.Exchange{W: w, R: r}, w, r)
+		if h := w.Header(); err != nil || (d != nil) != (i < 2) || (h.Get("X-RateLimit-Limit") != "") != (i == 2) ||
+			h.Get("RateLimit") != "" ||
+			strings.HasPrefix(h.Get("Access-Control-Expose-Headers"), "X-RateLimit") != (i == 2) {
+			t.Errorf("%d: %v %v %v", i, d, err, h)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v, err := a.Decide(hotparam.Exchange{}, r.WithContext(ctx)); err != nil || v.Allowed {
+		t.Errorf("%+v %v", v, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the status 200 is a denial")
+		}
+	}()
+	adapter.New(p, options{Status: 200})
+}
