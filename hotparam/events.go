@@ -18,8 +18,8 @@ import (
 type Event struct {
 	At   time.Time
 	Kind EventKind
-	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again, the shared
-	// store answers again.
+	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again, the
+	// shared store answers again.
 	Ended bool
 	// Hot is the key of EventHot and EventCold.
 	Hot HotKey

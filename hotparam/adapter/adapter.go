@@ -1,6 +1,6 @@
-// Package adapter joins a pipeline with a framework whose handlers are not those of net/http. The adapters of this module
-// (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of package
-// hotparam.
+// Package adapter joins a pipeline with a framework whose handlers are not those of net/http. The adapters of this
+// project (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of
+// package hotparam.
 package adapter
 
 import (
@@ -35,8 +35,8 @@ func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
 	return a
 }
 
-// Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. Of the zero value,
-// which has no Verdict, nothing is tracked.
+// Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. Of the zero
+// value, which has no Verdict, nothing is tracked.
 type Decision struct {
 	hotparam.Decision
 	tracker *httplimit.RequestTracker

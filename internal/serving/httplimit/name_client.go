@@ -16,18 +16,22 @@ var ErrAnswered = errors.New("httplimit: the client of this request is not known
 // and windows hold many.
 const maxClientName = 128
 
-// NameClient returns the client that name finds for c, the request of a framework. The zero Client, which stands for the
-// address, is that of a nil name, of the name "", and of a name that fails if failed is nil. Otherwise failed answers
-// the request, and NameClient returns its error, or ErrAnswered.
+// NameClient returns the client that name finds for c, the request of a framework. The zero Client, which stands for
+// the address, is that of a nil name, of the name "", and of a name that fails if failed is nil. Otherwise failed
+// answers the request, and NameClient returns its error, or ErrAnswered.
 func NameClient[C any](c C, name func(C) (string, error), failed func(C, error) error) (hottype.Client, error) {
 	if name == nil {
 		return hottype.Client{}, nil
 	}
 	text, err := name(c)
+	if err != nil {
+		if failed != nil {
+			return hottype.Client{}, cmp.Or(failed(c, err), ErrAnswered)
+		}
+		text = "" // its address says who it is
+	}
 	switch {
-	case err != nil && failed != nil:
-		return hottype.Client{}, cmp.Or(failed(c, err), ErrAnswered)
-	case err != nil, text == "":
+	case text == "":
 		return hottype.Client{}, nil
 	case len(text) > maxClientName:
 		sum := sha256.Sum256([]byte(text))
