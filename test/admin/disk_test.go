@@ -127,14 +127,13 @@ func TestDamagedHistoryIsTold(t *testing.T) {
 	dir := t.TempDir()
 	launch := func(args ...string) *program.Process { return program.Launch(t, "hotparam", args...) }
 	before, p := serveTopic(t, dir, launch)
-	program.Await(t, time.Minute, "the history to be open", func() bool {
-		return (&site{addr: before.admin}).status(t, "/v1/history") == http.StatusOK
+	before.rush(t, "/topic?id=viral")
+	var files []string
+	program.Await(t, time.Minute, "a hot key in the history", func() bool {
+		files, _ = filepath.Glob(filepath.Join(dir, "history", "*.events"))
+		return len(files) > 0
 	})
 	p.Stop()
-	files, err := filepath.Glob(filepath.Join(dir, "history", "*.minutes"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
 	if err := os.WriteFile(files[0], []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}
