@@ -63,7 +63,7 @@ func TestRules_ErrorsHaveFileLineAndField(t *testing.T) {
 	}
 }
 
-// What no request could be judged by is an error when it is handed over.
+// Values by which no request could be judged are refused when they are passed.
 func TestZeroValuesAreErrors(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -117,5 +117,5 @@ func panics(f func()) func() error {
 	}
 }
 
-// nilSink is a Sink that has to be made, as that of package kafkasink.
+// nilSink is a Sink that needs a constructor, like the Sink of package kafkasink.
 type nilSink struct{ noSink }

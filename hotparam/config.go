@@ -47,8 +47,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Shared says how a pipeline is joined with others. Only [github.com/hotparam/pipeline/hotparam/shared.Config] does;
-// New refuses other types.
+// Shared joins a pipeline with others. It is a [github.com/hotparam/pipeline/hotparam/shared.Config]; New refuses other
+// types.
 type Shared interface {
 	// StoreName returns the name of the store that the processes share: "Redis".
 	StoreName() string

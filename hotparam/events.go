@@ -25,7 +25,7 @@ type Event struct {
 	Hot HotKey
 	// Override is that of EventOverride; its Action says whether it blocks.
 	Override rule.Override
-	// Err of EventRules says why rules were refused; nil: they hold from now on.
+	// Err of EventRules is the reason why rules were refused, or nil if the rules hold from now on.
 	Err error
 }
 
@@ -38,7 +38,7 @@ const (
 	EventCold     EventKind = "cold"     // a hot key is cold again
 	EventOverride EventKind = "override" // a live override was set, changed or removed
 	EventBlind    EventKind = "blind"    // what is hot is not known: no hot set comes, or counts do not arrive
-	EventStore    EventKind = "store"    // the shared store fails: limits are those of this process
+	EventStore    EventKind = "store"    // the shared store fails, so that this process limits alone
 	EventRules    EventKind = "rules"    // SetRules or WatchRules replaced the rules, or WatchRules refused a file
 )
 

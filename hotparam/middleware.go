@@ -2,7 +2,6 @@ package hotparam
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -27,12 +26,7 @@ func (p *Pipeline) Middleware(next http.Handler) http.Handler {
 // a pipeline. It panics on options that mean nothing, such as the status 200, and on a nil handler.
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
 	p.mustBeBuilt()
-	answers := httplimit.Responder{
-		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
-	}
-	if err := answers.Check(); err != nil {
-		panic(fmt.Sprintf("hotparam: %v", err))
-	}
+	answers := httplimit.MustResponder(o.Status, o.Headers, o.HideLimitHeaders, o.ExposeHeaders)
 	if o.Deny != nil {
 		// no caller takes the error
 		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
@@ -72,8 +66,8 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	}
 }
 
-// requestOptions is what the options say of a request. It is in the context, because the cache asks
-// for it again when it fetches an answer.
+// requestOptions has the client and the cost that the options found for a request. It is in the context, because the
+// cache needs it again when it fetches a response.
 type requestOptions struct {
 	client Client
 	cost   int64

@@ -315,7 +315,7 @@ rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, li
 	}
 }
 
-// anotherStore is no shared.Config.
+// anotherStore implements hotparam.Shared, although it is not a shared.Config.
 type anotherStore struct{}
 
 func (anotherStore) StoreName() string { return "another" }

@@ -1,6 +1,6 @@
-// Package adapter joins a pipeline with a framework whose handlers are not those of net/http. The adapters of this
-// project (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of
-// package hotparam.
+// Package adapter joins a pipeline with a framework that has handlers of its own. The adapters of this project
+// (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of package
+// hotparam.
 package adapter
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Adapter judges the requests of one framework by options. C is what the framework hands to its handlers. Any number of
-// goroutines may use it.
+// Adapter judges the requests of one framework by options. C is the type that the framework passes to its handlers. Any
+// number of goroutines may use it.
 type Adapter[C any] struct {
 	gate    *httplimit.HTTPGate
 	clients *httplimit.Clients
@@ -25,28 +25,22 @@ type Adapter[C any] struct {
 
 // New builds an Adapter. It panics on options that mean nothing, such as the status 200, and on a nil Pipeline.
 func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
-	a := &Adapter[C]{options: o, answers: httplimit.Responder{
-		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimitHeaders, ExposeHeaders: o.ExposeHeaders,
-	}}
-	a.gate, a.clients = pipeline.HTTPGate(p)
-	if err := a.answers.Check(); err != nil {
-		panic(fmt.Sprintf("adapter: %v", err))
-	}
-	return a
+	gate, clients := pipeline.HTTPGate(p)
+	return &Adapter[C]{gate: gate, clients: clients, options: o,
+		answers: httplimit.MustResponder(o.Status, o.Headers, o.HideLimitHeaders, o.ExposeHeaders)}
 }
 
 // Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. Of the zero
 // value, which has no Verdict, nothing is tracked.
 type Decision struct {
 	hotparam.Decision
-	tracker *httplimit.RequestTracker
-	end     func() // ends the context that outlives the client; nil: none does
-	endBody func() // ends the reading of a body that was awaited; nil: none was
+	end     func() // ends the context that outlives the client; may be nil
+	endBody func() // ends the reading of an awaited body; may be nil
 }
 
 // newDecision returns the decision with a verdict. tracker is nil if nothing of the request is tracked.
 func newDecision(v *hotparam.Verdict, tracker *httplimit.RequestTracker) *Decision {
-	return &Decision{Decision: *pipeline.NewDecision(v, tracker).(*hotparam.Decision), tracker: tracker}
+	return &Decision{Decision: *pipeline.NewDecision(v, tracker).(*hotparam.Decision)}
 }
 
 // Done records that the response has ended. A request without a response failed: its handler panicked. Only the first
@@ -61,10 +55,10 @@ func (d *Decision) Done() {
 	d.Decision.Done()
 }
 
-// Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
-// error is that of Deny, of OnClientError, or of a request that ended while it was held back; the framework should have
-// it. Where limits adapt the body of r is replaced by one that is watched, and where they bound requests in flight by
-// one whose beginning was read.
+// Enforce counts and judges a request, and answers it if it is denied. The result is nil if the request goes no
+// further. The framework should get the error, which comes from Deny, from OnClientError, or from a request that ended
+// while it was held back. Enforce replaces the body of r: adaptive limits watch it, and limits of requests in flight
+// have read its beginning.
 func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	if a.options.Forwards {
 		a.clients.BeforeForwarding(r)
@@ -91,7 +85,7 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 
 // enforce is Enforce for a request whose body has been awaited.
 func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
-	d, err := a.Decide(c, r)
+	d, tracker, err := a.decide(c, r)
 	switch {
 	case errors.Is(err, httplimit.ErrAnswered):
 		return nil, nil
@@ -101,7 +95,7 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 		return d, nil
 	case d.Allowed:
 		a.SetHeader(w.Header(), d.Verdict)
-		d.tracker.HandlerStartedAfterBody(r)
+		tracker.HandlerStartedAfterBody(r)
 		if a.options.Forwards && d.Lease != nil {
 			var ctx context.Context
 			ctx, d.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
@@ -120,12 +114,18 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 // RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
 // an error the request goes no further.
 func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
+	d, _, err := a.decide(c, r)
+	return d, err
+}
+
+// decide is Decide, and also returns the tracker of an allowed request, nil if nothing is tracked.
+func (a *Adapter[C]) decide(c C, r *http.Request) (*Decision, *httplimit.RequestTracker, error) {
 	if a.options.Skip != nil && a.options.Skip(c) {
-		return newDecision(&hotparam.Verdict{Allowed: true}, nil), nil
+		return newDecision(&hotparam.Verdict{Allowed: true}, nil), nil, nil
 	}
 	client, err := httplimit.NameClient(c, a.options.Client, a.options.OnClientError)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cost := int64(0)
 	if a.options.Cost != nil {
@@ -133,17 +133,18 @@ func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	}
 	v := a.gate.Decide(r, client, cost)
 	if !v.Allowed {
-		return newDecision(&v, nil), nil
+		return newDecision(&v, nil), nil, nil
 	}
-	d := newDecision(&v, a.gate.Track(r.Context(), &v))
+	tracker := a.gate.Track(r.Context(), &v)
+	d := newDecision(&v, tracker)
 	if !httplimit.Wait(r.Context(), &v) {
 		d.Done()
-		return nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())
+		return nil, nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())
 	}
-	return d, nil
+	return d, tracker, nil
 }
 
-// SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a denial.
+// SetHeader sets the header fields of a verdict: the fields of the limit, and Retry-After for a denial.
 func (a *Adapter[C]) SetHeader(h http.Header, v *hotparam.Verdict) {
 	switch {
 	case !v.Allowed:

@@ -23,8 +23,8 @@ var rpcStatuses = [...]int{
 	http.StatusUnauthorized,        // unauthenticated
 }
 
-// HTTPStatusFromRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the
-// client did not wait for the answer.
+// HTTPStatusFromRPC returns the HTTP status that corresponds to a code of gRPC or Connect, and 0 if the client did not
+// wait for the response.
 func HTTPStatusFromRPC(code uint32) int {
 	if code < uint32(len(rpcStatuses)) {
 		return rpcStatuses[code]

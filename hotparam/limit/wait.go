@@ -14,9 +14,9 @@ import (
 // before the call may proceed, or the cost is above the capacity.
 var ErrDeadline = errors.New("the wait would be longer than the context")
 
-// Wait takes the charges, all or none, and returns when the caller may proceed. If ctx would
-// end sooner, it returns ErrDeadline at once; if ctx ends meanwhile, its error. It has taken
-// nothing then. Other errors are those of Take.
+// Wait takes all charges together, and returns when the caller may proceed. If ctx would end
+// sooner, Wait returns ErrDeadline at once; if ctx ends meanwhile, Wait returns its error. In
+// both cases it has taken nothing. Other errors come from Take.
 //
 // With a Spec.Wait a caller takes its turn at once, and callers proceed in the order in which
 // they came. Without one, or if its queue is full, Wait tries again when the charges would

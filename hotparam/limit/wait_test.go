@@ -131,7 +131,7 @@ func TestMemory_WaitReturnsTheCharge(t *testing.T) {
 	})
 }
 
-// What no waiting helps against is an error at once.
+// A charge above the capacity fails at once, because waiting does not help.
 func TestMemory_WaitFails(t *testing.T) {
 	t.Parallel()
 	store := limit.NewMemory(limit.MemoryConfig{})

@@ -151,13 +151,13 @@ func (l *Limiter) allowWhile(ctx context.Context, key string, spec limit.Spec) (
 	if ctx.Err() != nil {
 		return Result{}, fmt.Errorf("redislimit: wait for %.100q: %w", key, ctx.Err())
 	}
-	answers := make(chan answer) // without a buffer, so that what nobody receives is refunded
+	answers := make(chan answer) // without a buffer, so that an answer without a receiver is refunded
 	go func() {
 		r, err := l.Allow(context.WithoutCancel(ctx), key, spec)
 		select {
 		case answers <- answer{r, err}:
 		case <-ctx.Done():
-			_, _ = l.Refund(context.WithoutCancel(ctx), r) // nobody is left to tell; what failed has taken nothing
+			_, _ = l.Refund(context.WithoutCancel(ctx), r) // the caller has left; a call that failed has taken nothing
 		}
 	}()
 	select {

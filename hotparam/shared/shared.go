@@ -63,7 +63,7 @@ func init() { // hotparam.New joins pipelines by it
 	}
 }
 
-// connect builds the parts of a pipeline that Redis joins with others.
+// connect builds the parts of a pipeline, joined with other processes by Redis.
 func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	switch {
 	case c.StatsD != "" && c.Sink != nil:
@@ -107,7 +107,7 @@ func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 		Counts: counts, Close: store.Close, Store: c.StoreName()}, nil
 }
 
-// isNilPointer reports whether a Sink holds a nil pointer, as that of a failed kafkasink.New does.
+// isNilPointer reports whether a Sink holds a nil pointer, such as the result of a failed kafkasink.New.
 func isNilPointer(s hotparam.Sink) bool {
 	v := reflect.ValueOf(s)
 	return v.Kind() == reflect.Pointer && v.IsNil()

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
-// Error and Errors are what is wrong with a configuration. Those of rules belong to the public API.
+// Error and Errors report mistakes in a configuration. They are public types, because rules have them too.
 type (
 	Error  = rule.Error
 	Errors = rule.Errors

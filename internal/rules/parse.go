@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Error is an error in one field of the rules, Errors are all those of a file.
+// Error is an error in one field of the rules, and Errors has all errors of a file.
 type (
 	Error  = rule.Error
 	Errors = rule.Errors
@@ -54,8 +54,8 @@ type Options struct {
 	isEmpty bool // the file
 }
 
-// Remedies complete the errors about what a set lacks: how the caller gets the default rules, and how it gives the
-// secret. A set may lack what has no remedy.
+// Remedies complete the errors about missing rules and a missing secret: they tell how the caller gets the default
+// rules, and how it passes the secret. Without a remedy a set may lack either.
 type Remedies struct{ Rules, Secret string }
 
 // ParseWith is Parse with options.

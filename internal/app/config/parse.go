@@ -187,7 +187,7 @@ func (p *Parser) secret() ([]byte, error) {
 // Rules are the rules of the file that --config named; the defaults without one. Call it after Parse.
 func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf(nil) }
 
-// defaultRules is how a program gets the default rules.
+// defaultRules tells a user how to get the default rules.
 const defaultRules = "start without --config"
 
 // RulesToRun are Rules for a program that runs by them: rules that are empty or hash values without a secret are

@@ -51,7 +51,7 @@ type Controller struct {
 	ticks
 }
 
-// estimates are what all samples so far say of the upstream.
+// estimates are derived from all samples of the upstream so far.
 type estimates struct {
 	baseLatency      ewma // latency's quantile while nothing is limited
 	slowBaseLatency  ewma // as quiet, of an upstream that has become slower and still holds its target

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// maxRetryJitter bounds Config.RetryJitter: a client that has to wait so much longer than necessary is lost.
+// maxRetryJitter bounds Config.RetryJitter. A client that has to wait an hour longer than necessary is lost.
 const maxRetryJitter = time.Hour
 
 // CheckRetryJitter reports whether Config.RetryJitter is out of its bounds.
@@ -34,7 +34,7 @@ const (
 	// gatewayWait is the longest wait of a request that a gateway asks about: half of the time for which the files of
 	// deploy/ wait for an answer.
 	gatewayWait = 50 * time.Millisecond
-	// answerTime is what remains of a context for the way of the answer.
+	// answerTime is the part of a context that is kept for sending the answer.
 	answerTime = 10 * time.Millisecond
 )
 

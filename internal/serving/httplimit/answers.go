@@ -38,6 +38,16 @@ type Responder struct {
 	DenyHeaders map[string]string
 }
 
+// MustResponder returns a Responder with the options of a middleware or an adapter. It panics on options that mean
+// nothing, such as the status 200.
+func MustResponder(status int, headers hottype.HeaderStyle, hideLimits, exposeHeaders bool) Responder {
+	r := Responder{Status: status, Headers: headers, HideLimits: hideLimits, ExposeHeaders: exposeHeaders}
+	if err := r.Check(); err != nil {
+		panic(err.Error())
+	}
+	return r
+}
+
 // Check reports what is wrong with the settings.
 func (a *Responder) Check() error {
 	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {

@@ -36,17 +36,18 @@ type Gate interface {
 	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
 }
 
-// HTTPGateConfig is what an HTTPGate is built from.
+// HTTPGateConfig configures an HTTPGate.
 type HTTPGateConfig struct {
 	// Gate is required.
 	Gate Gate
 	// Clients finds the client of a request; nil trusts no proxy.
 	Clients *Clients
-	// Cost is what a request takes from its limits; nil, or 0: 1.
+	// Cost returns the cost of a request; if it is nil or returns 0, the cost is 1.
 	Cost func(*http.Request) int64
-	// AbandonedFor is how long a request that holds a slot goes on after its client has left; 0: it ends at once.
+	// AbandonedFor is the time for which a request that holds a slot goes on after its client has left. With 0 it ends
+	// at once.
 	AbandonedFor time.Duration
-	// GuardsBodies says that no listener of ours bounds how long bodies take, so that AwaitBody does.
+	// GuardsBodies makes AwaitBody bound the time that bodies take. It is for processes without a listener of ours.
 	GuardsBodies bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

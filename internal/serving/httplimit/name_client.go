@@ -12,13 +12,13 @@ import (
 // ErrAnswered means that a request whose client could not be named was answered, so that it goes no further.
 var ErrAnswered = errors.New("httplimit: the client of this request is not known")
 
-// maxClientName is the longest name that is kept as it is. A longer one is kept as its hash: names come from clients,
-// and windows hold many.
+// maxClientName is the length of the longest name that is kept unchanged. A longer name is kept as its hash, because
+// clients choose names and windows hold many.
 const maxClientName = 128
 
-// NameClient returns the client that name finds for c, the request of a framework. The zero Client, which stands for
-// the address, is that of a nil name, of the name "", and of a name that fails if failed is nil. Otherwise failed
-// answers the request, and NameClient returns its error, or ErrAnswered.
+// NameClient returns the client that name finds for c, the request of a framework. The zero Client stands for the
+// address. NameClient returns it if name is nil, finds "", or fails while failed is nil. If failed is set, it answers
+// the request whose name failed, and NameClient returns its error, or ErrAnswered.
 func NameClient[C any](c C, name func(C) (string, error), failed func(C, error) error) (hottype.Client, error) {
 	if name == nil {
 		return hottype.Client{}, nil
@@ -28,7 +28,7 @@ func NameClient[C any](c C, name func(C) (string, error), failed func(C, error) 
 		if failed != nil {
 			return hottype.Client{}, cmp.Or(failed(c, err), ErrAnswered)
 		}
-		text = "" // its address says who it is
+		text = "" // the address identifies the client
 	}
 	switch {
 	case text == "":

@@ -24,13 +24,13 @@ type fetch struct {
 	gone  chan struct{} // closed when no client reads along any more
 	done  chan struct{} // closed when no request is to wait for the flight any more
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	handlerResponse
 	fetchProgress
 	fetchResult
 }
 
-// fetchSetup is what a fetch is made of: it does not change while the handler runs.
+// fetchSetup has the inputs of a fetch, which do not change while the handler runs.
 type fetchSetup struct {
 	store  *store
 	shard  *shard
@@ -67,7 +67,7 @@ type handlerResponse struct {
 	interim        []interim // informational answers for the client
 }
 
-// fetchProgress is how far a fetch is, for its client and those who wait.
+// fetchProgress is the state of a fetch, for its client and for the requests that wait.
 type fetchProgress struct {
 	held       bool        // the client gets nothing before the flight lands
 	outlasting *time.Timer // calls outlast; nil: the header has not come
@@ -77,14 +77,14 @@ type fetchProgress struct {
 	finished   bool
 }
 
-// fetchResult is what a fetch leaves when it has landed, for its client and for the counters.
+// fetchResult has the outcome of a fetch that has landed, for its client and for the counters.
 type fetchResult struct {
-	result   *answer // what the client is answered instead of what the handler wrote; nil: that
-	lent     *memory // what the client may still read of the body
-	broken   any     // what the handler panicked with, or http.ErrAbortHandler
+	result   *answer // replaces the response of the handler; may be nil
+	lent     *memory // the rest of the body for the client
+	broken   any     // the value of the handler's panic, or http.ErrAbortHandler
 	panicked any     // the same, also where result took its place
 	unread   bool    // no client read along when the flight landed
-	stored   *answer // what it left to be stored; nil: nothing
+	stored   *answer // the response to store; may be nil
 }
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
