@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,6 +218,33 @@ func TestControlOfManyProcesses(t *testing.T) {
 			break
 		}
 	}
+}
+
+// TestEvents_TellWhenTheStoreIsLostAndBack uses an override, because its limit asks the store for each request.
+func TestEvents_TellWhenTheStoreIsLostAndBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	var lost, back atomic.Bool
+	note := func(e hotparam.Event) {
+		if e.Kind == hotparam.EventStore {
+			lost.Store(lost.Load() || !e.Ended)
+			back.Store(e.Ended)
+		}
+	}
+	p := newPipeline(t, hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}, OnEvent: note}, string(rulesYAML)+"\noverrides: [{key: 'topic?id=42', action: limit, rate: 1000000}]\n")
+	defer run(p)()
+	asks := func(seen *atomic.Bool) func() bool {
+		return func() bool {
+			judge(t, p, "/topic?id=42")
+			return seen.Load()
+		}
+	}
+	server.Stop()
+	redistest.Eventually(t, "an event of the lost store", asks(&lost))
+	server.Relaunch()
+	redistest.Eventually(t, "an event of the store that is back", asks(&back))
 }
 
 // A file of rules is read again when it has changed; a bad one changes nothing.
