@@ -73,6 +73,9 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 		if limiter == nil {
 			continue
 		}
+		if n := limiter.Gate.Stats().Panics; n > 0 {
+			l.breach("panics", "%s: deciding panicked %d times", limiter.name, n)
+		}
 		if late && now-limiter.began > 2*time.Second && limiter.rules.Load() == 0 {
 			l.breach("rules-late", "%s runs the first rules; others were pushed at %v", limiter.name, w.pushed)
 		}

@@ -49,9 +49,20 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newReplayer(cfg, newEngine(cfg))
+	return newEngine(cfg).run(ctx, cfg, logs)
+}
+
+// run replays the logs through the engine. The gate lets a request pass if deciding about it panics. A report with such
+// requests is wrong, so that run returns an error.
+func (e *engine) run(ctx context.Context, cfg Config, logs []Source) (*Report, error) {
+	r := newReplayer(cfg, e)
 	r.keepAgent, r.keepReferer = headersOf(cfg.Rules)
-	return r.run(ctx, logs)
+	rep, err := r.run(ctx, logs)
+	if n := e.gate.Stats().Panics; n > 0 {
+		err = errors.Join(err, fmt.Errorf("replay: deciding panicked %d times, and the report has these requests as allowed: "+
+			"please report it", n))
+	}
+	return rep, err
 }
 
 func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
