@@ -106,7 +106,6 @@ func New(cfg Config) (*Pipeline, error) {
 // is a negative Cost, or that of a ctx which has ended; nothing is counted then. Limits that need the end of a request
 // (in flight, refund_status, adaptive) do not apply: see [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
-	r.WillRelease = false
 	if err := checkRequest(ctx, &r); err != nil {
 		return Verdict{}, err
 	}
@@ -118,13 +117,12 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 // Begin is Decide for a request whose end the caller reports: Done of the result must be called in any case, and
 // ResponseStarted with an HTTP status where refund_status and adaptive limits are to follow it.
 func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
-	r.WillRelease = true
 	if err := checkRequest(ctx, &r); err != nil {
 		return nil, err
 	}
-	v := p.parts.Gate.Decide(ctx, time.Now(), &r)
-	httplimit.Quote(&v)
-	d := &Decision{Verdict: &v}
+	v := p.parts.Gate.Begin(ctx, time.Now(), &r, true)
+	httplimit.Quote(&v.Verdict)
+	d := &Decision{Verdict: &v.Verdict}
 	if v.Allowed {
 		d.tracker = p.gate.Track(ctx, &v)
 	}

@@ -140,7 +140,11 @@ func (s *judged) Send(m any) error {
 
 // judge gives the fields of an answer, and the error with which a call ends that is not to go on.
 func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
-	j, err := i.layer.Decide(c, i.request(c))
+	decide := i.layer.Decide
+	if c.Message == nil {
+		decide = i.layer.DecideOpening
+	}
+	j, err := decide(c, i.request(c))
 	if err != nil || j.Reason == 0 {
 		return nil, j, err
 	}

@@ -39,6 +39,11 @@ func query(c hotparamconnect.Call) url.Values {
 // site is a service of three procedures: two may be asked by GET, one is a stream.
 func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	t.Helper()
+	return serve(t, pipeline(t), o, func(string) error { return nil })
+}
+
+func pipeline(t *testing.T) *hotparam.Pipeline {
+	t.Helper()
 	set, err := hotparam.ParseRules("rules.yaml", []byte(rules))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +52,7 @@ func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, p, o, func(string) error { return nil })
+	return p
 }
 
 func serve(t *testing.T, p *hotparam.Pipeline, o hotparamconnect.Options,
@@ -133,6 +138,30 @@ func TestStream(t *testing.T) {
 		_, err := stream.CloseAndReceive()
 		if err == nil && want != 0 || err != nil && connect.CodeOf(err) != want {
 			t.Errorf("each message %v: %v, want %v", each, err, want)
+		}
+	}
+}
+
+// Streams open before their topic is known, so they are not counted for the key of calls without one. Their messages
+// are counted for the topics that they name.
+func TestStream_OpensWithoutACount(t *testing.T) {
+	t.Parallel()
+	for each, want := range map[bool]uint64{false: 0, true: 4} {
+		p := pipeline(t)
+		s := serve(t, p, hotparamconnect.Options{Query: query, EachMessage: each}, func(string) error { return nil })
+		c := connect.NewClient[text, text](s.Client(), s.URL+"/shop.v1.Topics/Add")
+		for _, id := range []string{"1", "2", "3", "4"} {
+			stream := c.CallClientStream(t.Context())
+			stream.RequestHeader().Set("X-Forwarded-For", "198.51.100."+id)
+			if err := stream.Send(&text{Value: id}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.CloseAndReceive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := p.Stats().Counted; n != want {
+			t.Errorf("each message %v: %d are counted, want %d", each, n, want)
 		}
 	}
 }

@@ -123,7 +123,11 @@ func (s *judged) SendMsg(m any) error {
 
 // judge gives the error with which a call ends that is not to go on.
 func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
-	j, err := i.layer.Decide(c, i.request(c))
+	decide := i.layer.Decide
+	if c.Message == nil {
+		decide = i.layer.DecideOpening
+	}
+	j, err := decide(c, i.request(c))
 	switch {
 	case c.Context.Err() != nil:
 		if err == nil {

@@ -74,6 +74,11 @@ func query(c hotparamgrpc.Call) url.Values {
 
 func dial(t *testing.T, o hotparamgrpc.Options) testpb.TestServiceClient {
 	t.Helper()
+	return serve(t, pipeline(t), o, service{})
+}
+
+func pipeline(t *testing.T) *hotparam.Pipeline {
+	t.Helper()
 	set, err := hotparam.ParseRules("rules.yaml", []byte(rules))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +87,7 @@ func dial(t *testing.T, o hotparamgrpc.Options) testpb.TestServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, p, o, service{})
+	return p
 }
 
 // serve starts a server and gives a client of it. What panics ends with UNKNOWN.
@@ -202,6 +207,33 @@ func TestStream(t *testing.T) {
 		}
 		if refused != 2 {
 			t.Errorf("%d of the last four streams of a client that may open three were refused, want 2", refused)
+		}
+	}
+}
+
+// Streams open before their topic is known, so they are not counted for the key of calls without one. Their messages
+// are counted for the topics that they name.
+func TestStream_OpensWithoutACount(t *testing.T) {
+	t.Parallel()
+	for each, want := range map[bool]uint64{false: 0, true: 4} {
+		p := pipeline(t)
+		c := serve(t, p, hotparamgrpc.Options{Query: query, EachMessage: each}, service{})
+		for i, id := range []string{"1", "2", "3", "4"} {
+			s, err := c.FullDuplexCall(from(t.Context(), "198.51.100."+id))
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			if err := s.Send(&testpb.StreamingOutputCallRequest{
+				Payload: &testpb.Payload{Body: []byte(id)}}); err != nil {
+				t.Fatal(i, err)
+			}
+			if _, err := s.Recv(); err != nil {
+				t.Fatal(i, err)
+			}
+			_ = s.CloseSend()
+		}
+		if n := p.Stats().Counted; n != want {
+			t.Errorf("each message %v: %d are counted, want %d", each, n, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
@@ -85,7 +86,7 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 
 // enforce is Enforce for a request whose body has been awaited.
 func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
-	d, tracker, err := a.decide(c, r)
+	d, tracker, err := a.decide(c, r, a.gate.Decide)
 	switch {
 	case errors.Is(err, httplimit.ErrAnswered):
 		return nil, nil
@@ -96,7 +97,7 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	case d.Allowed:
 		a.SetHeader(w.Header(), d.Verdict)
 		tracker.HandlerStartedAfterBody(r)
-		if a.options.Forwards && d.Lease != nil {
+		if a.options.Forwards && tracker.HoldsSlots() {
 			var ctx context.Context
 			ctx, d.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
 			*r = *r.WithContext(ctx)
@@ -114,12 +115,21 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 // RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
 // an error the request goes no further.
 func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
-	d, _, err := a.decide(c, r)
+	d, _, err := a.decide(c, r, a.gate.Decide)
 	return d, err
 }
 
-// decide is Decide, and also returns the tracker of an allowed request, nil if nothing is tracked.
-func (a *Adapter[C]) decide(c C, r *http.Request) (*Decision, *httplimit.RequestTracker, error) {
+// DecideOpening is Decide for a stream that opens before its first message has come. If the target has no query, the
+// parameters are not known: rules that read the query judge the stream and do not count it.
+func (a *Adapter[C]) DecideOpening(c C, r *http.Request) (*Decision, error) {
+	d, _, err := a.decide(c, r, a.gate.DecideOpening)
+	return d, err
+}
+
+// decide is Decide by a method of the gate, and also returns the tracker of an allowed request, nil if nothing is
+// tracked.
+func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotparam.Client, int64) verdict.Verdict) (
+	*Decision, *httplimit.RequestTracker, error) {
 	if a.options.Skip != nil && a.options.Skip(c) {
 		return newDecision(&hotparam.Verdict{Allowed: true}, nil), nil, nil
 	}
@@ -131,13 +141,13 @@ func (a *Adapter[C]) decide(c C, r *http.Request) (*Decision, *httplimit.Request
 	if a.options.Cost != nil {
 		cost = a.options.Cost(c)
 	}
-	v := a.gate.Decide(r, client, cost)
+	v := by(r, client, cost)
 	if !v.Allowed {
-		return newDecision(&v, nil), nil, nil
+		return newDecision(&v.Verdict, nil), nil, nil
 	}
 	tracker := a.gate.Track(r.Context(), &v)
-	d := newDecision(&v, tracker)
-	if !httplimit.Wait(r.Context(), &v) {
+	d := newDecision(&v.Verdict, tracker)
+	if !httplimit.Wait(r.Context(), &v.Verdict) {
 		d.Done()
 		return nil, nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())
 	}

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Request is what a rule can see of a request. It holds no body: nothing in
@@ -23,12 +22,9 @@ type Request struct {
 	Header Header
 	// Cost is what the request takes from its limits; 0 means 1.
 	Cost int64
-	// ClientCharged says that the limits of the client were charged already, by a request that is part of the
-	// same one: only those of the keys are charged. Blocks and exemptions of the client hold, and it is counted.
-	ClientCharged bool
-	// WillRelease says that the caller will release Verdict.Lease when the response has ended.
-	// Only then do limits of requests in flight apply.
-	WillRelease bool
+	// ParamsUnknown says that the query is not known yet, as when a stream opens. The request is judged, but it is not
+	// counted under rules that read the query, so that streams do not make the key without parameters hot.
+	ParamsUnknown bool
 }
 
 // Header has the header fields of a request.
@@ -138,51 +134,6 @@ func ParseClient(s string) Client {
 	}
 	return Client{Name: s}
 }
-
-// Lease is the places that a request in flight holds. It is over by itself after the
-// shortest Life of its places, unless it is renewed.
-type Lease struct {
-	// ID is random and known only to the holder: who does not know it cannot release it.
-	ID    string `json:"ID"`
-	Slots []Slot `json:"Places"`
-}
-
-// Slot is one place of a lease.
-type Slot struct {
-	// Name says of what: a key, or a client.
-	Name string `json:"Name"`
-	// Limit is how many may be held at a time, Life for how long without renewal.
-	Limit int64         `json:"Most"`
-	TTL   time.Duration `json:"Life"`
-	// Shared is whether it is kept by the store that processes share.
-	Shared bool `json:"Shared"`
-}
-
-// Refund is what an allowed request gets back of the limits of its keys if its answer has
-// one of some statuses.
-type Refund struct {
-	At      time.Time   `json:"At"` // when it was charged
-	Charges []KeyCharge `json:"Charged"`
-}
-
-// KeyCharge is what a request took from the limit of one key.
-type KeyCharge struct {
-	Key   Key         `json:"Key"`
-	Cost  int64       `json:"Cost"`
-	Store ChargeStore `json:"Kept"`
-	// Statuses are those with which the request gets it back.
-	Statuses Statuses `json:"Statuses"`
-}
-
-// ChargeStore says where a limit was charged.
-type ChargeStore string
-
-// Where a limit is charged.
-const (
-	ChargedLocal    ChargeStore = "here"   // by the process that decided
-	ChargedShared   ChargeStore = "shared" // by the store that processes share
-	ChargedFallback ChargeStore = "share"  // by the process that decided, in place of that store
-)
 
 // Statuses are ranges of HTTP statuses.
 type Statuses []StatusRange

@@ -19,10 +19,9 @@ type Verdict struct {
 	// override's ID; where several limits allowed the request, the tightest of
 	// them. Empty when nothing applied.
 	Rule string
-	// Key is the request's key, of several the one that decided; for a per-IP
-	// denial too. Empty when no rule matched the request, and for a request let
-	// pass whose key is not hot, unless the gate was asked to fill it in: it costs
-	// an allocation.
+	// Key is the request's key, of several the key that decided, also for a denial by
+	// a limit of the client. It is empty when no rule matched the request, and for a
+	// request let pass whose key is not hot.
 	Key Key
 	// Limit is the capacity of the tightest limit that applied and Window the
 	// time in which it is given again (token bucket: time to fill from empty).
@@ -40,21 +39,9 @@ type Verdict struct {
 	// its limit delays requests instead of denying them.
 	Wait time.Duration
 	Mode Mode
-	// Lease, if not nil, has the slots that the request holds while it is in flight.
-	// A caller that set Request.WillRelease releases it when the response has ended.
-	Lease *Lease
-	// Refund, if not nil, has the charges that are refunded if the response has one of
-	// their statuses. A caller that set Request.WillRelease reports its status.
-	Refund *Refund
-	// Cache is set if a response cache may answer the request: only the limits of its
-	// client were charged. nil: the request was decided as a whole.
-	Cache *CachePolicy
 	// Class is the class of the request by its headers ("crawler"), "" if it has
 	// none.
 	Class string
-	// Upstream names the upstream whose responses adapt limits, "" if there is none. A
-	// caller that forwards an allowed request reports its outcome to the gate.
-	Upstream string
 }
 
 // Never is the RetryAfter of a request that would be denied after any wait.

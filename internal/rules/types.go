@@ -90,6 +90,14 @@ type Rule struct {
 // IsCatchAll reports whether the rule counts the requests that no other rule matches.
 func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
 
+// ReadsQuery reports whether keys of the rule have parameters of the query, or may have some.
+func (r *Rule) ReadsQuery() bool {
+	return r.AllQuery || slices.ContainsFunc(r.Params, func(q Param) bool {
+		_, where := q.source()
+		return where == ""
+	})
+}
+
 // MalformedPolicy, Scope, FailurePolicy, Consistency and InFlight are those of the rules as they are written.
 type (
 	MalformedPolicy = rule.MalformedPolicy

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
@@ -48,7 +49,7 @@ type answering struct {
 	v   hottype.Verdict
 }
 
-func (g *answering) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (g *answering) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	v := g.v
 	if matches := g.set.Match(r, new(rules.Scratch)); len(matches) > 0 {
 		v.Key = hottype.Key(matches[len(matches)-1].Key)
@@ -56,13 +57,17 @@ func (g *answering) Decide(_ context.Context, _ time.Time, r *hottype.Request) h
 	return v
 }
 
-func (g *answering) DecideForGateway(ctx context.Context, now time.Time, r *hottype.Request) hottype.Verdict {
-	return g.Decide(ctx, now, r)
+func (g *answering) DecideKeysForGateway(ctx context.Context, now time.Time, r *hottype.Request) hottype.Verdict {
+	return g.DecideForGateway(ctx, now, r)
+}
+
+func (g *answering) Begin(ctx context.Context, now time.Time, r *hottype.Request, _ bool) verdict.Verdict {
+	return verdict.Verdict{Verdict: g.DecideForGateway(ctx, now, r)}
 }
 
 func (g *answering) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
-	hottype.Verdict, func(*hottype.Verdict)) {
-	return g.Decide(ctx, now, r), nil
+	verdict.Verdict, func(*verdict.Verdict)) {
+	return g.Begin(ctx, now, r, true), nil
 }
 
 func (g *answering) RecordOutcomes(time.Time, string, time.Duration, int, int64) bool { return false }
@@ -251,8 +256,8 @@ func TestAnswers_DoNotGrowWithRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawAsked(t)
 		g.v = drawVerdict(t)
-		longest = max(longest, len(g.Decide(t.Context(), time.Time{}, &hottype.Request{Method: "GET", Target: r.target,
-			Header: http.Header{}}).Key))
+		longest = max(longest, len(g.DecideForGateway(t.Context(), time.Time{}, &hottype.Request{Method: "GET",
+			Target: r.target, Header: http.Header{}}).Key))
 		for name, ask := range list {
 			if head, body := ask(r); head >= maxHead || body >= maxBody {
 				t.Errorf("%s: %d bytes of header and %d of body for a target of %d bytes", name, head, body, len(r.target))

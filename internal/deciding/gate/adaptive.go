@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -71,7 +72,7 @@ func (d *decision) adapts(i int) bool {
 	return h != nil && h.adaptive != nil && h.adaptive.upstream == d.upstream
 }
 
-func (d *decision) recordUpstream(v *hottype.Verdict) {
+func (d *decision) recordUpstream(v *verdict.Verdict) {
 	v.Upstream = d.upstream.Name
 	if v.Cache != nil {
 		return // ChargeKeys records it, if the request goes to the upstream
@@ -126,7 +127,7 @@ func outcomeOf(status int) adaptive.Outcome {
 
 // ResponseStarted releases the slots of a request at its upstream: the time in which a client reads the
 // response is not the upstream's. It keeps its other slots until Release.
-func (g *Gate) ResponseStarted(now time.Time, l *hottype.Lease) {
+func (g *Gate) ResponseStarted(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; isUpstream(p) {
 			g.slots.release(now, p, l.ID)
@@ -134,4 +135,4 @@ func (g *Gate) ResponseStarted(now time.Time, l *hottype.Lease) {
 	}
 }
 
-func isUpstream(p *hottype.Slot) bool { return strings.HasPrefix(p.Name, upstreamSpace) }
+func isUpstream(p *verdict.Slot) bool { return strings.HasPrefix(p.Name, upstreamSpace) }

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 const adaptiveRules = `
@@ -89,7 +90,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 	b := build(t, adaptiveRules, gate.Config{})
 	b.hot("topic?id=42")
 	b.Upstreams().SetBounds(b.now, bound(1000, 3))
-	var held []hottype.Verdict
+	var held []verdict.Verdict
 	for range 3 {
 		v := b.begin("/topic?id=42", "192.0.2.1")
 		if !v.Allowed || v.Lease == nil || v.Upstream != "default" {
@@ -271,7 +272,7 @@ func TestNoUpstreamWithoutAdaptiveLimits(t *testing.T) {
 	t.Parallel()
 	b := build(t, inFlightRules, gate.Config{})
 	b.hot("topic?id=42")
-	if v := b.Decide(context.Background(), b.now, request("/topic?id=42", "192.0.2.1")); v.Upstream != "" ||
+	if v := b.Begin(context.Background(), b.now, request("/topic?id=42", "192.0.2.1"), false); v.Upstream != "" ||
 		b.Upstreams().Reports(b.now) != nil {
 		t.Errorf("%+v", v)
 	}
@@ -287,9 +288,8 @@ func TestBoundsChangeWhileDeciding(t *testing.T) {
 		deciding.Go(func() {
 			for i := range 500 {
 				req := request("/topic?id=42", "192.0.2.1")
-				req.WillRelease = true
 				now := b.now.Add(time.Duration(i) * time.Millisecond)
-				v := b.Decide(context.Background(), now, req)
+				v := b.Begin(context.Background(), now, req, true)
 				b.UpstreamBegins(now, v.Upstream)
 				b.UpstreamEnds(now, v.Upstream, time.Millisecond, 200)
 				if v.Lease != nil {

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // deferCount returns a function that counts the request with its last verdict. The function keeps nothing
 // of the decision.
-func (d *decision) deferCount() func(last *hottype.Verdict) {
+func (d *decision) deferCount() func(last *verdict.Verdict) {
 	counters, keys := d.counters, slices.Clone(d.keys)
-	return func(last *hottype.Verdict) {
+	return func(last *verdict.Verdict) {
 		for i := range keys {
 			k := &keys[i]
 			if k.count(last.Allowed); last.Reason == hottype.ReasonCached && k.counts != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -30,7 +31,12 @@ func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 // TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
 // shared store if there is one, and while that fails to the fallback in this process. Nothing is
 // counted under a key, and no per-IP window is charged. cost is at least 1.
-func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
+func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) hottype.Verdict {
+	v := g.takeLimit(ctx, now, l, subject, cost)
+	return v.Verdict
+}
+
+func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v verdict.Verdict) {
 	defer g.finish(&v)
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.cost = g.cur.Load(), now, cost

@@ -1,13 +1,13 @@
 package gate
 
 import (
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // findClass finds the class of the client, the usual one if it has no other.
-func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
+func (g *Gate) findClass(d *decision, v *verdict.Verdict) {
 	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
 		g.findNamedClass(d, v)
 	}
@@ -16,7 +16,7 @@ func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
 	}
 }
 
-func (g *Gate) findNamedClass(d *decision, v *hottype.Verdict) {
+func (g *Gate) findNamedClass(d *decision, v *verdict.Verdict) {
 	if d.req.Header == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (g *Gate) Upstream(class string) string {
 }
 
 // limitsClient reports whether limits of the client are charged: it is known, and was not charged for this request.
-func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.req.ClientCharged }
+func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientCharged }
 
 // chargeClient adds what limits the client: an override's limit, or the windows and slots
 // of its class.
@@ -59,16 +59,16 @@ func (d *decision) chargeClient() {
 			}
 		}
 	}
-	if d.class.inFlight != nil && d.req.WillRelease && !shadow && !d.longPath {
+	if d.class.inFlight != nil && d.releases && !shadow && !d.longPath {
 		d.needSlot(d.class.inFlight, -1)
 	}
 }
 
 // takeWindows takes a request from the windows of its client, which this process keeps, if nothing else limits it and
 // they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
-func (d *decision) takeWindows(v *hottype.Verdict) bool {
+func (d *decision) takeWindows(v *verdict.Verdict) bool {
 	c := d.class
-	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.req.WillRelease {
+	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.releases {
 		return false
 	}
 	for i := range d.keys {

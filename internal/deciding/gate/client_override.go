@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -46,7 +47,7 @@ func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c
 
 // explain gives the override of the client as the reason of an allowed request whose keys have no
 // better one.
-func (c *clientOverride) explain(v *hottype.Verdict) {
+func (c *clientOverride) explain(v *verdict.Verdict) {
 	if v.Reason != hottype.ReasonCold && v.Reason != hottype.ReasonNoRule {
 		return
 	}

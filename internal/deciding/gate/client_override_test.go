@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -139,11 +140,11 @@ func TestOverridesOfClientsBeforeACache(t *testing.T) {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
-	for _, decide := range []func() hottype.Verdict{
-		func() hottype.Verdict { return b.served("GET", "/topic?id=9", "192.0.2.1") },
-		func() hottype.Verdict { return b.ChargeKeys(t.Context(), b.now, request("/topic?id=9", "192.0.2.1")) },
-		func() hottype.Verdict {
-			return b.Decide(t.Context(), b.now, request("/topic?id=9", "192.0.2.1"))
+	for _, decide := range []func() verdict.Verdict{
+		func() verdict.Verdict { return b.served("GET", "/topic?id=9", "192.0.2.1") },
+		func() verdict.Verdict { return b.ChargeKeys(t.Context(), b.now, request("/topic?id=9", "192.0.2.1")) },
+		func() verdict.Verdict {
+			return b.Begin(t.Context(), b.now, request("/topic?id=9", "192.0.2.1"), false)
 		},
 	} {
 		if v := decide(); v.Allowed || v.Rule != "shut" {
@@ -160,9 +161,7 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 		n := 0
 		for range 9 {
 			b.now = b.now.Add(time.Second)
-			req := request("/topic?id=1", client)
-			req.WillRelease = true
-			if b.Decide(t.Context(), b.now, req).Allowed {
+			if v := b.Begin(t.Context(), b.now, request("/topic?id=1", client), true); v.Allowed {
 				n++
 			}
 		}
@@ -183,8 +182,10 @@ func TestClientChargedAlready(t *testing.T) {
 		b := build(t, strings.Replace(clientRules, window, window+", scope: "+scope, 1), gate.Config{})
 		ask := func(charged bool) hottype.Verdict {
 			req := request("/topic?id=1", "192.0.9.9")
-			req.ClientCharged = charged
-			return b.Decide(t.Context(), b.now, req)
+			if charged {
+				return b.DecideKeysForGateway(t.Context(), b.now, req)
+			}
+			return b.DecideForGateway(t.Context(), b.now, req)
 		}
 		denied := func(charged bool) (n int) {
 			for range 5 {

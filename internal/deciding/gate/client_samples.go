@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 )
 
@@ -54,7 +55,7 @@ type sampledRequest struct {
 	key    hottype.Key
 }
 
-func (c *clientSamples) sample(d *decision, v *hottype.Verdict) {
+func (c *clientSamples) sample(d *decision, v *verdict.Verdict) {
 	if !c.on.Load() {
 		return
 	}
@@ -83,7 +84,7 @@ func (c *clientSamples) sample(d *decision, v *hottype.Verdict) {
 
 // deniesClient reports whether a request was denied because of its client: by a window, by its share, or by an override
 // of the client. An override of the key meets whoever asks for it.
-func (d *decision) deniesClient(v *hottype.Verdict) bool {
+func (d *decision) deniesClient(v *verdict.Verdict) bool {
 	if v.Reason == hottype.ReasonBlocked || v.Reason == hottype.ReasonOverride {
 		return d.override.Override != nil && v.Rule == d.override.state.id
 	}

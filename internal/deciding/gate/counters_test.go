@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -16,11 +17,11 @@ import (
 func TestEachVerdictCounts(t *testing.T) {
 	t.Parallel()
 	for reason := range hottype.Reasons() {
-		for _, v := range []hottype.Verdict{
-			{Allowed: true}, {Allowed: true, Wait: 1}, {Allowed: true, WouldDeny: true,
-				WouldDenyReason: hottype.ReasonHot},
-			{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonIPFixed}, {},
-			{Wait: 1, WouldDeny: true},
+		for _, v := range []verdict.Verdict{
+			{Verdict: hottype.Verdict{Allowed: true}}, {Verdict: hottype.Verdict{Allowed: true, Wait: 1}},
+			{Verdict: hottype.Verdict{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonHot}},
+			{Verdict: hottype.Verdict{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonIPFixed}}, {},
+			{Verdict: hottype.Verdict{Wait: 1, WouldDeny: true}},
 		} {
 			v.Reason = reason
 			var want Stats
@@ -76,7 +77,7 @@ func TestVerdictOfADeniedGroup(t *testing.T) {
 			gr.add(chargeMeta{boundLimit: &boundLimit{rule: fmt.Sprint("r", i), window: time.Duration(i + 1)}, key: -1})
 		}
 		copy(gr.results, c.results)
-		v := hottype.Verdict{Allowed: true, Remaining: -5}
+		v := verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Remaining: -5}}
 		d.denyGroup(&v, &gr)
 		if v.Allowed || v.Rule != c.rule || v.Remaining != c.remaining || v.RetryAfter != c.retry ||
 			v.Limit != c.limit ||
@@ -91,11 +92,11 @@ func TestNamesOfSlotsAreForgotten(t *testing.T) {
 	t.Parallel()
 	g, now := New(Config{}), time.Unix(1000, 0)
 	take := func(i int, id string) {
-		if r := g.slots.acquire(now, &hottype.Slot{Name: fmt.Sprint(i), Limit: 2, TTL: time.Second}, id); !r.Allowed {
+		if r := g.slots.acquire(now, &verdict.Slot{Name: fmt.Sprint(i), Limit: 2, TTL: time.Second}, id); !r.Allowed {
 			t.Fatalf("%d: %+v", i, r)
 		}
 	}
-	release := func(i int, id string) bool { return g.slots.release(now, &hottype.Slot{Name: fmt.Sprint(i)}, id) }
+	release := func(i int, id string) bool { return g.slots.release(now, &verdict.Slot{Name: fmt.Sprint(i)}, id) }
 	take(0, "a")
 	take(0, "b")
 	for _, step := range []struct {
@@ -124,10 +125,10 @@ func TestNamesOfSlotsAreForgotten(t *testing.T) {
 	if n := len(g.slots.of); n != 1024 {
 		t.Errorf("%d names after the sweep, of which all have leases", n)
 	}
-	if r := g.slots.acquire(now, &hottype.Slot{Name: "x", Limit: -1, TTL: time.Second}, "a"); r.Allowed {
+	if r := g.slots.acquire(now, &verdict.Slot{Name: "x", Limit: -1, TTL: time.Second}, "a"); r.Allowed {
 		t.Error("bounds that no rule can have")
 	}
-	if g.slots.releaseShared(&hottype.Slot{Name: "x"}, "a") {
+	if g.slots.releaseShared(&verdict.Slot{Name: "x"}, "a") {
 		t.Error("released in a store that is none")
 	}
 }
@@ -206,7 +207,7 @@ func TestOneRequestIn16IsSampled(t *testing.T) {
 	d.matches = []rules.Match{{Rule: &rules.Rule{Name: "topic"}, Key: []byte("topic?id=00")}}
 	d.st, d.req = g.cur.Load(), &hottype.Request{Method: "GET", Target: "/topic?id=00"}
 	for i := range 40 {
-		g.sample(d, &hottype.Verdict{})
+		g.sample(d, &verdict.Verdict{})
 		if want := uint64(i/16 + 1); k.seen != want {
 			t.Errorf("after %d requests %d are sampled, want %d", i+1, k.seen, want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // decide makes one decision, from top to bottom. v comes in empty. Each step is one idea in a file
 // of its own, and is called only if a rule or an override requires it.
-func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
+func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
 	// The client of the request, and what applies to each of its keys.
@@ -70,7 +71,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 
 // overridden decides about requests that need no limit: invalid ones, and those that an override
 // or ip.exempt blocks or exempts. An override of the client goes before ip.exempt.
-func (d *decision) overridden(v *hottype.Verdict) bool {
+func (d *decision) overridden(v *verdict.Verdict) bool {
 	if d.req.Cost < 0 {
 		d.aside = true
 		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
@@ -101,14 +102,14 @@ func (d *decision) overridden(v *hottype.Verdict) bool {
 
 // denyLongPath denies a request whose path is beyond the bounds, whatever rules say, because none has been looked at.
 // Blocks and windows of its client come before, and the windows stay charged, because they need no path.
-func denyLongPath(v *hottype.Verdict) {
-	*v = hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}
+func denyLongPath(v *verdict.Verdict) {
+	*v = verdict.Verdict{Verdict: hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}}
 	deny(v, hottype.ReasonMalformed, RulePath, hottype.Never)
 }
 
 // take takes all charges of the request, or none: what is taken is refunded in reverse if
 // a later step denies. The shared store comes last, because it cannot be undone cheaply.
-func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	switch {
 	case g.deniedBefore(d, v): // denied.go
 		return false
@@ -139,7 +140,7 @@ func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 // takeShared takes charges in the shared store. If a server of it fails, the failure policies
 // decide about the charges on that server, and the store is called again for the
 // others. The fallback is charged first, because it can be refunded.
-func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	gr := &d.shared
 	for !gr.empty() {
 		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
@@ -167,7 +168,7 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) 
 
 // allow completes the verdict of an allowed request. Its reason is that of the first key that was more than
 // cold, else that of an override of the client.
-func (g *Gate) allow(d *decision, v *hottype.Verdict) {
+func (g *Gate) allow(d *decision, v *verdict.Verdict) {
 	v.Lease = d.lease
 	if !d.aside {
 		for i := range d.keys {
@@ -200,7 +201,7 @@ func (g *Gate) allow(d *decision, v *hottype.Verdict) {
 
 // record counts a decision. A request that a response cache may answer is counted later, when its last
 // verdict is known, and never twice.
-func (g *Gate) record(d *decision, v *hottype.Verdict) {
+func (g *Gate) record(d *decision, v *verdict.Verdict) {
 	if d.upstream != nil {
 		d.recordUpstream(v)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -43,6 +44,9 @@ type requestState struct {
 	client hottype.Client // of req, as ip.ipv6_prefix has it
 	cost   int64
 
+	releases      bool // the caller releases the lease and reports the status of the response
+	clientCharged bool // the limits of the client were charged by another request
+
 	// A response cache decides in two steps. In the first one mayCache is set, and if the cache may
 	// answer, only limits of the client are charged; in the second one keysOnly is set.
 	mayCache, keysOnly bool
@@ -51,7 +55,7 @@ type requestState struct {
 	override clientOverride     // of the client
 	upstream *adaptive.Upstream // nil: no limit follows it
 	blocked  int                // index+1 of the first key that is blocked; 0: none
-	lease    *hottype.Lease     // of the slots that were acquired; nil: none
+	lease    *verdict.Lease     // of the slots that were acquired; nil: none
 
 	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
 	exemptAddress bool // ip.exempt has the client's address
@@ -174,13 +178,13 @@ func (d *decision) chargeKeys() {
 
 func (d *decision) chargeKey(i int, k *requestKey) {
 	h := k.h
-	if h.inFlight != nil && d.req.WillRelease {
+	if h.inFlight != nil && d.releases {
 		d.needSlot(h.inFlight, i)
 	}
 	if !h.limited {
 		return
 	}
-	if d.req.WillRelease && d.adapts(i) && h.adaptive.slots != nil {
+	if d.releases && d.adapts(i) && h.adaptive.slots != nil {
 		d.needSlot(h.adaptive.slots, i)
 	}
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil

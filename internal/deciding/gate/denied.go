@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 const (
@@ -77,7 +77,7 @@ func (m *memory) denial(now int64, space, name string, spec *limit.Spec) *denial
 }
 
 // deniedBefore denies a request if a remembered denial of a store still holds for it.
-func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
+func (g *Gate) deniedBefore(d *decision, v *verdict.Verdict) bool {
 	now := d.now.UnixNano()
 	for i := range d.slots {
 		p := &d.slots[i]
@@ -95,7 +95,7 @@ func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
 
 // keyDeniedBefore is deniedBefore for most denials: one key with one limit, and nothing else to charge. It spares them
 // the charge.
-func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
+func (g *Gate) keyDeniedBefore(d *decision, v *verdict.Verdict) bool {
 	if d.charged || d.cost != 1 || len(d.keys) != 1 {
 		return false
 	}
@@ -109,7 +109,7 @@ func (g *Gate) keyDeniedBefore(d *decision, v *hottype.Verdict) bool {
 	return last != nil && d.denyAgain(v, &h.limit, 0, last)
 }
 
-func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *chargeGroup) bool {
+func (g *Gate) groupDeniedBefore(d *decision, v *verdict.Verdict, gr *chargeGroup) bool {
 	for i := range gr.charges {
 		s, m := &gr.charges[i].Subject, &gr.meta[i]
 		if s.Name == "" || len(s.Name) > maxDeniedName {
@@ -123,7 +123,7 @@ func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *chargeGrou
 	return false
 }
 
-func (d *decision) denyAgain(v *hottype.Verdict, t *boundLimit, key int, last *denial) bool {
+func (d *decision) denyAgain(v *verdict.Verdict, t *boundLimit, key int, last *denial) bool {
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
 	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // maxRetryJitter bounds Config.RetryJitter. A client that has to wait an hour longer than necessary is lost.
@@ -24,9 +25,20 @@ func CheckRetryJitter(d time.Duration) error {
 // Decide counts the request under its keys and decides. If ctx has ended the
 // shared store is not called, and the failure policies decide. A call that has
 // begun is bounded by Config.Budget and not by ctx.
-func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+	v := g.Begin(ctx, now, req, false)
+	return v.Verdict
+}
+
+// Begin is Decide for a caller that reports to an upstream's limits. Where releases is true, the caller also releases
+// the lease of the verdict and reports the status of the response; only then do limits of requests in flight apply.
+func (g *Gate) Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) (v verdict.Verdict) {
 	defer g.finish(&v)
-	g.decideRequest(ctx, now, req, &v)
+	d := g.begin(now, req)
+	d.releases = releases
+	g.count(d)
+	g.decide(ctx, d, &v)
+	g.end(d)
 	return v
 }
 
@@ -40,9 +52,31 @@ const (
 
 // DecideForGateway is Decide for a gateway, which lets a request pass if it has no answer in time. A request that
 // would have to wait longer than that is denied. The deadline of ctx takes the place of gatewayWait.
-func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+	return g.decideForGateway(ctx, now, req, false)
+}
+
+// DecideKeysForGateway is DecideForGateway for a request that is a part of another one, which has charged the limits of
+// their client: only limits of keys are charged. Blocks and exemptions of the client hold, and the request is counted.
+func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+	return g.decideForGateway(ctx, now, req, true)
+}
+
+func (g *Gate) decideForGateway(ctx context.Context, now time.Time, req *hottype.Request,
+	clientCharged bool) hottype.Verdict {
+	v := g.decideInTime(ctx, now, req, clientCharged)
+	return v.Verdict
+}
+
+// decideInTime decides, and denies a request that would have to wait longer than its gateway.
+func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Request,
+	clientCharged bool) (v verdict.Verdict) {
 	defer g.finish(&v)
-	g.decideRequest(ctx, now, req, &v)
+	d := g.begin(now, req)
+	d.clientCharged = clientCharged
+	g.count(d)
+	g.decide(ctx, d, &v)
+	g.end(d)
 	if v.Wait <= 0 {
 		return v
 	}
@@ -56,15 +90,15 @@ func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype
 	return v
 }
 
-// DecideForCache is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
+// DecideForCache is Begin for a caller that has a response cache. Its answers cost the upstream nothing, so
 // if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet.
 // The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
 // request. The client's charges stay if the keys deny. count is nil if Verdict.Cache is.
-func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
-	count func(last *hottype.Verdict)) {
+func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict,
+	count func(last *verdict.Verdict)) {
 	defer g.finish(&v)
 	d := g.begin(now, req)
-	d.mayCache = true
+	d.mayCache, d.releases = true, true
 	g.count(d)
 	g.decide(ctx, d, &v)
 	if v.Cache != nil {
@@ -76,21 +110,13 @@ func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.R
 
 // ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to
 // a response cache may go to the upstream. It counts neither the request nor the verdict.
-func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict) {
 	defer g.finish(&v)
 	d := g.begin(now, req)
-	d.keysOnly = true
+	d.keysOnly, d.releases = true, true
 	g.decide(ctx, d, &v)
 	g.end(d)
 	return v
-}
-
-// decideRequest counts the request and decides.
-func (g *Gate) decideRequest(ctx context.Context, now time.Time, req *hottype.Request, v *hottype.Verdict) {
-	d := g.begin(now, req)
-	g.count(d)
-	g.decide(ctx, d, v)
-	g.end(d)
 }
 
 // Count counts the request under its keys without deciding.
@@ -120,6 +146,9 @@ func (g *Gate) count(d *decision) {
 	second := d.now.Unix()
 	for i := range d.matches {
 		m := &d.matches[i]
+		if d.req.ParamsUnknown && m.Rule.ReadsQuery() {
+			continue
+		}
 		d.st.uses.Record(m.Rule.Index, second, m.Key, d.req.Target)
 		if g.cfg.Counter != nil {
 			g.cfg.Counter.AddFrom(m.Key, second, 1, d.client)
@@ -129,7 +158,7 @@ func (g *Gate) count(d *decision) {
 
 // finish turns a panic into a verdict that lets the request pass, and makes the wait of a denial longer by a random
 // part of Config.RetryJitter, so that clients that are denied together do not retry together.
-func (g *Gate) finish(v *hottype.Verdict) {
+func (g *Gate) finish(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.Panicked(p)
 	} else if !v.Allowed && g.cfg.RetryJitter > 0 {
@@ -140,10 +169,12 @@ func (g *Gate) finish(v *hottype.Verdict) {
 // Panicked counts and logs a panic of a function that decides, and returns the verdict that lets the request pass:
 // limiting must not break what it protects. The methods that decide recover from their own panics. Callers recover from
 // those of functions that describe a request to the gate.
-func (g *Gate) Panicked(p any) hottype.Verdict {
+func (g *Gate) Panicked(p any) verdict.Verdict {
 	g.cfg.Log.Error("gate: deciding panicked, the request passes", "panic", p, "count", g.stats.panics.Add(1),
 		"stack", string(debug.Stack()))
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
+	return verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce,
+	}}
 }
 
 // withJitter makes a wait longer by a random part of jitter. random is at least 0 and below 1.

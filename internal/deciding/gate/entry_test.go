@@ -53,13 +53,13 @@ rules:
 			g.Decide(t.Context(), start(), req), g.DecideForGateway(t.Context(), start(), req),
 		}
 		v, count := g.DecideForCache(t.Context(), start(), req)
-		verdicts, want := append(verdicts, v), 3
+		verdicts, want := append(verdicts, v.Verdict), 3
 		switch name {
 		case "store":
 			own := gate.NewLimit("own", limit.PerSecond(1), false)
 			verdicts, want = append(verdicts, g.TakeLimit(t.Context(), start(), own, "a", 1)), 4
 		case "verifier":
-			verdicts, want = append(verdicts, g.ChargeKeys(t.Context(), start(), req)), 4
+			verdicts, want = append(verdicts, g.ChargeKeys(t.Context(), start(), req).Verdict), 4
 		}
 		for i, v := range verdicts {
 			if !v.Allowed || v.Reason != hottype.ReasonStore {
@@ -94,8 +94,8 @@ overrides:
 	for range 60 {
 		left, _ := b.DecideForCache(t.Context(), b.now, req)
 		for _, v := range []hottype.Verdict{
-			left, b.Decide(t.Context(), b.now, req), b.DecideForGateway(t.Context(), b.now, req),
-			b.ChargeKeys(t.Context(), b.now, req), b.TakeLimit(t.Context(), b.now, own, "a", 1),
+			left.Verdict, b.Decide(t.Context(), b.now, req), b.DecideForGateway(t.Context(), b.now, req),
+			b.ChargeKeys(t.Context(), b.now, req).Verdict, b.TakeLimit(t.Context(), b.now, own, "a", 1),
 		} {
 			if v.Allowed || v.RetryAfter < time.Second || v.RetryAfter > 11*time.Second {
 				t.Fatalf("%+v", v)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -95,7 +96,7 @@ func TestGateOfNothing(t *testing.T) {
 func TestTightestLimitIsReported(t *testing.T) {
 	t.Parallel()
 	var d decision
-	var v hottype.Verdict
+	var v verdict.Verdict
 	for i, c := range []struct {
 		remaining int64
 		want      string

@@ -3,6 +3,7 @@ package gate
 import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // fairShare divides the limit of one key among clients.
@@ -36,7 +37,7 @@ func (f *fairShare) client(d *decision) hottype.Client {
 }
 
 // chargeFair charges the client's fair share of each key that is divided.
-func (d *decision) chargeFair(v *hottype.Verdict) bool {
+func (d *decision) chargeFair(v *verdict.Verdict) bool {
 	for i := range d.keys {
 		k := &d.keys[i]
 		if k.fair == nil {

@@ -43,6 +43,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -90,9 +91,9 @@ type Verifier interface {
 // is one.
 type SlotStore interface {
 	// AcquireSlot acquires a slot, or renews the one that the id has.
-	AcquireSlot(ctx context.Context, p *hottype.Slot, id string) (limit.Result, error)
+	AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (limit.Result, error)
 	// ReleaseSlot releases a slot, and reports whether the id had it.
-	ReleaseSlot(ctx context.Context, p *hottype.Slot, id string) (bool, error)
+	ReleaseSlot(ctx context.Context, p *verdict.Slot, id string) (bool, error)
 }
 
 // Config is what a gate is built from. The zero value is a gate with the

@@ -11,6 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -55,14 +56,15 @@ func (p *slotRequest) name(d *decision) string {
 	return p.space + d.client.String()
 }
 
-// NeedsSlot reports whether Decide would ask for a slot of a key, or of hot requests to an upstream. It decides and
+// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream. It decides and
 // counts nothing.
 func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
 	if !g.cur.Load().hasSlots {
 		return false
 	}
-	d, v := g.begin(now, req), hottype.Verdict{}
+	d, v := g.begin(now, req), verdict.Verdict{}
 	defer g.end(d)
+	d.releases = true
 	g.findClass(d, &v)
 	g.findKeys(d, &v)
 	if d.st.adapts {
@@ -76,8 +78,8 @@ func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
 }
 
 // acquireSlots acquires the slots that the request needs while it is in flight, all or none.
-func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict) bool {
-	d.lease = &hottype.Lease{ID: rand.Text()}
+func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *verdict.Verdict) bool {
+	d.lease = &verdict.Lease{ID: rand.Text()}
 	for i := range d.slots {
 		p := &d.slots[i]
 		r, ok := g.acquireSlot(ctx, d, v, p)
@@ -95,11 +97,11 @@ func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict
 }
 
 // acquireSlot acquires one slot: in the shared store, or while that fails by the rule's policy.
-func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict, p *slotRequest) (limit.Result, bool) {
+func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict, p *slotRequest) (limit.Result, bool) {
 	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests are in flight too
 		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.AllowProbe(d.now)
 	}
-	one := hottype.Slot{Name: p.name(d), Limit: p.Limit, TTL: p.Lease}
+	one := verdict.Slot{Name: p.name(d), Limit: p.Limit, TTL: p.Lease}
 	if one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil; one.Shared {
 		r, err := g.slots.acquireShared(ctx, &one, d.lease.ID)
 		if err == nil && !r.Allowed {
@@ -130,7 +132,7 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict,
 
 // Release releases the slots of a request in flight, and reports whether it still had any
 // of them. A lease may be released once, and shared slots by any process.
-func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
+func (g *Gate) Release(now time.Time, l *verdict.Lease) (held bool) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; p.Shared {
 			held = g.slots.releaseShared(p, l.ID) || held
@@ -143,7 +145,7 @@ func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
 
 // Renew prolongs a lease, for a request that takes longer. A slot of an upstream is
 // not renewed: it may have been released when the response began.
-func (g *Gate) Renew(now time.Time, l *hottype.Lease) {
+func (g *Gate) Renew(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; isUpstream(p) {
 			continue
@@ -166,7 +168,7 @@ type slots struct {
 	made int
 }
 
-func (s *slots) acquireShared(ctx context.Context, p *hottype.Slot, id string) (r limit.Result, err error) {
+func (s *slots) acquireShared(ctx context.Context, p *verdict.Slot, id string) (r limit.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
@@ -178,7 +180,7 @@ func (s *slots) acquireShared(ctx context.Context, p *hottype.Slot, id string) (
 }
 
 // releaseShared releases a slot. If that fails its lease expires.
-func (s *slots) releaseShared(p *hottype.Slot, id string) (held bool) {
+func (s *slots) releaseShared(p *verdict.Slot, id string) (held bool) {
 	if s.shared == nil {
 		return false
 	}
@@ -189,7 +191,7 @@ func (s *slots) releaseShared(p *hottype.Slot, id string) (held bool) {
 	return held
 }
 
-func (s *slots) acquire(now time.Time, p *hottype.Slot, id string) limit.Result {
+func (s *slots) acquire(now time.Time, p *verdict.Slot, id string) limit.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.of[p.Name], error(nil)
@@ -207,7 +209,7 @@ func (s *slots) acquire(now time.Time, p *hottype.Slot, id string) limit.Result 
 	return f.Acquire(now, id)
 }
 
-func (s *slots) release(now time.Time, p *hottype.Slot, id string) bool {
+func (s *slots) release(now time.Time, p *verdict.Slot, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.of[p.Name]

@@ -11,6 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 const inFlightRules = `
@@ -35,14 +36,14 @@ type slotStore struct {
 
 func newSlotStore() *slotStore { return &slotStore{now: start(), of: map[string]*limit.InFlight{}} }
 
-func (s *slotStore) place(p *hottype.Slot) *limit.InFlight {
+func (s *slotStore) place(p *verdict.Slot) *limit.InFlight {
 	if s.of[p.Name] == nil {
 		s.of[p.Name], _ = limit.NewInFlight(p.Limit, p.TTL)
 	}
 	return s.of[p.Name]
 }
 
-func (s *slotStore) AcquireSlot(_ context.Context, p *hottype.Slot, id string) (limit.Result, error) {
+func (s *slotStore) AcquireSlot(_ context.Context, p *verdict.Slot, id string) (limit.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls.Add(1)
@@ -52,17 +53,15 @@ func (s *slotStore) AcquireSlot(_ context.Context, p *hottype.Slot, id string) (
 	return s.place(p).Acquire(s.now, id), nil
 }
 
-func (s *slotStore) ReleaseSlot(_ context.Context, p *hottype.Slot, id string) (bool, error) {
+func (s *slotStore) ReleaseSlot(_ context.Context, p *verdict.Slot, id string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.place(p).Release(s.now, id), s.err
 }
 
 // begin begins a request that will be released.
-func (b *bundle) begin(target, client string) hottype.Verdict {
-	req := request(target, client)
-	req.WillRelease = true
-	return b.Decide(context.Background(), b.now, req)
+func (b *bundle) begin(target, client string) verdict.Verdict {
+	return b.Begin(context.Background(), b.now, request(target, client), true)
 }
 
 func inFlightGates(t *testing.T, yaml string, store gate.SlotStore, n int) []*bundle {
@@ -81,7 +80,7 @@ func TestInFlightOverTwoLimiters(t *testing.T) {
 	t.Parallel()
 	store := newSlotStore()
 	gates := inFlightGates(t, clientsInFlight, store, 2)
-	var held [2][]*hottype.Lease
+	var held [2][]*verdict.Lease
 	for i := range 50 {
 		v := gates[i%2].begin("/x", "192.0.2.1")
 		if v.Allowed != (i < 10) || v.Allowed != (v.Lease != nil) {
@@ -134,7 +133,7 @@ func TestInFlightOfAHotKey(t *testing.T) {
 			t.Errorf("%s: %+v", target, v)
 		}
 	}
-	if v := g.get("/topic?id=42", "192.0.2.1"); !v.Allowed || v.Lease != nil {
+	if v := g.Begin(t.Context(), g.now, request("/topic?id=42", "192.0.2.1"), false); !v.Allowed || v.Lease != nil {
 		t.Errorf("a caller that releases nothing: %+v", v)
 	}
 }
@@ -191,7 +190,7 @@ ip: {in_flight: {limit: 10, lease: 10s, on_store_failure: `+policy+`}}
 func TestInFlightOfOneProcess(t *testing.T) {
 	t.Parallel()
 	g := inFlightGates(t, inFlightRules, nil, 1)[0]
-	var leases []*hottype.Lease
+	var leases []*verdict.Lease
 	for i := range 6 {
 		v := g.begin("/topic?id=42", "192.0.2.1")
 		if v.Allowed != (i < 4) {
@@ -201,7 +200,7 @@ func TestInFlightOfOneProcess(t *testing.T) {
 			leases = append(leases, v.Lease)
 		}
 	}
-	forged := &hottype.Lease{ID: "guess", Slots: leases[0].Slots}
+	forged := &verdict.Lease{ID: "guess", Slots: leases[0].Slots}
 	if g.Release(g.now, forged) {
 		t.Error("released by a guess")
 	}
@@ -252,9 +251,7 @@ func TestNeedsSlot_IsOfKeysThatAreHotAndNotDenied(t *testing.T) {
 	} {
 		b := build(t, c.yaml, gate.Config{})
 		b.hot("topic?id=42")
-		req := request(c.target, c.client)
-		req.WillRelease = true
-		if got := b.NeedsSlot(b.now, req); got != c.want {
+		if got := b.NeedsSlot(b.now, request(c.target, c.client)); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 		if n := b.Stats().Allowed.Total() + b.Stats().Denied.Total(); n != 0 {

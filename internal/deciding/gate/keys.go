@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -39,7 +40,7 @@ type keyLimit struct {
 }
 
 // findKeys fills in the keys of the request: whether each is hot, and what limits it.
-func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
+func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 	n := min(len(d.matches), rules.MaxKeys)
 	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
 	for i := range d.keys {

@@ -110,9 +110,7 @@ overrides: [{client: 10.1.1.1, action: block}, {client: 9.9.9.9, action: exempt}
 	} {
 		for _, path := range []string{"/lax", "/watched", "/counted", "/topic", "/none#"} {
 			target := path + strings.Repeat("x", 65) + "?id=1"
-			req := request(target, tc.client)
-			req.WillRelease = true
-			v, _ := b.DecideForCache(t.Context(), b.now, req)
+			v, _ := b.DecideForCache(t.Context(), b.now, request(target, tc.client))
 			if path == "/topic" && tc.client == "9.1.1.2" {
 				tc.reason, tc.rule = "ip_fixed", "ip_fixed" // the fourth one: the denied ones were charged
 			}
@@ -126,9 +124,7 @@ overrides: [{client: 10.1.1.1, action: block}, {client: 9.9.9.9, action: exempt}
 			}
 		}
 	}
-	req := request("/lax?id=1", "9.1.1.3")
-	req.WillRelease = true
-	if v := b.Decide(t.Context(), b.now, req); !v.Allowed {
+	if v := b.Begin(t.Context(), b.now, request("/lax?id=1", "9.1.1.3"), true); !v.Allowed {
 		t.Errorf("%+v", v)
 	}
 	if n := b.Stats().Denied[hottype.ReasonMalformed]; n != 13 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // PassedRequests are requests for one key that a gateway decided without asking, or answered from its cache.
@@ -41,7 +42,12 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 
 // ChargeClient charges n requests that have passed to the windows of their client. The verdict denies what exceeds
 // them, and has the numbers of the tightest one.
-func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) (v hottype.Verdict) {
+func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict {
+	v := g.chargeClient(ctx, now, client, n)
+	return v.Verdict
+}
+
+func (g *Gate) chargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) (v verdict.Verdict) {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, &hottype.Request{Client: client}, n
 	d.client, d.class, v.Allowed = d.st.set.IP.ClientOf(client), &d.st.defaultClass, true

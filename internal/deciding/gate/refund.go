@@ -6,6 +6,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -20,23 +21,23 @@ type Refunds interface {
 }
 
 // refundable fills in the charges that the status of the response may refund.
-func (d *decision) refundable(v *hottype.Verdict) {
-	if !d.req.WillRelease && !d.keysOnly {
+func (d *decision) refundable(v *verdict.Verdict) {
+	if !d.releases {
 		return // the caller does not report the status
 	}
-	r := &hottype.Refund{At: d.now}
-	d.addCharged(r, &d.local, hottype.ChargedLocal)
-	d.addCharged(r, &d.shared, hottype.ChargedShared)
-	d.addCharged(r, &d.fallback, hottype.ChargedFallback)
+	r := &verdict.Refund{At: d.now}
+	d.addCharged(r, &d.local, verdict.ChargedLocal)
+	d.addCharged(r, &d.shared, verdict.ChargedShared)
+	d.addCharged(r, &d.fallback, verdict.ChargedFallback)
 	if len(r.Charges) > 0 {
 		v.Refund = r
 	}
 }
 
-func (d *decision) addCharged(r *hottype.Refund, gr *chargeGroup, kept hottype.ChargeStore) {
+func (d *decision) addCharged(r *verdict.Refund, gr *chargeGroup, kept verdict.ChargeStore) {
 	for i, m := range gr.meta {
 		if m.key >= 0 && d.keys[m.key].h.refund != nil {
-			r.Charges = append(r.Charges, hottype.KeyCharge{
+			r.Charges = append(r.Charges, verdict.KeyCharge{
 				Key: d.name(m.key), Cost: gr.charges[i].Cost, Store: kept, Statuses: *d.keys[m.key].h.refund,
 			})
 		}
@@ -46,7 +47,7 @@ func (d *decision) addCharged(r *hottype.Refund, gr *chargeGroup, kept hottype.C
 // Refund refunds the charges that the status of a response refunds. Tokens that are
 // refilled are not refunded again, nor are charges of another limit. Call it once
 // for each refund.
-func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
+func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 	st, age := g.cur.Load(), now.Sub(r.At)
 	if age > maxRefundAge {
 		return
@@ -68,12 +69,12 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		}
 		charge := limit.Charge{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}, Spec: spec, Cost: c.Cost}
 		switch {
-		case c.Store == hottype.ChargedShared && g.cfg.Refunds != nil:
+		case c.Store == verdict.ChargedShared && g.cfg.Refunds != nil:
 			g.cfg.Refunds.Refund(r.At, charge)
-		case c.Store == hottype.ChargedFallback:
+		case c.Store == verdict.ChargedFallback:
 			charge.Spec = fallbackSpec(spec, g.processes())
 			fallthrough
-		case c.Store == hottype.ChargedLocal:
+		case c.Store == verdict.ChargedLocal:
 			g.cfg.Local.RefundAt(r.At, []limit.Charge{charge})
 		}
 		g.stats.refunded.Add(uint64(c.Cost))

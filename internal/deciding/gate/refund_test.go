@@ -7,6 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -30,17 +31,15 @@ func TestRefundByStatus(t *testing.T) {
 	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Budget: time.Hour})
 	b.hot("shared?id=1", "local?id=1", "plain?id=1")
 	b.SetOverrides([]rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}})
-	ask := func(target string) hottype.Verdict {
-		req := request(target, "1.1.1.1")
-		req.WillRelease = true
-		v := b.Decide(t.Context(), b.now, req)
+	ask := func(target string) verdict.Verdict {
+		v := b.Begin(t.Context(), b.now, request(target, "1.1.1.1"), true)
 		if !v.Allowed && v.Refund != nil {
 			t.Errorf("%s: a denial that took nothing gives back: %+v", target, v)
 		}
 		return v
 	}
 	for _, target := range []string{"/shared?id=1", "/shared?id=9", "/local?id=1"} {
-		var took []*hottype.Refund
+		var took []*verdict.Refund
 		for range 10 {
 			if v := ask(target); v.Allowed {
 				took = append(took, v.Refund)
@@ -78,7 +77,7 @@ func TestRefundByStatus(t *testing.T) {
 	if v := ask("/plain?id=1"); v.Refund != nil {
 		t.Errorf("nothing is given back of %+v", v)
 	}
-	if v := b.get("/shared?id=1", "1.1.1.1"); !v.Allowed || v.Refund != nil {
+	if v := b.Begin(t.Context(), b.now, request("/shared?id=1", "1.1.1.1"), false); !v.Allowed || v.Refund != nil {
 		t.Errorf("who does not say how it ended gets nothing back: %+v", v)
 	}
 	if n := b.Stats().Refunded; n != 15 {
@@ -98,10 +97,9 @@ func TestRefundOfAShare(t *testing.T) {
 	)
 	b.hot("shared?id=1")
 	req := request("/shared?id=1", "1.1.1.1")
-	req.WillRelease = true
 	for i := range 3 {
-		v := b.Decide(t.Context(), b.now, req)
-		if !v.Allowed || v.Refund == nil || v.Refund.Charges[0].Store != hottype.ChargedFallback {
+		v := b.Begin(t.Context(), b.now, req, true)
+		if !v.Allowed || v.Refund == nil || v.Refund.Charges[0].Store != verdict.ChargedFallback {
 			t.Fatalf("%d: %+v", i, v)
 		}
 		if other := b.Decide(t.Context(), b.now, req); other.Allowed {
@@ -123,10 +121,8 @@ func TestRefundByAnotherProcess(t *testing.T) {
 	one.SetOverrides(list)
 	other.SetOverrides(list)
 	for _, target := range []string{"/shared?id=1", "/shared?id=9"} {
-		ask := func() hottype.Verdict {
-			req := request(target, "1.1.1.1")
-			req.WillRelease = true
-			return one.Decide(t.Context(), one.now, req)
+		ask := func() verdict.Verdict {
+			return one.Begin(t.Context(), one.now, request(target, "1.1.1.1"), true)
 		}
 		first := ask()
 		for ask().Allowed {
@@ -168,8 +164,8 @@ func TestRefundThatCounts(t *testing.T) {
 		{"unknown?id=1", 1, 0, 304, 0}, {"local?id=1", 3, time.Hour, 599, 3}, {"local?id=1", 1, 0, 304, 1},
 	} {
 		before := b.Stats()
-		b.Refund(b.now, &hottype.Refund{At: b.now.Add(-c.age), Charges: []hottype.KeyCharge{{
-			Key: c.key, Cost: c.cost, Store: hottype.ChargedLocal,
+		b.Refund(b.now, &verdict.Refund{At: b.now.Add(-c.age), Charges: []verdict.KeyCharge{{
+			Key: c.key, Cost: c.cost, Store: verdict.ChargedLocal,
 			Statuses: hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}}}}}, c.status)
 		b.get("/local?id=1", "1.1.1.1")
 		after := b.Stats()

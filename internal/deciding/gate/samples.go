@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/report"
 )
@@ -76,7 +77,7 @@ func (h topNames) top() []report.NameCount {
 }
 
 // sample records one in sampleOneIn of the requests for hot keys.
-func (g *Gate) sample(d *decision, v *hottype.Verdict) {
+func (g *Gate) sample(d *decision, v *verdict.Verdict) {
 	if d.ticks++; d.ticks%sampleOneIn != 1 {
 		return
 	}

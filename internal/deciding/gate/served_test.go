@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 const servedRules = `
@@ -23,7 +24,7 @@ overrides:
   - {key: "topic?id=9", action: limit, rate: 3}
 `
 
-func (b *bundle) served(method, target, client string) hottype.Verdict {
+func (b *bundle) served(method, target, client string) verdict.Verdict {
 	r := request(target, client)
 	r.Method = method
 	v, _ := b.DecideForCache(context.Background(), b.now, r)
@@ -85,7 +86,7 @@ func TestServedInTwoSteps(t *testing.T) {
 		st.Denied[hottype.ReasonIPFixed] != 1 {
 		t.Errorf("%+v", st)
 	}
-	refresh := func() hottype.Verdict {
+	refresh := func() verdict.Verdict {
 		return b.ChargeKeys(context.Background(), b.now, request("/topic?id=1", "10.0.0.1"))
 	}
 	if first, second := refresh(), refresh(); !first.Allowed || !second.Allowed {

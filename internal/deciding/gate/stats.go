@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 )
 
@@ -54,7 +55,7 @@ type shard struct {
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
-func (s *shard) verdict(v *hottype.Verdict) {
+func (s *shard) verdict(v *verdict.Verdict) {
 	if !v.Allowed {
 		s.denied[v.Reason].Add(1)
 		return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -16,7 +17,7 @@ const closedRetry = time.Second
 
 // takeInProcess takes the charges of a group from an index on, in a store of this process. If the
 // store fails, the failure policies decide, and the charges leave the group.
-func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *chargeGroup,
+func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdict, store limit.Store, gr *chargeGroup,
 	from int) bool {
 	asked := chargeGroup{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
 	ok, err := store.Take(ctx, d.now, asked.charges, asked.results)
@@ -34,7 +35,7 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdic
 
 // takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are
 // not known is limited to this process's share of its limit, or by the failure policy.
-func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+func (g *Gate) takeAsync(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	stale := func(c *limit.Charge) bool { return !g.cfg.Async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
 		(d.async.empty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
@@ -44,7 +45,7 @@ func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) b
 // which failed is true. Each goes by on_store_failure of its rule: closed denies the request, open allows it,
 // and local replaces the limit by this process's share of it, in the group shares. Without shares, local
 // allows too. Charges that are allowed or replaced leave the group.
-func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
+func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
 	shares *chargeGroup) bool {
 	kept := from
 	for i := from; i < len(gr.charges); i++ {

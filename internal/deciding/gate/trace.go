@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
 )
 
@@ -80,7 +81,7 @@ func (t *traces) live(now time.Time) []*trace {
 	return slices.DeleteFunc(slices.Clone(*of), func(one *trace) bool { return now.UnixNano() >= one.until.Load() })
 }
 
-func (t *traces) record(d *decision, v *hottype.Verdict) {
+func (t *traces) record(d *decision, v *verdict.Verdict) {
 	of := t.of.Load()
 	if of == nil {
 		return
@@ -99,7 +100,7 @@ func (t *trace) matches(c hottype.Client) bool {
 	return t.client == c
 }
 
-func (t *trace) add(d *decision, v *hottype.Verdict) {
+func (t *trace) add(d *decision, v *verdict.Verdict) {
 	row := traceRow{allowed: v.Allowed, reason: v.Reason}
 	if len(d.matches) > 0 {
 		row.key = hottype.Key(d.matches[0].Key)

@@ -5,16 +5,17 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // deny makes a verdict a denial without the numbers of a limit.
-func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
+func deny(v *verdict.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
 	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
 }
 
 // denyKey makes a verdict a denial by a limit of key i, or of the client (-1). In the latter case the
 // request does not reach its keys.
-func (d *decision) denyKey(v *hottype.Verdict, t *boundLimit, i int, retry time.Duration) {
+func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.Duration) {
 	deny(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
 	if d.aside = i < 0; !d.aside {
@@ -25,7 +26,7 @@ func (d *decision) denyKey(v *hottype.Verdict, t *boundLimit, i int, retry time.
 // denyGroup makes a verdict of a group that its store denied: reason, rule and limit are
 // those of the first charge that denied (so a per-IP window goes before a
 // key's limit), the wait is the longest, what remains the least.
-func (d *decision) denyGroup(v *hottype.Verdict, gr *chargeGroup) {
+func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	first, retry := -1, time.Duration(0)
 	for i := range gr.results {
 		r, k := &gr.results[i], gr.meta[i].key
@@ -71,7 +72,7 @@ func longer(a, b time.Duration) time.Duration {
 
 // report fills in the numbers of the limits that allowed the request: those of the tightest, and
 // the longest wait.
-func (d *decision) report(v *hottype.Verdict) {
+func (d *decision) report(v *verdict.Verdict) {
 	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback} {
 		for i := range gr.results {
 			m, r := &gr.meta[i], &gr.results[i]
@@ -84,7 +85,7 @@ func (d *decision) report(v *hottype.Verdict) {
 }
 
 // reportLimit fills in the numbers of a limit, if it has less left than those reported so far.
-func (d *decision) reportLimit(v *hottype.Verdict, t *boundLimit, r *limit.Result) {
+func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
 	if d.reported && r.Remaining >= v.Remaining {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // judgeWatched judges the limits that only count. A denied request counts only for overrides, because they would
 // replace the limit that denied.
-func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict) {
+func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict) {
 	gr, nothingEnforced := &d.watched, !d.reported
 	for i := range gr.charges {
 		m, r := &gr.meta[i], &gr.results[i]
@@ -46,7 +47,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *hottype.Verdict
 }
 
 // wouldDeny records in the verdict of an allowed request the reason that would deny it first.
-func wouldDeny(v *hottype.Verdict, reason hottype.Reason) {
+func wouldDeny(v *verdict.Verdict, reason hottype.Reason) {
 	if v.Allowed && !v.WouldDeny {
 		v.WouldDeny, v.WouldDenyReason = true, reason
 	}
@@ -55,7 +56,7 @@ func wouldDeny(v *hottype.Verdict, reason hottype.Reason) {
 // watchOverrides adds the overrides in shadow mode that would decide about the request if all
 // of them were enforced. Blocks need no charge and are counted at once. Fairness and refunds of a
 // watched limit are left out.
-func (d *decision) watchOverrides(v *hottype.Verdict) {
+func (d *decision) watchOverrides(v *verdict.Verdict) {
 	if d.req.Cost < 0 {
 		return
 	}
@@ -69,7 +70,7 @@ func (d *decision) watchOverrides(v *hottype.Verdict) {
 	}
 }
 
-func (d *decision) watchClient(v *hottype.Verdict, o *clientOverride) {
+func (d *decision) watchClient(v *verdict.Verdict, o *clientOverride) {
 	w := d.st.clientLimits[idOf(o.Override)]
 	switch {
 	case o.Action == rules.ActionBlock:
@@ -82,7 +83,7 @@ func (d *decision) watchClient(v *hottype.Verdict, o *clientOverride) {
 
 // watchKey adds the override of key i. A request that a response cache may answer is blocked
 // before the cache is asked, and charged after.
-func (d *decision) watchKey(v *hottype.Verdict, o *rules.Override, i int) {
+func (d *decision) watchKey(v *verdict.Verdict, o *rules.Override, i int) {
 	h, state := d.st.overrideLimit(o, d.matches[i].Rule)
 	switch {
 	case !h.limited && !d.keysOnly:

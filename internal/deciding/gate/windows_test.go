@@ -92,13 +92,14 @@ func TestLocalWindowsAreCharges(t *testing.T) {
 				among("client", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.9", "2001:db8::1", ""))
 			req.Header = http.Header{"User-Agent": {among("agent", "", "", "bot", "app", "slow")}}
 			req.Cost = rapid.SampledFrom([]int64{0, 1, 2, 5}).Draw(rt, "cost")
-			req.WillRelease = rapid.Bool().Draw(rt, "releases")
+			releases := rapid.Bool().Draw(rt, "releases")
 			if rapid.IntRange(0, 19).Draw(rt, "reset") == 0 {
 				for _, g := range []*gate.Gate{short, long} {
 					g.Reset(now, report.Command{Action: report.CommandReset, Client: req.Client})
 				}
 			}
-			got, want := short.Decide(context.Background(), now, req), long.Decide(context.Background(), now, req)
+			got := short.Begin(context.Background(), now, req, releases)
+			want := long.Begin(context.Background(), now, req, releases)
 			if ends := rapid.Bool().Draw(rt, "ends"); ends && got.Lease != nil && want.Lease != nil {
 				short.Release(now, got.Lease)
 				long.Release(now, want.Lease)

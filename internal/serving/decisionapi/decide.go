@@ -34,14 +34,15 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // Gate decides about requests, and records what other servers report of them. *gate.Gate is one.
 type Gate interface {
-	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
-	Release(now time.Time, l *hottype.Lease) (held bool)
-	Refund(now time.Time, r *hottype.Refund, status int)
+	Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) verdict.Verdict
+	Release(now time.Time, l *verdict.Lease) (held bool)
+	Refund(now time.Time, r *verdict.Refund, status int)
 	// RecordOutcomes records what a gateway reports of n requests that it sent to an upstream, and reports whether a
 	// limit follows that upstream.
 	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
@@ -185,7 +186,7 @@ func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) 
 	status := http.StatusOK
 	if !v.Allowed && d.opt.DenyStatus != 0 {
 		status = d.opt.DenyStatus
-		d.opt.Answers.SetDenied(w.Header(), &v)
+		d.opt.Answers.SetDenied(w.Header(), &v.Verdict)
 	}
 	k.out = append(d.appendVerdict(k.out[:0], &v), '\n')
 	write(w, status, k.out)
@@ -209,16 +210,16 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 	write(w, http.StatusOK, k.out)
 }
 
-func (d *Decider) ask(r *http.Request, k *scratch, i int) hottype.Verdict {
+func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
 	c := &k.checks[i]
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
-		Header: &k.header, WillRelease: c.holds,
+		Header: &k.header,
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
-	v := d.gate.Decide(r.Context(), d.opt.Now(), &k.req)
-	httplimit.Quote(&v)
+	v := d.gate.Begin(r.Context(), d.opt.Now(), &k.req, c.holds)
+	httplimit.Quote(&v.Verdict)
 	d.checks.Add(1)
 	if !v.Allowed {
 		d.denied.Add(1)
@@ -239,7 +240,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 // limit in shadow mode would have denied, or was the only one. "hot" is there only
 // where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the
 // request back before it goes on.
-func (d *Decider) appendVerdict(b []byte, v *hottype.Verdict) []byte {
+func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict) []byte {
 	mode := v.Mode
 	if v.WouldDeny {
 		mode = hottype.ModeShadow

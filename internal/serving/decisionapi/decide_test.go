@@ -15,20 +15,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 )
 
 // echo allows what costs less than 10 and shows in the key what it was asked.
 type echo struct{ decisionapi.Gate }
 
-func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
-	v := hottype.Verdict{
-		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3,
-		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5,
-		Hot: r.Cost == 5,
-		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
-			" ", r.Cost)),
-	}
+func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {
+	v := verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3, Window: time.Second,
+		ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5, Hot: r.Cost == 5,
+		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"), " ",
+			r.Cost)),
+	}}
 	if !v.Allowed {
 		v.RetryAfter = hottype.Never
 	}
@@ -137,8 +137,10 @@ func TestAbandonedBatchStops(t *testing.T) {
 // yes is the cheapest Gate, so that the benchmark is of this package.
 type yes struct{ decisionapi.Gate }
 
-func (yes) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
+func (yes) Begin(context.Context, time.Time, *hottype.Request, bool) verdict.Verdict {
+	return verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce,
+	}}
 }
 
 func BenchmarkBatch100(b *testing.B) {

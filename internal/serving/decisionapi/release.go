@@ -16,7 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // maxReleaseBytes is the longest body of a release: a token of as many slots as a
@@ -27,8 +27,8 @@ const maxReleaseBytes = 64 << 10
 // is written as a signature and JSON, in base64url, so that every limiter with the same key takes it and no caller
 // can change the keys, the cost or the time.
 type releaseToken struct {
-	*hottype.Lease
-	Refund *hottype.Refund `json:",omitempty"`
+	*verdict.Lease
+	Refund *verdict.Refund `json:",omitempty"`
 	// Issuer and Number are unique. A lease is released once; a refund without one is known by them.
 	Issuer, Number uint64
 }
@@ -65,7 +65,7 @@ func sign(key, text []byte) []byte {
 	return h.Sum(nil)
 }
 
-func (r *releases) write(v *hottype.Verdict) string {
+func (r *releases) write(v *verdict.Verdict) string {
 	text, err := json.Marshal(releaseToken{v.Lease, v.Refund, r.issuer, r.number.Add(1)})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are

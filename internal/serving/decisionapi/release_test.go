@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -42,7 +42,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 		body, want string
 		status     int
 	}{
-		{`{"release":"` + another.releases.write(&hottype.Verdict{Lease: &hottype.Lease{ID: "A"}}) + `"}`,
+		{`{"release":"` + another.releases.write(&verdict.Verdict{Lease: &verdict.Lease{ID: "A"}}) + `"}`,
 			"is not what /v1/decide", http.StatusBadRequest},
 		{`{"release":"` + first.Release[:60] + "!" + first.Release[61:] + `"}`, "is not what", http.StatusBadRequest},
 		{`{"release":"` + first.Release + `AAAA"}`, "is not what", http.StatusBadRequest},

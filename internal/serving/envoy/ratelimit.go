@@ -58,7 +58,12 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 		return nil
 	case own.descriptorLimit == nil:
 		request.request.Cost = cost
-		return s.decide(ctx, &request.request)
+		decide := s.cfg.Gate.DecideForGateway
+		if request.clientCharged {
+			decide = s.cfg.Gate.DecideKeysForGateway
+		}
+		v := decide(ctx, time.Now(), &request.request)
+		return s.count(&v)
 	case own.limit == nil:
 		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
 	default:
@@ -98,7 +103,7 @@ func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 	}
 	for i, r := range out {
 		if r != nil {
-			r.request.ClientCharged = i != first
+			r.clientCharged = i != first
 			if r.request.Client.IsZero() {
 				r.request.Client, r.request.Address = client.Client, client.Address
 			}
@@ -125,6 +130,8 @@ type described struct {
 	headers httplimit.Headers
 	// named says that the descriptor holds more than the client's address.
 	named bool
+	// clientCharged says that another descriptor charges the limits of the client.
+	clientCharged bool
 }
 
 // describe makes the request that a descriptor stands for:

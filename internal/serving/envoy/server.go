@@ -40,6 +40,8 @@ const (
 // is one.
 type Gate interface {
 	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	// DecideKeysForGateway is DecideForGateway for a request whose client was charged as a part of another one.
+	DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 	TakeLimit(ctx context.Context, now time.Time, l *gate.Limit, subject string, cost int64) hottype.Verdict
 }
 

@@ -38,6 +38,10 @@ func (f gateFunc) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Re
 	return f(r)
 }
 
+func (f gateFunc) DecideKeysForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	return f(r)
+}
+
 func (f gateFunc) TakeLimit(context.Context, time.Time, *gate.Limit, string, int64) hottype.Verdict {
 	panic("no limits")
 }
@@ -274,7 +278,7 @@ func TestClientIsChargedOnce(t *testing.T) {
 			for i, r := range requestsOf(in, (*Limits)(nil).resolve(in)) {
 				if r != nil {
 					text := fmt.Sprintf("%d:%s", i, r.request.Client)
-					if r.request.ClientCharged {
+					if r.clientCharged {
 						text += " charged"
 					}
 					got = append(got, text)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // holder records what is reported of a lease.
@@ -16,13 +16,13 @@ type holder struct {
 	renewed, released int
 }
 
-func (h *holder) Renew(time.Time, *hottype.Lease) {
+func (h *holder) Renew(time.Time, *verdict.Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed++
 }
 
-func (h *holder) Release(time.Time, *hottype.Lease) bool {
+func (h *holder) Release(time.Time, *verdict.Lease) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.released++
@@ -35,7 +35,7 @@ func TestHoldRenewsUntilTheResponseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{}
 		g := NewHTTPGate(HTTPGateConfig{Gate: h})
-		release := g.KeepLease(&hottype.Lease{Slots: []hottype.Slot{{TTL: time.Minute}, {TTL: 30 * time.Second}}})
+		release := g.KeepLease(&verdict.Lease{Slots: []verdict.Slot{{TTL: time.Minute}, {TTL: 30 * time.Second}}})
 		time.Sleep(95 * time.Second)
 		synctest.Wait()
 		release()

@@ -3,32 +3,35 @@ package httplimit
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // Gate decides about requests. *gate.Gate is one.
 type Gate interface {
-	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	// Begin decides. With releases the caller releases the lease and reports the status of the response.
+	Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) verdict.Verdict
 	// DecideForCache and ChargeKeys decide in two steps for a response cache.
 	DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (
-		v hottype.Verdict, count func(last *hottype.Verdict))
-	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+		v verdict.Verdict, count func(last *verdict.Verdict))
+	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) verdict.Verdict
 	// Panicked records a panic of a function that describes a request, and returns the verdict that lets it pass.
-	Panicked(p any) hottype.Verdict
+	Panicked(p any) verdict.Verdict
 
-	// NeedsSlot reports whether Decide would ask for a slot of a key, or of hot requests to an upstream.
+	// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream.
 	NeedsSlot(now time.Time, req *hottype.Request) bool
 	// Release releases what a request holds, and Renew prolongs it. ResponseStarted releases what it holds only until
 	// then.
-	Release(now time.Time, l *hottype.Lease) (held bool)
-	Renew(now time.Time, l *hottype.Lease)
-	ResponseStarted(now time.Time, l *hottype.Lease)
+	Release(now time.Time, l *verdict.Lease) (held bool)
+	Renew(now time.Time, l *verdict.Lease)
+	ResponseStarted(now time.Time, l *verdict.Lease)
 	// Refund refunds the charges that the status of a response refunds.
-	Refund(now time.Time, r *hottype.Refund, status int)
+	Refund(now time.Time, r *verdict.Refund, status int)
 
 	// UpstreamBegins records that a request waits for an upstream, and UpstreamEnds for how long it did. With status 0
 	// the client did not wait for the response.
@@ -79,17 +82,28 @@ func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
 
 // Decide decides about a request of this client; the zero one is found by the connection and the header. Of cost 0
 // the Cost of the configuration is used. The body is not read.
-func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
+func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, client, cost)
-	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
+	v = g.cfg.Gate.Begin(r.Context(), g.cfg.Now(), req, true)
+	g.release(req)
+	return v
+}
+
+// DecideOpening is Decide for a stream that opens before its first message has come: without a query its parameters are
+// not known.
+func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
+	defer g.recoverTo(&v)
+	req := g.describe(r, client, cost)
+	req.ParamsUnknown = !strings.Contains(req.Target, "?")
+	v = g.cfg.Gate.Begin(r.Context(), g.cfg.Now(), req, true)
 	g.release(req)
 	return v
 }
 
 // DecideForCache is Decide for a response cache. The cache may answer requests with Verdict.Cache, and calls count with
 // their last verdict; else count is nil.
-func (g *HTTPGate) DecideForCache(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
+func (g *HTTPGate) DecideForCache(r *http.Request) (v verdict.Verdict, count func(last *verdict.Verdict)) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, hottype.Client{}, 0)
 	v, count = g.cfg.Gate.DecideForCache(r.Context(), g.cfg.Now(), req)
@@ -98,7 +112,7 @@ func (g *HTTPGate) DecideForCache(r *http.Request) (v hottype.Verdict, count fun
 }
 
 // ChargeKeys decides whether a request that was left to a response cache may go on.
-func (g *HTTPGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
+func (g *HTTPGate) ChargeKeys(r *http.Request) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, hottype.Client{}, 0)
 	v = g.cfg.Gate.ChargeKeys(r.Context(), g.cfg.Now(), req)
@@ -107,7 +121,7 @@ func (g *HTTPGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 }
 
 // recoverTo lets a request pass if describing it panics. The gate recovers from its own panics.
-func (g *HTTPGate) recoverTo(v *hottype.Verdict) {
+func (g *HTTPGate) recoverTo(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.cfg.Gate.Panicked(p)
 	}
@@ -118,7 +132,7 @@ func (g *HTTPGate) recoverTo(v *hottype.Verdict) {
 func (g *HTTPGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
-	req.Client, req.Header, req.Cost, req.WillRelease = client, r.Header, cost, true
+	req.Client, req.Header, req.Cost = client, r.Header, cost
 	if client.IsZero() {
 		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
 	}
@@ -137,7 +151,7 @@ func (g *HTTPGate) release(req *hottype.Request) {
 // request that holds a slot outlive its client, and reports the status of the response to the gate, which may refund
 // the request. It calls onStatus, unless nil, with the status when the response begins. A handler whose response
 // nobody needs gets the server's own writer.
-func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler,
+func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdict.Verdict, next http.Handler,
 	onStatus func(status int)) {
 	u := g.newTracker(r.Context(), v)
 	if v.Lease != nil && g.cfg.AbandonedFor > 0 {

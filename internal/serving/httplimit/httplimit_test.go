@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -188,24 +189,24 @@ type gateFunc struct {
 	panics *int
 }
 
-func (f gateFunc) Decide(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
-	return f.decide(req)
+func (f gateFunc) Begin(_ context.Context, _ time.Time, req *hottype.Request, _ bool) verdict.Verdict {
+	return verdict.Verdict{Verdict: f.decide(req)}
 }
 
 func (f gateFunc) DecideForCache(_ context.Context, _ time.Time, req *hottype.Request) (
-	hottype.Verdict, func(*hottype.Verdict)) {
-	return f.decide(req), nil
+	verdict.Verdict, func(*verdict.Verdict)) {
+	return verdict.Verdict{Verdict: f.decide(req)}, nil
 }
 
-func (f gateFunc) ChargeKeys(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
-	return f.decide(req)
+func (f gateFunc) ChargeKeys(_ context.Context, _ time.Time, req *hottype.Request) verdict.Verdict {
+	return verdict.Verdict{Verdict: f.decide(req)}
 }
 
 func (f gateFunc) NeedsSlot(time.Time, *hottype.Request) bool { panic("broken") }
 
-func (f gateFunc) Panicked(any) hottype.Verdict {
+func (f gateFunc) Panicked(any) verdict.Verdict {
 	*f.panics++
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore}
+	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore}}
 }
 
 func TestHTTPGate_DescribesTheRequestAsReceived(t *testing.T) {
@@ -221,7 +222,7 @@ func TestHTTPGate_DescribesTheRequestAsReceived(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPut, "http://example.com/a%2Fb//?x=%zz;y", nil)
 	g.Decide(r, hottype.Client{}, 0)
 	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 ||
-		got.Client.String() != "192.0.2.1" || !got.WillRelease {
+		got.Client.String() != "192.0.2.1" {
 		t.Errorf("%+v", got)
 	}
 	r.RequestURI = "" // made by a program, not by a server
@@ -242,7 +243,7 @@ func TestHTTPGate_RecoversFromPanicsOfDescribing(t *testing.T) {
 	decided := g.Decide(r, hottype.Client{}, 0)
 	left, count := g.DecideForCache(r)
 	charged := g.ChargeKeys(r)
-	for _, v := range []hottype.Verdict{decided, left, charged} {
+	for _, v := range []verdict.Verdict{decided, left, charged} {
 		if !v.Allowed || v.Reason != hottype.ReasonStore {
 			t.Errorf("%+v", v)
 		}

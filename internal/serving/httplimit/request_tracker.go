@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -17,7 +18,7 @@ type RequestTracker struct {
 	ctx     context.Context // of the request: over when the client left
 	gate    *HTTPGate
 	seen    *upstreamTimer  // nil: no limit adapts to its outcome
-	refund  *hottype.Refund // nil: it gets nothing back
+	refund  *verdict.Refund // nil: it gets nothing back
 	release func()          // nil: it holds nothing
 
 	mu       sync.Mutex
@@ -25,7 +26,7 @@ type RequestTracker struct {
 }
 
 // Track gives what has to be told of a request that a verdict lets pass; nil: nothing. Done has to follow.
-func (g *HTTPGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracker {
+func (g *HTTPGate) Track(ctx context.Context, v *verdict.Verdict) *RequestTracker {
 	u := g.newTracker(ctx, v)
 	if v.Lease != nil {
 		u = cmp.Or(u, &RequestTracker{ctx: ctx, gate: g})
@@ -35,7 +36,7 @@ func (g *HTTPGate) Track(ctx context.Context, v *hottype.Verdict) *RequestTracke
 }
 
 // newTracker is Track without the lease.
-func (g *HTTPGate) newTracker(ctx context.Context, v *hottype.Verdict) *RequestTracker {
+func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestTracker {
 	if v.Upstream == "" && v.Refund == nil {
 		return nil
 	}
@@ -45,6 +46,9 @@ func (g *HTTPGate) newTracker(ctx context.Context, v *hottype.Verdict) *RequestT
 	}
 	return u
 }
+
+// HoldsSlots reports whether the request holds slots of limits of requests in flight.
+func (u *RequestTracker) HoldsSlots() bool { return u != nil && u.release != nil }
 
 // HandlerStarted says that the handler has the whole request.
 func (u *RequestTracker) HandlerStarted() {
@@ -99,7 +103,7 @@ func (u *RequestTracker) Done() {
 
 // KeepLease keeps the lease of a verdict, if it has one, until release is called:
 // responses may take longer than it lives. release does nothing the second time.
-func (g *HTTPGate) KeepLease(l *hottype.Lease) (release func()) {
+func (g *HTTPGate) KeepLease(l *verdict.Lease) (release func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -115,7 +119,7 @@ func (g *HTTPGate) KeepLease(l *hottype.Lease) (release func()) {
 
 type leaseRenewal struct {
 	gate  *HTTPGate
-	lease *hottype.Lease
+	lease *verdict.Lease
 	every time.Duration
 
 	mu    sync.Mutex // also held over a renewal, which must not come after the release

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // upstreamTimer measures the upstream of a request whose limits adapt to it: how long the first byte of the response
@@ -19,7 +19,7 @@ type upstreamTimer struct {
 	ctx      context.Context // of the request: over when the client left
 	gate     *HTTPGate
 	upstream string
-	lease    *hottype.Lease // nil: none
+	lease    *verdict.Lease // nil: none
 
 	mu   sync.Mutex // a transport reads the body in a goroutine of its own
 	at   time.Time  // when the upstream had the request; zero: not yet

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // observer records what is reported of upstreams.
@@ -29,7 +29,7 @@ func (o *observer) UpstreamEnds(_ time.Time, upstream string, took time.Duration
 	o.told = append(o.told, upstream+" "+http.StatusText(status)+" after "+took.String())
 }
 
-func (o *observer) ResponseStarted(time.Time, *hottype.Lease) {
+func (o *observer) ResponseStarted(time.Time, *verdict.Lease) {
 	o.told = append(o.told, "place is free")
 }
 
@@ -42,7 +42,7 @@ func (s slowly) Read(p []byte) (int, error) {
 }
 
 // allowed is a handler of requests that the verdict allows.
-func allowed(g *HTTPGate, v *hottype.Verdict, next http.Handler) http.Handler {
+func allowed(g *HTTPGate, v *verdict.Verdict, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ServeAllowed(w, r, v, next, nil) })
 }
 
@@ -96,7 +96,7 @@ func TestServeAllowed_MeasuresTheUpstream(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &observer{}
 			g := NewHTTPGate(HTTPGateConfig{Gate: o})
-			h := allowed(g, &hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
+			h := allowed(g, &verdict.Verdict{Upstream: "db", Lease: &verdict.Lease{}}, c.handler)
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), c.request())
@@ -114,7 +114,7 @@ func TestServeAllowed_LetsConnectionsBeHijacked(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
 	g := NewHTTPGate(HTTPGateConfig{Gate: o})
-	srv := httptest.NewServer(allowed(g, &hottype.Verdict{Upstream: "db"},
+	srv := httptest.NewServer(allowed(g, &verdict.Verdict{Upstream: "db"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -142,7 +142,7 @@ func TestServeAllowed_SendsFiles(t *testing.T) {
 	o := &observer{}
 	g := NewHTTPGate(HTTPGateConfig{Gate: o})
 	w := httptest.NewRecorder()
-	allowed(g, &hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	allowed(g, &verdict.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.Copy(w, strings.NewReader("file"))
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Body.String() != "file" || len(o.told) != 2 {
@@ -155,7 +155,7 @@ func TestServeAllowed_WrapsNothingInVain(t *testing.T) {
 	t.Parallel()
 	g := NewHTTPGate(HTTPGateConfig{Gate: &observer{}})
 	w := httptest.NewRecorder()
-	allowed(g, &hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+	allowed(g, &verdict.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 		if got != http.ResponseWriter(w) {
 			t.Errorf("%T", got)
 		}

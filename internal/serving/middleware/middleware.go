@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
@@ -39,7 +40,7 @@ type Options struct {
 	Forwards bool
 	// OnVerdict gets every verdict before it takes effect, for example to trace it. The
 	// verdict must not be kept.
-	OnVerdict func(*http.Request, *hottype.Verdict)
+	OnVerdict func(*http.Request, *verdict.Verdict)
 	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
@@ -105,13 +106,13 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			l.cache.Serve(w, r, left, next, scope)
 			return
 		}
-		if l.opt.Answers.Enforce(w, r, &v) {
+		if l.opt.Answers.Enforce(w, r, &v.Verdict) {
 			l.gate.ServeAllowed(w, r, &v, next, l.cache.Invalidation(w, r, &v, scope))
 		}
 	})
 }
 
-func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.Verdict)) {
+func (l *Layer) decide(r *http.Request) (v verdict.Verdict, count func(*verdict.Verdict)) {
 	if l.opt.Client != nil {
 		if c := l.opt.Client(r); !c.IsZero() {
 			return l.gate.Decide(r, c, 0), nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
@@ -18,19 +19,24 @@ import (
 // fixed is a Gate that always answers the same.
 type fixed struct {
 	httplimit.Gate
-	v hottype.Verdict
+	v verdict.Verdict
 }
 
-func (g fixed) DecideForCache(context.Context, time.Time, *hottype.Request) (hottype.Verdict, func(*hottype.Verdict)) {
+func (g fixed) DecideForCache(context.Context, time.Time, *hottype.Request) (verdict.Verdict, func(*verdict.Verdict)) {
 	return g.v, nil
 }
 
 var (
-	cold = fixed{v: hottype.Verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}}
-	hot  = fixed{v: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Limit: 200,
-		Window: 2 * time.Second, Remaining: 7}}
-	denied = fixed{v: hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200,
-		Window: 2 * time.Second, RetryAfter: time.Second}}
+	cold = fixed{v: verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce,
+	}}}
+	hot = fixed{v: verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Limit: 200, Window: 2 * time.Second, Remaining: 7,
+	}}}
+	denied = fixed{v: verdict.Verdict{Verdict: hottype.Verdict{
+		Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second,
+		RetryAfter: time.Second,
+	}}}
 )
 
 func TestLayer(t *testing.T) {
@@ -69,7 +75,7 @@ func TestOnVerdictSeesEach(t *testing.T) {
 	t.Parallel()
 	var seen []bool
 	for _, v := range []fixed{cold, denied} {
-		h := middleware.New(v, middleware.Options{OnVerdict: func(_ *http.Request, v *hottype.Verdict) {
+		h := middleware.New(v, middleware.Options{OnVerdict: func(_ *http.Request, v *verdict.Verdict) {
 			seen = append(seen, v.Allowed)
 		}}).Wrap(http.NotFoundHandler())
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
@@ -22,16 +23,16 @@ import (
 type cachingGate struct{ gate }
 
 func (cachingGate) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
-	hottype.Verdict, func(*hottype.Verdict)) {
-	v := gate{}.Decide(ctx, now, r)
+	verdict.Verdict, func(*verdict.Verdict)) {
+	v := gate{}.Begin(ctx, now, r, true)
 	if !strings.HasPrefix(r.Target, "/direct") {
 		v.Key, v.Cache = "topic?id=1", &hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Minute}
 	}
-	return v, func(*hottype.Verdict) {}
+	return v, func(*verdict.Verdict) {}
 }
 
-func (cachingGate) ChargeKeys(ctx context.Context, now time.Time, r *hottype.Request) hottype.Verdict {
-	return gate{}.Decide(ctx, now, r)
+func (cachingGate) ChargeKeys(ctx context.Context, now time.Time, r *hottype.Request) verdict.Verdict {
+	return gate{}.Begin(ctx, now, r, true)
 }
 
 // verbatim is an upstream that answers each request with the same bytes.

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -40,25 +41,25 @@ type recorder struct {
 // policy is the cache policy of all requests; nil: none.
 type policy struct{ *hottype.CachePolicy }
 
-func (g *recorder) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (g *recorder) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = append(g.seen, request{r.Method, r.Target, r.Host, r.Header.(http.Header).Clone()})
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}}
 }
 
 func (g *recorder) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
-	hottype.Verdict, func(*hottype.Verdict)) {
-	v := g.Decide(ctx, now, r)
+	verdict.Verdict, func(*verdict.Verdict)) {
+	v := g.Begin(ctx, now, r, true)
 	if g.CachePolicy == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return v, nil
 	}
 	v.Cache, v.Hot, v.Key = g.CachePolicy, true, "topic?id=1"
-	return v, func(*hottype.Verdict) {}
+	return v, func(*verdict.Verdict) {}
 }
 
-func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) verdict.Verdict {
+	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}}
 }
 
 func (*recorder) NeedsSlot(time.Time, *hottype.Request) bool { return false }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
@@ -77,7 +77,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.cache.Serve(w, r, left, up, "")
 		return
 	}
-	if p.cfg.Answers.Enforce(w, r, &v) {
+	if p.cfg.Answers.Enforce(w, r, &v.Verdict) {
 		p.gate.ServeAllowed(w, r, &v, p.route(&v), p.cache.Invalidation(w, r, &v, ""))
 	}
 }
@@ -86,7 +86,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) Cache() *respcache.Cache { return p.cache }
 
 // route is the upstream for a verdict's class.
-func (p *Proxy) route(v *hottype.Verdict) *upstream {
+func (p *Proxy) route(v *verdict.Verdict) *upstream {
 	if p.cfg.Route == nil {
 		return p.upstreams[""]
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
@@ -26,15 +27,16 @@ import (
 type gate struct{ httplimit.Gate }
 
 func (g gate) DecideForCache(ctx context.Context, now time.Time, r *hottype.Request) (
-	hottype.Verdict, func(*hottype.Verdict)) {
-	return g.Decide(ctx, now, r), nil
+	verdict.Verdict, func(*verdict.Verdict)) {
+	return g.Begin(ctx, now, r, true), nil
 }
 
 func (gate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
-func (gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
-	v := hottype.Verdict{Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1,
-		Window: time.Second}
+func (gate) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {
+	v := verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second,
+	}}
 	if strings.Contains(r.Header.Get("User-Agent"), "bot") {
 		v.Class = r.Header.Get("User-Agent")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -125,9 +126,10 @@ func TestVerdictOfATimeout(t *testing.T) {
 			b.serve.Wait = time.Second
 			go b.get("/topic?id=1")
 			synctest.Wait()
-			v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: hot, Key: "topic?id=1",
-				Cache: &b.serve,
-				Rule:  "ip", Limit: 1, Window: 2, Remaining: 3, ResetAfter: 4}
+			v := verdict.Verdict{Verdict: hottype.Verdict{
+				Allowed: true, Reason: hottype.ReasonCached, Hot: hot, Key: "topic?id=1", Rule: "ip", Limit: 1,
+				Window: 2, Remaining: 3, ResetAfter: 4,
+			}, Cache: &b.serve}
 			began := time.Now()
 			b.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/topic?id=1", http.NoBody),
 				&respcache.PendingRequest{Verdict: v, Count: b.gate.count}, nil, "")

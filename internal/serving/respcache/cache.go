@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -174,12 +175,12 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
 	waited bool) {
 	left.count(&left.Verdict)
-	c.cfg.Answers.Enforce(w, r, &left.Verdict)
+	c.cfg.Answers.Enforce(w, r, &left.Verdict.Verdict)
 	a.write(w, r, now, hitField(a, now, waited))
 }
 
 // charge charges the keys of a request. The verdict has a lease if the request holds a slot, of its client or of a key.
-func (c *Cache) charge(r *http.Request, left *PendingRequest) hottype.Verdict {
+func (c *Cache) charge(r *http.Request, left *PendingRequest) verdict.Verdict {
 	v := c.cfg.Gate.ChargeKeys(r)
 	v.Lease = cmp.Or(v.Lease, left.Verdict.Lease)
 	return v
@@ -192,7 +193,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	defer c.cfg.Gate.KeepLease(v.Lease)()
 	left.count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
-	if c.cfg.Answers.Enforce(w, r, &v) {
+	if c.cfg.Answers.Enforce(w, r, &v.Verdict) {
 		c.cfg.Gate.ServeAllowed(w, r, &v, next, nil)
 	}
 }
@@ -217,7 +218,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	left.count(&charged)
 	held := charged.Wait
 	charged.Wait = 0 // the flight waits, and not its client
-	c.cfg.Answers.Enforce(w, r, &charged)
+	c.cfg.Answers.Enforce(w, r, &charged.Verdict)
 	charged.Wait = held
 	fwd := "miss"
 	if f.prior != nil {
@@ -237,7 +238,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 
 // deny ends a fetch that the limits of the key deny, and answers the client that began it.
 func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
-	denied *hottype.Verdict) {
+	denied *verdict.Verdict) {
 	now := c.cfg.Now()
 	c.denied.Add(1)
 	if f.backup != nil {
@@ -247,7 +248,7 @@ func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingReques
 	}
 	f.deny(time.Time{}, now)
 	left.count(denied)
-	c.cfg.Answers.Enforce(w, r, denied)
+	c.cfg.Answers.Enforce(w, r, &denied.Verdict)
 }
 
 // refresh fetches a response in the background, unless the keys' limits deny it.
@@ -269,10 +270,10 @@ func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
 }
 
 // fetch runs a flight, in a goroutine that Run waits for.
-func (c *Cache) fetch(f *fetch, next http.Handler, charged *hottype.Verdict) {
+func (c *Cache) fetch(f *fetch, next http.Handler, charged *verdict.Verdict) {
 	defer c.recordFetch(f) // also where the handler ends its goroutine
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
-	httplimit.Wait(f.request.Context(), charged)
+	httplimit.Wait(f.request.Context(), &charged.Verdict)
 	f.run(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.cfg.Gate.ServeAllowed(w, r, charged, next, nil)
 	}))

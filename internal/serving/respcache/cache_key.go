@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // Why a request passes by the cache.
@@ -150,7 +151,7 @@ func normalCodings(set uint8) string {
 // request that does not come to Serve, or nil if there is nothing to invalidate. A request of a method that may change
 // its target takes the stored answers for that out when the handler answers it without an error, and those for its
 // Location and Content-Location (RFC 9111 section 4.4).
-func (c *Cache) Invalidation(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
+func (c *Cache) Invalidation(w http.ResponseWriter, r *http.Request, v *verdict.Verdict,
 	scope string) func(status int) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
@@ -143,7 +144,7 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 			}
 			r := httptest.NewRequest(c.method, "/topic?id=1", http.NoBody)
 			rec := httptest.NewRecorder()
-			invalidate := b.Invalidation(rec, r, &hottype.Verdict{Allowed: true}, "")
+			invalidate := b.Invalidation(rec, r, &verdict.Verdict{Verdict: hottype.Verdict{Allowed: true}}, "")
 			if invalidate == nil {
 				invalidate = func(int) {}
 			}

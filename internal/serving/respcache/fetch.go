@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // fetch is one request to the handler for all clients of a variant, and the
@@ -264,9 +265,9 @@ func serverFailed(status int) bool {
 // PendingRequest is a request that a gate leaves to the cache.
 type PendingRequest struct {
 	// Verdict has Cache set.
-	Verdict hottype.Verdict
+	Verdict verdict.Verdict
 	// Count counts the request. The cache calls it with the last verdict, at most once.
-	Count func(last *hottype.Verdict)
+	Count func(last *verdict.Verdict)
 	// Upstream names the handler in Stats; "" is the usual one.
 	Upstream string
 
@@ -275,7 +276,7 @@ type PendingRequest struct {
 }
 
 // count calls Count, the first time.
-func (p *PendingRequest) count(v *hottype.Verdict) {
+func (p *PendingRequest) count(v *verdict.Verdict) {
 	if !p.counted {
 		p.counted = true
 		p.Count(v)
@@ -286,11 +287,11 @@ func (p *PendingRequest) count(v *hottype.Verdict) {
 type Gate interface {
 	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys. If the verdict has a
 	// Lease, KeepLease has to follow.
-	ChargeKeys(r *http.Request) hottype.Verdict
+	ChargeKeys(r *http.Request) verdict.Verdict
 	// KeepLease keeps a lease until release is called; nil: there is none.
-	KeepLease(l *hottype.Lease) (release func())
+	KeepLease(l *verdict.Lease) (release func())
 	// ServeAllowed serves a request that was allowed with a handler. onStatus is nil, or called with the status of the
 	// response when it begins.
-	ServeAllowed(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler,
+	ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdict.Verdict, next http.Handler,
 		onStatus func(status int))
 }

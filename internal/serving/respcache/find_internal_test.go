@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // situation is what an entry has when a request comes.
@@ -87,7 +88,9 @@ func (c *situation) find(now time.Time) string {
 		running = newFlight(st, sh, e, nil, policy())
 		e.fetch = running
 	}
-	f := st.find(r, target, &hottype.Verdict{Key: "topic?id=1", Cache: policy()}, func() time.Time { return now },
+	f := st.find(r, target, &verdict.Verdict{Verdict: hottype.Verdict{
+		Key: "topic?id=1",
+	}, Cache: policy()}, func() time.Time { return now },
 		c.partial, "")
 	wait, alone := f.fetch != nil && !f.lead, f.lead && f.fetch != e.fetch
 	if wait && f.fetch != running || f.lead && f.fetch == running || alone != (f.lead && f.fetch.released) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -57,16 +58,18 @@ func (*servingGate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (g *servingGate) DecideForCache(
 	_ context.Context, _ time.Time, r *hottype.Request,
-) (v hottype.Verdict, count func(*hottype.Verdict)) {
+) (v verdict.Verdict, count func(*verdict.Verdict)) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return hottype.Verdict{Allowed: true}, nil
+		return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true}}, nil
 	}
-	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Cache: &g.serve},
-		func(*hottype.Verdict) {}
+	return verdict.Verdict{Verdict: hottype.Verdict{
+			Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1",
+		}, Cache: &g.serve},
+		func(*verdict.Verdict) {}
 }
 
-func (*servingGate) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+func (*servingGate) ChargeKeys(context.Context, time.Time, *hottype.Request) verdict.Verdict {
+	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}}
 }
 
 // eachWay runs a case through the proxy and the middleware, each with HTTP/1.1 and HTTP/2.

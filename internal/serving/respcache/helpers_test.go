@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -20,29 +21,30 @@ type gate struct {
 	tokens          atomic.Int64
 	charged, denied atomic.Int64
 	mu              sync.Mutex
-	counted         []hottype.Verdict
+	counted         []verdict.Verdict
 }
 
-func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
+func (g *gate) ChargeKeys(*http.Request) verdict.Verdict {
 	g.charged.Add(1)
 	if n := g.tokens.Load(); n == 0 {
 		g.denied.Add(1)
-		return hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second,
-			RetryAfter: time.Second}
+		return verdict.Verdict{Verdict: hottype.Verdict{
+			Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second, RetryAfter: time.Second,
+		}}
 	} else if n > 0 {
 		g.tokens.Add(-1)
 	}
-	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
+	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}}
 }
 
-func (g *gate) KeepLease(*hottype.Lease) (release func()) { return func() {} }
+func (g *gate) KeepLease(*verdict.Lease) (release func()) { return func() {} }
 
-func (g *gate) ServeAllowed(w http.ResponseWriter, r *http.Request, _ *hottype.Verdict, next http.Handler,
+func (g *gate) ServeAllowed(w http.ResponseWriter, r *http.Request, _ *verdict.Verdict, next http.Handler,
 	_ func(status int)) {
 	next.ServeHTTP(w, r)
 }
 
-func (g *gate) count(v *hottype.Verdict) {
+func (g *gate) count(v *verdict.Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.counted = append(g.counted, *v)
@@ -79,7 +81,9 @@ func (b *bundle) advance(d time.Duration) { b.now.Add(int64(d)) }
 
 // ServeHTTP is the cache as a server would have it.
 func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1", Cache: &b.serve}
+	v := verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1",
+	}, Cache: &b.serve}
 	left := &respcache.PendingRequest{Verdict: v, Count: b.gate.count}
 	b.Serve(w, r, left, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
@@ -128,7 +132,9 @@ func numbered(fields ...string) http.HandlerFunc {
 // post changes a target: the handler answers with a status, 0: it writes nothing.
 func (b *bundle) post(target string, status int) {
 	r := httptest.NewRequest(http.MethodPost, target, http.NoBody)
-	if invalidate := b.Invalidation(httptest.NewRecorder(), r, &hottype.Verdict{Allowed: true}, ""); invalidate != nil {
+	if invalidate := b.Invalidation(httptest.NewRecorder(), r, &verdict.Verdict{Verdict: hottype.Verdict{
+		Allowed: true,
+	}}, ""); invalidate != nil {
 		invalidate(cmp.Or(status, http.StatusOK))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -208,7 +209,9 @@ func TestEachPartOfATargetCounts(t *testing.T) {
 	for part, change := range changes {
 		b := build(t, respcache.Config{}, numbered())
 		ask := func(r *http.Request, scope, class string) string {
-			v := hottype.Verdict{Allowed: true, Hot: true, Key: "topic?id=1", Class: class, Cache: &b.serve}
+			v := verdict.Verdict{Verdict: hottype.Verdict{
+				Allowed: true, Hot: true, Key: "topic?id=1", Class: class,
+			}, Cache: &b.serve}
 			w := httptest.NewRecorder()
 			b.Serve(w, r, &respcache.PendingRequest{Verdict: v, Count: b.gate.count}, b.upstream, scope)
 			return w.Body.String()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
@@ -89,7 +90,7 @@ func TestSilentUpstreamsAreBounded(t *testing.T) {
 
 // fetch asks for a target of a key, which an upstream answers without a field.
 func (b *bundle) fetch(key, target, upstream string) {
-	v := hottype.Verdict{Allowed: true, Hot: true, Key: hottype.Key(key), Cache: &b.serve}
+	v := verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Hot: true, Key: hottype.Key(key)}, Cache: &b.serve}
 	left := &respcache.PendingRequest{Verdict: v, Count: b.gate.count, Upstream: upstream}
 	b.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, target, http.NoBody), left,
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "")

@@ -139,5 +139,5 @@ func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingReques
 		denied.Reason = hottype.ReasonOverride
 	}
 	left.count(&denied)
-	c.cfg.Answers.Enforce(w, r, &denied)
+	c.cfg.Answers.Enforce(w, r, &denied.Verdict)
 }

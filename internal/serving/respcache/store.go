@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
 // store holds the answers: resources by target, and in each an entry for each variant.
@@ -99,7 +100,7 @@ type found struct {
 // find looks for a response and makes a flight if one is needed and none is running.
 // partial is whether only a part is asked for: that is served of a whole response, which is not fetched for
 // it. part is its Range, to look for partial responses.
-func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock func() time.Time,
+func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock func() time.Time,
 	partial bool, part string) (f found) {
 	sh := s.shard(target)
 	sh.mu.Lock()

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
@@ -63,7 +63,7 @@ func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([
 
 // AcquireSlot takes a place for a request, or renews the one that its id has. One round
 // trip.
-func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Slot, id string) (limit.Result, error) {
+func (l *Limiter) AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (limit.Result, error) {
 	f, err := l.InFlight(p.Name, p.Limit, p.TTL)
 	if err != nil {
 		return limit.Result{}, err
@@ -72,7 +72,7 @@ func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Slot, id string) (
 }
 
 // ReleaseSlot releases it, and reports whether it was held. One round trip.
-func (l *Limiter) ReleaseSlot(ctx context.Context, p *hottype.Slot, id string) (bool, error) {
+func (l *Limiter) ReleaseSlot(ctx context.Context, p *verdict.Slot, id string) (bool, error) {
 	return (&InFlight{of: l, key: l.keys.inFlight(p.Name), life: time.Second}).Release(ctx, id)
 }
 
