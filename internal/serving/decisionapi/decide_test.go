@@ -26,8 +26,8 @@ func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) ve
 	v := verdict.Verdict{Verdict: hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3, Window: time.Second,
 		ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5, Hot: r.Cost == 5,
-		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"), " ",
-			r.Cost)),
+		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
+			" ", r.Cost)),
 	}}
 	if !v.Allowed {
 		v.RetryAfter = hottype.Never
