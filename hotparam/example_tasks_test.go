@@ -343,12 +343,15 @@ func TestViralTopic_OnAVirtualClock(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(ctx) }()
 		service := p.Middleware(page)
-		for range 500 { // 100 requests a second for five seconds
-			statusOf(service, "GET", "/topic?id=42")
+		passed := 0
+		for i := range 600 { // 100 requests a second for six seconds
+			if statusOf(service, "GET", "/topic?id=42") == http.StatusOK && i >= 500 {
+				passed++
+			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if code := statusOf(service, "GET", "/topic?id=42"); code != http.StatusTooManyRequests {
-			t.Errorf("a hot topic: %d", code)
+		if passed > 2 {
+			t.Errorf("%d requests of a hot topic passed in its last second", passed)
 		}
 		if code := statusOf(service, "GET", "/topic?id=7"); code != http.StatusOK {
 			t.Errorf("another topic: %d", code)
