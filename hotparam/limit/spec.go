@@ -13,23 +13,24 @@ package limit
 import (
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // Algorithm names a way of limiting: a string, as rules files spell it.
-type Algorithm = limitcore.Algorithm
+type Algorithm = hottype.Algorithm
 
 // The algorithms.
 const (
-	TokenBucket    Algorithm = limitcore.TokenBucket
-	GCRA           Algorithm = limitcore.GCRA
-	LeakyBucket    Algorithm = limitcore.LeakyBucket
-	FixedWindow    Algorithm = limitcore.FixedWindow
-	AnchoredWindow Algorithm = limitcore.AnchoredWindow
-	SlidingWindow  Algorithm = limitcore.SlidingWindow
-	SlidingLog     Algorithm = limitcore.SlidingLog
-	BucketedWindow Algorithm = limitcore.BucketedWindow
-	WarmingUp      Algorithm = limitcore.WarmingUp
+	TokenBucket    Algorithm = hottype.TokenBucket
+	GCRA           Algorithm = hottype.GCRA
+	LeakyBucket    Algorithm = hottype.LeakyBucket
+	FixedWindow    Algorithm = hottype.FixedWindow
+	AnchoredWindow Algorithm = hottype.AnchoredWindow
+	SlidingWindow  Algorithm = hottype.SlidingWindow
+	SlidingLog     Algorithm = hottype.SlidingLog
+	BucketedWindow Algorithm = hottype.BucketedWindow
+	WarmingUp      Algorithm = hottype.WarmingUp
 )
 
 // Spec is one limit: an immutable value, comparable, shared freely.

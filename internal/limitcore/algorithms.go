@@ -4,28 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-// Algorithm names a way of limiting.
-type Algorithm string
-
-// The algorithms.
-const (
-	TokenBucket    Algorithm = "token_bucket"
-	GCRA           Algorithm = "gcra"
-	LeakyBucket    Algorithm = "leaky_bucket"
-	FixedWindow    Algorithm = "fixed_window"
-	AnchoredWindow Algorithm = "anchored_window"
-	SlidingWindow  Algorithm = "sliding_window"
-	SlidingLog     Algorithm = "sliding_log"
-	BucketedWindow Algorithm = "bucketed_window"
-	WarmingUp      Algorithm = "warming_up"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Traits are what other packages have to know of an algorithm: the rules file, the fallback
 // without Redis, the texts for people and the laws are the same code for all of them.
 type Traits struct {
-	Name Algorithm
+	Name hottype.Algorithm
 	// Required and Optional are the fields of a limit in a rules file that belong to it.
 	Required, Optional []string
 	// Even: calls are allowed at a rate, evenly, and may wait. Otherwise a window allows Limit.
@@ -45,24 +31,24 @@ var (
 
 // algorithms are in the order in which errors list them; the first is the default.
 var algorithms = []Traits{
-	{Name: TokenBucket, Required: []string{"rate"}, Optional: []string{"burst", "initial_tokens"}, Even: true,
+	{Name: hottype.TokenBucket, Required: []string{"rate"}, Optional: []string{"burst", "initial_tokens"}, Even: true,
 		Refills: true},
-	{Name: GCRA, Required: []string{"rate"}, Optional: rateBurst, Even: true, Refills: true, Beyond: 1},
-	{Name: LeakyBucket, Required: []string{"rate"}, Optional: []string{"burst", "delay", "nodelay"}, Even: true,
+	{Name: hottype.GCRA, Required: []string{"rate"}, Optional: rateBurst, Even: true, Refills: true, Beyond: 1},
+	{Name: hottype.LeakyBucket, Required: []string{"rate"}, Optional: []string{"burst", "delay", "nodelay"}, Even: true,
 		Refills: true, Beyond: 1, Queues: true},
-	{Name: WarmingUp, Required: []string{"rate", "warm_up"}, Even: true},
-	{Name: FixedWindow, Required: limitWindow},
-	{Name: AnchoredWindow, Required: limitWindow},
-	{Name: SlidingWindow, Required: limitWindow},
-	{Name: SlidingLog, Required: limitWindow},
-	{Name: BucketedWindow, Required: limitWindow, Optional: []string{"buckets"}},
+	{Name: hottype.WarmingUp, Required: []string{"rate", "warm_up"}, Even: true},
+	{Name: hottype.FixedWindow, Required: limitWindow},
+	{Name: hottype.AnchoredWindow, Required: limitWindow},
+	{Name: hottype.SlidingWindow, Required: limitWindow},
+	{Name: hottype.SlidingLog, Required: limitWindow},
+	{Name: hottype.BucketedWindow, Required: limitWindow, Optional: []string{"buckets"}},
 }
 
 // Algorithms are the traits of all algorithms. Callers must not change them.
 func Algorithms() []Traits { return algorithms }
 
-// traits are those of the algorithm, without any where it is unknown.
-func (a Algorithm) traits() *Traits {
+// traitsOf returns the traits of an algorithm; an unknown one has none.
+func traitsOf(a hottype.Algorithm) *Traits {
 	for i := range algorithms {
 		if algorithms[i].Name == a {
 			return &algorithms[i]
@@ -91,23 +77,23 @@ func (t *Traits) has(field string) bool {
 // of algorithms, because a Spec that is passed to a function value is moved to the heap.
 func (s *Spec) compileAlgorithm() (Compiled, error) {
 	us := s.Window.Microseconds()
-	if s.Algorithm == TokenBucket { // most are
+	if s.Algorithm == hottype.TokenBucket { // most are
 		return s.compileBucket(us)
 	}
 	switch s.Algorithm {
-	case GCRA, LeakyBucket:
+	case hottype.GCRA, hottype.LeakyBucket:
 		return s.compileBucket(us)
-	case FixedWindow:
+	case hottype.FixedWindow:
 		return Compiled{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
-	case AnchoredWindow:
+	case hottype.AnchoredWindow:
 		return Compiled{Kind: KindAnchored, Capacity: s.Limit, Unit: us}, nil
-	case SlidingWindow:
+	case hottype.SlidingWindow:
 		return s.compileSliding(us)
-	case SlidingLog:
+	case hottype.SlidingLog:
 		return s.compileLog(us)
-	case BucketedWindow:
+	case hottype.BucketedWindow:
 		return s.compileBuckets(us)
-	case WarmingUp:
+	case hottype.WarmingUp:
 		return s.compileWarmUp(us)
 	}
 	return Compiled{}, fmt.Errorf("limit: unknown algorithm %q", s.Algorithm)

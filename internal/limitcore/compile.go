@@ -3,6 +3,8 @@ package limitcore
 import (
 	"fmt"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Bounds of the exact domain; see limit.Spec.Validate. Times end far enough below
@@ -102,7 +104,7 @@ func (s *Spec) validateOptions() error {
 	case s.Wait > 0 && !s.Even():
 		return fmt.Errorf("limit: wait %v is not supported by %s; use %s", s.Wait, s.Algorithm,
 			names(func(t *Traits) bool { return t.Even }))
-	case s.InitialDeficit != 0 && !s.Algorithm.traits().has("initial_tokens"):
+	case s.InitialDeficit != 0 && !traitsOf(s.Algorithm).has("initial_tokens"):
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
 	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:
 		return fmt.Errorf("limit: a bucket of burst %d cannot start %d tokens short", s.Burst, s.InitialDeficit)
@@ -117,7 +119,7 @@ func (s *Spec) validateOptions() error {
 // CheckInFlight returns the error of an invalid bound on calls in flight or life of a
 // lease.
 func CheckInFlight(most int64, life time.Duration) error {
-	if err := (&Spec{Algorithm: FixedWindow, Limit: most, Window: life}).validateCommon(); err != nil {
+	if err := (&Spec{Algorithm: hottype.FixedWindow, Limit: most, Window: life}).validateCommon(); err != nil {
 		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
 	}
 	return nil

@@ -1,6 +1,10 @@
 package limitcore
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
 
 // Sliding log: what was allowed is remembered with its time, and the costs of
 // the last Window, (now - Window, now], add up to Limit at most. It is the exact
@@ -36,7 +40,7 @@ const (
 func (s *Spec) compileLog(us int64) (Compiled, error) {
 	if s.Limit > MaxLog {
 		return Compiled{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s",
-			s.Limit, s.Window, MaxLog, BucketedWindow)
+			s.Limit, s.Window, MaxLog, hottype.BucketedWindow)
 	}
 	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
 }

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"math/bits"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Spec has the fields of limit.Spec, which documents them. One is converted into
 // the other.
 type Spec struct {
-	Algorithm       Algorithm
+	Algorithm       hottype.Algorithm
 	Limit           int64
 	Window          time.Duration
 	Burst           int64
@@ -34,7 +36,7 @@ func (s Spec) Capacity() int64 {
 // BurstCapacity is the most that can be allowed at one instant and proceed at once, or in a
 // leaky bucket queue.
 func (s Spec) BurstCapacity() int64 {
-	switch t := s.Algorithm.traits(); {
+	switch t := traitsOf(s.Algorithm); {
 	case s.Limit == 0:
 		return 0
 	case t.Refills:
@@ -44,13 +46,13 @@ func (s Spec) BurstCapacity() int64 {
 }
 
 // Refills reports whether the limit is a bucket that is refilled evenly.
-func (s Spec) Refills() bool { return s.Algorithm.traits().Refills }
+func (s Spec) Refills() bool { return traitsOf(s.Algorithm).Refills }
 
 // Even reports whether the limit allows calls at a rate, and not by windows.
-func (s Spec) Even() bool { return s.Algorithm.traits().Even }
+func (s Spec) Even() bool { return traitsOf(s.Algorithm).Even }
 
 // Queues reports whether an allowed call may have to wait.
-func (s Spec) Queues() bool { return s.Wait > 0 || s.Algorithm.traits().Queues }
+func (s Spec) Queues() bool { return s.Wait > 0 || traitsOf(s.Algorithm).Queues }
 
 // maxShareWindow is within what Compile takes.
 const maxShareWindow = 200 * 24 * time.Hour
@@ -62,7 +64,7 @@ func (s Spec) Share(n int64) Spec {
 	if s.Limit <= 0 {
 		return s
 	}
-	t := s.Algorithm.traits()
+	t := traitsOf(s.Algorithm)
 	if whole, initial := s.BurstCapacity(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
 		if s.InitialDeficit > 0 { // else it starts full
@@ -80,7 +82,7 @@ func (s Spec) Share(n int64) Spec {
 // Options describes what a limit has beside its rate or window, for people:
 // ", burst 10, initial 5, wait 500ms, block 1m0s to 1h0m0s", or "".
 func (s Spec) Options() string {
-	text, t := "", s.Algorithm.traits()
+	text, t := "", traitsOf(s.Algorithm)
 	for _, option := range []struct {
 		set  bool
 		text string
@@ -142,7 +144,7 @@ func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 	if err != nil || cost > t.Capacity {
 		return 0
 	}
-	if s.Algorithm.traits().Queues {
+	if traitsOf(s.Algorithm).Queues {
 		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit-t.Slack, t.Fill))*time.Microsecond)
 	}
 	return max(0, reset+time.Duration(CeilDiv(t.Slack-s.BurstCapacity()*t.Unit, t.Fill))*time.Microsecond)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 func TestValidate(t *testing.T) {
@@ -119,8 +121,8 @@ func TestTermsAreExact(t *testing.T) {
 			return rapid.Int64Range(0, math.MaxInt64).Draw(rt, name) >> rapid.IntRange(0, 62).Draw(rt, "shift")
 		}
 		spec := Spec{
-			Algorithm: rapid.SampledFrom([]Algorithm{TokenBucket, GCRA, LeakyBucket, FixedWindow, AnchoredWindow,
-				SlidingWindow, SlidingLog, BucketedWindow}).Draw(rt, "algorithm"),
+			Algorithm: rapid.SampledFrom([]hottype.Algorithm{TokenBucket, GCRA, LeakyBucket, FixedWindow,
+				AnchoredWindow, SlidingWindow, SlidingLog, BucketedWindow}).Draw(rt, "algorithm"),
 			Limit: any("limit"), Burst: any("burst"),
 			Window:  time.Duration(any("window")) / time.Microsecond * time.Microsecond,
 			Buckets: 1,

@@ -87,7 +87,7 @@ func TestThrottleMatchesGCRA(t *testing.T) {
 	clock, r := setClock(c.rdb, time.Now()), rand.New(rand.NewPCG(1, 2))
 	seconds := func(us int64) int64 { return limitcore.CeilDiv(max(0, us), 1_000_000) }
 	for key := range 40 {
-		spec := limitcore.Spec{Algorithm: limitcore.GCRA, Limit: 1 + r.Int64N(12),
+		spec := limitcore.Spec{Algorithm: limit.GCRA, Limit: 1 + r.Int64N(12),
 			Window: time.Duration(1+r.Int64N(9)) * time.Second,
 			Burst:  r.Int64N(8)}
 		terms, err := spec.Compile()

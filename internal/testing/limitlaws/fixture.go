@@ -24,32 +24,16 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Fixture is a store under test with its clock in the test's hand. Every law
-// gets a fixture of its own and uses it from one goroutine, but for Store.
+// Fixture has the fields of limittest.Fixture, which documents them. One is converted into the other.
 type Fixture struct {
-	Store limit.Store
-	// Reset forgets all state.
-	Reset func()
-	// SetClock moves the clock of a store that ignores the now it is given; nil
-	// for stores that use it.
-	SetClock func(now time.Time)
-	// Expire makes vanish what has expired by now; it must not vanish before.
-	// nil: the store cannot be made to, and law U8 is skipped.
-	Expire func(now time.Time)
-	// Dump writes out all state, the same text for the same state; nil: the
-	// store cannot, and laws U1 and U2 are judged by results alone.
-	Dump func() string
-	// TTLs gives for every piece of state how long it will still be kept, 0 or
-	// less for one that is kept for ever. nil: the store has no expiry that can
-	// be seen, and law U9 is skipped.
-	TTLs func() []time.Duration
-	// OverNodes says that a store charges on several nodes and undoes that when one of them
-	// denies, which docs/limits.md describes: exactly only while time runs forward and a
-	// subject keeps its spec. So random traces neither turn the clock back nor change specs.
+	Store     limit.Store
+	Reset     func()
+	SetClock  func(now time.Time)
+	Expire    func(now time.Time)
+	Dump      func() string
+	TTLs      func() []time.Duration
 	OverNodes bool
-	// Refund takes back, now, what a request that was allowed at a time has
-	// charged; nil: RunEquivalence tries none.
-	Refund func(now, at time.Time, charges []limit.Charge)
+	Refund    func(now, at time.Time, charges []limit.Charge)
 }
 
 // Run checks every law. open builds a fixture that is released by t.Cleanup.
