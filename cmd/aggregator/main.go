@@ -1,5 +1,5 @@
-// Command aggregator is one program of the pipeline; see docs/architecture.md
-// for its drawing and aggregator --help for its settings.
+// Command aggregator is one program of the pipeline. See docs/architecture.md for its drawing and aggregator --help for
+// its settings.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command collector is one program of the pipeline; see docs/architecture.md
-// for its drawing and collector --help for its settings.
+// Command collector is one program of the pipeline. See docs/architecture.md for its drawing and collector --help for
+// its settings.
 package main
 
 import (

@@ -34,7 +34,7 @@ type adminAccess struct {
 	CA        string `name:"admin-ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 }
 
-// question is one request to an admin listener: GET, if it names no method.
+// question is one request to an admin listener. Its method is GET if none is set.
 type question struct {
 	method, path string
 	query        url.Values
@@ -47,10 +47,10 @@ type answer struct {
 	body   json.RawMessage
 }
 
-// MarshalJSON returns the answer as the listener has written it.
+// MarshalJSON returns the answer as the listener wrote it.
 func (a answer) MarshalJSON() ([]byte, error) { return a.body, nil }
 
-// ask sends a question and decodes the answer into v, nil for none.
+// ask sends a question and decodes the answer into v, unless v is nil.
 func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err 
 	return a, nil
 }
 
-// send sends a question. An error has the words of the problem that the listener answered with.
+// send sends a question. If the listener answers with a problem, the error has the words of the problem.
 func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, error) {
 	req, err := c.request(ctx, q)
 	if err != nil {
@@ -87,14 +87,14 @@ func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, erro
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer resp.Body.Close()
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came says enough
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the bytes that were read suffice
 		return nil, problemOf(resp.Status, body)
 	}
 	return resp, nil
 }
 
-// newClient follows no redirect, and its transport takes no proxy from the environment: what is asked, and the token,
-// are for the server that was named. It is for one question, so no connection outlives the answer.
+// newClient returns a client that follows no redirect and takes no proxy from the environment, because the request and
+// the token are for the named server alone. The client is for one question, so no connection outlives the answer.
 func newClient(t *http.Transport) *http.Client {
 	t.DisableKeepAlives = true
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -102,7 +102,7 @@ func newClient(t *http.Transport) *http.Client {
 	}}
 }
 
-// silent is the error if the listener does not answer. It names the listener once.
+// silent returns the error of a listener that does not answer. It names the listener once.
 func (c *adminFlags) silent(err error) error {
 	if u := new(url.Error); errors.As(err, &u) {
 		err = u.Err
@@ -138,7 +138,7 @@ func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, er
 	return req, nil
 }
 
-// problemOf is the error that an answer tells. What a server says is printable on a terminal.
+// problemOf returns the error that a response describes. Text of the server is made printable on a terminal.
 func problemOf(status string, body []byte) error {
 	var p struct{ Detail, Remedy, Field string }
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
@@ -158,7 +158,7 @@ func problemOf(status string, body []byte) error {
 	return fmt.Errorf("%s: %s", status, text)
 }
 
-// remedies writes what the API advises in the words of the command line.
+// remedies replaces the calls that the API advises by commands of the command line.
 var remedies = strings.NewReplacer(
 	"GET /v1/overrides lists them", "hotparam override ls lists them",
 	"GET /v1/overrides", "hotparam override ls",
@@ -175,7 +175,7 @@ var remedies = strings.NewReplacer(
 	"/readyz says which part is failing", "hotparam doctor says which part is failing",
 )
 
-// authorOf is who a change is written down for: as named, else who is logged in.
+// authorOf returns the author to record for a change: named, or the user who is logged in if named is "".
 func authorOf(named string) string {
 	if u, err := user.Current(); named == "" && err == nil {
 		return u.Username
@@ -183,12 +183,12 @@ func authorOf(named string) string {
 	return cmp.Or(named, os.Getenv("USER"))
 }
 
-// waitFlags let a command end only when its change holds everywhere.
+// waitFlags are the flags of a command that can wait until its change holds everywhere.
 type waitFlags struct {
 	Wait time.Duration `placeholder:"DURATION" help:"Wait, at most so long (10s), until every limiter has the change; exit code 1 if one lags."`
 }
 
-// waitForAll waits until every limiter has what is stored now.
+// waitForAll waits until every limiter has the revision that is stored now.
 func (c *adminFlags) waitForAll(ctx context.Context, log *changeLog, most time.Duration) error {
 	if most <= 0 {
 		return nil
@@ -210,10 +210,11 @@ func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error)
 	return a, err
 }
 
-// pollEvery is how often it is asked whether a change has arrived.
+// pollEvery is the interval between two questions whether a change has arrived.
 const pollEvery = 100 * time.Millisecond
 
-// waitFor waits until no limiter has an older revision, and says which have where that takes too long.
+// waitFor waits until no limiter is behind revision. If that takes longer than most, the error names
+// the limiters that lag.
 func (c *adminFlags) waitFor(ctx context.Context, log *changeLog, most time.Duration, revision int64) error {
 	if most <= 0 {
 		return nil

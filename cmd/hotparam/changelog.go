@@ -11,13 +11,13 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// changeLog holds the changes of overrides that a command has made: a line of each at once, or all of them as one value
-// at the end.
+// changeLog holds the changes that a command has made to overrides. It prints a line for each change at once, or all
+// changes as one value at the end.
 type changeLog struct {
 	lines, warnings io.Writer
 
 	Changes []madeChange `json:"changes"`
-	// Limiters is the number of limiters that have the changes, if that was waited for.
+	// Limiters is the number of limiters that have the changes, if the command waited for them.
 	Limiters int `json:"limiters,omitempty"`
 }
 
@@ -28,13 +28,14 @@ type madeChange struct {
 	Did string `json:"did"`
 	// Override is the override as it is now, or nil if there is none.
 	Override *rules.Override `json:"override,omitempty"`
-	// Revision is the one from which on limiters have the change, Change its number in the audit; 0 if not told.
+	// Revision is the first revision in which limiters have the change, and Change its number in the audit. They are 0
+	// if the listener did not report them.
 	Revision int64    `json:"revision,omitempty"`
 	Change   int64    `json:"change,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// logChanges has do change overrides, and prints what it has changed, although it may have failed in the end.
+// logChanges calls do, which changes overrides, and prints the changes that were made, even if do fails in the end.
 func (f *outputFlags) logChanges(k *kong.Kong, do func(*changeLog) error) error {
 	log := &changeLog{lines: k.Stdout, warnings: k.Stderr, Changes: []madeChange{}}
 	if !f.IsValue() {

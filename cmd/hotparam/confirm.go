@@ -13,7 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// unconfirmed is the error of a change that needs a second word: it would deny much, or take something away.
+// unconfirmed is the error of a change that needs a confirmation because it would deny much or take something away.
 type unconfirmed struct{ detail string }
 
 func (u *unconfirmed) Error() string { return u.detail + "; add --yes if that is meant" }
@@ -24,7 +24,7 @@ type confirmFlags struct {
 
 var confirmed = url.Values{"confirm": {"true"}}
 
-// confirm makes a change, with the second word if it needs one: --yes, or what is typed at a terminal.
+// confirm makes a change, with a confirmation if the change needs one: by --yes, or by a yes typed at a terminal.
 func (c *confirmFlags) confirm(k *kong.Kong, change func(word url.Values) error) error {
 	if c.Yes {
 		return change(confirmed)
@@ -35,13 +35,13 @@ func (c *confirmFlags) confirm(k *kong.Kong, change func(word url.Values) error)
 		return err
 	}
 	fmt.Fprintf(k.Stderr, "%s\ntype yes to make the change all the same: ", u.detail)
-	if line, _ := bufio.NewReader(os.Stdin).ReadString('\n'); strings.TrimSpace(line) != "yes" { // unread is no yes
+	if line, _ := bufio.NewReader(os.Stdin).ReadString('\n'); strings.TrimSpace(line) != "yes" { // a failed read is no
 		return errors.New("nothing was changed")
 	}
 	return change(confirmed)
 }
 
-// merged is one query of several; later ones win.
+// merged returns the parameters of all queries in list. Of a name that several have, the last value wins.
 func merged(list ...url.Values) url.Values {
 	all := url.Values{}
 	for _, q := range list {

@@ -39,7 +39,7 @@ type doctorCmd struct {
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
 }
 
-// errFindings makes the exit code 1; the report has the details.
+// errFindings makes the exit code 1. The report has the details.
 var errFindings = errors.New("doctor: something fails; see the report")
 
 func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
@@ -59,8 +59,8 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	return c.report(k.Stdout, c.inspect(ctx, set, c.want(set, names)))
 }
 
-// badFile reports a configuration file that cannot be used: nothing else can be
-// inspected, because the file says where it is.
+// badFile reports a configuration file that cannot be used. Nothing else can be inspected, because the file names the
+// systems.
 func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
 	return config.Fail(errOut, name, c.report(out, doctor.Report{
 		Findings: []doctor.Finding{doctor.Unparsed(cmp.Or(c.Config, "configuration file"), err)}}))
@@ -102,8 +102,7 @@ func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
 	return want
 }
 
-// inspect inspects everything that is configured, concurrently, and judges it in
-// one order.
+// inspect inspects all configured systems concurrently and reports their findings in a fixed order.
 func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
 	inspections := []func() []doctor.Finding{
 		func() []doctor.Finding { return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now()) },
@@ -132,7 +131,7 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 	return report
 }
 
-// quiet is the log of an inspection: the report has all.
+// quiet discards the log of an inspection, because the report has all findings.
 var quiet = slog.New(slog.DiscardHandler)
 
 func (c *doctorCmd) senders() doctor.Senders {
@@ -141,7 +140,7 @@ func (c *doctorCmd) senders() doctor.Senders {
 		Graphite: c.Graphite.URL != "" && len(c.In.Listen) == 0 && len(c.Kafka.Brokers) == 0,
 	}
 	switch {
-	case s.Graphite: // its own finding
+	case s.Graphite: // has a finding of its own
 	case c.Tally.TrackClients <= 0:
 		s.NoClientsSetting = "tally.track_clients: 0"
 	case !c.StatsD.Sets && len(c.Kafka.Brokers) == 0:
@@ -161,7 +160,7 @@ func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.F
 		in = statsd.Inspect(ctx, target)
 		out = doctor.StatsD(in, want)
 	}
-	// The first server is inspected; the others, only whether they listen.
+	// The first server is inspected. Of the others only whether they listen.
 	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
 		if addr != target.Addr {
 			out = append(out, doctor.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), want)...)
@@ -218,8 +217,8 @@ func unusable(setting string, err error) []doctor.Finding {
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
 }
 
-// running inspects the program at --admin: its response cache, what memory its connections may take, and whether
-// it refuses gateways.
+// running inspects the program at --admin: its response cache, the memory that its connections may take, and whether it
+// refuses gateways.
 func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Finding {
 	in := doctor.CacheInspection{Admin: config.Redact(c.Admin)}
 	if c.Admin == "" {
@@ -241,7 +240,7 @@ func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Findin
 		doctor.Envoy(envoyOf(in.Admin, string(page.body))), runningRules(ctx, &admin, in.Admin))
 }
 
-// runningRules inspects what a running program has seen of its rules; it finds nothing if the program does not say.
+// runningRules returns the findings about the rules of a running program, or nil if the program does not report them.
 func runningRules(ctx context.Context, admin *adminFlags, shown string) []doctor.Finding {
 	var a struct {
 		Rules     []doctor.RunningRule
@@ -259,7 +258,7 @@ func runningRules(ctx context.Context, admin *adminFlags, shown string) []doctor
 	return doctor.RunningRules(shown, a.Rules, others)
 }
 
-// memoryOf reads from /metrics what the connections of each listener may take, and what the process may.
+// memoryOf reads from /metrics the memory that the connections of each listener may take, and the limit of the process.
 func memoryOf(admin, page string) doctor.MemoryInspection {
 	in := doctor.MemoryInspection{Admin: admin, Bounds: map[string]int64{}}
 	for line := range strings.Lines(page) {
@@ -274,8 +273,8 @@ func memoryOf(admin, page string) doctor.MemoryInspection {
 	return in
 }
 
-// silentUpstreams reads what a response cache reports of its upstreams in /metrics. known is false if the page is that
-// of a program without a response cache.
+// silentUpstreams reads the upstreams that a response cache reports as silent in /metrics. known is false if the page
+// is from a program without a response cache.
 func silentUpstreams(page string) (known bool, silent []doctor.SilentUpstream) {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "hotparam_cache_hits_total ") {

@@ -7,7 +7,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/doctor"
 )
 
-// refusedGateways reads from /metrics how many gateways each listener refuses; nil if the program has no such listener.
+// refusedGateways reads from /metrics the number of gateways that each listener refuses. It returns nil if the program
+// has no such listener.
 func refusedGateways(page string) map[string]int {
 	var refused map[string]int
 	for line := range strings.Lines(page) {
@@ -23,7 +24,7 @@ func refusedGateways(page string) map[string]int {
 	return refused
 }
 
-// envoyOf reads from /metrics what was counted of Envoy's calls.
+// envoyOf reads from /metrics the counters of Envoy's calls.
 func envoyOf(admin, page string) doctor.EnvoyInspection {
 	in := doctor.EnvoyInspection{Admin: admin}
 	for line := range strings.Lines(page) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// keyLimits says what holds for a key, first what comes first.
+// keyLimits returns a text for each override and limit that applies to a key, in the order of precedence.
 func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	var out []string
 	lim := r.LimitFor(key)
@@ -58,7 +58,7 @@ func clientOverride(set *rules.Set, client hottype.Client, class string) []strin
 	return out
 }
 
-// overrideText says what an override does, and of what if that is not the key itself.
+// overrideText describes the effect of an override. It names the override's target if that differs from key.
 func overrideText(o *rules.Override, key, instead string) string {
 	text := fmt.Sprintf("override %s: %s", cmp.Or(o.ID, o.DefaultID()), o.Action)
 	if of := o.Target().String(); of != key {

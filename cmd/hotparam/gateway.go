@@ -35,7 +35,7 @@ func (c *gatewayNginxCmd) Run(k *kong.Kong, p *config.Parser) error {
 		edge.Version(set), edge.Nginx(set)))
 }
 
-// printFile prints a file of a gateway, as it is or within one value.
+// printFile prints a file of a gateway, either as text or as a field of one value.
 func (c *gatewayRules) printFile(out io.Writer, text string) error {
 	return c.Print(out, map[string]string{"file": text}, func(out io.Writer) error {
 		_, err := io.WriteString(out, text)

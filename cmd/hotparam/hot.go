@@ -59,7 +59,7 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	warn(k.Stderr, a.Trouble) // else an empty table would look like a quiet site
+	warn(k.Stderr, a.Trouble) // without it an empty table would look like a quiet site
 	return c.printTable(k.Stdout, answer, a.table)
 }
 
@@ -80,7 +80,7 @@ func (a *hotAnswer) table(t io.Writer) {
 	}
 }
 
-// readable is a key with its values decoded, "" if that shows nothing more.
+// readable returns a key with its values decoded, or "" if decoding changes nothing or yields invalid text.
 func readable(key hottype.Key) string {
 	text, err := url.PathUnescape(string(key))
 	if err != nil || text == string(key) || !utf8.ValidString(text) {
@@ -89,7 +89,7 @@ func readable(key hottype.Key) string {
 	return text
 }
 
-// limitText is what limits a key; "" for nothing.
+// limitText returns the text of the limit of a key, or "" if the key has no limit.
 func limitText(h *admin.HotKey) string {
 	if h.Limit == nil {
 		return ""
@@ -97,7 +97,7 @@ func limitText(h *admin.HotKey) string {
 	return h.Limit.Text
 }
 
-// number is a rate as people read it; "" where it is not known.
+// number formats a rate for people. It returns "" if the rate is not known.
 func number(f *float64) string {
 	if f == nil {
 		return ""
@@ -131,7 +131,7 @@ type keyAnswer struct {
 	Asked string
 }
 
-// askKey asks about a key, and fails if the listener was asked about another one.
+// askKey asks about a key. It fails if the listener was asked about another key.
 func (c *adminFlags) askKey(ctx context.Context, key string) (a keyAnswer, raw answer, err error) {
 	raw, err = c.ask(ctx, question{path: "/v1/key", query: url.Values{"key": {key}}}, &a)
 	if err == nil {
@@ -146,8 +146,8 @@ type hotWatchCmd struct {
 	Find   string `placeholder:"TEXT" help:"Only keys with this in their name."`
 }
 
-// Run ends when the stream does, or when nothing has come for the time of --timeout: a server sends its state each
-// second.
+// Run prints changes until the stream ends, or until nothing has arrived for the time of --timeout, because a
+// server sends its state each second.
 func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
 	heard, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -176,12 +176,12 @@ func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil // asked to end
+		return nil // the user ended it
 	}
 	return cmp.Or(causeOf(ctx, heard), errors.Join(fmt.Errorf("%s ended the stream", c.Admin), lines.Err()))
 }
 
-// causeOf returns why inner has ended, or nil if it has not, or has ended because outer did.
+// causeOf returns why inner has ended, or nil if it has not ended, or ended because outer did.
 func causeOf(outer, inner context.Context) error {
 	if outer.Err() == nil {
 		return context.Cause(inner)
@@ -226,7 +226,7 @@ type hotResetCmd struct {
 func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	path, query := "/v1/key/reset", url.Values{"key": {c.Key}, "author": {authorOf("")}}
 	var err error
-	switch { // nothing is reset before the listener has named what it was asked about
+	switch { // nothing is reset before the listener has named its target
 	case (c.Key == "") == (c.Client == ""):
 		return config.Usage("hot reset: want a key or --client")
 	case c.Client != "":
@@ -246,7 +246,7 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.printLine(k.Stdout, answer, "reset: %s", printable(of.Key+of.Client))
 }
 
-// knownClients is a number of clients, "-" if it is not known.
+// knownClients formats a number of clients. It returns "-" if the number is not known.
 func knownClients(n int64) string {
 	if n == 0 {
 		return "-"

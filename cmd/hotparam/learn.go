@@ -24,7 +24,7 @@ type learnCmd struct {
 	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 
-// Run writes the configuration to standard output or to the file of --out, and what people read beside it to standard
+// Run writes the configuration to standard output or to the file of --out, and the summary for people to standard
 // error.
 func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Out != "" {
@@ -54,7 +54,7 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.write(k, proposal)
 }
 
-// write writes what was learned: its summary, and the configuration to the file of --out, or to standard output.
+// write writes the summary of a proposal, and its configuration to the file of --out or to standard output.
 func (c *learnCmd) write(k *kong.Kong, p *learn.Proposal) error {
 	var summary, text bytes.Buffer
 	if err := errors.Join(p.Write(&summary), p.WriteYAML(&text)); err != nil {
@@ -85,8 +85,9 @@ func (c *learnCmd) write(k *kong.Kong, p *learn.Proposal) error {
 		})
 }
 
-// reopenable opens logs that can be read several times from their beginning. What can be read only once, standard input
-// and pipes, is copied to a temporary file that has no name any more when this returns: it goes with the process.
+// reopenable opens logs so that they can be read several times from their beginning. Standard input and pipes can be
+// read only once, so they are copied to a temporary file. The file has no name when reopenable returns, so it is
+// removed with the process.
 func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
 	l, err := openLogs(paths)
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// logFormat are the options of commands that read logs.
+// logFormat holds the options of commands that read logs.
 type logFormat struct {
 	Format    string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
 	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format, as log_format of nginx has it: '$$remote_addr \"$$request\" $$status $$msec'; or fields of JSON lines: json:time=ts,client=ip,target=url."`
 }
 
-// arguments are the options as a shell reads them, with a space before each; "" where none was given.
+// arguments returns the options as a shell reads them, with a space before each, or "" if both have their defaults.
 func (f *logFormat) arguments() (text string) {
 	if f.Format != "auto" {
 		text = " --format " + f.Format
@@ -39,7 +39,7 @@ func (f *logFormat) arguments() (text string) {
 	return text
 }
 
-// plainWord matches words that a shell takes as they are.
+// plainWord matches words that a shell does not interpret.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // shellWord quotes a word for a shell.
@@ -127,14 +127,14 @@ func parseSpeed(s string) (float64, error) {
 	return v, nil
 }
 
-// logFiles are open logs. size is their sum in bytes, -1 where standard input is among them.
+// logFiles are open logs. size is the sum of their sizes in bytes, or -1 if standard input is among them.
 type logFiles struct {
 	names []string
 	files []*os.File
 	size  int64
 }
 
-// openLogs opens all files before anything is read.
+// openLogs opens all files before any of them is read.
 func openLogs(paths []string) (*logFiles, error) {
 	l := &logFiles{}
 	for _, path := range paths {
@@ -173,13 +173,13 @@ func (l *logFiles) sources(read func(*os.File) io.Reader) []replay.Source {
 func (l *logFiles) Close() {
 	for _, f := range l.files {
 		if f != os.Stdin {
-			f.Close() // of nil too
+			f.Close() // closing a nil file is harmless
 		}
 	}
 }
 
-// progress is a bar on standard error, nil when that is no terminal or the
-// work is too small to wait for.
+// progress returns a progress bar on standard error, or nil if that is not a terminal or the work is too small to wait
+// for.
 func progress(size int64) *progressbar.ProgressBar {
 	if !isatty.IsTerminal(os.Stderr.Fd()) || size >= 0 && size < 8<<20 {
 		return nil

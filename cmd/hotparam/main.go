@@ -28,7 +28,7 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// commands is the command line. kong calls Run of the command that is chosen, with the arguments that it asks for.
+// commands is the command line. kong calls Run of the chosen command with the arguments that it declares.
 type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
@@ -77,7 +77,7 @@ func start(args []string) int {
 	if err != nil {
 		return p.Fail(os.Stderr, err)
 	}
-	// which log them
+	// The programs in this list log their warnings themselves.
 	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) {
 		warn(os.Stderr, p.Warnings())
 	}
@@ -133,7 +133,8 @@ func (v *validateCmd) Run(k *kong.Kong) error {
 	})
 }
 
-// checkedFile is what was found in one file: what it holds, or the error because of which it cannot be used.
+// checkedFile is the result of checking one file: a description of its contents, or the error because of which it
+// cannot be used.
 type checkedFile struct {
 	File     string   `json:"file"`
 	OK       bool     `json:"ok"`
@@ -142,7 +143,7 @@ type checkedFile struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// validate checks files, and prints what is in those without an error.
+// validate checks files and prints a description of each file without an error.
 func (f *outputFlags) validate(k *kong.Kong, files []string, check func(path string) (*rules.Set, []string, error),
 	holds func(*rules.Set) string) error {
 	var failed error
@@ -178,8 +179,8 @@ func amounts(set *rules.Set) string {
 		counted(len(set.Overrides), "override", "overrides")
 }
 
-// The programs of a pipeline on several machines are also commands of this one:
-// one binary is enough for an image. The mains of their own in cmd/ are the same.
+// The programs of a pipeline on several machines are also commands of this one, so that one binary is enough for an
+// image. The mains of their own in cmd/ are the same.
 
 type collectorCmd struct{ config.Collector }
 
@@ -199,8 +200,7 @@ func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
 	return fleet.Sidecar(ctx, c.Sidecar, p, config.Version())
 }
 
-// healthCmd asks a URL once. It is the health check of containers that have neither a
-// shell nor curl.
+// healthCmd asks a URL once. It is the health check of containers that have neither a shell nor curl.
 type healthCmd struct {
 	URL        string        `arg:"" help:"URL to ask, such as http://127.0.0.1:9180/readyz."`
 	Timeout    time.Duration `default:"3s" help:"Longest wait for the answer."`
@@ -209,10 +209,10 @@ type healthCmd struct {
 	Insecure   bool          `help:"Trust any certificate."`
 }
 
-// firstLineMax bounds how much of an answer's body is shown, in bytes.
+// firstLineMax bounds the part of a response's body that is shown, in bytes.
 const firstLineMax = 300
 
-// Run gives an error of one line: what was asked and why it is not well.
+// Run returns an error of one line that names the URL and the reason why the check failed.
 func (c *healthCmd) Run(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -251,7 +251,7 @@ func (c *healthCmd) client() (*http.Client, error) {
 	return newClient(t), nil
 }
 
-// ask is nil if the answer is 2xx.
+// ask returns nil if the status of the response is 2xx.
 func ask(ctx context.Context, client *http.Client, u *url.URL) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -269,7 +269,7 @@ func ask(ctx context.Context, client *http.Client, u *url.URL) error {
 	if res.StatusCode/100 == 2 {
 		return nil
 	}
-	line, _ := bufio.NewReader(io.LimitReader(res.Body, firstLineMax)).ReadString('\n') // a cut body is shown as it is
+	line, _ := bufio.NewReader(io.LimitReader(res.Body, firstLineMax)).ReadString('\n') // a truncated body is shown too
 	line = strings.ToValidUTF8(strings.TrimSpace(line), string(utf8.RuneError))
 	return errors.New(strings.TrimSuffix(res.Status+": "+printable(line), ": "))
 }

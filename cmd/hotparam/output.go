@@ -25,14 +25,14 @@ func (f *outputFlags) printLine(out io.Writer, v any, format string, args ...any
 	})
 }
 
-// table prints rows, whose cells are parted by tabs.
+// table prints rows whose cells are separated by tabs.
 func table(out io.Writer, rows func(t io.Writer)) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	rows(t)
 	return t.Flush()
 }
 
-// counted is a number with its word: "1 rule", "2 rules".
+// counted returns a number with its noun: "1 rule", "2 rules".
 func counted(n int, one, many string) string {
 	if n == 1 {
 		many = one
@@ -40,10 +40,11 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// cellMax bounds the width of a column, because clients choose keys: one of 8 KiB would push all else out of sight.
+// cellMax bounds the width of a column, because clients choose keys: a key of 8 KiB would push all else out of sight.
 const cellMax = 80
 
-// row prints one row of a table. What a server says is printable on a terminal. All but the last cell are cut.
+// row prints one row of a table. Cells are made printable on a terminal, because servers and clients choose their text.
+// All but the last cell are cut.
 func row(t io.Writer, cells ...string) {
 	for i := range cells {
 		if cells[i] = printable(cells[i]); cells[i] == "" {

@@ -28,14 +28,15 @@ type overrideCmd struct {
 	Apply   overrideApplyCmd   `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
 }
 
-// listedOverride is an override as an admin listener tells it, or as a file of apply says it.
+// listedOverride is an override as an admin listener or a file for apply describes it.
 type listedOverride struct {
 	rules.Override
-	For    time.Duration `json:"-"` // of a file: in place of until
+	For    time.Duration `json:"-"` // only in files, in place of until
 	Source string        `json:"source,omitempty"`
-	// Version goes with a change of it, so that a change by somebody else is not lost.
+	// Version is sent with a change of the override, so that a change by another person is not lost.
 	Version int64 `json:"version,omitempty"`
-	// What one in shadow mode met and would have denied; nil where that is not known.
+	// Hits, WouldDeny and Pace count the requests that an override in shadow mode met and would have denied. They are
+	// nil if unknown.
 	Hits      *uint64  `json:"hits,omitempty"`
 	WouldDeny *uint64  `json:"would_deny,omitempty"`
 	Pace      *float64 `json:"would_deny_per_second,omitempty"`
@@ -102,7 +103,7 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-// onVersion makes a change only of what its author has seen.
+// onVersion makes a change only if the override is still in the version that its author has seen.
 type onVersion struct {
 	On *int64 `placeholder:"VERSION" help:"Refuse unless the override has this version, as ls -o json shows it; 0: unless there is none."`
 }
@@ -159,7 +160,7 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 			body[name] = text
 		}
 	}
-	if c.Rate != nil { // 0 is said too, and is answered for what it is
+	if c.Rate != nil { // 0 is sent too, so that the listener can reject it
 		body["rate"] = *c.Rate
 	}
 	if c.Burst != nil {
@@ -177,7 +178,7 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-// overridePut is an override to be set: under an ID, if it has one.
+// overridePut is an override to set, under an ID if it has one.
 type overridePut struct {
 	id     string
 	body   any
@@ -201,15 +202,15 @@ func (c *adminFlags) putOverride(ctx context.Context, log *changeLog, p override
 	})
 }
 
-// savedOverride is an override as a change has left it. Limiters have the change from Revision on; Change is its number
-// in the audit, by which it is undone.
+// savedOverride is an override after a change. Limiters have the change from Revision on. Change is its number in the
+// audit, by which the change is undone.
 type savedOverride struct {
 	rules.Override
 	Revision, Change int64
 	Warnings         []string
 }
 
-// change asks for a change that is answered with an override, and logs what holds now and what may not be meant.
+// change requests a change whose answer is an override, and logs the override and the warnings about it.
 func (c *adminFlags) change(ctx context.Context, log *changeLog, did string,
 	q question) (a savedOverride, err error) {
 	if _, err = c.ask(ctx, q, &a); err != nil {

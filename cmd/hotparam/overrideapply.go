@@ -54,8 +54,8 @@ func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-// plannedChange is an override as it is and as the file would have it: without Before it would be new, without After
-// it would be removed.
+// plannedChange is an override as it is and as the file would have it. Without Before the override would be new,
+// without After it would be removed.
 type plannedChange struct {
 	Before *listedOverride `json:"before,omitempty"`
 	After  *overrideBody   `json:"after,omitempty"`
@@ -95,7 +95,7 @@ func (c *overrideApplyCmd) applyAll(ctx context.Context, k *kong.Kong, log *chan
 	ended := 0
 	for _, p := range put {
 		if o := &p.after.Override; p.after.For == 0 && o.Expired(time.Now()) {
-			// It holds nowhere any more, and the others hold all the same.
+			// It holds nowhere any longer, and does not prevent the others.
 			fmt.Fprintf(k.Stderr, "%s: %s was left out: it ended at %s\n", name, printable(o.Target().String()),
 				ending(o))
 			ended++
@@ -135,7 +135,7 @@ func (c *overrideApplyCmd) apply(ctx context.Context, k *kong.Kong, log *changeL
 	})
 }
 
-// overrideBody is what is sent to have an override: all of it but what the store sets.
+// overrideBody is the body of a request to set an override. It lacks the fields that the store sets.
 type overrideBody struct {
 	rules.Override
 	ID      string `json:"id,omitempty"`
@@ -151,10 +151,11 @@ func (o *listedOverride) body(author string) overrideBody {
 	return body
 }
 
-// overrideChange is what is to be set, and what there is of it.
+// overrideChange is an override to set, and the stored override that it replaces, or nil.
 type overrideChange struct{ before, after *listedOverride }
 
-// changes compares a file with what holds. What is written in the rules file is no change's affair.
+// changes compares the overrides of a file with the stored ones. It leaves out overrides of the rules file, because
+// they cannot be changed in the store.
 func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone []listedOverride, err error) {
 	want, err := readOverrides(c.File)
 	if err != nil {
@@ -185,13 +186,13 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 	return put, gone, nil
 }
 
-// sameOverride compares what overrides do, and why; not who made them, and when.
+// sameOverride compares the actions, limits, reasons and ends of two overrides, but not their authors and creation.
 func sameOverride(a, b *rules.Override) bool {
 	return a.Action == b.Action && a.Rate == b.Rate && a.Burst == b.Burst && a.Reason == b.Reason &&
 		a.Until.Truncate(time.Millisecond).Equal(b.Until.Truncate(time.Millisecond))
 }
 
-// readOverrides reads a file of overrides. A field that no override has is an error.
+// readOverrides reads a file of overrides. An unknown field is an error.
 func readOverrides(path string) ([]listedOverride, error) {
 	text, err := readText(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// reasoned says who changes rules and why, and how the result is printed.
+// reasoned holds the author and the reason of a change of rules, and how the result is printed.
 type reasoned struct {
 	outputFlags
 	Reason string `short:"m" help:"Why, for the history."`
@@ -29,7 +29,7 @@ func (r reasoned) query() url.Values {
 	return url.Values{"reason": {r.Reason}, "author": {authorOf(r.Author)}}
 }
 
-// put stores rules on top of what etag names, and prints what the store holds then.
+// put stores rules in place of the version that etag names, and prints the version that is then in the store.
 func (c *adminFlags) put(ctx context.Context, out io.Writer, how *outputFlags, etag, text string,
 	query url.Values) error {
 	var a admin.Rules
@@ -74,8 +74,9 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.named(err, above)
 }
 
-// etagFor returns the ETag of what is stored, if that is the version that get has written into the file, or with
-// --force. What somebody else has pushed meanwhile is not replaced unseen.
+// etagFor returns the ETag of the stored rules, if got is their version, got is 0, or --force is set. got is the
+// version that get has written into the file. So rules that another person has pushed meanwhile are not replaced
+// unseen.
 func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 	a, etag, err := c.stored(ctx)
 	if err != nil || got == 0 || c.Force {
@@ -97,10 +98,10 @@ func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 	return etag, nil
 }
 
-// versionFile is what a program calls the text that it was sent, with a line of it.
+// versionFile matches the name by which a program refers to the text that it was sent, with a line number of that text.
 var versionFile = regexp.MustCompile(`version-\d+\.yaml:(\d*)`)
 
-// named has the errors in a text name the file that it is of, which has so many lines above the text.
+// named makes the errors in a text name the file of the text. above is the number of lines of the file above the text.
 func (c *rulesPushCmd) named(err error, above int64) error {
 	if err == nil || !versionFile.MatchString(err.Error()) {
 		return err

@@ -27,16 +27,16 @@ type rulesCmd struct {
 	Validate rulesValidateCmd `cmd:"" help:"Check files as push would, without a store; print every error with its line."`
 }
 
-// storeOf is the store as a sentence names it: redis, not redis:.
+// storeOf returns the name of the store as a sentence has it: redis, not redis:.
 func storeOf(a *admin.Rules) string { return strings.TrimSuffix(a.Store, ":") }
 
-// stored asks what is in the store; etag goes with a change.
+// stored returns the rules in the store, and the ETag that a change of them must carry.
 func (c *adminFlags) stored(ctx context.Context) (a admin.Rules, etag string, err error) {
 	answer, err := c.ask(ctx, question{path: "/v1/rules"}, &a)
 	return a, answer.header.Get("ETag"), err
 }
 
-// revision is a version with its text.
+// revision returns a version with its text.
 func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revision, err error) {
 	_, err = c.ask(ctx, question{path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
 	return r, err
@@ -60,11 +60,10 @@ func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-// gotPrefix begins the first line of what get prints, which names the version.
+// gotPrefix begins the first line that get prints, which names the version.
 const gotPrefix = "# hotparam rules version "
 
-// cutGot separates the line that get has put before rules from them, and returns its version; 0: there is no such
-// line.
+// cutGot removes the line that get has put before rules, and returns its version, or 0 if there is no such line.
 func cutGot(text string) (rules string, version int64) {
 	line, rest, _ := strings.Cut(text, "\n")
 	after, ok := strings.CutPrefix(line, gotPrefix)
@@ -78,7 +77,7 @@ func cutGot(text string) (rules string, version int64) {
 	return rest, version
 }
 
-// version is a version with its text; 0: the one in the store.
+// version returns a version with its text, or the version in the store if version is 0.
 func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision, error) {
 	if version != 0 {
 		return c.revision(ctx, version)
@@ -100,8 +99,8 @@ type rulesDiffCmd struct {
 	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version in the store."`
 }
 
-// Run prints what leads from the first to the second. One file alone is compared with what is in the store, which it
-// would replace.
+// Run prints the changes that lead from the first text to the second. A file alone is compared with the rules in the
+// store, which it would replace.
 func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	from, to := c.From, c.To
 	if to == "" {
@@ -123,7 +122,7 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 		})
 }
 
-// text is that of a version, 0 for the one in the store, or of a file.
+// text returns the text of a file, of a version, or of the version in the store if of is "0".
 func (c *rulesDiffCmd) text(ctx context.Context, of string) (shown, text string, err error) {
 	version, err := strconv.ParseInt(of, 10, 64)
 	if err != nil {
@@ -164,7 +163,7 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var running statedRules
 	var got struct {
 		Running answer  `json:"running"`
-		Stored  *answer `json:"stored,omitempty"` // nil: the rules are of a file
+		Stored  *answer `json:"stored,omitempty"` // nil: the rules are in files
 	}
 	var err error
 	if got.Running, err = c.ask(ctx, question{path: "/v1/rules/running"}, &running); err != nil {
@@ -181,7 +180,7 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.Print(k.Stdout, got, func(out io.Writer) error { return c.write(out, &running, &a) })
 }
 
-// statedRules are the rules that this process runs, and which those of the others are.
+// statedRules are the rules that this process runs, and the state of every other process.
 type statedRules struct {
 	Central   bool
 	Rules     []live.Rule
@@ -219,7 +218,7 @@ func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rul
 	return nil
 }
 
-// version is a version of the rules as a table shows it; 0 is none.
+// version formats a version of the rules for a table. It returns "-" for 0, which means no version.
 func version(n int64) string {
 	if n == 0 {
 		return "-"

@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// tokenCmd makes a token of the admin listener. The configuration file gets its hash.
+// tokenCmd makes a token of the admin listener. The configuration file holds only its hash.
 type tokenCmd struct {
 	outputFlags
 	Name    string        `default:"me" help:"Who will hold it: the author of what it changes."`
@@ -29,7 +29,7 @@ func (c *tokenCmd) Run(k *kong.Kong) error {
 	}
 	token := auth.NewToken()
 	if c.Stdin {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // what cannot be read is short
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // after a failed read the line is too short
 		token = strings.TrimSpace(line)
 		if len(token) < auth.MinToken {
 			return config.Usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
@@ -57,7 +57,7 @@ func (c *tokenCmd) Run(k *kong.Kong) error {
 	return c.Print(k.Stdout, made, made.write)
 }
 
-// madeToken is a token, "" if it was given and not made, and the line of the configuration file that holds its hash.
+// madeToken is a token, which is "" if it was read and not made, and the line of the configuration file with its hash.
 type madeToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`

@@ -29,7 +29,7 @@ func (c *topCmd) Run(ctx context.Context) error {
 	if !isatty.IsTerminal(os.Stdin.Fd()) || !isatty.IsTerminal(os.Stdout.Fd()) {
 		return config.Usage("top: needs a terminal; hotparam hot ls prints the same once, hot watch what changes")
 	}
-	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // told better before the screen is taken
+	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // an error is easier to read now than on the screen
 		return err
 	}
 	return newTop(c).run(ctx)
@@ -37,7 +37,7 @@ func (c *topCmd) Run(ctx context.Context) error {
 
 const topKeys = 200
 
-// topOrders is the round of S.
+// topOrders is the cycle of orders of the s key.
 var topOrders = []string{"rate", "denied", "allowed", "clients", "since", "share", "key"}
 
 // top is the screen. The goroutine of the application owns it.
@@ -50,13 +50,13 @@ type top struct {
 	input  *tview.InputField
 	pages  *tview.Pages // "help" or "input", below
 	root   *tview.Pages // "top", and "?" before it
-	keys   []string     // of the rows: keys, or clients
-	by     []string     // of the rows: the client known best, "" if none is
+	keys   []string     // for each row: its key, or its client
+	by     []string     // for each row: the heaviest known client, or "" if unknown
 	who    bool         // denied clients are shown, not hot keys
-	traced string       // the client whose trace is shown in place of both; "": none
+	traced string       // the client whose trace is shown instead of both, or ""
 	last   map[string]savedOverride
 	paused bool
-	entry  func(text string) // what is done with what is typed
+	entry  func(text string) // called with the text that was typed
 }
 
 const topHelp = "↑↓ ? help  q quit  l limit  b block  e exempt  u undo  t trace  c clients  / find  s sort  p pause"
@@ -105,7 +105,7 @@ func newTop(c *topCmd) *top {
 	return t
 }
 
-// style leaves colours to the terminal; NO_COLOR leaves only bold and reverse.
+// style leaves the colours to the terminal. With NO_COLOR only bold and reverse are used.
 func (t *top) style() {
 	plain := tcell.StyleDefault
 	for _, text := range []*tview.TextView{t.head, t.foot} {
@@ -118,7 +118,7 @@ func (t *top) style() {
 	t.input.SetFieldStyle(plain).SetLabelStyle(plain.Bold(true))
 }
 
-// run shows what is hot until the user ends it.
+// run shows the hot keys until the user ends it.
 func (t *top) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,10 +169,10 @@ func (t *top) follow(ctx context.Context) {
 	}
 }
 
-// update has f run by the application, and reports whether it still runs.
+// update runs f on the goroutine of the application. It returns true when f has run, or false if ctx ended first.
 func (t *top) update(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
-	go t.app.QueueUpdateDraw(func() { // blocks for ever where the application has ended
+	go t.app.QueueUpdateDraw(func() { // blocks for ever if the application has ended
 		f()
 		close(done)
 	})
@@ -184,14 +184,14 @@ func (t *top) update(ctx context.Context, f func()) bool {
 	}
 }
 
-// show draws an answer to what was asked. Where there is none, the last one stays, and the head says why.
+// show draws the hot keys. If there is no answer, the last one stays on the screen and the head shows the error.
 func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	if err != nil {
 		t.head.SetText("no answer, tried again: " + printable(err.Error()))
 		return
 	}
 	if t.who || t.traced != "" {
-		return // asked for before it was turned
+		return // the view was changed after the question
 	}
 	t.head.SetText(summary(a, sort, find))
 	row, selected := t.begin()
@@ -211,7 +211,7 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	t.end(row, selected)
 }
 
-// begin empties the table, and gives the row that is selected and what it is.
+// begin empties the table, and returns the selected row and its key or client.
 func (t *top) begin() (row int, selected string) {
 	row, _ = t.table.GetSelection()
 	selected = t.at(row)
@@ -220,12 +220,12 @@ func (t *top) begin() (row int, selected string) {
 	return row, selected
 }
 
-// end selects again what was selected, or the row where it was.
+// end selects the same key or client again, or its former row if it is no longer in the table.
 func (t *top) end(row int, selected string) {
 	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
 }
 
-// summary is two lines: the sums, and what needs to be known besides.
+// summary returns two lines: the totals, and notes.
 func summary(a *hotAnswer, sort, find string) string {
 	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05 MST"),
 		unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied), a.Matched,
@@ -247,14 +247,15 @@ func unknown(f *float64) string {
 	return number(f)
 }
 
-// keyWidth leaves room for the other columns, however long the keys are that clients choose.
+// keyWidth returns the width of the first column. It leaves room for the other columns, because clients choose keys of
+// any length.
 func (t *top) keyWidth() int {
 	const others, least, most = 64, 16, 60
 	_, _, width, _ := t.table.GetInnerRect()
 	return min(max(width-others, least), most)
 }
 
-// line draws one row. Keys are wide, all else stands at the right.
+// line draws one row. The first column is wide, and the others are aligned right except the last.
 func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
 	for i, text := range cells {
 		cell := tview.NewTableCell(tview.Escape(printable(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
@@ -271,7 +272,7 @@ func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
 	}
 }
 
-// at is the key of a row, "" where there is none.
+// at returns the key or client of a row, or "" if there is no such row.
 func (t *top) at(row int) string {
 	if row < 1 || row > len(t.keys) {
 		return ""

@@ -58,7 +58,7 @@ func (t *top) showClients(a *clientsAnswer, err error) {
 	t.end(row, selected)
 }
 
-// trace has limiters record what a client asks for, and shows that from now on.
+// trace makes all limiters record the requests of a client, and shows the record from now on.
 func (t *top) trace(client string) {
 	if client == "" {
 		t.foot.SetText("no client of it is known; c shows the clients that are denied")
@@ -75,7 +75,7 @@ func (t *top) trace(client string) {
 	})
 }
 
-// showTrace draws what is known of the client that is traced.
+// showTrace draws the requests of the traced client.
 func (t *top) showTrace(client string, a *admin.Client, err error) {
 	if err != nil || t.traced != client {
 		if err != nil {
@@ -136,7 +136,7 @@ func (t *top) key(e *tcell.EventKey) *tcell.EventKey {
 	return nil
 }
 
-// kind is the field of an override that names what a row is.
+// kind returns the field of an override that names the target of a row.
 func (t *top) kind() string {
 	if t.who || t.traced != "" {
 		return "client"
@@ -144,7 +144,7 @@ func (t *top) kind() string {
 	return "key"
 }
 
-// act changes what holds for a key, or a client. Blocks and exemptions from here end by themselves.
+// act changes the override of a key or a client. Limits, blocks and exemptions that it sets end after 15 minutes.
 func (t *top) act(what rune, key string) {
 	switch what {
 	case 'l':
@@ -170,7 +170,7 @@ func (t *top) act(what rune, key string) {
 				return (o.Key == key || o.Client == key) && o.Source != "file"
 			})
 			did, query, header := t.last[key], url.Values{"author": {authorOf("")}}, http.Header(nil)
-			switch { // what somebody else has changed since stays
+			switch { // a change that another person has made since is kept
 			case did.Change != 0:
 				query.Set("revision", strconv.FormatInt(did.Change, 10))
 			case i >= 0:
@@ -207,7 +207,7 @@ func (t *top) put(body map[string]any, word url.Values) {
 
 func (t *top) say(do func(context.Context, *bytes.Buffer) error) {
 	var out bytes.Buffer
-	if err := do(context.Background(), &out); err != nil { // ask bounds it
+	if err := do(context.Background(), &out); err != nil { // ask bounds the time
 		t.foot.SetText(printable(err.Error()))
 		return
 	}
@@ -221,7 +221,7 @@ func (t *top) read(label, text string, then func(string)) {
 	t.app.SetFocus(t.input)
 }
 
-// typed ends reading: Enter takes the text, all else leaves it.
+// typed ends reading. Enter accepts the text, and any other key discards it.
 func (t *top) typed(key tcell.Key) {
 	t.foot.SetText(topHelp)
 	t.pages.SwitchToPage("help")

@@ -26,7 +26,7 @@ type traceCmd struct {
 	Client string        `arg:"" help:"An address, a network such as 203.0.113.0/24, or the name of a client."`
 }
 
-// Run has all limiters record what the client asks for, waits, and prints it.
+// Run makes all limiters record the requests of the client, waits, and prints the record.
 func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	const least, most = time.Second, 50 * time.Second // a trace lasts a minute
 	if c.For < least || c.For > most {
@@ -55,14 +55,14 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-// beginTrace has all limiters record what a client asks for, for a minute.
+// beginTrace makes all limiters record the requests of a client for a minute.
 func (c *adminFlags) beginTrace(ctx context.Context, client string) error {
 	_, err := c.ask(ctx, question{method: http.MethodPost, path: "/v1/client/trace",
 		query: url.Values{"client": {client}}}, nil)
 	return err
 }
 
-// client is what is known of a client.
+// client returns the known facts about a client.
 func (c *adminFlags) client(ctx context.Context, client string) (a admin.Client, raw answer, err error) {
 	raw, err = c.ask(ctx, question{path: "/v1/client", query: url.Values{"client": {client}}}, &a)
 	if err == nil {
@@ -71,8 +71,9 @@ func (c *adminFlags) client(ctx context.Context, client string) (a admin.Client,
 	return a, raw, err
 }
 
-// heard is the error of a listener that was asked about something else than was sent: a gateway on the way changes
-// addresses. Bytes that are no text are not compared, because JSON cannot carry them; "" was not told.
+// heard returns an error if the listener was asked about something else than was sent, because a gateway on the way
+// changes addresses. Bytes that are not text are not compared, because JSON cannot carry them. asked is "" if the
+// listener does not report it.
 func (c *adminFlags) heard(sent, asked string) error {
 	if asked == "" || strings.ToValidUTF8(sent, "") == strings.ReplaceAll(asked, "\uFFFD", "") {
 		return nil
@@ -81,7 +82,7 @@ func (c *adminFlags) heard(sent, asked string) error {
 		config.Redact(c.Admin), printable(asked), printable(sent))
 }
 
-// traceCells are the columns of how often a client's requests for a key had one verdict.
+// traceCells returns the cells of a row, which counts a client's requests for one key with one verdict.
 func traceCells(r *live.TraceRow) []string {
 	verdict := "denied"
 	if r.Allowed {

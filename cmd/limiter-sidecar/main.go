@@ -1,5 +1,5 @@
-// Command limiter-sidecar is one program of the pipeline; see docs/architecture.md
-// for its drawing and limiter-sidecar --help for its settings.
+// Command limiter-sidecar is one program of the pipeline. See docs/architecture.md for its drawing and limiter-sidecar
+// --help for its settings.
 package main
 
 import (
