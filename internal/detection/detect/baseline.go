@@ -11,39 +11,38 @@ import (
 )
 
 const (
-	// baselineHalfLife is after how many seconds a request counts half in the past.
+	// baselineHalfLife is the number of seconds after which a request counts half in the baseline.
 	baselineHalfLife = 600
-	// baselineMin is how many seconds of past a surge is measured against at
-	// least: before, everything would be one.
+	// baselineMin is the minimum number of seconds in a baseline against which a surge is measured. With less, every
+	// key would surge.
 	baselineMin = 60
-	// baselineUnit is what one request is, so that little is lost when it fades.
+	// baselineUnit is the value that one request adds to the sums, so that rounding loses little when they decay.
 	baselineUnit = 1024
-	// baselineStep is after how many seconds the past fades.
+	// baselineStep is the interval, in seconds, at which the baseline decays.
 	baselineStep = 10
-	// baselineSteps is after how many steps without requests nothing changes any more.
+	// baselineSteps is the number of steps after which a baseline without requests changes no more.
 	baselineSteps = 100 * baselineHalfLife / baselineStep
 )
 
-// baselineFade is what a step leaves of the past.
+// baselineFade is the factor by which one step reduces the baseline.
 var baselineFade = math.Exp2(-float64(baselineStep) / baselineHalfLife)
 
-// baseline is what keys used to have before the current window: an average over all
-// that was, in which older seconds weigh less and less. It is kept for keys
-// that matter only: a key that had less than ignored in a second, of the rate
-// that it must reach anyway, would not need more because of that.
+// baseline holds the average count of keys before the current window, in which older seconds weigh less and less. It
+// holds only keys that matter: a count of at most ignored in a second is skipped, because it is a fraction of the rate
+// that the key must reach anyway and would not raise the key's threshold.
 type baseline struct {
 	sums    *heavyhitters.Summary
-	ignored int64   // counts of a second up to this are left out
-	weight  float64 // seconds that were in the sums when they faded last
-	passed  int64   // and that have passed since then
+	ignored int64   // counts of a second up to this are skipped
+	weight  float64 // weighted seconds in the sums at the last decay
+	passed  int64   // seconds since the last decay
 }
 
 func newBaseline(t *compiledRule, counters int) *baseline {
 	return &baseline{sums: heavyhitters.New(counters), ignored: int64(t.rule.Hot.MinRate / t.rule.Hot.Surge / 4)}
 }
 
-// advance lets seconds go by. It makes no difference whether they come one by one:
-// a key without requests is not visited, and its past fades all the same.
+// advance moves the baseline forward by some seconds. One call for several seconds has the result of one call for each,
+// because the sums of keys without requests decay too.
 func (p *baseline) advance(seconds int64) {
 	p.passed += seconds
 	for range min(p.passed/baselineStep, baselineSteps) {
@@ -53,11 +52,11 @@ func (p *baseline) advance(seconds int64) {
 	p.passed %= baselineStep
 }
 
-// seconds is how many seconds are in the sums, by their weight.
+// seconds returns the weighted number of seconds in the sums.
 func (p *baseline) seconds() float64 { return p.weight + float64(p.passed) }
 
-// add counts what a key had in one second. A key that is in a surge counts as
-// its past says, or the surge would become what it is measured against.
+// add records the count of a key in one second. A key in a surge counts at most as its average, because otherwise the
+// surge would enter the baseline against which it is measured.
 func (p *baseline) add(hash uint64, key string, n int64, surging bool) {
 	if n <= p.ignored {
 		return
@@ -75,8 +74,8 @@ func (p *baseline) add(hash uint64, key string, n int64, surging bool) {
 	}
 }
 
-// of is what a key used to have in so many seconds, at most; -1 as long as there
-// is not past enough.
+// of returns an upper bound of the count that a key has in a number of seconds by its baseline. It returns -1 while the
+// baseline has too few seconds.
 func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
 	if p == nil || p.seconds() < baselineMin {
 		return -1
@@ -85,9 +84,9 @@ func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
 	return (float64(upper)/baselineUnit/p.seconds() + float64(p.ignored)) * float64(seconds)
 }
 
-// ForgetBaselines drops what keys used to have, because keys have come whose past
-// is unknown here: each of them would look like a surge. Rules with surge say
-// nothing by it until there is past enough again; what is hot by it only cools.
+// ForgetBaselines drops the baselines of all keys. Call it when keys have come whose past is unknown here, because each
+// of them would look like a surge. Until a baseline has enough seconds again, no key becomes hot by surge, and keys
+// that are hot by it cool.
 func (d *Detector) ForgetBaselines() {
 	defer d.hold()()
 	for _, l := range d.shards {
@@ -101,15 +100,14 @@ func (d *Detector) ForgetBaselines() {
 	}
 }
 
-// traffic counts all requests of a rule over its window, whatever their key, so
-// that a key's share is known. The catch-all has many resources and counts each
-// of them. Safe for concurrent use.
+// traffic counts all requests of a rule over its window, for all keys, so that the share of a key is known. The
+// catch-all has many resources and counts each of them. Safe for concurrent use.
 type traffic struct {
 	seed maphash.Seed
 	cfg  window.Config
 
 	mu     sync.Mutex
-	totals *window.Counter // by resource; one key, "", for a named rule
+	totals *window.Counter // by resource; a named rule has the single key ""
 	second int64
 	many   bool
 }
@@ -122,7 +120,7 @@ func newTraffic(t *compiledRule, o Options, seed maphash.Seed, second int64) *tr
 	return tr
 }
 
-// requestRun is some requests of one resource in one second.
+// requestRun is a number of requests for one resource in one second.
 type requestRun struct {
 	resource  string
 	second, n int64
@@ -139,7 +137,7 @@ func (tr *traffic) add(now int64, runs []requestRun) {
 
 func (tr *traffic) hash(resource string) uint64 { return maphash.String(tr.seed, resource) }
 
-// total is how many requests a resource has in the window, at most.
+// total returns an upper bound of the requests for a resource in the window.
 func (tr *traffic) total(now int64, resource string) int64 {
 	if !tr.many {
 		resource = ""
@@ -151,7 +149,7 @@ func (tr *traffic) total(now int64, resource string) int64 {
 	return upper
 }
 
-// totalBefore is total of the window that ended when second now began.
+// totalBefore returns the upper bound for the window that ended when second now began.
 func (tr *traffic) totalBefore(now int64, resource string) int64 {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -159,7 +157,7 @@ func (tr *traffic) totalBefore(now int64, resource string) int64 {
 	return tr.totals.SumBefore(tr.hash(resource), resource) + tr.totals.Error()
 }
 
-// advance lets time pass as a shard does.
+// advance moves the window forward to a second. Like a shard, it begins again if the clock stepped far back.
 func (tr *traffic) advance(second int64) {
 	if tr.second-second > tr.cfg.Window+tr.cfg.Future {
 		tr.totals = window.New(tr.cfg, second)
@@ -171,7 +169,7 @@ func (tr *traffic) advance(second int64) {
 	}
 }
 
-// resource is under which name requests of a key are counted.
+// resource returns the name under which requests for a key are counted.
 func (tr *traffic) resource(key hottype.Key) string {
 	if !tr.many {
 		return ""

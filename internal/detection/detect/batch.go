@@ -7,29 +7,28 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// batchSize is how many counts are sorted into shards at a time, and so how long
-// a shard is held at most.
+// batchSize is the number of counts that are sorted into shards at a time. It bounds how long a shard is held.
 const batchSize = 256
 
 type batch struct {
-	rule [batchSize]int32 // -1: none
+	rule [batchSize]int32 // -1: no rule
 	hash [batchSize]uint64
-	warm [warmBatch]uint64 // the hashes of a group
-	// shards are the counts of each shard, by their position.
+	warm [warmBatch]uint64 // the hashes of the current group
+	// shards holds the indexes of the counts of each shard.
 	shards  [][]int32
-	present []int // the rules that there are
+	present []int // the rules of the batch
 
 	routes *routes
-	// The rule of the last key, because counts come in runs. resource belongs
-	// to the sender of that key, so it is for one batch only.
+	// resource and last are the resource and the rule of the previous key, because keys of one resource often follow
+	// each other. The string belongs to the sender of that key, so it is kept for one batch only.
 	resource string
 	last     int
 
 	found   []requestRun
-	fetched byte // keeps the compiler from leaving out what only fetches
+	fetched byte // keeps the compiler from removing the reads of fetch
 }
 
-// reset begins another batch. It lets go of what senders own.
+// reset begins another batch and releases the strings that senders own.
 func (b *batch) reset(r *routes, shards int) {
 	for len(b.shards) < shards {
 		b.shards = append(b.shards, make([]int32, 0, batchSize))
@@ -42,7 +41,7 @@ func (b *batch) reset(r *routes, shards int) {
 	clear(b.found)
 }
 
-// fetch touches keys, so that the processor fetches them at the same time.
+// fetch reads a byte of each key, so that the processor fetches the keys at the same time.
 func (b *batch) fetch(counts []hottype.Count) {
 	for i := range counts {
 		if key := counts[i].Key; len(key) > 0 {
@@ -61,8 +60,8 @@ func (b *batch) put(rule, shard, i int) {
 
 func (b *batch) of(shard int) []int32 { return b.shards[shard] }
 
-// group is the first counts of a shard, of one rule, that are fetched together.
-// Their hashes are in warm.
+// group returns the first counts of a shard that belong to one rule, at most warmBatch, and stores their hashes in
+// b.warm. Their counters are then fetched together.
 func (b *batch) group(mine []int32) []int32 {
 	rule := b.rule[mine[0]]
 	for k, i := range mine[:min(len(mine), warmBatch)] {
@@ -74,7 +73,7 @@ func (b *batch) group(mine []int32) []int32 {
 	return mine[:min(len(mine), warmBatch)]
 }
 
-// find is the rule that judges key, -1 where none does.
+// find returns the index of the rule that judges key, or -1 if no rule does.
 func (b *batch) find(key hottype.Key) int {
 	if n := len(b.resource); n > 0 && len(key) >= n && string(key[:n]) == b.resource &&
 		(len(key) == n || key[n] == '?') {
@@ -88,8 +87,8 @@ func (b *batch) find(key hottype.Key) int {
 	return b.last
 }
 
-// runs are the counts of a rule, joined where the same resource and second
-// follow each other. They are valid until the next call.
+// runs returns the counts of a rule, joined where the same resource and second follow each other. They are valid until
+// the next call.
 func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []requestRun {
 	b.found = b.found[:0]
 	for i := range counts {
@@ -107,5 +106,5 @@ func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []requestRun
 	return b.found
 }
 
-// maxRun keeps the sum of a run within what a window takes.
+// maxRun bounds a count, so that a window can take the sum of a run.
 const maxRun = 1 << 31

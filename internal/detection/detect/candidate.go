@@ -12,27 +12,27 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
-// candidate is a key that could be hot: its count has reached the least that any
-// criterion asks for, or it is hot and cooling.
+// candidate is a key that could become hot, because its count has reached the lowest threshold of any criterion, or
+// that is hot and cooling.
 type candidate struct {
 	key   hottype.Key
 	hash  uint64
-	watch int // its number in the window
+	watch int // the number of its watch in the window
 
 	hysteresis
 	since  time.Time // when it became hot
-	became int64     // the second in which its count did that; since is later if it was a loop
-	peak   float64   // greatest rate since, requests per second
+	became int64     // the second in which its count reached the threshold; since is later if it was a loop
+	peak   float64   // greatest rate since then, requests per second
 
 	loop loopState
 
-	seen  bool // a Tick has seen it since it became hot
+	seen  bool // a Tick has judged it since it became hot
 	shown bool // in the hot set of the last Tick
-	gone  bool // not listed any more
+	gone  bool // no longer listed
 }
 
-// totalOf is how many requests the resource of c has in the window. For a rule
-// of one resource it is asked for once in each look at all candidates.
+// totalOf returns the number of requests for the resource of c in the window. If the rule has one resource, it is read
+// once in each pass over the candidates.
 func (h *ruleState) totalOf(c *candidate) int64 {
 	if h.traffic.many || h.total == unasked {
 		h.total = h.traffic.total(h.second, h.traffic.resource(c.key))
@@ -52,8 +52,8 @@ func (h *ruleState) thresholdsOf(c *candidate, total int64) [criteria]thresholds
 	return h.compiled.criteriaThresholds(total, h.baseline.of(c.hash, string(c.key), h.compiled.window))
 }
 
-// onThreshold lists the key at a place of the window, whose count has reached the limit
-// or its threshold, and reports whether that made it hot.
+// onThreshold lists the key at a place of the window, whose count has reached the limit or its threshold, and reports
+// whether the key became hot.
 func (h *ruleState) onThreshold(place int, now time.Time) bool {
 	h.total = unasked
 	id := h.counts.WatchOf(place)
@@ -62,7 +62,8 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 			return false
 		}
 		if !canon.IsCanonical(hottype.Key(h.counts.Key(place))) {
-			h.notCanonical++ // of a collector of others: it would hold a place that no request can use
+			// A collector of other keys made it, and no request could use its place.
+			h.notCanonical++
 			return false
 		}
 		if h.listed >= h.compiled.listed() {
@@ -92,7 +93,7 @@ func (h *ruleState) unlist(c *candidate) {
 	c.gone = true
 }
 
-// evaluate weighs what a candidate has now, and reports whether it became hot.
+// evaluate applies the current count of a candidate, and reports whether it became hot.
 func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 	was := c.any()
 	if !was && h.withholds(c.key) {
@@ -114,9 +115,10 @@ func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 	return !was && c.any()
 }
 
-// evaluateBefore weighs what a candidate had in the window that ended when this second began. A count is judged in the
-// second in which it happened, also if it was sent after that second's end: without this the last counts of a second
-// would find a window that has lost its first one. Needs and sum are those of the window that ends now.
+// evaluateBefore applies the count of a candidate in the window that ended when this second began. A count is judged in
+// the second in which it happened, also if it was sent after the end of that second; otherwise the last counts of a
+// second would meet a window that has lost its first second. The arguments needs and sum belong to the window that ends
+// now.
 func (h *ruleState) evaluateBefore(c *candidate, needs *[criteria]thresholds, sum int64) {
 	then := h.compiled.criteriaThresholds(0, 0)
 	if h.compiled.rule.Hot.Share > 0 || h.baseline != nil {
@@ -125,9 +127,8 @@ func (h *ruleState) evaluateBefore(c *candidate, needs *[criteria]thresholds, su
 	c.updateBefore(&then, h.counts.BeforeOf(c.watch), time.Unix(h.second, 0), needs, sum)
 }
 
-// prune drops the lightest candidates that are not shown, when a rule with a
-// low threshold has very many. Keys have to be heavier than these to be listed,
-// until the next second.
+// prune drops the lightest candidates that are not in the hot set, when a rule with a low threshold has very many.
+// Until the next second, a key must be heavier than the dropped candidates to be listed.
 func (h *ruleState) prune() {
 	var others []*candidate
 	for _, c := range h.candidates {
@@ -155,7 +156,7 @@ func (h *ruleState) prune() {
 	h.full = true
 }
 
-// belowLine reports whether the key at a place would be the first one to be dropped again.
+// belowLine reports whether the key at a place would be pruned again at once.
 func (h *ruleState) belowLine(place int) bool {
 	key := hottype.Key(h.counts.Key(place))
 	sum := h.counts.At(place)
@@ -164,23 +165,23 @@ func (h *ruleState) belowLine(place int) bool {
 	return h.line.Below(&c)
 }
 
-// maxLoops is how many loops of one rule are shown at most, the heaviest.
+// maxLoops is the maximum number of loops of one rule that are shown. The heaviest are shown.
 const maxLoops = 100
 
-// loopState is what the clients of a candidate show about it.
+// loopState records whether many clients request a candidate, or a few (a loop).
 type loopState struct {
 	clients       clientEstimate
-	checkedSecond int64 // the second in which the clients were judged
-	viral         bool  // hot, if there is a place; else it is a loop
-	confirmed     bool  // viral by what is known of its clients, not for want of it
-	// loopViews is since when its other clients alone would not keep it hot; zero: it does.
+	checkedSecond int64 // the second in which the clients were last estimated
+	viral         bool  // requested by enough clients: hot if there is a place; else a loop
+	confirmed     bool  // its clients are known to be enough, and not only assumed to be
+	// loopSince is the time since which its clients, each capped, would not keep it hot; zero while they do.
 	loopSince time.Time
-	shown     bool // among the loops of the last Tick
+	shown     bool // in the loops of the last Tick
 }
 
-// heavier is the window by which the clients of a candidate are judged: its last second, and the count in it. It is the
-// one that ends now; or the one before if that is heavier, and counts of it came late or the key reached its threshold
-// in its last second.
+// heavier returns the last second of the window by which the clients of a candidate are judged, and the count in it. It
+// is the window that ends now, or the window before if that is heavier and either counts of it came late or the key
+// reached its threshold in its last second.
 func (h *ruleState) heavier(c *candidate, w *window.Watched) (second, sum int64) {
 	if (h.late || c.became == h.second-1) && w.Before > w.Sum {
 		return h.second - 1, w.Before
@@ -188,9 +189,8 @@ func (h *ruleState) heavier(c *candidate, w *window.Watched) (second, sum int64)
 	return h.second, w.Sum
 }
 
-// isViral judges a candidate by its clients, and reports whether it is viral. A
-// loop is viral at once when its other clients reach the threshold. Whole is when the
-// window has all counts.
+// isViral judges a candidate by its clients, and reports whether it is viral. A loop becomes viral at once when the
+// capped counts of its clients reach the threshold. From time whole on, the window has all counts.
 func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
 	if want > 1 {
@@ -213,7 +213,7 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int6
 	return s.viral
 }
 
-// lookAtClients judges the clients of a candidate, once in a second.
+// lookAtClients estimates the clients of a candidate, once in a second.
 func (h *ruleState) lookAtClients(c *candidate, second, sum int64) {
 	if s := &c.loop; s.checkedSecond != second {
 		s.checkedSecond = second
@@ -221,10 +221,9 @@ func (h *ruleState) lookAtClients(c *candidate, second, sum int64) {
 	}
 }
 
-// staysViral reports whether a viral key stays so. One whose other clients have left, while a
-// loop goes on, cools like any other: for the rule's time. One that became hot
-// before anything was known of its clients is a loop at once: it has never been
-// anything else.
+// staysViral reports whether a viral key stays viral. If its other clients leave while a loop goes on, it cools like
+// any other key, for the rule's cooling time. A key that became hot before its clients were known is a loop at once,
+// because it was never shown to be viral.
 func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Duration) bool {
 	p := &s.clients
 	s.confirmed = s.confirmed || p.known && p.effective >= c.hot
@@ -240,8 +239,8 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 	return now.Sub(hotset.Later(s.loopSince, whole)) < cool
 }
 
-// recheckClients takes note of the clients at the end of a second, before the window moves
-// on: it may have come back since the last Tick.
+// recheckClients updates the loop state at the end of a second, before the window moves on, because clients may have
+// returned since the last Tick.
 func (h *ruleState) recheckClients(c *candidate, sum int64) {
 	if s := &c.loop; s.viral && !s.loopSince.IsZero() {
 		p := h.clients.judge(c.key, h.second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
@@ -251,8 +250,8 @@ func (h *ruleState) recheckClients(c *candidate, sum int64) {
 	}
 }
 
-// changeTime is when a key reached its state: now, if it had to wait for a place in the
-// hot set.
+// changeTime returns the time at which a key reached its state, which is now if it had to wait for a place in the hot
+// set.
 func (t *tick) changeTime(v *view) time.Time {
 	if v.seen {
 		return t.now
@@ -260,7 +259,7 @@ func (t *tick) changeTime(v *view) time.Time {
 	return v.hot.Since
 }
 
-// share puts the views that get one of the places first, heaviest first; see [origins.Rank].
+// share moves the views that get one of the places to the front, heaviest first; see [origins.Rank].
 func share(views []view, places int) {
 	if len(views) <= places {
 		return

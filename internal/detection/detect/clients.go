@@ -10,46 +10,43 @@ import (
 )
 
 const (
-	// sketchSlots is in how many parts a window's client sketch is kept at most. A
-	// longer window has coarser parts: its oldest part leaves late, by at most
-	// an eighth of the window.
+	// sketchSlots is the maximum number of parts in which a window's client sketch is kept. The parts of a longer
+	// window cover more seconds: its oldest part leaves late, by at most an eighth of the window.
 	sketchSlots = 8
-	// sketchFrom is the part of its threshold from which on a key's client sketch is
-	// kept. What came before is not seen, and taken to be like what came after.
+	// sketchFrom sets the count from which a key's client sketch is kept: its threshold / sketchFrom. The clients of
+	// earlier requests are not recorded, and assumed to be like later clients.
 	sketchFrom = 4
 )
 
-// clientSketches keeps who stands behind the keys of one rule that are near its
-// threshold or over it, over the rule's window. Not for concurrent use.
+// clientSketches records the clients of keys near or over the threshold of one rule, over the rule's window. Not for
+// concurrent use.
 //
-// A key's clients are kept as a few sketches of consecutive seconds, merged when they are
-// read: what has left the window leaves as a whole, because a sketch cannot
-// forget a part of itself.
+// A key's clients are kept as a few sketches of consecutive seconds, which are merged when they are read. A sketch
+// leaves the window as a whole, because it cannot forget a part of itself.
 type clientSketches struct {
 	budget *sketchBudget
-	// anonymous says that requests without a client are kept too:
-	// they are judged as those of one client.
+	// anonymous is true if requests without a client are recorded too. They count as the requests of one client.
 	anonymous bool
 	window    int64 // seconds
-	grain     int64 // seconds of one part
+	grain     int64 // seconds per part
 	keys      map[hottype.Key]*sketchRing
-	whole     hottype.ClientSketch // of the last question
+	whole     hottype.ClientSketch // the result of the last of
 }
 
 type sketchRing struct {
-	last int64 // the newest second of all
+	last int64 // the newest second recorded
 	ring []sketchSlot
 }
 
-// sketchSlot is who asked in some seconds: those of which second / grain is number.
+// sketchSlot holds the clients of the seconds for which second/grain equals number.
 type sketchSlot struct {
 	number int64
 	sketch hottype.ClientSketch
-	// anonymous counts the requests without a client. It is below 0 while
-	// a sender's summary has come before the count that it belongs to.
+	// anonymous is the number of requests without a client. It is below 0 while a sender's summary has come before the
+	// count that it belongs to.
 	anonymous int64
 	requests  int64
-	// Where most of the requests come from.
+	// network and sender are the origins of most of the requests.
 	network, sender hottype.Origin
 }
 
@@ -61,8 +58,8 @@ func newClientSketches(window int64, b *sketchBudget) *clientSketches {
 	}
 }
 
-// add takes the client sketch of a count that its window has taken, when the key's sum
-// is near the threshold or was so a moment ago. Nothing of who is kept.
+// add records the client sketch of a count that the window has taken. A key is recorded from the time at which its sum
+// is near the threshold. No memory of c is kept.
 func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	named := c.Clients != nil && c.Clients.Attributed > 0
 	if !named && !cs.anonymous && c.Origin.N == 0 {
@@ -85,7 +82,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	at := &p.ring[number-floor(number, int64(len(p.ring)))*int64(len(p.ring))]
 	switch {
 	case at.number > number && (at.sketch.Attributed != 0 || at.requests != 0):
-		return // a count ahead of time has taken its place
+		return // the slot belongs to a later second already
 	case at.number != number:
 		clientsketch.Reset(&at.sketch)
 		*at = sketchSlot{number: number, sketch: at.sketch}
@@ -106,9 +103,9 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 }
 
 type asked struct {
-	clients *hottype.ClientSketch // holds until the next question
+	clients *hottype.ClientSketch // valid until the next of
 	unnamed int64                 // requests without a client
-	// All requests that were looked at, and where most of them come from.
+	// requests is the number of recorded requests; network and sender are the origins of most of them.
 	requests        int64
 	network, sender hottype.Origin
 }
@@ -119,7 +116,7 @@ func (a *asked) add(at *sketchSlot) {
 	a.sender.Add(at.sender.Tag, at.sender.N)
 }
 
-// of returns what is known of a key in the window that ends with second now; false if nothing is.
+// of returns the clients recorded for a key in the window that ends with second now, and false if there are none.
 func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 	clientsketch.Reset(&cs.whole)
 	a.clients = &cs.whole
@@ -132,7 +129,7 @@ func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 	return a, a.requests > 0
 }
 
-// origin is where the requests of a key with a sum come from. It costs less than judge.
+// origin estimates the network and the sender behind the sum of a key. It costs less than judge.
 func (cs *clientSketches) origin(key hottype.Key, now, sum int64) clientEstimate {
 	var a asked
 	cs.each(key, now, a.add)
@@ -142,7 +139,7 @@ func (cs *clientSketches) origin(key hottype.Key, now, sum int64) clientEstimate
 	return clientEstimate{network: a.partOf(a.network, sum), sender: a.partOf(a.sender, sum)}
 }
 
-// each calls f with the parts of a key that are in the window that ends with second now.
+// each calls f with the parts of a key in the window that ends with second now.
 func (cs *clientSketches) each(key hottype.Key, now int64, f func(*sketchSlot)) {
 	p := cs.keys[key]
 	if p == nil {
@@ -155,7 +152,7 @@ func (cs *clientSketches) each(key hottype.Key, now int64, f func(*sketchSlot)) 
 	}
 }
 
-// advance forgets the keys of which the window that ends with now has nothing.
+// advance removes the keys without a part in the window that ends with second now.
 func (cs *clientSketches) advance(now int64) {
 	for key, p := range cs.keys {
 		if p.last <= now-cs.window-cs.grain {
@@ -170,7 +167,7 @@ func (cs *clientSketches) clear() {
 	clear(cs.keys)
 }
 
-// floor is a/b, rounded down also for seconds before 1970.
+// floor returns a/b rounded down, also for seconds before 1970.
 func floor(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -179,37 +176,33 @@ func floor(a, b int64) int64 {
 	return q
 }
 
-// clientEstimate is what a client sketch says about a key with a sum over its window.
+// clientEstimate is an estimate of the clients behind the sum of a key, by its client sketch.
 type clientEstimate struct {
-	// known is false where so little of the sum was looked at that nothing
-	// follows, or nothing, for want of room: then all of it counts as one client's.
+	// known is false if too small a part of the sum was recorded, or no part, because there was no room. The whole sum
+	// then counts as the requests of a single client.
 	known bool
-	// effective is what is left of the sum when no client counts for more than
-	// its part of the threshold.
+	// effective is the sum after each client is capped at its part of the threshold.
 	effective int64
-	clients   int64          // 0: not known
-	client    hottype.Client // the heaviest
+	clients   int64          // number of clients; 0 if unknown
+	client    hottype.Client // the heaviest client
 	share     float64        // its part, 0 to 1
-	// Where most of the sum comes from. Keys of which nothing is known have one network in common.
+	// network and sender are the origins of most of the sum. All keys without records share one network.
 	network, sender hottype.Origin
 }
 
-// knownFrom is which part of a sum must have been looked at for it to say
-// anything about the whole: one in so many.
+// knownFrom sets the count that must be recorded for an estimate of a whole sum: the sum / knownFrom.
 const knownFrom = 4
 
 // unknownNetwork is a tag that no network has.
 const unknownNetwork = 1
 
-// judge estimates which clients ask for a key with a sum over the window, of a rule
-// with such a threshold that wants at least so many clients (0: any number).
+// judge estimates the clients of a key by its sum over the window, the threshold of its rule and the rule's minimum
+// number of clients (0: any number).
 //
-// A key is viral when it reaches its threshold although no client counts for
-// more than threshold/minClients. That takes at least minClients clients, and many
-// clients pass whatever a few loops add to them. Requests without a client count as
-// those of one, so a sender that names no clients, a forger among them, makes nothing
-// hot alone. So do keys of which nothing is known: else a client that fills the room for
-// sketches would be taken for many.
+// A key is viral if it reaches its threshold although each client counts for at most threshold/minClients. That takes
+// at least minClients clients, and many clients pass whatever a few loops add to them. All requests without a client
+// count as a single client, so that a sender that names no clients, such as a forger, makes no key hot alone. Keys
+// without records count likewise: otherwise a client that fills the room for sketches would pass for many.
 func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
 	most := max(1, float64(threshold)/float64(max(minClients, 1)))
 	p := cs.origin(key, now, sum)
@@ -231,7 +224,8 @@ func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minC
 	return p
 }
 
-// partOf is the part of a sum that comes from an origin, if what was not looked at is like what was.
+// partOf returns the origin o with its part of a sum, as if requests that were not recorded were like the recorded
+// ones.
 func (a *asked) partOf(o hottype.Origin, sum int64) hottype.Origin {
 	o.N = int64(math.Ceil(float64(sum) * min(1, float64(o.N)/float64(a.requests))))
 	return o

@@ -11,40 +11,39 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// criterion is one way to be hot.
+// criterion is one of the ways to be hot.
 type criterion int
 
 const (
 	byRate criterion = iota
 	byShare
 	bySurge
-	criteria // how many there are
+	criteria // the number of criteria
 )
 
 // never is a count that no key reaches.
 const never = math.MaxInt64
 
-// maxListed is how many keys a rule without max_hot lists.
+// maxListed is the maximum number of hot keys of a rule without max_hot.
 const maxListed = 10_000
 
-// compiledRule are what a rule asks of a key, as counts over its window. Not changed
-// once made.
+// compiledRule holds the conditions of a rule as counts over its window. It is immutable.
 type compiledRule struct {
 	rule   *rules.Rule
 	window int64      // seconds
-	rate   thresholds // of the rate
-	least  int64      // the least count at which a key can be hot by any criterion
+	rate   thresholds // of the rate criterion
+	least  int64      // the lowest count at which any criterion can make a key hot
 	maxHot int
 }
 
-// thresholds are what a criterion asks of a count: it makes a key hot at hot, which
-// may cool under cool, 1 to hot. Never is a count that no key reaches.
+// thresholds are the limits of one criterion. A key becomes hot when its count reaches hot, and may cool while it is
+// below release, which is from 1 to hot. The value never is a count that no key reaches.
 type thresholds struct{ hot, release int64 }
 
 var noThresholds = thresholds{never, never}
 
-// thresholds gives the limits of a criterion whose threshold is a product. A limit is 1 at
-// least, so that a key without traffic always cools.
+// thresholds returns the thresholds of a criterion for a required count, which need not be a whole number. Both are at
+// least 1, so that a key without traffic always cools.
 func (t *compiledRule) thresholds(product float64) thresholds {
 	hot := max(1, rules.LeastCount(product))
 	return thresholds{hot, min(hot, max(1, rules.LeastCount(product*t.rule.Hot.ReleaseRatio)))}
@@ -56,7 +55,7 @@ func compileRule(r *rules.Rule) *compiledRule {
 	if h.Rate > 0 {
 		t.rate = t.thresholds(h.RateCount())
 	}
-	if least := h.MinCount(); least > 0 { // else no criterion; what is hot cools
+	if least := h.MinCount(); least > 0 { // else there is no criterion, and hot keys cool
 		t.least = least
 	}
 	if t.maxHot <= 0 {
@@ -65,12 +64,12 @@ func compileRule(r *rules.Rule) *compiledRule {
 	return t
 }
 
-// listed is how many keys a shard lists at most. It is more than are published,
-// so that the lightest are not looked for after every key that comes.
+// listed returns the maximum number of keys that a shard lists. It exceeds the number that is published, so that the
+// lightest keys are not searched for after every new key.
 func (t *compiledRule) listed() int { return 2*t.maxHot + 64 }
 
-// rateThreshold is the count at which a key that is listed but not hot is looked at
-// again before the next Tick; never for rules of one criterion.
+// rateThreshold returns the count at which a key that is listed but not hot is judged again before the next Tick, or -1
+// if the rule has no rate above its lowest threshold.
 func (t *compiledRule) rateThreshold() int64 {
 	if t.rate.hot > t.least && t.rate != noThresholds {
 		return t.rate.hot
@@ -78,8 +77,8 @@ func (t *compiledRule) rateThreshold() int64 {
 	return -1
 }
 
-// criteriaThresholds are the thresholds of each criterion when the resource of a key has so many
-// requests in the window and the key itself used to have so many.
+// criteriaThresholds returns the thresholds of each criterion, where total is the number of requests of the key's
+// resource in the window, and past is the count that the key had by its baseline, or -1 if it is unknown.
 func (t *compiledRule) criteriaThresholds(total int64, past float64) (n [criteria]thresholds) {
 	n = [criteria]thresholds{t.rate, noThresholds, noThresholds}
 	h := &t.rule.Hot
@@ -92,18 +91,18 @@ func (t *compiledRule) criteriaThresholds(total int64, past float64) (n [criteri
 	return n
 }
 
-// hysteresis is by which criteria a key is hot, and since when it is below the
-// release threshold of each; zero: it is not.
+// hysteresis records by which criteria a key is hot and, for each, since when its count is below the release threshold.
+// A zero time means that it is not below.
 type hysteresis struct {
 	on         [criteria]bool
 	below      [criteria]time.Time
-	why        string // the names of those that are on, or that were on last
-	thresholds        // the least ones of all criteria, as of the last look
+	why        string // names of the criteria that are on, or were on last
+	thresholds        // the lowest of all criteria at the last update
 }
 
 func (h *hysteresis) any() bool { return h.on != [criteria]bool{} }
 
-// update takes note of a count at a time.
+// update applies the count of the current window at time at.
 func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time) {
 	h.thresholds = noThresholds
 	for i, need := range needs {
@@ -121,8 +120,10 @@ func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time
 	h.name()
 }
 
-// updateBefore takes note of a count over the window that ended at a time, which is the beginning of this second, where
-// the window that ends now has a sum: a criterion that it reaches cools from that time on, unless it is reached now.
+// updateBefore applies the count of the window that ended at time at, the beginning of the current second. If that
+// count reaches a criterion, the key is hot by it, and cools from time at unless sum, the count of the current window,
+// has reached the release threshold in now. A criterion that is cooling cools from time at if count reached its release
+// threshold.
 func (h *hysteresis) updateBefore(needs *[criteria]thresholds, count int64, at time.Time, now *[criteria]thresholds,
 	sum int64) {
 	for i, need := range needs {
@@ -138,8 +139,8 @@ func (h *hysteresis) updateBefore(needs *[criteria]thresholds, count int64, at t
 	h.name()
 }
 
-// expire ends the criteria that have cooled by now, and reports whether one is
-// left. No cooling begins before counts were whole.
+// expire ends the criteria that have cooled by now, and reports whether any criterion is left. Cooling begins at time
+// whole at the earliest, because counts may be missing before.
 func (h *hysteresis) expire(now, whole time.Time, cool time.Duration) bool {
 	for i, below := range h.below {
 		if h.on[i] && !below.IsZero() && now.Sub(hotset.Later(below, whole)) >= cool {
@@ -167,10 +168,10 @@ func (h *hysteresis) name() {
 // aliasPrefix begins the keys whose metric name cannot be decoded.
 const aliasPrefix = "!hp1:"
 
-// routes say which rule judges a key, by its position. Not changed once made.
+// routes maps a key to the index of the rule that judges it. It is immutable.
 type routes struct {
 	byName   map[string]int
-	catchAll int // -1: none
+	catchAll int // -1: no catch-all
 }
 
 func newRoutes(set *rules.Set) *routes {
@@ -184,7 +185,7 @@ func newRoutes(set *rules.Set) *routes {
 	return r
 }
 
-// of is the rule that judges key, -1 where none does.
+// of returns the index of the rule that judges key, or -1 if no rule does.
 func (r *routes) of(key hottype.Key) int {
 	name := resourceOf(key)
 	if strings.HasPrefix(name, aliasPrefix) {
@@ -196,8 +197,8 @@ func (r *routes) of(key hottype.Key) int {
 	return r.catchAll
 }
 
-// resourceOf is the part of the key that says which rule judges it; for an
-// alias, still in HP1 form and with its prefix.
+// resourceOf returns the part of the key that selects its rule. For an alias it is still in HP1 form and has its
+// prefix.
 func resourceOf(key hottype.Key) string {
 	if strings.HasPrefix(string(key), aliasPrefix) {
 		resource, _, _ := strings.Cut(string(key), ".")
@@ -206,8 +207,8 @@ func resourceOf(key hottype.Key) string {
 	return key.Resource()
 }
 
-// decodeResource reads the HP1 form of a resource; "" where it is a hash. It
-// lets canon read it as part of a metric without parameters.
+// decodeResource decodes a resource from HP1 form, or returns "" if it is a hash. It lets canon read it as part of a
+// metric without parameters.
 func decodeResource(hp1 string) string {
 	names := canon.Names{Prefix: "x", Style: canon.StyleHP1}
 	key, err := names.Parse([]byte("x." + hp1 + ".hot_param.Ze"))

@@ -15,36 +15,36 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Detector judges what is hot. Add and AddAll may be called by any number of
-// goroutines, beside all other methods; each of them holds one shard at a time,
-// for as long as its counts take. The other methods wait for each other.
+// Detector judges which keys are hot. Add and AddAll may be called by any number of goroutines, beside all other
+// methods. Each call holds one shard at a time, while it adds the counts of that shard. The other methods wait for each
+// other.
 type Detector struct {
 	opts Options
-	seed maphash.Seed // own, so that no client can aim at a place in a table
+	seed maphash.Seed // random, so that no client can choose keys that collide
 
-	// rules guards what only SetRules changes: routes, traffic, and which states
-	// the shards have. Everybody else holds it for reading.
+	// rules guards the fields that only SetRules changes: routes, traffic, and the rule states of the shards. All other
+	// methods lock it for reading.
 	rules   sync.RWMutex
 	routes  *routes
 	traffic []*traffic // in the order of the rules
 	uses    *rules.Uses
 	shards  []*shard
-	span    int64 // how many seconds any count can matter for
+	span    int64 // the number of seconds within which a count can matter
 
 	batches    sync.Pool // of *batch
 	noRule     atomic.Uint64
-	clock      atomic.Int64 // the latest time heard of, unix ns
-	incomplete atomic.Int64 // until when counts may be missing, unix ns; 0: none are
+	clock      atomic.Int64 // the latest time passed to a method, unix ns
+	incomplete atomic.Int64 // counts up to this time may be missing, unix ns; 0 if complete
 
 	judging   sync.Mutex // held by Tick, OverThreshold, Forget and SetRules; guards all below
-	hot       int64      // keys in its set
-	loops     int64      // and among its loops
+	hot       int64      // number of keys in its set
+	loops     int64      // number of loops in its set
 	displaced uint64
-	full      []hotset.Full // as Full returns it
-	last      tick          // whose memory is used again
+	full      []hotset.Full // the result of Full
+	last      tick          // the last tick, whose memory is used again
 }
 
-// New builds a Detector for a set of rules. It starts nothing.
+// New returns a Detector for a set of rules. It starts no goroutines.
 func New(set *rules.Set, o Options) *Detector {
 	d := &Detector{opts: o.withDefaults(), seed: maphash.MakeSeed(), routes: &routes{}}
 	d.batches.New = func() any { return new(batch) }
@@ -60,7 +60,7 @@ func New(set *rules.Set, o Options) *Detector {
 	return d
 }
 
-// hold locks what judging needs, until release is called.
+// hold locks the state that judging needs, and returns the function that unlocks it.
 func (d *Detector) hold() (release func()) {
 	d.judging.Lock()
 	d.rules.RLock()
@@ -70,16 +70,15 @@ func (d *Detector) hold() (release func()) {
 	}
 }
 
-// Add places one count; see AddAll, which is the faster way for many.
+// Add adds one count. For many counts AddAll is faster.
 func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
 	return d.AddAll(now, []hottype.Count{c})
 }
 
 func (d *Detector) shardOf(hash uint64) int { return int(hash >> 32 & uint64(len(d.shards)-1)) }
 
-// AddAll places counts. It reports true exactly when one of them made a key hot
-// that was not hot (nor cooling) before: the caller should Tick at once and
-// publish. The Detector copies the keys that it keeps.
+// AddAll adds counts. It reports whether one of them made a key hot that was neither hot nor cooling before: the caller
+// should then Tick at once and publish. The Detector copies the keys that it keeps.
 func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
@@ -101,9 +100,9 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	return crossed
 }
 
-// advanceClock gives the time that it is for a call at now: a later one, where that was
-// heard of before. Time does not step back, unless it had been wrong by more
-// than any count can matter for.
+// advanceClock returns the time of a call at now: the latest time passed to any call, so that time does not step back.
+// If now is earlier by more than the span in which a count can matter, the clock had been wrong, and the time becomes
+// now.
 func (d *Detector) advanceClock(now time.Time) time.Time {
 	heard := d.clock.Load()
 	if n := now.UnixNano(); n > heard || time.Unix(0, heard).Unix()-now.Unix() > d.span {
@@ -133,10 +132,9 @@ func (d *Detector) route(second int64, counts []hottype.Count, b *batch) {
 	}
 }
 
-// OverThreshold lists, sorted, the keys whose count over their rule's window ending
-// with second s reaches the rule's rate: hot before hysteresis, MaxHot and
-// MinClients, and by no other criterion. It lets time pass until s; of a second
-// before the current one nothing is known any more, and it gives nil.
+// OverThreshold returns, sorted, the keys whose count over their rule's window ending with second s reaches the rule's
+// rate. Other criteria, hysteresis, MaxHot and MinClients do not apply. It advances the time to s. It returns nil if s
+// is before the current second, because those counts are no longer kept.
 func (d *Detector) OverThreshold(s int64) []hottype.Key {
 	defer d.hold()()
 	if s > time.Unix(0, d.clock.Load()).Unix() {
@@ -160,7 +158,7 @@ func (l *shard) over(s int64) (over []hottype.Key) {
 		return nil
 	}
 	for i, h := range l.states {
-		if h.full { // there are more than are listed
+		if h.full { // more keys than are listed
 			h.counts.Each(func(place int, sum int64) {
 				if key := hottype.Key(h.counts.Key(place)); sum >= h.compiled.rate.hot && l.d.routes.of(key) == i {
 					over = append(over, key)
@@ -195,47 +193,46 @@ func (d *Detector) Stats() Stats {
 	return st
 }
 
-// The defaults of Options, and the most that Counters can be.
+// The defaults of Options, and the maximum of Counters.
 const (
 	DefaultCounters = window.DefaultCounters
-	MaxCounters     = window.MaxCounters // more are not had
+	MaxCounters     = window.MaxCounters // larger values are reduced to this
 	DefaultLateness = 10 * time.Second
 	DefaultFuture   = hottype.MaxFuture
 	DefaultHotTTL   = 5 * time.Second
 	DefaultSketches = 4096
 )
 
-// maxShards is how many shards there are at most.
+// maxShards is the maximum number of shards.
 const maxShards = 64
 
-// Options bound a Detector. The zero value has the defaults; what is negative
-// counts as not set.
+// Options bound a Detector. Zero and negative values select the defaults.
 type Options struct {
-	// Counters caps what is counted for each rule: a key takes one, of at most about 200 bytes, for each
-	// second of the window in which it is seen. 0 means 131,072. Beyond it the lightest keys are given up
-	// and sums are lower bounds with a known error: see Stats.Error.
+	// Counters is the maximum number of counters of each rule. A key takes one, of at most about 200 bytes, for each
+	// second of the window in which it is counted. 0 means 131,072. Beyond it the counters of the lightest keys are
+	// given up, and sums are lower bounds with a known error: see Stats.Error.
 	Counters int
-	// MaxRate is the most requests per second that a rule without max_rate is expected to get; 0: not
-	// stated. Only Check reads it.
+	// MaxRate is the highest number of requests per second expected of a rule without max_rate, or 0 if it is unknown.
+	// Only Check reads it.
 	MaxRate float64
-	// Shards is in how many parts keys are counted, each with its own lock and its share of the counters;
+	// Shards is the number of parts into which keys are divided, each with its own lock and its share of the counters;
 	// 0 means 1. Rounded up to a power of two.
 	Shards int
-	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule uses at most its window of
-	// it. Whole seconds, rounded up.
+	// Lateness is the maximum age of a count, by its second; 0 means 10 s. A rule takes no counts older than its
+	// window. Whole seconds, rounded up.
 	Lateness time.Duration
-	// Future is how far ahead of now a count's second may be, for senders with a fast clock; 0 means 2 s.
-	// Such counts are judged when their second comes. Whole seconds, rounded up.
+	// Future is how far the second of a count may be ahead of now, for senders with a fast clock; 0 means 2 s. Such
+	// counts are judged when their second begins. Whole seconds, rounded up.
 	Future time.Duration
 	HotTTL time.Duration // how long a set keeps its keys hot: HotKey.Until = now + HotTTL; 0 means 5 s
-	// MaxSketches caps the keys near their threshold of which the clients are held, over all rules; 0 means
-	// 4096, of up to about 5 KB. Beyond it the lightest of the network that has most of them are given up;
-	// such a key counts as one client's until its clients are known again.
+	// MaxSketches is the maximum number of keys near their threshold whose clients are kept, over all rules; 0 means
+	// 4096, of up to about 5 KB. Beyond it the lightest sketches of the network that has most are given up; such a key
+	// counts as a single client until its clients are known again.
 	MaxSketches int
-	// NoClients means that the source of the counts cannot name clients (Graphite): min_clients then holds
-	// nothing back. Otherwise requests without a client count as those of one client.
+	// NoClients is true if the source of the counts cannot name clients (Graphite): min_clients then has no effect.
+	// Otherwise all requests without a client count as a single client.
 	NoClients bool
-	// WholeSeconds means that counts come when their second is over (Graphite), all of it at once.
+	// WholeSeconds is true if all counts of a second arrive at once when it is over (Graphite).
 	WholeSeconds bool
 }
 
@@ -249,10 +246,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// perShard is how many counters a shard has for one rule.
+// perShard returns the number of counters of one rule in one shard.
 func (o Options) perShard() int { return max(o.Counters/o.Shards, 1) }
 
-// seconds is d in whole seconds, rounded up.
+// seconds returns d in whole seconds, rounded up.
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

@@ -1,73 +1,56 @@
-// Package detect judges which keys are hot right now: counts and a clock go
-// in, the hot set and its changes come out.
+// Package detect judges which keys are hot now. It takes counts and the time, and returns the hot set and its changes.
 //
 //	AddAll ──> rule, hash ──> shard (a lock each) ──> window of the rule ─┐ crossed
 //	               └──> traffic of the resource           baseline, clients    v
 //	Tick ────────────────────────────────────────────> candidates ──> hot set
 //
-// A key is listed as a candidate from the moment its count over its rule's
-// window (the seconds now-window+1 … now) reaches the least that any criterion
-// of the rule asks for. It is hot when its count reaches the rule's rate, or its
-// share of the resource's traffic, or so many times its own past; and until it
-// has been below the release threshold of each that made it so, for Cool without a
-// break. The hot set is the hot keys; where a rule has MaxHot, the heaviest of
-// them; and without those that a few clients ask for in a loop, where it has
-// MinClients.
+// A key is listed as a candidate from the moment its count over its rule's window (the seconds now-window+1 … now)
+// reaches the lowest threshold of any criterion of the rule. It becomes hot when its count reaches the rule's rate, its
+// share of the resource's traffic, or a multiple of its own past (surge). It stays hot until it has been below the
+// release threshold of each criterion that made it hot for Cooldown without a break. The hot set holds all hot keys,
+// with two exceptions: if a rule has MaxHot, only its heaviest keys, and if it has MinClients, no keys that a few
+// clients request in a loop.
 //
-// [Detector.AddAll] places counts and says at once when one made a key hot, so
-// that no caller has to wait for the next [Detector.Tick]. Tick lets time pass,
-// judges, and gives the set. By share and surge a key is looked at when its
-// count reaches MinRate, and then at every Tick, because others move its
-// threshold.
+// [Detector.AddAll] adds counts and reports at once whether a key became hot, so that no caller has to wait for the
+// next [Detector.Tick]. Tick advances the time, judges the candidates, and returns the set. By share and surge a key is
+// judged when its count reaches MinRate, and then at every Tick, because other keys move its threshold.
 //
-// # How sure
+// # Accuracy
 //
-// Counts are exact until a rule's counters are all taken, and lower bounds with
-// a known error from then on (package window). Keys are judged by the lower
-// bound, so none is hot that is not; HotKey.Upper says how much more it may be,
-// [Detector.Errors] how wrong each rule can be, [Check] how wrong it could
-// become. HotKey.Rate is over a window that ends now, not with the second: the
-// second that left last counts by the part of it that would still be in. The
-// thresholds go by whole seconds.
+// Counts are exact until all counters of a rule are taken, and from then on lower bounds with a known error (package
+// window). Keys are judged by the lower bound, so no key is hot that should not be. HotKey.Upper is the upper bound of
+// the rate, [Detector.Errors] returns the error that each rule can have now, and [Check] rejects rules whose error
+// could become too large. HotKey.Rate is over a window that ends now, not with the second: the second that left last
+// counts by the part of it that would still be in the window. Thresholds apply to whole seconds.
 //
 // # Shards
 //
-// A key belongs to one shard, by its hash, and a shard has a lock, a window for
-// each rule, and its own candidates: goroutines that add wait for each other for
-// one batch at most, nothing has to be merged, and a Tick holds one shard at a
-// time, for as long as its candidates take. The window of a shard has its part of
-// the rule's counters.
+// A key belongs to one shard, by its hash. A shard has a lock, a window for each rule, and its own candidates, so
+// goroutines that add wait for each other for at most one batch, nothing has to be merged, and a Tick holds one shard
+// at a time, for as long as its candidates take. The counters of a rule are divided among the windows of its shards.
 //
 // # Time
 //
-// Time is the caller's and passes with every call. A count falls only when a
-// second turns, so that is when cooling begins, however rarely Tick is called.
-// When now steps back a little, time stands still until it is reached again;
-// when it steps back by more than the windows, the clock had been wrong, and
-// counting begins anew (hot keys cool from there on).
+// The caller passes the time with every call. A count falls only when a second ends, so cooling begins then, however
+// rarely Tick is called. When now steps back a little, the time stands still until it is reached again. When it steps
+// back by more than the windows, the clock had been wrong: counting begins again, and hot keys cool from that time on.
 //
 // # Rules
 //
-// Which rule judges a key: the one named by its resource, else the catch-all.
-// Of an alias, "!hp1:{resource}.{params}" in HP1 form, the resource is decoded
-// first; where that is not possible, because it was too long and is a hash, it
-// can only be a path, which the catch-all judges. Keys that no rule judges are
-// dropped and counted.
+// A key is judged by the rule with the name of its resource, or else by the catch-all. The resource of an alias,
+// "!hp1:{resource}.{params}" in HP1 form, is decoded first. A resource that cannot be decoded, because it was too long
+// and is a hash, can only be a path, which the catch-all judges. Keys without a rule are dropped and counted.
 //
 // # Bounds
 //
-// Each rule has Options.Counters, of about 200 bytes, and as many for the past
-// where it has Surge and for the resources where it is the catch-all. A shard
-// lists 2 x MaxHot + 64 candidates of a rule; with a threshold so low that there
-// are more, the heaviest.
+// Each rule has Options.Counters counters of about 200 bytes, and as many again for the baseline if it has Surge, and
+// for the resources if it is the catch-all. A shard lists at most 2 x MaxHot + 64 candidates of a rule, the heaviest if
+// its threshold is so low that there are more.
 //
-// Cost: an Add is a hash, a look-up in the window and one of the traffic,
-// whatever the weight. When a second turns, each count of the second that ended
-// and of the one that leaves is looked at once, and each candidate. Tick is one
-// look at each candidate.
+// Cost: an Add is one hash, one look-up in the window and one in the traffic, for any N. When a second ends, each count
+// of that second and of the second that leaves is visited once, and each candidate. Tick visits each candidate once.
 //
-// With one shard, and counters enough, the result depends on the calls and their
-// times only: not on map order, nor on the machine. Where counters are short it
-// depends on the hash's seed too, within the error. The package is pure: no clock,
+// With one shard and enough counters, the result depends only on the calls and their times, not on map order or the
+// machine. If counters are short, it also depends on the hash's seed, within the error. The package is pure: no clock,
 // no I/O.
 package detect

@@ -2,7 +2,7 @@ package detect
 
 import "github.com/hotparam/pipeline/internal/hotset"
 
-// findFull returns the rules that have more hot keys than places. Views are those of a Tick, by rule.
+// findFull returns the rules that have more hot keys than places; views are the hot keys of a Tick, by rule.
 func findFull(states []*ruleState, views [][]view) (full []hotset.Full) {
 	for i, h := range states {
 		if n := len(views[i]) - h.compiled.maxHot; n > 0 {
@@ -12,7 +12,7 @@ func findFull(states []*ruleState, views [][]view) (full []hotset.Full) {
 	return full
 }
 
-// Full returns the rules whose hot sets were full at the last Tick. It is not changed later.
+// Full returns the rules whose hot sets were full at the last Tick. The result is not changed later.
 func (d *Detector) Full() []hotset.Full {
 	d.judging.Lock()
 	defer d.judging.Unlock()

@@ -11,33 +11,32 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
-// ruleState is what one rule has counted in one shard and which of its keys are
-// candidates. Guarded by its shard.
+// ruleState holds the counts and the candidates of one rule in one shard. Its shard's lock guards it.
 type ruleState struct {
 	compiled *compiledRule
 	opts     Options
 	second   int64
 	counts   *window.Counter
-	traffic  *traffic  // of all shards
-	total    int64     // of traffic, or unasked
-	late     bool      // counts of seconds before this one have come since it began
-	baseline *baseline // nil: no surge
+	traffic  *traffic  // shared by all shards
+	total    int64     // the total of traffic, or unasked
+	late     bool      // counts of earlier seconds have come in this second
+	baseline *baseline // nil if the rule has no surge
 	clients  *clientSketches
-	// withholds reports whether a key must not become hot, whatever its count: see rules.Uses.
+	// withholds reports whether a key must not become hot at any count (see rules.Uses).
 	withholds func(hottype.Key) bool
 
-	candidates   []*candidate // by watch; nil where there is none
-	listed       int          // those that are not nil
+	candidates   []*candidate // by watch; nil for a watch that is free
+	listed       int          // the number of candidates that are not nil
 	full         bool         // candidates were pruned in this second
-	line         origins.Line // of those that were not, if full
+	line         origins.Line // keys below it would be pruned again, if full
 	pruned       uint64
 	notCanonical uint64
 }
 
-// unasked is the total of traffic until it is read.
+// unasked is the value of total until it is read from traffic.
 const unasked = -1
 
-// setRule takes the terms of a rule whose window h has already.
+// setRule replaces the rule of h. The window of h is kept, so the rule must have the same.
 func (h *ruleState) setRule(t *compiledRule) {
 	before := h.compiled
 	h.compiled = t
@@ -54,7 +53,7 @@ func (h *ruleState) setRule(t *compiledRule) {
 	}
 }
 
-// restart begins counting anew. Candidates stay, cooling.
+// restart replaces the counts by an empty window. Candidates stay and cool.
 func (h *ruleState) restart(second int64) {
 	h.second, h.late = second, false
 	h.counts = window.New(window.Config{
@@ -83,11 +82,11 @@ func (h *ruleState) restart(second int64) {
 	h.recheck(time.Unix(second, 0))
 }
 
-// advance begins a second: counts leave the window, and early ones enter it.
+// advance begins a second: the oldest counts leave the window, and counts that came early enter it.
 func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	now := time.Unix(second, 0)
 	for _, c := range h.candidates {
-		if c != nil { // counts have only risen since they were looked at
+		if c != nil { // counts have only risen since they were evaluated
 			sum := h.counts.SumOf(c.watch)
 			c.peak = max(c.peak, h.rate(sum))
 			if h.late {
@@ -123,7 +122,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	h.recheck(now)
 }
 
-// onExpire makes what leaves the window the past; nil where no rule needs it.
+// onExpire returns the function that adds counts to the baseline when they leave the window, or nil without baseline.
 func (h *ruleState) onExpire() func(place int, n int64) {
 	if h.baseline == nil {
 		return nil
@@ -139,8 +138,8 @@ func (h *ruleState) onExpire() func(place int, n int64) {
 	}
 }
 
-// recheck looks at every candidate after counts may have fallen. Those that never
-// were hot and are below all thresholds leave without a trace.
+// recheck evaluates every candidate after counts may have fallen. It removes candidates that are not hot and below the
+// lowest threshold.
 func (h *ruleState) recheck(now time.Time) {
 	h.total = unasked
 	for _, c := range h.candidates {
@@ -154,8 +153,7 @@ func (h *ruleState) recheck(now time.Time) {
 	}
 }
 
-// rescan finds keys over the least threshold that are not watched. It visits
-// every key that is counted.
+// rescan lists the keys over the lowest threshold that are not watched. It visits every key that is counted.
 func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
 	h.counts.SetLimit(h.compiled.least)
 	h.counts.Each(func(place int, sum int64) {
@@ -167,10 +165,9 @@ func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
 
 func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
 
-// slidingRate is the rate over exactly one window that ends now. A window of whole
-// slots that ends within one is short by what is left of it; the slot that left
-// last replaces that, by the part of it that would still be in.
-// Counts of whole seconds leave nothing short: the window has all of its seconds, or that before it has.
+// slidingRate returns the rate over exactly one window that ends now. The current second is not over, so the window
+// lacks the rest of it. The second that left last fills the gap, by the part of it that would still be in the window.
+// With counts of whole seconds there is no gap: either this window has all of its seconds, or the window before it.
 func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	if h.opts.WholeSeconds {
 		return h.rate(max(w.Sum, w.Before))
@@ -179,8 +176,8 @@ func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
 }
 
-// Heaviest are the n keys with the greatest rates of the window, hot or not, heaviest first. It looks
-// at every key that is counted, one shard after the other: call it some times a minute.
+// Heaviest returns the n keys with the greatest rates of the window, hot or not, heaviest first. It visits every key
+// that is counted, one shard after the other: call it at most some times a minute.
 func (d *Detector) Heaviest(n int) []hottype.HotKey {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
@@ -205,7 +202,7 @@ func (l *shard) heaviest(n int) []hottype.HotKey {
 		slices.SortFunc(all, func(a, b weighed) int { return cmp.Compare(b.rate, a.rate) })
 		all = all[:min(n, len(all))]
 	}
-	least := 0.0 // what a key must have more than to be among them
+	least := 0.0 // the rate that a key must exceed to be in the result
 	for _, h := range l.states {
 		h.counts.Each(func(place int, sum int64) {
 			if rate := h.rate(sum); rate > least {

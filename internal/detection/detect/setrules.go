@@ -7,19 +7,17 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// SetRules judges by another set of rules from now on. A rule is known by its
-// name. Where its window is the same its counts are kept and judged by the new
-// thresholds; where the window is another, counting begins anew and what is hot
-// stays so until it cools. Hot keys of rules that are gone, and keys that now
-// fall to another rule, leave with the next Tick. It looks at every key that is
-// counted.
+// SetRules replaces the rules. A rule is identified by its name. If its window is unchanged, its counts are kept and
+// judged by the new thresholds. If its window has changed, counting begins again, and hot keys stay hot until they
+// cool. Hot keys of removed rules, and keys that now belong to another rule, leave with the next Tick. SetRules visits
+// every key that is counted.
 func (d *Detector) SetRules(set *rules.Set) {
 	d.judging.Lock()
 	defer d.judging.Unlock()
 	d.rules.Lock()
 	defer d.rules.Unlock()
 	for _, l := range d.shards {
-		if !l.now.IsZero() { // what was by now was so by the rules before
+		if !l.now.IsZero() { // seconds until now are judged by the old rules
 			l.advance(time.Unix(0, d.clock.Load()))
 		}
 	}
@@ -37,7 +35,7 @@ func (d *Detector) SetRules(set *rules.Set) {
 	}
 }
 
-// keptTraffic is the traffic of a rule, from before where its window is the same.
+// keptTraffic returns the traffic of a rule: the old one if the rule's window is unchanged, or else an empty one.
 func (d *Detector) keptTraffic(t *compiledRule, before *routes, old []*traffic) *traffic {
 	if i, ok := before.byName[t.rule.Name]; ok && old[i].cfg.Window == t.window {
 		return old[i]
@@ -45,15 +43,15 @@ func (d *Detector) keptTraffic(t *compiledRule, before *routes, old []*traffic) 
 	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.clock.Load()).Unix())
 }
 
-// setRules changes the rule states of a shard. The Detector has its new routes already.
+// setRules replaces the rule states of a shard. The Detector must already have its new routes.
 func (l *shard) setRules(all []*compiledRule, before *routes) {
 	now := time.Unix(l.second, 0)
 	old := l.states
 	for _, h := range old {
-		h.recheck(now) // by the rules before
+		h.recheck(now) // by the old rules
 	}
 	l.states = nil
-	uses := l.d.uses // a state that is replaced asks those of its own rules once more, by their positions
+	uses := l.d.uses // a replaced state calls withholds once more, with the position of its rule in the old set
 	for i, t := range all {
 		var h *ruleState
 		withholds := func(key hottype.Key) bool { return uses.Withholds(i, l.second, key) }
@@ -63,7 +61,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 			h.traffic, h.withholds = l.d.traffic[i], withholds
 			h.change(t, l.second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
 			for _, c := range h.candidates {
-				if c != nil { // what the new rules make hot is so from the next Tick on
+				if c != nil { // keys that the new rules make hot are hot from the next Tick on
 					c.seen = true
 				}
 			}
@@ -102,8 +100,7 @@ func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key)
 	h.rescan(now, owns)
 }
 
-// dropMovedKeys takes from h the candidates that the rule at a position does not
-// judge any more.
+// dropMovedKeys removes the candidates of h that the rule at a position no longer judges.
 func (l *shard) dropMovedKeys(h *ruleState, rule int) {
 	for _, c := range h.candidates {
 		if c == nil || l.d.routes.of(c.key) == rule && rule >= 0 {
@@ -120,10 +117,9 @@ func (l *shard) dropMovedKeys(h *ruleState, rule int) {
 	}
 }
 
-// Forget drops what was counted of the keys that which says, because another
-// aggregator counts them from now on. Those that are hot cool, at rate 0: they stay in
-// the hot set for their rule's cooling time, in which the other one finds them.
-// It visits every key that is counted.
+// Forget drops the counts of the keys for which the function which returns true, because another aggregator counts them
+// from now on. Hot keys among them cool at rate 0: they stay in the hot set for their rule's cooling time, in which the
+// other aggregator finds them. Forget visits every key that is counted.
 func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
 	defer d.hold()()
 	now = d.advanceClock(now)

@@ -12,24 +12,23 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/window"
 )
 
-// warmBatch is how many keys are fetched from memory at the same time.
+// warmBatch is the number of keys that are fetched from memory at the same time.
 const warmBatch = heavyhitters.MaxWarm
 
-// shard counts the keys of one part of all hashes. The holder of its lock may use
-// it; a key is in one shard only.
+// shard counts the keys of one part of all hashes; a key is in one shard only. Its lock guards all fields.
 type shard struct {
 	mu             sync.Mutex
 	d              *Detector
-	now            time.Time    // the latest heard of; zero before the first call
+	now            time.Time    // the latest time passed to it; zero before the first call
 	second         int64        // of now
 	states         []*ruleState // in the order of the rules
 	budget         *sketchBudget
-	pendingChanges []Change // that did not come by a Tick, for the next one to tell
+	pendingChanges []Change // that happened between Ticks, for the next one to report
 	stats          Stats
-	warm           uint64 // keeps the compiler from leaving out what only warms
+	warm           uint64 // keeps the compiler from removing the warming
 }
 
-// addAll places the counts of a batch that belong to this shard.
+// addAll adds the counts of a batch that belong to this shard.
 func (l *shard) addAll(now time.Time, counts []hottype.Count, b *batch, mine []int32) (crossed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,9 +74,8 @@ func (l *shard) drop(s window.Status) {
 	}
 }
 
-// advance lets time pass until now, one second after the other, so that every
-// count is judged in every second. It gives the time it is then: now, or a
-// later one that was heard of before.
+// advance moves the time forward to now, one second after the other, so that the counts of every second are judged. It
+// returns the resulting time: now, or the latest time passed before if that is later.
 func (l *shard) advance(now time.Time) time.Time {
 	if second := now.Unix(); second != l.second || l.now.IsZero() {
 		l.advanceTo(now, second)
@@ -95,7 +93,7 @@ func (l *shard) advanceTo(now time.Time, second int64) {
 		l.now = now
 		return
 	}
-	// After one whole span of silence nothing changes any more.
+	// After a whole span without counts, further seconds change nothing.
 	quiet := l.second + span + 1
 	for l.second < min(second, quiet) {
 		l.nextSecond(l.second + 1)
@@ -112,8 +110,7 @@ func (l *shard) nextSecond(second int64) {
 	}
 }
 
-// restart forgets all counts, at the first second or after the clock was found
-// to have been wrong.
+// restart drops all counts, at the first second or after the clock was found to have been wrong.
 func (l *shard) restart(second int64) {
 	if !l.now.IsZero() {
 		l.stats.ClockResets++
@@ -125,16 +122,17 @@ func (l *shard) restart(second int64) {
 	}
 }
 
-// sketchBudget bounds the client sketches that all rules of a shard keep.
+// sketchBudget bounds the number of client sketches that all rules of a shard keep.
 type sketchBudget struct {
 	free int
-	// evicted counts client sketches that made room for others: such a key counts as one client's.
+	// evicted counts sketches dropped to make room for others. Such a key counts as a single client.
 	evicted uint64
-	rules   func() []*ruleState // that share it
+	rules   func() []*ruleState // returns the rules that share it
 }
 
-// evict makes room: it drops the lightest third of the sketches of the network, or else the sender, that has more
-// than its share of them and most; else of all. A key that is still asked for gets a sketch again with its next count.
+// evict makes room. If a network has more than its share of the sketches, evict drops the lightest third of the
+// sketches of the network with most; else it does so for senders; else it drops the lightest third of all. A key that
+// is still requested gets a sketch again with its next count.
 func (b *sketchBudget) evict() {
 	type held struct {
 		of              *clientSketches
@@ -167,7 +165,7 @@ func (b *sketchBudget) evict() {
 	}
 }
 
-// most is the tag with most keys, if they are more than its share of all; else 0.
+// most returns the tag with most keys if it has more than its share of all, or else 0.
 func most(keys map[uint32]int, all int) (tag uint32) {
 	for t, n := range keys {
 		if t != 0 && n*origins.Share > all && (n > keys[tag] || n == keys[tag] && t < tag) {

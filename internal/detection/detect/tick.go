@@ -12,12 +12,10 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Tick lets time pass until now and judges: it gives the whole hot set,
-// heaviest first, with Version 0, and what entered or left it since the Tick
-// before, in the order of time. Both belong to the caller.
+// Tick advances the time to now and judges the candidates. It returns the whole hot set, heaviest first, with Version
+// 0, and the changes since the last Tick, in the order of time. Both belong to the caller.
 //
-// To judge a second s by all of its counts and no more, call Tick with a time
-// within s, after them.
+// To judge a second s by exactly its counts, call Tick with a time within s, after they were added.
 func (d *Detector) Tick(now time.Time) (report.HotSet, []Change) {
 	defer d.hold()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
@@ -39,7 +37,7 @@ func (d *Detector) Tick(now time.Time) (report.HotSet, []Change) {
 	return t.result()
 }
 
-// tick is what one Tick gathers.
+// tick holds the results of one Tick.
 type tick struct {
 	now       time.Time
 	hotTTL    time.Duration
@@ -47,11 +45,11 @@ type tick struct {
 	loopViews [][]view // loops, by rule
 	keys      []hottype.HotKey
 	loops     []hottype.HotKey
-	changes   []Change // those that left have no At yet
-	toggled   []view   // those whose shown changes
+	changes   []Change // At is not set yet in changes of keys that left
+	toggled   []view   // views whose shown changes
 }
 
-// next is a tick that uses the memory of t again, but for what it gave away.
+// next returns a tick that uses the memory of t again, except the slices that the caller of Tick owns.
 func (t *tick) next(hold time.Duration, rules int) *tick {
 	again := func(views [][]view) [][]view {
 		for i := range views {
@@ -74,8 +72,8 @@ type view struct {
 	rank  int64
 	claim origins.Claim // to a place, by its rank
 	loop  bool
-	shown bool // among the hot keys or the loops, as it is one
-	seen  bool // a Tick before has seen it over its threshold
+	shown bool // in the hot set, or in the loops if it is a loop
+	seen  bool // an earlier Tick has found it over its threshold
 }
 
 func (l *shard) judge(now time.Time, t *tick) time.Time {
@@ -95,7 +93,7 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 	return now
 }
 
-// judgeOne finds out what one candidate is: hot, a loop, or neither.
+// judgeOne decides whether a candidate is hot, a loop, or neither.
 func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
 	h.evaluate(c, now)
 	w := h.counts.Read(c.watch)
@@ -104,7 +102,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 		hot := h.hotOf(c, w, now)
 		t.leave(&c.shown, hot, Cooled)
 		t.leave(&c.loop.shown, hot, LoopEnded)
-		c.loop = loopState{} // when it is hot again, its clients decide anew
+		c.loop = loopState{} // if it becomes hot again, its clients are judged again
 		if w.Sum < h.compiled.least {
 			h.unlist(c)
 		} else {
@@ -122,10 +120,10 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	} else {
 		t.leave(&c.loop.shown, v.hot, LoopEnded)
 	}
-	if v.shown { // who is in stays in, unless another is heavier by a tenth
+	if v.shown { // a key in the set stays, unless another is heavier by a tenth
 		v.rank += w.Sum
 	}
-	// By what is known now, not by the look of this second: ticks at which nothing can change may be left out.
+	// Read again and not as estimated earlier in this second, because Ticks that can change nothing may be left out.
 	from := h.clients.origin(c.key, now.Unix(), w.Sum)
 	v.claim = from.claim(float64(v.rank), w.Sum, 0)
 	if v.loop {
@@ -135,7 +133,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	}
 }
 
-// leave takes a candidate from the hot set or the loops, if it is there. Its shard is held.
+// leave removes a candidate from the hot set or the loops, if it is there. The caller holds its shard.
 func (t *tick) leave(shown *bool, hot hottype.HotKey, kind Kind) {
 	if *shown {
 		*shown = false
@@ -143,8 +141,8 @@ func (t *tick) leave(shown *bool, hot hottype.HotKey, kind Kind) {
 	}
 }
 
-// publish puts the heaviest views of a rule into a list, and gives how many lost their place in it. One that was
-// not in it, because it had no place or never met a Tick, leaves no trace.
+// publish adds the heaviest views of a rule to a list, and returns the number of views that lost their place in it. A
+// view that was not in the list, because it had no place or met no Tick, causes no change.
 func (t *tick) publish(views []view, places int, list *[]hottype.HotKey, began, ended Kind) (displaced uint64) {
 	share(views, places)
 	for i := range views {
@@ -167,7 +165,7 @@ func (t *tick) publish(views []view, places int, list *[]hottype.HotKey, began, 
 	return displaced
 }
 
-// show tells a shard which of its candidates are in the set now.
+// show records in the candidates of a shard whether they are now in the set.
 func (l *shard) show(t *tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,14 +177,14 @@ func (l *shard) show(t *tick) {
 			v.c.loop.shown = !v.shown
 		default:
 			v.c.shown = !v.shown
-			if v.c.shown && v.c.gone { // a heavier key took its place meanwhile
+			if v.c.shown && v.c.gone { // a heavier key has taken its place meanwhile
 				l.pendingChanges = append(l.pendingChanges, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
 			}
 		}
 	}
 }
 
-// result orders what was gathered.
+// result sorts the keys and the changes.
 func (t *tick) result() (report.HotSet, []Change) {
 	for i := range t.changes {
 		if c := &t.changes[i]; c.At.IsZero() {
@@ -196,7 +194,7 @@ func (t *tick) result() (report.HotSet, []Change) {
 	hotset.Sort(t.keys)
 	hotset.Sort(t.loops)
 	slices.SortFunc(t.changes, func(a, b Change) int {
-		// At one time, those who leave go first: the set never overflows.
+		// At equal times, keys that leave come first, so that the set never overflows.
 		return cmp.Or(a.At.Compare(b.At), -cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
 	})
 	if len(t.keys) == 0 {
@@ -205,8 +203,8 @@ func (t *tick) result() (report.HotSet, []Change) {
 	return report.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
 }
 
-// hotOf is what is published of a candidate, without its Until. A rate is never more than
-// the truth: the count is the lower bound.
+// hotOf returns a candidate as it is published, without its Until. A rate is never above the truth, because the count
+// is the lower bound.
 func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype.HotKey {
 	rate := h.slidingRate(w, now)
 	c.peak = max(c.peak, rate)
@@ -224,14 +222,13 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 	return hot
 }
 
-// MarkIncomplete says that counts of requests up to now may be missing: senders, or what
-// is between them and this process, were not heard. A key that looks cold may not
-// be, so none cools before the window of its rule has been counted anew, and then
-// for its Cool. Keys become hot as ever. To be called before every Tick for as
-// long as that is so.
+// MarkIncomplete records that counts of requests up to now may be missing, because senders, or the transport between
+// them and this process, were not heard. A key that looks cold may not be, so no key cools before the window of its
+// rule has been counted in full again, and then for its Cooldown. Keys still become hot. Call it before every Tick
+// while counts may be missing.
 func (d *Detector) MarkIncomplete(now time.Time) { d.incomplete.Store(now.UnixNano()) }
 
-// completeFrom is from when on the window of a rule has all counts; zero: always.
+// completeFrom returns the time from which the window of a rule has all counts, or the zero time if none are missing.
 func (d *Detector) completeFrom(t *compiledRule) time.Time {
 	ns := d.incomplete.Load()
 	if ns == 0 {
@@ -240,12 +237,10 @@ func (d *Detector) completeFrom(t *compiledRule) time.Time {
 	return time.Unix(0, ns).Add(time.Duration(t.window) * time.Second)
 }
 
-// NextChange is the earliest time at which a Tick can find that a key became or ceased
-// to be hot or a loop, if nothing is added before: when the next second begins,
-// or a key has cooled. It says false while no key is a candidate: then no Tick
-// has anything to say until a count makes one. It is for those who know when
-// counts come, as a reader of a log does; it looks at every candidate, as
-// Tick does.
+// NextChange returns the earliest time at which a Tick can find that a key became hot or a loop, or ceased to be, if no
+// count is added before: the beginning of the next second, or the time at which a key has cooled. It returns false
+// while there are no candidates: then no Tick has a change until a count makes one. It is for callers that know when
+// counts come, such as a reader of a log. Like Tick, it visits every candidate.
 func (d *Detector) NextChange() (at time.Time, ok bool) {
 	defer d.hold()()
 	for _, l := range d.shards {
@@ -256,7 +251,7 @@ func (d *Detector) NextChange() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// due is NextChange of one shard.
+// due returns the result of NextChange for one shard.
 func (l *shard) due() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -278,8 +273,8 @@ func (l *shard) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// cooled is when a candidate will have cooled by any criterion, or its clients
-// will have been gone for long enough, if that is before a time; else that time.
+// cooled returns the time at which a candidate has cooled by any criterion, or its clients have been too few for long
+// enough, if that is before the time before; else it returns before.
 func (c *candidate) cooled(before time.Time, cool time.Duration) time.Time {
 	for i, below := range c.below {
 		if end := below.Add(cool); c.on[i] && !below.IsZero() && end.Before(before) {

@@ -14,23 +14,22 @@ type Kind string
 // The kinds of a Change.
 const (
 	BecameHot Kind = "became" // the key entered the hot set
-	Cooled    Kind = "cooled" // the key left it
+	Cooled    Kind = "cooled" // the key left the hot set
 	LoopBegan Kind = "looped" // one or a few clients took the key over its threshold: a loop
-	LoopEnded Kind = "ceased" // it is no loop any more
+	LoopEnded Kind = "ceased" // the key is no longer a loop
 )
 
-// Change is one key entering or leaving the hot set or the loops.
+// Change reports that a key entered or left the hot set or the loops.
 type Change struct {
 	Hot  hottype.HotKey `json:"hot"`
 	Kind Kind           `json:"kind"`
 	At   time.Time      `json:"at"`
-	// Displaced is true for a key that left because heavier ones fill the
-	// rule's MaxHot, and not because it cooled.
+	// Displaced is true for a key that left because heavier keys fill the rule's MaxHot, and not because it cooled.
 	Displaced bool `json:"displaced,omitempty"`
 }
 
-// Stats counts what a Detector has seen since it was built. The gauges Keys,
-// Candidates, Hot, Unplaced, Loops, ClientSketches, Newest, Bytes, Error and ErrorRatio are of this moment.
+// Stats holds counters since the Detector was built. Keys, Candidates, Hot, Unplaced, Loops, ClientSketches, Newest,
+// Bytes, Error and ErrorRatio are gauges of the current state.
 type Stats struct {
 	Keys           int64   `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
 	Candidates     int64   `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
@@ -48,7 +47,7 @@ type Stats struct {
 	DroppedLate   uint64 `metric:"hotparam_aggregate_detect_dropped_late_total" help:"Counts of a second too long ago."`
 	DroppedFuture uint64 `metric:"hotparam_aggregate_detect_dropped_future_total" help:"Counts of a second too far ahead."`
 	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key too long for the memory that there is."`
-	// N not positive, or beyond what can be summed
+	// N was not positive, or too large to be summed
 	DroppedBad            uint64 `metric:"hotparam_aggregate_detect_dropped_bad_total" help:"Counts with an impossible number."`
 	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource that no rule has."`
 	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for those of others; until they are known again, the key counts as one client's."`
@@ -88,23 +87,22 @@ func (l *shard) count(st *Stats) {
 	}
 }
 
-// AlarmRatio is the part of a rule's threshold from which on its error is worth
-// an alarm; at twice that a hot key can be missed for long.
+// AlarmRatio is the part of a rule's threshold from which its error is worth an alarm. At twice that, a hot key can be
+// missed for long.
 const AlarmRatio = 0.25
 
-// RuleError is how wrong the counts of one rule can be right now.
+// RuleError is the error that the counts of one rule can have now.
 type RuleError struct {
 	Rule string
-	// Error is the most requests that the count of a key over the window can be
-	// short of the truth.
+	// Error is the maximum number of requests by which the count of a key over the window can be too low.
 	Error int64
-	// Threshold is the least count at which a key of the rule is hot.
+	// Threshold is the lowest count at which a key of the rule is hot.
 	Threshold int64
-	// Ratio is Error / Threshold; 0 for a rule that makes nothing hot.
+	// Ratio is Error / Threshold, or 0 if the rule has no criterion.
 	Ratio float64
 }
 
-// Errors tells of each rule, in their order, how wrong its counts can be.
+// Errors returns the error that the counts of each rule can have, in the order of the rules.
 func (d *Detector) Errors() []RuleError {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
@@ -123,9 +121,9 @@ func (d *Detector) Errors() []RuleError {
 	return errs
 }
 
-// Check rejects rules whose counts could be wrong by half of a threshold at the
-// rate that they are expected to get (HotCriteria.MaxRate, else Options.MaxRate): hot
-// keys could be missed then. A rule whose rate is not stated is not checked.
+// Check rejects rules whose counts could be wrong by half of their threshold at their expected rate
+// (HotCriteria.MaxRate, else Options.MaxRate), because hot keys could then be missed. It does not check a rule whose
+// rate is unknown.
 func Check(set *rules.Set, o Options) error {
 	switch {
 	case o.Counters < 0 || o.Counters > MaxCounters:
@@ -153,15 +151,14 @@ func Check(set *rules.Set, o Options) error {
 	return nil
 }
 
-// errorFactor is 2.2 times the seconds that share the counters: see package window
-// for why no second loses more than that many times its requests divided by all
-// counters.
+// errorFactor returns 2.2 times the number of seconds that share the counters. Package window explains why no second
+// loses more than this factor times its requests divided by the number of counters.
 func (t *compiledRule) errorFactor(o Options) float64 {
 	return 2.2 * float64(t.window+seconds(o.Future))
 }
 
-// maxError is the greatest error at a rate, whatever the keys are. Counters for
-// every request of the ring make none.
+// maxError returns the greatest error at a rate, for any keys. It is 0 if there are counters for every request of the
+// window and of the seconds that may be ahead.
 func (t *compiledRule) maxError(rate float64, o Options) float64 {
 	all := rate * float64(t.window+seconds(o.Future))
 	if all <= float64(o.Counters) {

@@ -6,14 +6,14 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Use returns what was seen of the requests of each rule, by their keys.
+// Use returns the recorded use of each rule: whether requests match it and which parameters their keys have.
 func (d *Detector) Use() []report.RuleUse {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
 	return d.uses.List()
 }
 
-// MergeUse takes what others have seen of the requests of rules: they count keys of the same rules.
+// MergeUse adds the use that other aggregators recorded, because they count keys of the same rules.
 func (d *Detector) MergeUse(now time.Time, list []report.RuleUse) {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
