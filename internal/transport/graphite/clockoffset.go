@@ -6,40 +6,35 @@ import (
 	"time"
 )
 
-// clockOffset says at which second of ours a second of Graphite's is counted. Two
-// things are between them.
+// clockOffset maps the seconds of Graphite's clock to the seconds of ours at which their counts are placed. The two
+// differ by the clocks and by a delay.
 //
-// The clocks: Graphite's may be minutes off. Each answer tells its time, to the
-// second. The difference that is used is a whole number of seconds and stays
-// until it is wrong by more than a second and a half, or it would jump to and
-// fro and leave seconds out or count two in one.
+// The clocks: Graphite's clock may be minutes off. Each response carries its time, to the second. The difference in use
+// is a whole number of seconds and is kept until it is wrong by more than a second and a half. Otherwise it would jump
+// back and forth, and seconds would be left out or counted twice.
 //
-// The delay: what is newest in Graphite was counted a moment ago. How long ago
-// is measured where it can be: a second that the poll before did not see, and
-// this one does. The longest lag is what all counts are delayed by, as a player
-// of sound buffers for the latest packet: with a shorter one, windows would be
-// judged before they are full, with a changing one they would get seconds
-// twice. So the delay grows at once, which leaves a gap in the windows, and
-// shrinks when a minute needed less, or at once when it is so far off that
-// counts would lie beyond the future that a window takes; then the seconds that
-// would fall on others are left out. All of these err to fewer counts, never to
-// more.
+// The delay: the newest second in Graphite was counted a moment ago. The lag can be measured for a second that the
+// previous poll did not see and this poll does. All counts are delayed by the longest lag, as an audio player buffers
+// for the latest packet: with a shorter delay, windows would be judged before they are full, and with a changing one
+// the same second of a window would get counts twice. Therefore the delay grows at once, which leaves a gap in the
+// windows. It shrinks if a minute needed less, or at once if it is so far off that counts would lie further in the
+// future than a window accepts; the seconds that would then fall on occupied ones are left out. All of these errors
+// lead to fewer counts, never to more.
 //
-// A clock that is set: what was seen of one that was ahead says nothing about the
-// one that is right. When the difference changes, the newest second is forgotten,
-// and the seconds of Graphite's clock that were seen are kept as a span: they are
-// not counted again when the clock comes to them once more.
+// A clock that is set: the seconds seen by a clock that was ahead do not tell anything about the corrected clock. When
+// the difference changes, the newest second is forgotten, and the seconds of Graphite's clock that were seen are kept
+// as a span, so that they are not counted again when the clock reaches them a second time.
 //
-// The zero value is ready. Not safe for concurrent use.
+// The zero value is ready for use. A clockOffset is not safe for concurrent use.
 type clockOffset struct {
-	known      bool  // something was seen
+	known      bool  // a second was observed
 	difference int64 // Graphite's clock less ours, in seconds
-	delay      int64 // seconds; below 0 where the StatsD server's clock is fast
+	delay      int64 // seconds; negative if the StatsD server's clock is fast
 	newest     int64 // the newest second seen, by Graphite's clock
-	edge       int64 // the latest place that was given away, by the same clock
+	edge       int64 // the latest place in use, by the same clock
 	most       int64 // largest lag since minute
 	minute     int64
-	// after to upTo are left out since the delay shrank or the difference changed.
+	// The seconds after after, up to and including upTo, are left out since the delay shrank or the difference changed.
 	after, upTo int64
 	from        int64  // the first second that may have been counted since the difference changed
 	counted     []span // the seconds that may have been counted before that
@@ -48,18 +43,18 @@ type clockOffset struct {
 // span is a range of seconds of Graphite's clock, both ends included.
 type span struct{ from, to int64 }
 
-// maxSpans bounds the remembered spans; a clock that is set more often gets its oldest forgotten.
+// maxSpans is the maximum number of remembered spans. If the clock is set more often, the oldest span is forgotten.
 const maxSpans = 64
 
 const (
-	// ahead is how far in the future counts may lie (detect.DefaultFuture).
+	// ahead is the number of seconds that counts may lie in the future (detect.DefaultFuture).
 	ahead = 2
-	// remember is how long a delay is kept that is longer than needed, in seconds.
+	// remember is the number of seconds for which a delay is kept that is longer than needed.
 	remember = 60
 )
 
-// observeClock hears what time it is in Graphite, give or take off, and reports whether what was seen by another
-// difference has to be forgotten.
+// observeClock records the time of Graphite's clock, which is exact to off, and reports whether the difference changed,
+// so that the buckets taken by the old difference have to be forgotten.
 func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) (changed bool) {
 	d := server.Sub(now)
 	held := time.Duration(p.difference) * time.Second
@@ -73,7 +68,7 @@ func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) (ch
 	}
 	p.counted = append(p.counted, span{p.from, p.newest})
 	p.counted = p.counted[max(0, len(p.counted)-maxSpans):]
-	p.edge += by // the same second of ours
+	p.edge += by // the same second of our clock
 	p.after, p.upTo = 0, p.edge-p.delay
 	p.newest, p.from = p.upTo, p.upTo+1
 	p.restart(p.server(now), p.delay)
@@ -85,13 +80,12 @@ func (p *clockOffset) wasCounted(second int64) bool {
 	return slices.ContainsFunc(p.counted, func(s span) bool { return s.from <= second && second <= s.to })
 }
 
-// server is the second it is in Graphite.
+// server returns the current second of Graphite's clock.
 func (p *clockOffset) server(now time.Time) int64 { return now.Unix() + p.difference }
 
-// observe hears which second is the newest that a poll brought, and whether a
-// poll of the last moments would have brought it if it had been there: only
-// then its lag is Graphite's, and not just a lack of requests.
-// Step is the length of a bucket.
+// observe records the newest second of a poll. fresh is true if a poll of the last moments would have brought that
+// second had it been there: only then its lag is caused by Graphite and not by a lack of requests. step is the length
+// of a bucket.
 func (p *clockOffset) observe(now time.Time, newest, step int64, fresh bool) {
 	if p.known && newest <= p.newest {
 		return
@@ -104,7 +98,7 @@ func (p *clockOffset) observe(now time.Time, newest, step int64, fresh bool) {
 	}
 }
 
-// adjust chooses the delay, at a second of Graphite's.
+// adjust chooses the delay by the lag of the newest second; second is the current second of Graphite's clock.
 func (p *clockOffset) adjust(before, second, step int64, fresh bool) {
 	lag := second - p.newest
 	switch {
@@ -124,18 +118,18 @@ func (p *clockOffset) adjust(before, second, step int64, fresh bool) {
 	}
 }
 
-// restart measures anew from a delay on.
+// restart sets the delay and begins a new measurement of the lag.
 func (p *clockOffset) restart(second, delay int64) {
 	p.delay, p.most, p.minute = delay, 0, second
 }
 
-// shrink makes the delay shorter. Seconds after the newest that would meet a given place have none.
+// shrink shortens the delay. The seconds after newest whose new place is already in use are left out.
 func (p *clockOffset) shrink(newest, second, delay int64) {
 	p.after, p.upTo = newest, p.edge-delay
 	p.restart(second, delay)
 }
 
-// place is our second for a second of Graphite's; false if it has none.
+// place returns our second for a second of Graphite's clock, or false if the second is left out.
 func (p *clockOffset) place(second int64) (int64, bool) {
 	if p.after < second && second <= p.upTo || p.wasCounted(second) {
 		return 0, false

@@ -16,35 +16,33 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Config configures a Poller. URL, Names, Rules and Handle are needed.
+// Config configures a Poller. URL, Names, Rules and Handle are required.
 type Config struct {
-	// URL is that of graphite-web, with a path where it has one. "/render" is added.
+	// URL is the address of graphite-web, with its path if it has one. "/render" is appended.
 	URL string
-	// Prefix is what the StatsD server writes before our names; default "stats_counts", where statsd
-	// puts counts per flush. Suffix follows them, without the dot: "count" and "rate" of statsd's
-	// newer namespace; default none. The values of "rate" are per second, all others per flush.
+	// Prefix is the text that the StatsD server writes before our names; default "stats_counts", where statsd puts
+	// counts per flush. Suffix follows the names, without the dot: "count" or "rate" in statsd's newer namespace; empty
+	// by default. The values of "rate" are per second, all others per flush.
 	Prefix, Suffix string
 	Flush          time.Duration // of the StatsD server, in whole seconds; default 1 s
 	Names          canon.Names   // how the senders write keys
-	Rules          *rules.Set    // which metrics there are, and from which count on they matter
-	// Targets replace, by the name of a rule, the target that is made of Prefix, Names and Suffix;
-	// {threshold} becomes the rule's threshold. Each series is counted for itself: where parts of one
-	// key are in several, add them up in the target (sumSeriesWithWildcards), or a part below the
-	// threshold is missed.
+	Rules          *rules.Set    // select the metrics, and the count from which they matter
+	// Targets replaces, by the name of a rule, the target that is made of Prefix, Names and Suffix; {threshold} becomes
+	// the rule's threshold. Each series is counted by itself. If the counts of one key are in several series, add them
+	// up in the target (sumSeriesWithWildcards), because a part below the threshold is missed.
 	Targets map[string][]string
-	// Username and Password are for basic authentication.
+	// Username and Password are the credentials of basic authentication.
 	Username, Password string
-	Header             http.Header   // of every request
+	Header             http.Header   // added to every request
 	Timeout            time.Duration // of one poll; default 5 s
-	// Settle is how long after the full second a poll begins at the earliest; default none. statsd
-	// flushes and cron starts the poll on the full second: a poll before the flush sees nothing new.
+	// Settle is the earliest moment of a poll after the full second; default 0. statsd flushes and cron starts the poll
+	// on the full second, and a poll before the flush would not find new buckets.
 	Settle    time.Duration
-	MaxBody   int64                 // bytes of an answer, unpacked; default 32 MiB
-	MaxSeries int                   // that are remembered, default 200,000; others are dropped and counted
-	Handle    func([]hottype.Count) // gets the counts from Poll, and may keep the slice
+	MaxBody   int64                 // limit of a response in bytes, unpacked; default 32 MiB
+	MaxSeries int                   // remembered at most, default 200,000; others are dropped and counted
+	Handle    func([]hottype.Count) // receives the counts from Poll, and may keep the slice
 	Now       func() time.Time      // default time.Now
-	// Log receives the beginning and end of an outage, and settings that lose counts; default
-	// slog.Default().
+	// Log receives the beginning and end of an outage, and settings that lose counts; default slog.Default().
 	Log *slog.Logger
 }
 
@@ -62,7 +60,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate expects the defaults to be in place.
+// validate checks the configuration, after withDefaults.
 func (c Config) validate() error {
 	if err := c.Names.Validate(); err != nil {
 		return fmt.Errorf("graphite: %w", err)
@@ -85,7 +83,7 @@ func (c Config) validate() error {
 	return c.validateTargets()
 }
 
-// isPathByte reports bytes without a meaning to Graphite in a path.
+// isPathByte reports whether r has no special meaning to Graphite in a path.
 func isPathByte(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '.'
 }
@@ -105,7 +103,8 @@ func (c Config) validateTargets() error {
 	return nil
 }
 
-// maxTarget keeps a request below the 4096 bytes that uwsgi takes by default.
+// maxTarget is the longest target as part of a URL, so that a request stays below the 4096 bytes that uwsgi accepts by
+// default.
 const maxTarget = 2000
 
 func checkTarget(t string) error {
@@ -122,7 +121,7 @@ func checkTarget(t string) error {
 	return nil
 }
 
-// renderURL is the address of the render API, without userinfo.
+// renderURL returns the address of the render API, without userinfo, and the userinfo.
 func renderURL(raw string) (*url.URL, *url.Userinfo, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

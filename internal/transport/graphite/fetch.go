@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// newClient gives a client that keeps the connection, uses no proxy of the environment, and follows no
-// redirect, which would get the password.
+// newClient returns a client that keeps the connection, ignores the proxy settings of the environment, and does not
+// follow redirects, because the target would receive the password.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
@@ -24,8 +24,8 @@ func newClient() *http.Client {
 	}
 }
 
-// fetch makes one request and calls each for the series of the answer, up to an error. That says what was
-// asked, what came and what to do about it.
+// fetch makes one request and calls each for every series of the response until an error occurs. The error describes
+// the request, the response and the remedy.
 func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each func(*series)) error {
 	req, err := p.request(ctx, query, lookback)
 	if err != nil {
@@ -43,14 +43,14 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 	if err := readSeries(http.MaxBytesReader(nil, res.Body, p.cfg.MaxBody), each); err != nil {
 		return p.explain(ctx, err)
 	}
-	// The line's end behind the list is read so that the connection can be used again.
+	// The end of the line after the list is read so that the connection can be reused.
 	_, _ = io.CopyN(io.Discard, res.Body, 1024)
 	return nil
 }
 
 func (p *Poller) request(ctx context.Context, query string, lookback int64) (*http.Request, error) {
 	u := p.url
-	// Graphite caches responses for a minute, unless a parameter says not to.
+	// Graphite caches responses for a minute unless noCache is set.
 	u.RawQuery = query + "&from=-" + strconv.FormatInt(lookback, 10) + "s&until=now&format=json&noCache=true"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *Poller) request(ctx context.Context, query string, lookback int64) (*ht
 	return req, nil
 }
 
-// explain adds to an error its URL and, if that is clear, what helps.
+// explain adds to an error its URL and, if it is clear, the remedy.
 func (p *Poller) explain(ctx context.Context, err error) error {
 	var hint string
 	switch {
@@ -82,7 +82,7 @@ func (p *Poller) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("graphite: GET %s: %w%s", p.where, withoutURL(err), hint)
 }
 
-// withoutURL takes the URL, with all targets, out of an error of the client.
+// withoutURL removes the URL, with all targets, from an error of the client.
 func withoutURL(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -93,7 +93,7 @@ func withoutURL(err error) error {
 	}
 }
 
-// checkAnswer says what is wrong with an answer that is no data, and what to do.
+// checkAnswer returns nil for a response with data, or an error that describes the response and the remedy.
 func checkAnswer(res *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	var hint string
@@ -119,7 +119,7 @@ func checkAnswer(res *http.Response) error {
 	return fmt.Errorf("answered %d: %s; %s", res.StatusCode, begin(res.Body), hint)
 }
 
-// begin quotes the beginning of a body that is for people, without its markup.
+// begin quotes the beginning of a response body without its markup, for a message to people.
 func begin(body io.Reader) string {
 	b, _ := io.ReadAll(io.LimitReader(body, 4096))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.ToValidUTF8(string(b), "?"), " ")
@@ -127,7 +127,7 @@ func begin(body io.Reader) string {
 	return fmt.Sprintf("%.160q", text)
 }
 
-// readClock reads the time of an answer, in whole seconds: in the mean half a second late.
+// readClock reads the time of a response, which is cut to whole seconds and so half a second behind on average.
 func (p *Poller) readClock(date string) {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -142,33 +142,33 @@ func (p *Poller) readClock(date string) {
 	p.difference = at.Sub(now)
 }
 
-// forgetClock forgets what was seen by a clock that was set since. Seconds that were counted are not counted again:
-// see clockOffset.
+// forgetClock forgets the buckets and heartbeats of a clock that was set since. Seconds that were counted are not
+// counted again: see clockOffset.
 func (p *Poller) forgetClock() {
 	p.taken = newTakenBuckets(p.cfg.MaxSeries)
 	p.beat = p.offset.upTo
 	p.round = round{asked: p.round.asked, scratch: p.round.scratch}
 }
 
-// Inspection is what Inspect found, for package doctor to judge.
+// Inspection holds the results of Inspect, which package doctor judges.
 type Inspection struct {
 	URL        string
-	Err        string        // why the metrics cannot be read, and what to do; then what follows is empty
+	Err        string        // why the metrics cannot be read, with the remedy; the fields below are then empty
 	PollErr    string        // why the polls, which use functions, are refused
-	Version    string        // of graphite-web, "" where it does not say
-	ClockAhead time.Duration // its clock less this machine's, to about a second
+	Version    string        // of graphite-web, or "" if it does not report one
+	ClockAhead time.Duration // its clock minus this machine's, to about a second
 	ClockKnown bool
-	Series     int           // metrics of ours that were found, at most 100 a rule
-	Step       time.Duration // the distance between their points, 0 where there are no two
-	Age        time.Duration // of the newest point; negative where there is none
+	Series     int           // our metrics that were found, at most 100 a rule
+	Step       time.Duration // the distance between their points, 0 if no series has two
+	Age        time.Duration // of the newest point; negative if there is no point
 	Flush      time.Duration // the flush interval in the poller's configuration
 }
 
-// inspected is how far back Inspect looks, in seconds.
+// inspected is the number of seconds that Inspect looks back.
 const inspected = 600
 
-// Inspect asks for some metrics of each rule without functions that choose,
-// then what Poll asks. It hands over no counts. Not while Poll runs.
+// Inspect requests some metrics of each rule without functions that filter, then the queries of Poll. It does not hand
+// over counts. It must not be called while Poll runs.
 func (p *Poller) Inspect(ctx context.Context) Inspection {
 	in := Inspection{URL: p.where, Flush: p.cfg.Flush, Age: -1}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
@@ -206,7 +206,7 @@ func (p *Poller) Inspect(ctx context.Context) Inspection {
 	return in
 }
 
-// version asks graphite-web for its version; others do not say.
+// version returns the version of graphite-web, or "" for servers that do not report one.
 func (p *Poller) version(ctx context.Context) string {
 	req, err := p.request(ctx, "", 1)
 	if err != nil {

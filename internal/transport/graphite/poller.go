@@ -1,41 +1,36 @@
-// Package graphite takes counts out of Graphite: it asks the render API which
-// metrics of ours are busy, and hands their buckets on as counts, each bucket
-// once.
+// Package graphite reads counts from Graphite: it requests our busy metrics from the render API and hands over their
+// buckets as counts, each bucket once.
 //
 //	StatsD server ──> carbon ──> GET /render ──> Poller ──> Handle
 //	  1 flush/s                   1 poll/s
 //
-// This was the first form of the whole idea, a script that looks into Graphite
-// every few seconds. It is kept for sites that run StatsD and Graphite anyway;
-// the ways by package statsd and package kafka are quicker and lose less.
+// This was the first form of the whole idea, a script that queries Graphite every few seconds. It is kept for sites
+// that run StatsD and Graphite anyway; package statsd and package kafka are quicker and lose less.
 //
-// # What is asked
+// # Requests
 //
-// One target for each rule, such as
+// There is one target for each rule, such as
 //
 //	maximumAbove(stats_counts.hotparam.topic.hot_param.*,139.86)
 //
-// so the threshold is applied where the data is, and an answer holds the
-// busy keys only. The threshold is the rule's cooling mark for one bucket: a
-// window whose sum reaches the mark has a bucket that does, so no key is missed
-// that is hot or still has to cool. maximumAbove does not count buckets without
-// a value, and leaves the names as they are.
+// so that the threshold is applied where the data is, and a response holds only the busy keys. The threshold is the
+// rule's release threshold for one bucket: a window whose sum reaches it has a bucket that reaches it, so that no key
+// is missed that is hot or still has to cool. maximumAbove ignores buckets without a value, and leaves the names as
+// they are.
 //
-// From and until are relative, so they are read by Graphite's clock, not ours.
+// From and until are relative, so that they are read by Graphite's clock, not ours.
 //
 // # From buckets to seconds
 //
-// A bucket with the time t stands for what the StatsD server counted in the
-// flush interval that ended at t. It is spread evenly over the seconds of that
-// interval. They reach us late, and always equally late: by the flush, by
-// carbon, by the poll. Left at their own place, the newest seconds of every
-// window would be missing and no key would ever reach its threshold. So all of
-// them are moved by the same delay, the longest that was lately seen between the
-// end of a bucket and the poll that brought it: then a window is full when it
-// is judged. See clockoffset.go and docs/adr.
+// A bucket with the time t holds the counts of the StatsD server in the flush interval that ended at t. They are spread
+// evenly over the seconds of that interval. They reach us late, and always equally late: by the flush, by carbon, by
+// the poll. If they were left at their own second, the newest seconds of every window would be missing and no key would
+// ever reach its threshold. Therefore all counts are moved by the same delay, the longest recently observed between the
+// end of a bucket and the poll that brought it, so that a window is full when it is judged. See clockoffset.go and
+// docs/adr.
 //
-// What is older than the longest window is left out, and what is more than half
-// a minute behind is not moved up to the present: a backlog makes nothing hot.
+// Counts that are older than the longest window are left out, and counts that are more than half a minute behind are
+// not moved up to the present, so that a backlog does not make keys hot.
 package graphite
 
 import (
@@ -53,23 +48,23 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Poller asks Graphite for busy series, at each Poll. It is safe for concurrent use.
+// Poller requests busy series from Graphite at each call of Poll. It is safe for concurrent use.
 type Poller struct {
 	cfg    Config
 	client *http.Client
 	url    url.URL // of the render API, without a query
-	where  string  // the same for people
+	where  string  // the same for messages
 	plan   atomic.Pointer[plan]
 
 	polling sync.Mutex // held by Poll; guards the fields below
 	taken   *takenBuckets
 	offset  clockOffset
-	// difference is Graphite's clock less ours; clockKnown: answers have a date.
+	// difference is Graphite's clock minus ours; clockKnown is true if responses have a date.
 	difference time.Duration
 	clockKnown bool
-	lastOK     time.Time // when the last poll began that all answers came to; zero when the last one failed
+	lastOK     time.Time // start of the last poll if all its requests succeeded; else zero
 	failing    bool
-	shownStep  int64 // a step that was complained of
+	shownStep  int64 // the last step that was logged as too long
 	beat       int64 // newest second of Graphite's clock with a heartbeat of a sender
 	round      round
 
@@ -80,25 +75,26 @@ type Poller struct {
 type round struct {
 	taken   []taken
 	newest  int64     // newest second of any series, by Graphite's clock
-	last    int64     // time of the last point, with a value or not
-	asked   time.Time // when the request was sent that is being answered
-	heard   time.Time // the same, of the one whose answer had the last point
+	last    int64     // time of the last point, with or without a value
+	asked   time.Time // when the current request was sent
+	heard   time.Time // when the request was sent whose response had the last point
 	step    int64     // longest step
 	beat    int64     // newest second with a heartbeat
 	scratch []bucket
 }
 
-// probe is how far back is asked until the step is known: two points of carbon's default of a minute.
+// probe is the number of seconds that are requested until the step is known: two points of carbon's default of a
+// minute.
 const probe = 130
 
-// taken is a new bucket of a key: n requests in the flush interval that ended then, by Graphite's clock.
+// taken is a new bucket of a key: n requests in the flush interval that ended at end, by Graphite's clock.
 type taken struct {
 	key hottype.Key
 	n   int64
 	end int64
 }
 
-// New builds a Poller. It asks nothing yet: an absent Graphite is no error.
+// New builds a Poller. It does not send a request yet, so that an absent Graphite is not an error.
 func New(cfg Config) (*Poller, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -117,13 +113,13 @@ func New(cfg Config) (*Poller, error) {
 	return p, nil
 }
 
-// SetRules asks by other rules from the next poll on.
+// SetRules replaces the rules from the next poll on.
 func (p *Poller) SetRules(set *rules.Set) { p.plan.Store(newPlan(p.cfg, set)) }
 
 func (p *Poller) Close() { p.client.CloseIdleConnections() }
 
-// Poll asks once and hands over what is new. An error, of which the first of a row is logged, leaves the
-// rest to the next poll. Polls do not overlap: a second one waits.
+// Poll polls once and hands over the new buckets. After an error, the first of which in a row is logged, the remaining
+// buckets are left to the next poll. Polls do not overlap: a second one waits.
 func (p *Poller) Poll(ctx context.Context) error {
 	p.polling.Lock()
 	defer p.polling.Unlock()
@@ -156,13 +152,13 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return err
 }
 
-// settle waits until the StatsD server has flushed, if cron began the poll on the full second.
+// settle waits until the StatsD server has flushed, for a poll that cron began on the full second.
 func (p *Poller) settle(ctx context.Context) error {
 	wait.For(ctx, p.cfg.Settle-time.Duration(p.cfg.Now().Nanosecond()))
 	return ctx.Err()
 }
 
-// handOver places what was taken in our seconds and gives it to Handle.
+// handOver converts the taken buckets to counts at our seconds and passes them to Handle.
 func (p *Poller) handOver(plan *plan, began time.Time) {
 	r := &p.round
 	if r.newest == 0 {
@@ -173,8 +169,8 @@ func (p *Poller) handOver(plan *plan, began time.Time) {
 	}
 	now, step := p.cfg.Now(), cmp.Or(r.step, int64(p.cfg.Flush/time.Second))
 	if !p.clockKnown {
-		// Without a Date the last point is the nearest to a clock that an
-		// answer has: its bucket was under way when the request came.
+		// Without a Date header the last point is the best estimate of the server's clock in a response, because its
+		// bucket was being filled when the request came.
 		server := time.Unix(r.last, 0)
 		p.offset.observeClock(r.heard, server, time.Duration(step+1)*time.Second)
 		p.difference = server.Sub(r.heard)
@@ -187,8 +183,8 @@ func (p *Poller) handOver(plan *plan, began time.Time) {
 	}
 }
 
-// place spreads the buckets over the seconds of their flush interval. What is
-// not after a second of ours is left out: no window reaches so far back.
+// place spreads the buckets over the seconds of their flush interval. Counts of the second after and of earlier ones
+// are left out, because no window reaches back so far.
 func (p *Poller) place(after int64) []hottype.Count {
 	k := int64(p.cfg.Flush / time.Second)
 	var counts []hottype.Count

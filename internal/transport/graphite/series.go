@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// series is one element of an answer. A point is value and time; a missing value is "".
+// series is one element of a response. A point is a value and a time; a missing value is "".
 type series struct {
 	Target     string           `json:"target"`
 	Datapoints [][2]json.Number `json:"datapoints"`
@@ -30,7 +30,7 @@ type bucket struct {
 
 var errTooBig = errors.New("the answer is too long")
 
-// readSeries calls each for every series of an answer in JSON, up to a fault.
+// readSeries calls each for every series of a JSON response until an error occurs.
 func readSeries(r io.Reader, each func(*series)) error {
 	dec := json.NewDecoder(r)
 	open, err := dec.Token()
@@ -64,9 +64,9 @@ func fault(err error) error {
 	return fmt.Errorf("the answer is no JSON of the render API: %w", err)
 }
 
-// buckets are the points of a series in the order of time, those without a
-// value left out, and step the distance between points, 0 for a single one.
-// Last is the time of the last point, with a value or not.
+// buckets returns the points of a series that have a value, in the order of time. step is the distance between points,
+// or 0 for a single one. last is the time of the last point, with or without a value. bad is the number of points with
+// an impossible value or time.
 func (s *series) buckets(dst []bucket) (_ []bucket, step, last int64, bad int) {
 	times := make([]int64, 0, len(s.Datapoints))
 	for _, p := range s.Datapoints {
@@ -105,10 +105,10 @@ func byTime(a, b bucket) int { return int(a.at - b.at) }
 
 const (
 	maxTime  = 1 << 40 // in the year 36812
-	maxValue = 1 << 53 // beyond it a float is no exact count
+	maxValue = 1 << 53 // a float beyond it does not hold an exact count
 )
 
-// evenShare divides n requests evenly among k seconds: what the i-th has.
+// evenShare returns the share of second i if n requests are divided evenly among k seconds.
 func evenShare(n, k, i int64) int64 {
 	whole, rest := n/k, n%k
 	return whole + rest*(i+1)/k - rest*i/k
@@ -117,16 +117,16 @@ func evenShare(n, k, i int64) int64 {
 const (
 	// maxFlush is the longest flush interval that can be spread over seconds.
 	maxFlush = 5 * time.Minute
-	// maxLag is how far behind Graphite may be and still be the present.
+	// maxLag is the number of seconds by which Graphite may lag and still count as current.
 	maxLag = 30
-	// maxQuery bounds the targets of one request, in bytes.
+	// maxQuery is the maximum size of the targets of one request, in bytes.
 	maxQuery = maxTarget + 100
 )
 
 type plan struct {
-	queries  []string // the targets of one request each, encoded
+	queries  []string // the encoded targets of each request
 	window   int64    // longest window of the rules, in seconds
-	lookback int64    // how far back is asked, in seconds
+	lookback int64    // number of seconds that are requested
 }
 
 // newPlan makes the targets of all rules and packs them into few requests.
@@ -158,19 +158,19 @@ func newPlan(cfg Config, set *rules.Set) *plan {
 		}
 		p.queries = append(p.queries, query)
 	}
-	// Carbon may write a flush of n seconds up to n seconds behind its moment.
+	// Carbon may write a flush of n seconds up to n seconds after it ended.
 	p.lookback = p.window + 2*flush + maxLag
 	return p
 }
 
-// heartbeats are the series that a StatsD server makes of the heartbeats of our senders: of those with an id, and of
-// those without.
+// heartbeats returns the series that a StatsD server makes of our senders' heartbeats: a set for senders with an id,
+// and a gauge for senders without one.
 func (c Config) heartbeats() [2]string {
 	name := string(c.Names.AppendAlive(nil))
 	return [2]string{"stats.sets." + name + ".count", "stats.gauges." + name}
 }
 
-// targetsOf is what is asked for the keys of one rule.
+// targetsOf returns the targets for the keys of one rule.
 func (c Config) targetsOf(r *rules.Rule) []string {
 	threshold := strconv.FormatFloat(c.threshold(r), 'f', -1, 64)
 	if targets, ok := c.Targets[r.Name]; ok {
@@ -183,8 +183,8 @@ func (c Config) targetsOf(r *rules.Rule) []string {
 	return []string{"maximumAbove(" + c.pathOf(r) + "," + threshold + ")"}
 }
 
-// pathOf is the path of all metrics of a rule. That of the catch-all matches other rules' too; each series
-// is counted once.
+// pathOf returns the path of all metrics of a rule. The path of the catch-all rule also matches metrics of other rules;
+// each series is counted once.
 func (c Config) pathOf(r *rules.Rule) string {
 	name := string(c.Names.Append(nil, hottype.Key(r.Name)))
 	resource := strings.TrimPrefix(name, c.Names.Prefix+".")
@@ -199,11 +199,9 @@ func (c Config) pathOf(r *rules.Rule) string {
 	return path
 }
 
-// threshold is what some bucket of a key has to exceed before the rule can
-// judge it hot, or hot still. It is a little below the mark, because
-// maximumAbove leaves out what only equals it. A share is of all requests, and
-// a surge is over what the key used to have: such rules need everything that is
-// not idle.
+// threshold returns the value that some bucket of a key has to exceed before the rule can judge the key hot, or still
+// hot. It is a little below the release threshold, because maximumAbove leaves out values that only equal it. A share
+// relates to all requests, and a surge to the past of the key, so that such rules need every series that is not idle.
 func (c Config) threshold(r *rules.Rule) float64 {
 	if r.Hot.Share > 0 || r.Hot.Surge > 0 {
 		return 0

@@ -2,7 +2,7 @@ package graphite
 
 import "time"
 
-// Stats is what a Poller did and its state now. Unsigned fields only grow.
+// Stats holds the counters and the current state of a Poller. Unsigned fields only grow.
 type Stats struct {
 	Polls           uint64        `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
 	Failed          uint64        `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
@@ -23,7 +23,7 @@ type Stats struct {
 	Took          time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`
 	LastSuccess   time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"When a poll last succeeded, in unix seconds."`
 	LastHeartbeat time.Time     `metric:"hotparam_graphite_last_heartbeat_timestamp_seconds" help:"When a poll last brought new heartbeats of senders, in unix seconds."`
-	// Err is what is wrong with the last poll, "" where nothing is.
+	// Err is the error of the last poll, or "" if it succeeded.
 	Err string
 }
 
@@ -33,12 +33,12 @@ func (p *Poller) Stats() Stats {
 	return p.stats
 }
 
-// LastHeard is when a poll last succeeded. If Graphite had heartbeats of senders and has had no new ones for three
-// flushes and 5 s, the senders or what is between them and Graphite are down: promised is true then, and last is the
-// time of the last one.
+// LastHeard returns the time of the last successful poll. If Graphite had heartbeats of senders and has had no new ones
+// for three flushes and 5 s, the senders or their connection to Graphite are down: then promised is true, and last is
+// the time of the last heartbeat.
 func (p *Poller) LastHeard() (last time.Time, promised bool, err string) {
 	st := p.Stats()
-	late := 5*time.Second + 3*max(p.cfg.Flush, st.Step) // carbon may keep less than every flush
+	late := 5*time.Second + 3*max(p.cfg.Flush, st.Step) // carbon may not keep every flush
 	if st.LastHeartbeat.IsZero() || p.cfg.Now().Sub(st.LastHeartbeat) <= late {
 		return st.LastSuccess, false, st.Err
 	}
@@ -51,7 +51,7 @@ func (p *Poller) count(add func(*Stats)) {
 	add(&p.stats)
 }
 
-// finishPoll notes the end of a poll and logs where an outage begins and ends.
+// finishPoll records the end of a poll and logs the beginning and end of an outage.
 func (p *Poller) finishPoll(began time.Time, err error) {
 	now := p.cfg.Now()
 	newBeats := p.round.beat > p.beat
@@ -85,7 +85,7 @@ func (p *Poller) finishPoll(began time.Time, err error) {
 	}
 }
 
-// warnStep says once that carbon keeps one of several flushes only.
+// warnStep logs once that carbon keeps only one of several flushes.
 func (p *Poller) warnStep(step int64) {
 	p.count(func(st *Stats) { st.Step = time.Duration(step) * time.Second })
 	if step <= int64(p.cfg.Flush/time.Second) || step == p.shownStep {

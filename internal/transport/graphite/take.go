@@ -28,7 +28,7 @@ func (p *Poller) take(s *series) {
 		return
 	}
 	p.round.step = max(p.round.step, step)
-	if step == 0 { // a single point tells nothing
+	if step == 0 { // a single point has no distance
 		step = int64(p.cfg.Flush / time.Second)
 	}
 	a := p.seriesFor(s.Target)
@@ -46,7 +46,8 @@ func (p *Poller) take(s *series) {
 	}
 }
 
-// seriesFor returns the record of a series, a new one if need be; nil for a foreign one or a full table.
+// seriesFor returns the record of a series, which it adds if needed, or nil for a foreign series or if the table is
+// full.
 func (p *Poller) seriesFor(target string) *seriesBuckets {
 	if a := p.taken.series[target]; a != nil {
 		return a
@@ -73,7 +74,7 @@ func (p *Poller) requests(v float64) int64 {
 	return int64(math.Round(v))
 }
 
-// parse reads the key of a series. In custom targets our name may begin after any dot.
+// parse returns the key of a series. In custom targets our name may begin after any dot.
 func (p *Poller) parse(target string) (hottype.Key, error) {
 	name, _, _ := strings.Cut(target, ";") // tags
 	if p.cfg.Suffix != "" {
@@ -99,20 +100,20 @@ func (p *Poller) parse(target string) (hottype.Key, error) {
 	return "", err
 }
 
-// takenBuckets remembers the buckets taken of each series, so that each is counted once in any order, also
-// one that was empty when later ones were taken. Not safe for concurrent use.
+// takenBuckets remembers the buckets that were taken of each series, so that each is counted once in any order, even a
+// bucket that was empty when later ones were taken. It is not safe for concurrent use.
 type takenBuckets struct {
 	most   int
 	series map[string]*seriesBuckets
 }
 
-// seriesBuckets is what was taken of one series. A bucket's number is its time divided by the step.
+// seriesBuckets records the buckets that were taken of one series. A bucket's number is its time divided by the step.
 type seriesBuckets struct {
 	key    hottype.Key
 	step   int64
 	newest int64 // number of the newest bucket taken
-	// before has a bit for each bucket that was taken before the newest one:
-	// bit 0 for the one right before it. What is older counts as taken.
+	// before has a bit for each bucket that was taken before the newest one; bit 0 is the bucket immediately before it.
+	// Buckets that are too old for a bit count as taken.
 	before uint64
 	at     int64 // time of the newest bucket taken
 }
@@ -121,16 +122,16 @@ func newTakenBuckets(most int) *takenBuckets {
 	return &takenBuckets{most: most, series: make(map[string]*seriesBuckets)}
 }
 
-// learn adds a series. The ledger must not be full.
+// learn adds a series. The table must not be full.
 func (l *takenBuckets) learn(name string, key hottype.Key) *seriesBuckets {
 	a := &seriesBuckets{key: key}
 	l.series[name] = a
 	return a
 }
 
-// take notes a bucket and reports whether it is new.
+// take records a bucket and reports whether it is new.
 func (a *seriesBuckets) take(at, step int64) bool {
-	if a.step != step { // a new account, or another schema of carbon
+	if a.step != step { // a new record, or another schema of carbon
 		if a.step != 0 && at <= a.at {
 			return false
 		}
@@ -153,8 +154,8 @@ func (a *seriesBuckets) take(at, step int64) bool {
 	return isNew
 }
 
-// forget drops the series of which nothing new came since a time. It must be
-// before everything that can still be answered, or that would be counted twice.
+// forget removes the series that had no new bucket since before. That time must precede all buckets that a response can
+// still contain, because they would be counted twice.
 func (l *takenBuckets) forget(before int64) {
 	for name, a := range l.series {
 		if a.at < before {
