@@ -2,9 +2,9 @@
 // operators of crawlers document: the name of the address (PTR) is in one of their domains, and that name has the
 // address.
 //
-// No request waits for DNS. [Verifier.Verified] answers from memory: false for an unknown address, which
-// is then looked up for the next request. What is remembered, asked at once and asked in a second is bounded,
-// so that a client that poses as a crawler from many addresses exhausts neither memory nor DNS.
+// Requests do not wait for DNS. [Verifier.Verified] answers from memory: it reports false for an unknown address, which
+// is then looked up for the next request. The numbers of remembered addresses, of concurrent look-ups and of look-ups
+// per second are bounded, so that a client that poses as a crawler from many addresses exhausts neither memory nor DNS.
 package reversedns
 
 import (
@@ -23,49 +23,49 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Bounds of what is asked and remembered.
+// Bounds of the look-ups and of the memory.
 const (
 	workers     = 4
 	perWorker   = 5               // look-ups a second
 	lookupLimit = 5 * time.Second // longest look-up, both ways
 	queued      = 256             // addresses that wait to be looked up; more are dropped
-	perNetwork  = 2               // of these, or looked up now, of one /24 of IPv4 or /48 of IPv6
-	perRegion   = 8               // and of one /16 or /32
-	maxNames    = 4               // names of one address that are looked at
-	maxEntries  = 4096            // of those verified, and again of the others
-	goodFor     = 24 * time.Hour  // then a verified address is looked up again, and stays verified for as long again
-	badFor      = time.Hour       // how long DNS is believed that it is not
+	perNetwork  = 2               // waiting or running look-ups of one /24 of IPv4 or /48 of IPv6
+	perRegion   = 8               // the same of one /16 or /32
+	maxNames    = 4               // names of one address that are checked
+	maxEntries  = 4096            // of verified addresses, and as many of the others
+	goodFor     = 24 * time.Hour  // then a verified address is looked up again; it stays verified as long again
+	badFor      = time.Hour       // how long a negative answer of DNS is used
 	retryAfter  = time.Minute     // after a failure of DNS
 )
 
-// Resolver asks DNS. *net.Resolver is one.
+// Resolver queries DNS. *net.Resolver implements it.
 type Resolver interface {
 	LookupAddr(ctx context.Context, addr string) (names []string, err error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Verifier remembers which addresses belong to which domains. Any number of goroutines may use it; look-ups are made
-// while [Verifier.Run] runs.
+// Verifier remembers which addresses belong to which domains. It is safe for concurrent use. Look-ups are made while
+// [Verifier.Run] runs.
 type Verifier struct {
 	dns  Resolver
 	log  *slog.Logger
 	jobs chan job
 
-	mu    sync.Mutex           // guards what follows
-	open  map[netip.Prefix]int // look-ups that wait or are under way, by network
+	mu    sync.Mutex           // guards the fields below
+	open  map[netip.Prefix]int // waiting and running look-ups, by network
 	good  map[subject]answer
-	other map[subject]answer // not verified, not known yet, or out of reach
+	other map[subject]answer // not verified, not known yet, or not reachable
 	stats Stats
 }
 
-// subject is what an answer is about: an address, and the domains it may belong to, separated by spaces.
+// subject is the question that an answer belongs to: an address, and the domains it may belong to, separated by spaces.
 type subject struct {
 	addr    netip.Addr
 	domains string
 }
 
 type answer struct {
-	since time.Time // a good answer's
+	since time.Time // when the address was verified, or zero
 	again time.Time // when it is looked up again
 }
 
@@ -74,7 +74,7 @@ type job struct {
 	now time.Time
 }
 
-// Stats are counters since the start, and Known and Unverified as they are now.
+// Stats holds counters since the start. Known and Unverified are current values.
 type Stats struct {
 	Known      int    `metric:"hotparam_crawlers_verified" help:"Addresses in memory that DNS has verified."`
 	Unverified int    `metric:"hotparam_crawlers_unverified" help:"Addresses in memory that are not verified."`
@@ -83,7 +83,7 @@ type Stats struct {
 	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting, of all or of a network; they are tried when the address comes again."`
 }
 
-// New builds a verifier. A nil resolver is the system's.
+// New builds a verifier. If dns is nil, it uses the system's resolver.
 func New(dns Resolver, log *slog.Logger) *Verifier {
 	if dns == nil {
 		dns = &net.Resolver{PreferGo: true}
@@ -106,7 +106,7 @@ func (v *Verifier) Stats() Stats {
 }
 
 // Verified reports whether an address is known to belong to one of the domains, which are separated by spaces. It does
-// not wait; what is not known, or was looked up long ago, is looked up in the background.
+// not wait: an address that is unknown, or was looked up long ago, is looked up in the background.
 func (v *Verifier) Verified(now time.Time, addr netip.Addr, domains string) bool {
 	s := subject{addr.Unmap().WithZone(""), domains}
 	v.mu.Lock()
@@ -126,13 +126,13 @@ func (v *Verifier) Verified(now time.Time, addr netip.Addr, domains string) bool
 		v.stats.Dropped++
 		return good
 	}
-	a.again = now.Add(retryAfter) // or when the answer is there
+	a.again = now.Add(retryAfter) // or when the answer has arrived
 	v.store(good, s, a)
 	return good
 }
 
-// enqueue reports whether there was room for a look-up, in the queue and among those of its networks: a network whose
-// servers are slow must not keep the crawlers of others waiting. The caller holds mu.
+// enqueue queues a look-up and reports whether there was room in the queue and in the quotas of its networks. The
+// quotas keep a network with slow servers from delaying the crawlers of others. The caller holds mu.
 func (v *Verifier) enqueue(j job) bool {
 	near, wide := networks(j.addr)
 	if v.open[near] >= perNetwork || v.open[wide] >= perRegion {
@@ -148,7 +148,8 @@ func (v *Verifier) enqueue(j job) bool {
 	}
 }
 
-// networks are the smallest network that one owner has as a rule, and what 256 or 65,536 of them share.
+// networks returns the smallest network that usually has one owner, and the network that contains 256 (IPv4) or 65,536
+// (IPv6) of those.
 func networks(a netip.Addr) (near, wide netip.Prefix) {
 	bits := 24
 	if a.Is6() {
@@ -157,7 +158,7 @@ func networks(a netip.Addr) (near, wide netip.Prefix) {
 	return netip.PrefixFrom(a, bits).Masked(), netip.PrefixFrom(a, bits*2/3).Masked()
 }
 
-// closed ends a look-up.
+// closed records the end of a look-up.
 func (v *Verifier) closed(j job) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -169,8 +170,8 @@ func (v *Verifier) closed(j job) {
 	}
 }
 
-// store keeps an answer. Where there is no room, any other makes room; those that are not verified never push out one
-// that is. The caller holds mu.
+// store records an answer. If its map is full, an arbitrary entry is removed. An address that is not verified never
+// removes a verified one. The caller holds mu.
 func (v *Verifier) store(good bool, s subject, a answer) {
 	to := v.other
 	if good {
@@ -188,7 +189,7 @@ func (v *Verifier) store(good bool, s subject, a answer) {
 	to[s] = a
 }
 
-// Run looks addresses up until ctx ends.
+// Run looks up addresses until ctx ends.
 func (v *Verifier) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for range workers {
@@ -208,7 +209,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// lookUp asks DNS both ways and remembers what it says.
+// lookUp queries DNS both ways and records the answer.
 func (v *Verifier) lookUp(ctx context.Context, j job) {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -217,7 +218,7 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 	defer v.mu.Unlock()
 	v.stats.Lookups++
 	if err != nil {
-		// What was verified stays so until it is too old, and is asked about again in a minute.
+		// An address that was verified stays so until the answer is too old, and is looked up again in a minute.
 		v.stats.Failures++
 		v.log.Warn("reversedns: DNS does not answer; crawlers that are not known yet count as ordinary clients",
 			"err", err, "failures", v.stats.Failures)
@@ -230,9 +231,9 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 	v.store(good, j.subject, a)
 }
 
-// ask reports whether a name of the address is in the domains and has the address. An error is a failure of DNS, not
-// its answer that there is no such name. Names in other domains are not looked up: the owner of an address chooses its
-// name, and with it whose servers would be asked.
+// ask reports whether a name of the address is in the domains and has the address. An error is a failure of DNS; the
+// answer that a name does not exist is not an error. Names in other domains are not looked up, because the owner of an
+// address chooses its name, and with it the servers that would be queried.
 func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
 	names, err := v.dns.LookupAddr(ctx, s.addr.String())
 	if err != nil {
@@ -257,7 +258,7 @@ func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
 	return false, nil
 }
 
-// failure is nil for the answer that there is no such name.
+// failure returns err, or nil if it is the answer that a name does not exist.
 func failure(err error) error {
 	if no := (*net.DNSError)(nil); errors.As(err, &no) && no.IsNotFound {
 		return nil
