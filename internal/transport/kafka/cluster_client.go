@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// dialer opens connections that end with its context. The Kafka client has no
-// contexts of its own and would wait for a dead broker for many seconds.
+// dialer opens connections that end with its context, because the Kafka client has no contexts of its own and would
+// wait for a dead broker for many seconds.
 type dialer struct {
 	ctx context.Context
 	net net.Dialer
@@ -27,7 +27,7 @@ func newDialer(ctx context.Context) *dialer {
 	return &dialer{ctx: ctx, net: net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}}
 }
 
-// Dial is what the Kafka client calls.
+// Dial opens a connection for the Kafka client.
 func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	conn, err := d.net.DialContext(d.ctx, network, addr)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	return &boundConn{conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() })}, nil
 }
 
-// boundConn is a connection that the end of a context closes.
+// boundConn is a connection that is closed when a context ends.
 type boundConn struct {
 	net.Conn
 	unbind func() bool
@@ -47,17 +47,17 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// clusterClient gives clients of a cluster, one after the other, and speaks once about
-// each outage. Not safe for concurrent use, but for partitions and outage.
+// clusterClient opens clients of a cluster, one after the other, and logs each outage once. It is not safe for
+// concurrent use, except for the atomic fields.
 type clusterClient struct {
 	cfg     Config
-	what    string               // happens to counts during an outage, for the log
-	adjust  func(*sarama.Config) // nil: nothing to
+	what    string               // the effect of an outage on counts, for the log
+	adjust  func(*sarama.Config) // changes the settings, or nil
 	backoff *backoff.ExponentialBackOff
 	down    bool
 
-	partitionCount atomic.Int64          // partitions of the topic; 0: not known yet
-	outage         atomic.Pointer[error] // nil: none
+	partitionCount atomic.Int64          // of the topic, or 0 if not known yet
+	outage         atomic.Pointer[error] // nil if there is no outage
 }
 
 func newLink(cfg Config, what string) *clusterClient {
@@ -66,7 +66,7 @@ func newLink(cfg Config, what string) *clusterClient {
 	return &clusterClient{cfg: cfg, what: what, backoff: b}
 }
 
-// connect gives a client that knows its topic. It tries until ctx ends; hard closes the client's
+// connect returns a client that knows its topic. It tries until ctx ends; the end of hard closes the client's
 // connections.
 func (l *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error) {
 	for {
@@ -84,12 +84,12 @@ func (l *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error
 	}
 }
 
-// pause waits before the next attempt and reports false when ctx ended.
+// pause waits before the next attempt and reports false if ctx ended.
 func (l *clusterClient) pause(ctx context.Context) bool {
 	return wait.For(ctx, l.backoff.NextBackOff())
 }
 
-// try gives a client, once.
+// try opens a client, in one attempt.
 func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
 	cfg, err := l.cfg.sarama()
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (
 	return client, nil
 }
 
-// findTopic makes sure that the topic is there, and looks at its partitions.
+// findTopic ensures that the topic exists, and records the number of its partitions.
 func (l *clusterClient) findTopic(client sarama.Client) error {
 	partitions, err := client.Partitions(l.cfg.Topic)
 	if err == nil {
@@ -131,7 +131,8 @@ func (l *clusterClient) findTopic(client sarama.Client) error {
 	return l.explain(client.RefreshMetadata(l.cfg.Topic))
 }
 
-// partitions records how many partitions the topic has, and logs another number than configured or before.
+// partitions records the number n of the topic's partitions, and logs it if it differs from the configured or the
+// previous number.
 func (l *clusterClient) partitions(n int) {
 	before := l.partitionCount.Swap(int64(n))
 	switch wanted := int(l.cfg.Partitions); {
@@ -148,7 +149,7 @@ func (l *clusterClient) partitions(n int) {
 	}
 }
 
-// explain says what an error of the client is about.
+// explain adds to an error of the client the brokers, the topic and a hint.
 func (l *clusterClient) explain(err error) error {
 	switch {
 	case err == nil:
@@ -162,16 +163,16 @@ func (l *clusterClient) explain(err error) error {
 	return fmt.Errorf("kafka: topic %q on brokers %v: %w%s", l.cfg.Topic, l.cfg.Brokers, err, hint(err))
 }
 
-// createTopic creates the topic. It is no error if another process was faster.
+// createTopic creates the topic. It is not an error if another process was faster.
 func (l *clusterClient) createTopic(client sarama.Client, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return err
 	}
-	// The admin is not closed: it would close the client with it.
+	// The admin is not closed, because that would also close the client.
 	err = admin.CreateTopic(l.cfg.Topic, &sarama.TopicDetail{
 		NumPartitions:     partitions,
-		ReplicationFactor: -1, // as the cluster is set up
+		ReplicationFactor: -1, // default of the cluster
 	}, false)
 	if errors.Is(err, sarama.ErrTopicAlreadyExists) {
 		return nil
@@ -200,7 +201,7 @@ func (l *clusterClient) recovered() {
 	}
 }
 
-// grace gives a context that ends d after ctx. Cancel it when it is no longer needed.
+// grace returns a context that ends d after ctx. The caller cancels it when it is no longer needed.
 func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })

@@ -1,25 +1,21 @@
-// Package kafka carries counts over Kafka: a [Producer] for those who count, a
-// [Consumer] for those who judge, and between them the record of docs/protocol.md
-// and docs/counts.proto.
+// Package kafka carries counts over Kafka: a [Producer] for the programs that count, a [Consumer] for the programs that
+// judge, and between them the record of docs/protocol.md and docs/counts.proto.
 //
 //	tally ──> Producer ── one record for each partition and flush ──> topic
 //	                                                                    │
 //	aggregator <── Handle <── Consumer (a member of a group) <──────────┘
 //
-// A key always goes to the same partition, so one member of the group sees all
-// of it and may judge alone. Counts carry their own second: a record that comes
-// late is late, it makes nothing hot. A record that comes twice is recognised.
+// A key always goes to the same partition, so that one member of the group sees all of its counts and may judge it
+// alone. Counts carry their own second: a late record does not make keys hot. A record that comes twice is recognised.
 //
-// A partition's state lives with its reader and nowhere else. Who takes one over
-// reads the last window of it again, which is the state, counts and numbers of
-// records alike; who loses one forgets its keys (ConsumerConfig.Lost) before
-// another member has it. So members may come, go and die: no count is in two
-// memories, and none is missing for longer than the partition was without a
-// reader. docs/adr/0007-the-topic-hands-over.md says why.
+// The state of a partition is in the memory of its reader and nowhere else. A member that takes over a partition reads
+// its last window again, which is the whole state, both the counts and the numbers of records. A member that loses a
+// partition forgets its keys (ConsumerConfig.Lost) before another member has it. So members may come, go and die: no
+// count is in two memories, and no count is missing for longer than the partition was without a reader.
+// docs/adr/0007-the-topic-hands-over.md gives the reasons.
 //
-// Neither side needs a broker to be built or to keep running. While there is
-// none the producer keeps the newest counts in bounded memory and drops the
-// rest, counted; the consumer tries again.
+// Neither side needs a broker to be built or to keep running. While there is no broker, the producer keeps the newest
+// counts in bounded memory and drops and counts the rest; the consumer tries again.
 package kafka
 
 import (
@@ -35,25 +31,27 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Config names the topic. Brokers and Topic are needed, and Group for a consumer.
+// Config names the topic. Brokers and Topic are required, and Group for a consumer.
 type Config struct {
-	Brokers   []string // "host:port" of one or more of the cluster
+	Brokers   []string // "host:port" of one or more brokers of the cluster
 	Topic     string
 	Group     string // of consumers, which share the partitions
-	Namespace string // the tenant: written into records, and required of them
+	Namespace string // the tenant, which is written into records and required of them
 	TLS       TLS
 	Login     Login
-	// CreateTopic creates the topic where it is missing, with the cluster's own replication.
+	// CreateTopic creates the topic if it is missing, with the cluster's own replication.
 	CreateTopic bool
-	// Partitions the topic should have, which bound the working consumers of a group; 0: as many as
-	// it has, and 8 where it is created. Where the topic has another number, that is logged and used.
+	// Partitions is the wanted number of partitions of the topic, which bounds the working consumers of a group, or 0
+	// to use the number that it has and to create it with 8. If the topic has another number, that number is logged and
+	// used.
 	Partitions int32
 	Log        *slog.Logger // receives each outage once; default slog.Default()
-	// Open opens connections; default those of sarama to Brokers.
+	// Open opens connections. By default sarama opens them to Brokers.
 	Open *Openers
 }
 
-// Openers open what a Producer and a Consumer use of a cluster. The end of ctx closes a client's connections.
+// Openers holds the functions by which a Producer and a Consumer open clients of a cluster. The end of ctx closes a
+// client's connections.
 type Openers struct {
 	Client   func(ctx context.Context, brokers []string, settings *sarama.Config) (sarama.Client, error)
 	Producer func(sarama.Client) (sarama.SyncProducer, error)
@@ -64,7 +62,7 @@ type Openers struct {
 
 var openBrokers = &Openers{
 	Client: func(ctx context.Context, brokers []string, settings *sarama.Config) (sarama.Client, error) {
-		settings.Net.Proxy.Enable = true // only a way to dial ourselves
+		settings.Net.Proxy.Enable = true // the only way to use our own dialer
 		settings.Net.Proxy.Dialer = newDialer(ctx)
 		return sarama.NewClient(brokers, settings)
 	},
@@ -76,7 +74,7 @@ const defaultPartitions = 8
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// withDefaults also validates.
+// withDefaults returns the configuration with its defaults, after it has validated it.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Brokers) == 0 {
 		return c, errors.New("kafka: no brokers are configured")
@@ -106,9 +104,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// sarama gives the settings of the Kafka client. All waits are short: counts
-// are worth little after some seconds, and a Send or a shutdown must not hang
-// on a broker that does not answer.
+// sarama returns the settings of the Kafka client. All waits are short, because counts are worth little after some
+// seconds, and a Send or a shutdown must not hang on a broker that does not answer.
 func (c Config) sarama() (*sarama.Config, error) {
 	boundBatches()
 	s := sarama.NewConfig()
@@ -116,16 +113,16 @@ func (c Config) sarama() (*sarama.Config, error) {
 	s.Net.DialTimeout = 3 * time.Second
 	s.Net.ReadTimeout = 5 * time.Second
 	s.Net.WriteTimeout = 5 * time.Second
-	s.Net.MaxOpenRequests = 1 // keeps records of a partition in order
+	s.Net.MaxOpenRequests = 1 // keeps the records of a partition in order
 	c.Login.apply(s, c.Log)
-	// Read at every connection: certificates are renewed while we run.
+	// The files are read at every connection, because certificates are renewed while the process runs.
 	tls, err := c.TLS.config()
 	if err != nil {
 		return nil, err
 	}
 	s.Net.TLS.Enable, s.Net.TLS.Config = tls != nil, tls
 	s.Metadata.Full = false
-	s.Metadata.AllowAutoTopicCreation = false // by accident, with one partition
+	s.Metadata.AllowAutoTopicCreation = false // it would create a topic by accident, with one partition
 	s.Metadata.Retry.Max = 1
 	s.Metadata.RefreshFrequency = 10 * time.Second // partitions may be added
 	produces(s)
@@ -136,27 +133,26 @@ func (c Config) sarama() (*sarama.Config, error) {
 func produces(s *sarama.Config) {
 	s.Producer.Partitioner = sarama.NewManualPartitioner
 	s.Producer.Compression = sarama.CompressionZSTD
-	s.Producer.RequiredAcks = sarama.WaitForAll // or a leader that moves takes what was confirmed with it
+	s.Producer.RequiredAcks = sarama.WaitForAll // so that confirmed records survive a change of leader
 	s.Producer.Timeout = 3 * time.Second
 	s.Producer.MaxMessageBytes = 1 << 20
-	s.Producer.Return.Successes = true // as a SyncProducer wants it
+	s.Producer.Return.Successes = true // required by SyncProducer
 	s.Producer.Retry.MaxBufferLength = 4096
 	s.Producer.Retry.MaxBufferBytes = 32 << 20
 }
 
-// consumes bounds what waits to be read: some records in a channel, and their response, per partition.
+// consumes bounds the records that wait to be read: a few in a channel, and their response, per partition.
 func consumes(s *sarama.Config) {
 	s.ChannelBufferSize = 16
 	s.Consumer.Fetch.Max = 8 << 20
 	s.Consumer.Return.Errors = true
 	s.Consumer.MaxProcessingTime = time.Second
-	s.Consumer.MaxWaitTime = 100 * time.Millisecond // also what a partition waits that joins the others of its broker
+	s.Consumer.MaxWaitTime = 100 * time.Millisecond // also delays a partition that joins others of its broker
 	s.Consumer.Offsets.Initial = sarama.OffsetNewest
 	s.Consumer.Offsets.AutoCommit.Interval = time.Second
-	// Partitions that do not move stay with their member, which goes on reading
-	// them while the others move.
+	// Partitions that do not move stay with their member, which continues to read them while the others move.
 	s.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
 	s.Consumer.Group.Rebalance.Retry.Backoff = 200 * time.Millisecond
-	// By its heartbeat a member learns of a rebalance, which a moving partition waits for.
+	// A member learns of a rebalance, which a moving partition waits for, by its heartbeat.
 	s.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 }

@@ -17,37 +17,38 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// ConsumerConfig configures a Consumer. Handle and Group are needed.
+// ConsumerConfig configures a Consumer. Handle and Group are required.
 type ConsumerConfig struct {
 	Config
-	// Handle gets the counts of each record and may keep the slice; the keys of a record share
-	// memory. Each partition has a goroutine that calls it. The record counts as read when it returns.
+	// Handle receives the counts of each record and may keep the slice; the keys of a record share memory. Each
+	// partition has a goroutine that calls it. The record counts as read when Handle returns.
 	Handle func([]hottype.Count)
-	// Taken is called when a partition has come, before its first Handle: of its keys nothing is
-	// known from before the Backlog. Default: nothing.
+	// Taken is called when a partition is taken over, before its first Handle: the counts of its keys from before the
+	// Backlog are unknown. By default nothing is called.
 	Taken func()
-	// Lost is called when a partition leaves, after its last Handle, with a function that knows its
-	// keys. Their counts must be dropped: the next owner, also if it is this member again, reads the
-	// Backlog again. Default: nothing.
+	// Lost is called when a partition leaves, after its last Handle. Its argument reports whether a key belongs to the
+	// partition. The counts of these keys must be dropped, because the next owner, even if it is this member again,
+	// reads the Backlog again. By default nothing is called.
 	Lost func(held func(hottype.Key) bool)
-	// Backlog is how far back a partition is read when it is taken over, below or above the offset
-	// that the group committed; default 10 s. With the longest window of the rules, and what
-	// flushing and clocks add to it, the new owner counts exactly what the old one did.
+	// Backlog is how far back a partition is read when it is taken over, below or above the offset that the group
+	// committed; default 10 s. With the longest window of the rules, plus the delays of flushing and clocks, the new
+	// owner counts exactly the same as the old one.
 	Backlog time.Duration
-	// MaxLag is how far behind its end a partition may be read; default 30 s, at least two backlogs.
-	// Further behind, reading jumps to the Backlog.
+	// MaxLag is the maximum lag of a partition, after which reading jumps to the Backlog; default 30 s, at least two
+	// backlogs.
 	MaxLag time.Duration
-	// Instance makes this a static member of the group: a restart within SessionTimeout under the
-	// same name, which no other member has, keeps its partitions; a stop hands them over only after
-	// SessionTimeout. Default: a dynamic member.
+	// Instance makes this a static member of the group: a restart within SessionTimeout under the same name, which must
+	// be unique, keeps its partitions; a stop hands them over only after SessionTimeout. By default the member is
+	// dynamic.
 	Instance string
-	// SessionTimeout is when a silent member has left, 6 s to 30 min as brokers are set up; default
-	// 10 s.
+	// SessionTimeout is the time after which a silent member has left the group. Brokers usually accept 6 s to 30 min;
+	// default 10 s.
 	SessionTimeout time.Duration
 	Now            func() time.Time // for Backlog and lag; default time.Now
 }
 
-// Consumer reads counts as a member of a consumer group. Only Run is for one goroutine.
+// Consumer reads counts as a member of a consumer group. It is safe for concurrent use, but Run must be called by one
+// goroutine.
 type Consumer struct {
 	cfg     ConsumerConfig
 	link    *clusterClient
@@ -57,18 +58,19 @@ type Consumer struct {
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
 	oversized                                         atomic.Uint64
 
-	heard    atomic.Int64              // when the last record of ours came, unix ns; 0: never
-	promised atomic.Bool               // one of them was by a producer that says that it lives
+	heard    atomic.Int64              // time of our last record in unix ns, or 0 before the first
+	promised atomic.Bool               // a record came from a producer that sends heartbeats
 	session  atomic.Bool               // this member is in the group
-	erred    atomic.Pointer[readError] // the last error that the client went on after
-	// strangers are the client ids of members of the group that are no aggregators of the namespace; nil: not known.
+	erred    atomic.Pointer[readError] // the last error after which the client continued
+	// strangers holds the client ids of members of the group that are not aggregators of the namespace, or nil if they
+	// are not known.
 	strangers atomic.Pointer[[]string]
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	reading map[int32]*progress
 }
 
-// NewConsumer builds a Consumer. It looks at no network.
+// NewConsumer builds a Consumer. It does not use the network.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	var err error
 	if cfg.Config, err = cfg.withDefaults(); err != nil {
@@ -103,15 +105,16 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-// SetBacklog changes Backlog for partitions that are taken over later; 0: the default.
+// SetBacklog changes Backlog for partitions that are taken over later; 0 stands for the default.
 func (c *Consumer) SetBacklog(d time.Duration) {
 	c.backlog.Store(int64(cmp.Or(max(d, 0), 10*time.Second)))
 }
 
-// since is where reading starts.
+// since returns the time at which reading starts.
 func (c *Consumer) since() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
 
-// maxLag is above the lag with which reading starts, or jumping would not end.
+// maxLag returns the maximum lag. It is greater than the lag with which reading starts, because otherwise jumping would
+// not end.
 func (c *Consumer) maxLag() time.Duration {
 	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
 }
@@ -120,14 +123,14 @@ func (c *Consumer) adjust(s *sarama.Config) {
 	s.Consumer.Group.InstanceId = c.cfg.Instance
 	s.Consumer.Group.Session.Timeout = c.cfg.SessionTimeout
 	s.Consumer.Group.Rebalance.Timeout = c.cfg.SessionTimeout
-	// Who joins is answered when all others have joined too, or are given up.
+	// A member that joins receives its response when all others have joined too, or are given up.
 	s.Net.ReadTimeout += c.cfg.SessionTimeout
 }
 
-// leaveWithin bounds how long Run takes to commit and leave the group.
+// leaveWithin bounds the time in which Run commits and leaves the group.
 const leaveWithin = 2 * time.Second
 
-// Run reads until ctx ends, commits, leaves the group and returns nil. Without a broker it tries again.
+// Run reads until ctx ends, commits, leaves the group and returns nil. It tries again while there is no broker.
 func (c *Consumer) Run(ctx context.Context) error {
 	hard, cancel := grace(ctx, leaveWithin)
 	defer cancel()
@@ -147,11 +150,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// consume is a member of the group until ctx ends or the brokers fail. It
-// closes the client.
+// consume is a member of the group until ctx ends or the brokers fail. It closes the client.
 //
-// Records are read over connections of their own: on those of the group a
-// heartbeat, or the answer to a rebalance, would wait behind them.
+// Records are read over connections of their own, because on the connections of the group a heartbeat, or the response
+// to a rebalance, would wait behind them.
 func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) error {
 	ctx, reopen := context.WithCancelCause(ctx)
 	defer reopen(nil)
@@ -171,14 +173,14 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 		return err
 	}
 	drained := make(chan struct{})
-	go func() { // or the client would stop at its hundredth error
+	go func() { // otherwise the client would stop at its hundredth error
 		defer close(drained)
 		for err := range group.Errors() {
 			c.failed(err)
 		}
 	}()
 	defer func() {
-		_ = group.Close() // the group notices by itself that we are gone
+		_ = group.Close() // the group notices by itself that the member left
 		<-drained
 	}()
 	watched, unwatch := context.WithCancel(ctx)
@@ -193,19 +195,19 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 	}})
 }
 
-// errPasswordReplaced ends connections that failed while the file had another password than they.
+// errPasswordReplaced ends connections that failed after the password in the file was replaced.
 var errPasswordReplaced = errors.New("the password was replaced: connecting again")
 
-// giveUpAfter is how long an outage lasts before all connections are made anew.
+// giveUpAfter is the length of an outage after which all connections are opened again.
 const giveUpAfter = time.Minute
 
-// sessions runs one session of the group after the other, through outages as the same member: for a new one
-// the group would wait until it gives up the old one.
+// sessions runs one session of the group after the other, through outages as the same member, because a new member
+// would have to wait until the group gives up the old one.
 func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
 	since := time.Now()
 	for ctx.Err() == nil {
 		err := group.Consume(ctx, []string{c.cfg.Topic}, m)
-		if err == nil || m.began.Swap(false) { // a session has been there
+		if err == nil || m.began.Swap(false) { // a session began
 			since = time.Now()
 		}
 		if err == nil {
@@ -221,7 +223,7 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 	return context.Cause(ctx)
 }
 
-// failed counts and logs an error that the client goes on after.
+// failed counts and logs an error after which the client continues.
 func (c *Consumer) failed(err error) {
 	c.errors.Add(1)
 	c.erred.Store(&readError{err, c.cfg.Now()})
@@ -234,16 +236,16 @@ type readError struct {
 	at  time.Time
 }
 
-// readErrorFor is how long an error may be why no record comes.
+// readErrorFor is how long an error may explain the absence of records.
 const readErrorFor = 10 * time.Second
 
-// newPartition is how long producers may take to write to a partition that is new to them and to us.
+// newPartition is the time that producers may take to write to a partition that is new to them and to us.
 const newPartition = 15 * time.Second
 
-// LastReceived is when the last record of our namespace came, the zero time before the first; whether
-// producers write one into every partition each second, so that silence means that they are cut off;
-// and what is wrong with the brokers, if that is known. Where they do, the partition that has been silent
-// for longest says when: its keys are counted nowhere else. A member without a partition misses nothing.
+// LastReceived returns the time of the last record of our namespace, or the zero time before the first. promised is
+// true if producers write a record into every partition each second, so that silence means that they are cut off. Then
+// last is the time of the partition that has been silent the longest, because its keys are not counted elsewhere. err
+// is the known problem with the brokers, if any. A member without a partition does not miss records.
 func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	now, promised := c.cfg.Now(), c.promised.Load()
 	if ns := c.heard.Load(); ns > 0 {
@@ -266,8 +268,8 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 	return last, promised, err
 }
 
-// longestSilence is since when the partition with the longest silence has had no record, at the latest last, and what
-// is wrong with it. The caller holds mu.
+// longestSilence returns the time since which the most silent partition has had no record, but not later than last, and
+// the problem with that partition. The caller holds mu.
 func (c *Consumer) longestSilence(last, now time.Time) (least time.Time, err error) {
 	least = last
 	for _, partition := range slices.Sorted(maps.Keys(c.reading)) {

@@ -2,31 +2,29 @@ package kafka
 
 import "strings"
 
-// maxOrigins bounds the origins that are remembered of a partition, of some 200 bytes.
+// maxOrigins is the maximum number of origins that are remembered of a partition, of some 200 bytes each.
 const maxOrigins = 1 << 12
 
-// origin is one run of a producer, which numbers its records of a partition.
+// origin identifies one run of a producer, which numbers its records of a partition.
 type origin struct {
 	source string
 	epoch  uint64
 }
 
-// duplicates recognises records of a partition that come twice, because a producer
-// that missed the answer repeated them. For each origin it holds the highest
-// sequence and which of the 256 up to it were there; the records of a partition
-// stay nearly in order, so that is plenty.
+// duplicates recognises records of a partition that come twice, because a producer that missed the response repeated
+// them. For each origin it holds the highest sequence and the set of received ones among the 256 up to it. That is
+// plenty, because the records of a partition stay nearly in order.
 //
-// Memory is bounded in two generations: when the young one is full it becomes
-// the old one, and what the old one held is forgotten unless it was used
-// meanwhile. Forgetting an origin can let a duplicate pass, no more.
+// Memory is bounded by two generations: when the young generation is full it becomes the old one, and the origins of
+// the old one are forgotten unless they were used meanwhile. Forgetting an origin can only let a duplicate pass.
 //
-// Not safe for concurrent use.
+// A duplicates is not safe for concurrent use.
 type duplicates struct {
 	most       int
 	young, old map[origin]*sequenceBits
 }
 
-// sequenceBits is what came from an origin.
+// sequenceBits records the sequences that came from an origin.
 type sequenceBits struct {
 	highest uint64
 	seen    [sequenceWords]uint64 // of the last sequenceSpan, each at its number modulo that
@@ -41,7 +39,7 @@ func newDuplicates(most int) *duplicates {
 	return &duplicates{most: max(most/2, 1), young: map[origin]*sequenceBits{}, old: map[origin]*sequenceBits{}}
 }
 
-// first reports whether a record is new, and remembers it. Sequence 0 is no number: always new.
+// first records a sequence and reports whether it is new. A record with sequence 0 is not numbered and always new.
 func (s *duplicates) first(o origin, sequence uint64) bool {
 	if sequence == 0 {
 		return true
@@ -68,7 +66,7 @@ func (s *duplicates) promote(o origin) *sequenceBits {
 
 func (t *sequenceBits) first(sequence uint64) bool {
 	if sequence > t.highest {
-		for back := range min(sequence-t.highest, sequenceSpan) { // they come into reach
+		for back := range min(sequence-t.highest, sequenceSpan) { // they come into the span
 			n := sequence - back
 			t.seen[n/64%sequenceWords] &^= 1 << (n % 64)
 		}

@@ -10,26 +10,26 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Inspection is what Inspect found, for package doctor to judge.
+// Inspection holds the results of Inspect, which package doctor judges.
 type Inspection struct {
 	Brokers    []string // as configured
 	Topic      string
 	Group      string
-	Err        string // why no broker answers; then all else is empty
+	Err        string // why no broker answers; all other fields are then empty
 	Found      int    // brokers of the cluster
-	Missing    bool   // there is no such topic
+	Missing    bool   // the topic does not exist
 	Partitions int
-	Replicas   int               // the least number of copies of a partition
-	InSync     int               // the least number of them that are up to date
+	Replicas   int               // the minimum number of copies of a partition
+	InSync     int               // the minimum number of copies that are up to date
 	Leaderless int               // partitions without a leader
-	Settings   map[string]string // of the topic, those that matter here; "" where the broker does not say
-	Lag        int64             // records that the group is behind
+	Settings   map[string]string // relevant settings of the topic; "" if not reported
+	Lag        int64             // number of records by which the group lags
 	Members    int               // consumers of the group
-	Strangers  []string          // client ids of those that are no aggregators of the namespace
+	Strangers  []string          // client ids of members that are not aggregators of the namespace
 	Unknown    map[string]string // questions without an answer, with the reason
 }
 
-// Inspect looks at the cluster and changes nothing. It ends with ctx.
+// Inspect inspects the cluster without changing it. It ends with ctx.
 func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -42,7 +42,7 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 		return in, err
 	}
 	settings.Admin.Retry.Max = 1
-	settings.Metadata.Full = true // to know the brokers before the topic
+	settings.Metadata.Full = true // so that the brokers are known before the topic
 	client, err := cfg.Open.Client(ctx, cfg.Brokers, settings)
 	if err != nil {
 		in.Err = fmt.Sprintf("kafka: cannot reach brokers %v: %v%s", cfg.Brokers, err, hint(err))
@@ -53,7 +53,7 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 		in.Err = fmt.Sprintf("kafka: brokers %v: %v", cfg.Brokers, err)
 		return in, client.Close()
 	}
-	defer admin.Close() // and the client with it
+	defer admin.Close() // it also closes the client
 	in.Found = len(client.Brokers())
 	in.lookAtTopic(client, admin)
 	if !in.Missing {
@@ -89,7 +89,7 @@ func (in *Inspection) lookAtTopic(client sarama.Client, admin sarama.ClusterAdmi
 	}
 }
 
-// inspected are the settings of a topic that can break counting.
+// inspected returns the names of the topic's settings that can break counting.
 func inspected() []string {
 	return []string{"cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type", "max.message.bytes",
 		"min.insync.replicas", "compression.type", "segment.bytes", "segment.ms"}

@@ -18,13 +18,13 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// TLS encrypts connections to the brokers. Certificates are always checked: give the CA.
+// TLS configures encrypted connections to the brokers. Certificates are always checked, so that the CA is required.
 type TLS struct {
-	Enabled        bool // the files need it
+	Enabled        bool // required if the files are set
 	tlsfiles.Files      // read again at every connection
 }
 
-// config gives nil where TLS is off. Its errors name the file.
+// config returns the TLS settings, or nil if TLS is off. Its errors name the file.
 func (t TLS) config() (*tls.Config, error) {
 	if !t.Enabled {
 		if t != (TLS{}) {
@@ -42,16 +42,16 @@ const (
 	ScramSHA512 = sarama.SASLTypeSCRAMSHA512
 )
 
-// Login says who we are, by SASL. Without a Username there is no login.
+// Login holds the credentials for SASL. Without a Username there is no login.
 type Login struct {
 	// Mechanism is Plain (default; without TLS the password can be read), ScramSHA256 or ScramSHA512.
 	Mechanism          string
 	Username, Password string
-	// PasswordFile, if set, holds the password, which is read for new connections. While it cannot be used, the
-	// password from before is sent.
+	// PasswordFile, if set, is the path of a file with the password, which is read for new connections. While the file
+	// cannot be used, the previous password is sent.
 	PasswordFile string
 
-	file *textfile.SecretFile // of PasswordFile, shared by all copies; nil: none
+	file *textfile.SecretFile // of PasswordFile, shared by all copies, or nil without one
 }
 
 // withFile returns the login with its file open to currentPassword.
@@ -93,8 +93,8 @@ func (l Login) currentPassword(log *slog.Logger) string {
 	return password
 }
 
-// isStale reports whether the file has another password than the client, which must then be opened again: the Kafka
-// client sends the password of its settings with every login by PLAIN. SCRAM reads the file for each login.
+// isStale reports whether the file has another password than the client, which must then be opened again, because the
+// Kafka client sends the password of its settings with every login by PLAIN. SCRAM reads the file for each login.
 func (l Login) isStale(client sarama.Client) bool {
 	if l.file == nil || l.Mechanism == ScramSHA256 || l.Mechanism == ScramSHA512 {
 		return false
@@ -119,14 +119,14 @@ func (l Login) apply(s *sarama.Config, log *slog.Logger) {
 	}
 }
 
-// scramClient is one exchange in the shape of the Kafka client; Begin comes first.
+// scramClient is one SCRAM exchange with the interface of the Kafka client; Begin is called first.
 type scramClient struct {
 	hash     scram.HashGeneratorFcn
 	password string
 	*scram.ClientConversation
 }
 
-// Begin sends the password of this exchange in place of the one that was read when the client was opened.
+// Begin begins the exchange with the current password instead of the password that was read when the client was opened.
 func (s *scramClient) Begin(user, _, authzID string) error {
 	client, err := s.hash.NewClient(user, s.password, authzID)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *scramClient) Begin(user, _, authzID string) error {
 	return nil
 }
 
-// hint says what to do about an error of the other side or its certificate; "": nothing.
+// hint returns the remedy for an error of the other side or its certificate, or "" if it is unknown.
 func hint(err error) string {
 	switch text := err.Error(); {
 	case errors.As(err, new(x509.UnknownAuthorityError)),

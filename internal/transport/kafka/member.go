@@ -12,25 +12,23 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// member handles one session of the group. Rebalancing is cooperative: a session
-// goes on while partitions come and go, so all that a partition needs begins and
-// ends in ConsumeClaim.
+// member handles one session of the group. Rebalancing is cooperative: a session continues while partitions come and
+// go, so that everything that belongs to a partition begins and ends in ConsumeClaim.
 //
-// The group only says which partitions are ours. It would read them from the
-// committed offset; we read the backlog again, which lies below that offset or
-// above it, and may have to jump. So the claim's own reading is paused, and each
+// The group only assigns the partitions. It would read them from the committed offset, but we read the backlog again,
+// which begins below or above that offset, and may have to jump. Therefore the claim's own reading is paused, and each
 // partition has a reader.
 type member struct {
 	c        *Consumer
 	group    sarama.ConsumerGroup
-	client   sarama.Client // for consumer
+	client   sarama.Client // used by consumer
 	consumer sarama.Consumer
-	began    atomic.Bool // a session
-	// checkLogin is called after errors. It ends all connections if the file of the password has another one by now.
+	began    atomic.Bool // a session began
+	// checkLogin is called after errors. It ends all connections if the password in the file was replaced.
 	checkLogin func()
 }
 
-// Setup begins a session. Under cooperative rebalancing it may see no claims.
+// Setup begins a session. Under cooperative rebalancing it may have no claims.
 func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	m.c.link.recovered()
 	m.began.Store(true)
@@ -38,7 +36,7 @@ func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-// Cleanup ends a session. The client commits what was marked by itself.
+// Cleanup ends a session. The client commits the marked offsets by itself.
 func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
 	m.c.session.Store(false)
 	return nil
@@ -50,7 +48,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	defer cancel()
 	m.group.Pause(map[string][]int32{claim.Topic(): {claim.Partition()}})
 	go func() { // ends with the claim, which is closed after us
-		for range claim.Messages() { // what came before the pause
+		for range claim.Messages() { // messages from before the pause
 		}
 		cancel()
 	}()
@@ -75,7 +73,7 @@ func (c *Consumer) read(ctx context.Context, r *reader) {
 	c.mu.Unlock()
 }
 
-// take notes that a partition is read from now on, and by when its first record has to come.
+// take records that a partition is read from now on, and the time by which its first record has to come.
 func (c *Consumer) take(r *reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,11 +82,11 @@ func (c *Consumer) take(r *reader) {
 	c.reading[r.partition] = r.progress
 }
 
-// maxJudged bounds the topics whose partitions Judged returns.
+// maxJudged is the maximum number of partitions of a topic for which Judged returns partitions.
 const maxJudged = 1024
 
-// Judged returns the partitions that this member has read since a time, and is not behind with. It returns none of a
-// topic with more than 1024.
+// Judged returns the partitions that this member has been reading since before since, and whose lag is at most
+// upToDate. It returns no partitions of a topic with more than 1024.
 func (c *Consumer) Judged(since time.Time) report.Partitions {
 	n, now := int(c.link.partitionCount.Load()), c.cfg.Now()
 	if n > maxJudged {
@@ -105,11 +103,11 @@ func (c *Consumer) Judged(since time.Time) report.Partitions {
 	return p
 }
 
-// upToDate is the greatest lag of a partition that is judged by what is sent now.
+// upToDate is the maximum lag of a partition that counts as judged by the counts sent now.
 const upToDate = 2 * time.Second
 
-// offsetAt is the offset of the first record since a time, or else the end. The end is read first, or a
-// record written in between would be skipped.
+// offsetAt returns the offset of the first record since a time, or else the end. The end is read first, because
+// otherwise a record written in between would be skipped.
 func (r *reader) offsetAt(since time.Time) (offset, end int64, err error) {
 	topic := r.c.cfg.Topic
 	if end, err = r.client.GetOffset(topic, r.partition, sarama.OffsetNewest); err == nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// maxBatch bounds the bytes that a batch of records may decompress to, before they are allocated: a batch within a
-// broker's usual 1 MiB may hold gigabytes of zeros. Producers of counts write at most 1 MiB.
+// maxBatch is the maximum number of bytes that a batch of records may decompress to. It is checked before they are
+// allocated, because a batch within a broker's usual 1 MiB may hold gigabytes of zeros. Producers of counts write at
+// most 1 MiB.
 const maxBatch = 8 << 20
 
 // boundBatches sets the bound, which the client has for the whole process, before the first connection.
@@ -19,8 +20,8 @@ var boundBatches = sync.OnceFunc(func() { sarama.MaxDecompressedBatchSize = maxB
 // errOversized ends the reading of a partition whose broker sent a batch over maxBatch, of this partition or another.
 var errOversized = sarama.ErrDecompressedBatchTooLarge
 
-// readSingly reads batch by batch, because the client gives up all that a broker sent with an oversized batch. It ends
-// behind the first oversized one, which it skips, or at the present end of the partition.
+// readSingly reads batch by batch, because the client discards the whole response that contains an oversized batch. It
+// ends after the first oversized batch, which it skips, or at the current end of the partition.
 func (r *reader) readSingly(ctx context.Context) error {
 	_, end, err := r.offsetAt(r.c.since())
 	if err != nil {
@@ -44,8 +45,8 @@ func (r *reader) readSingly(ctx context.Context) error {
 	return nil
 }
 
-// skipBatch skips the oversized batch at next, which cannot be asked for its length: it searches for the first offset
-// at which the broker sends another batch.
+// skipBatch skips the oversized batch at next. The broker cannot be asked for the length of the batch, so that
+// skipBatch searches for the first offset at which the broker sends another batch.
 func (r *reader) skipBatch(end int64) error {
 	bad, good := r.next, end
 	for step := int64(1); bad+step < good; step *= 2 {
@@ -94,7 +95,7 @@ func (r *reader) fetchBatch(offset int64) (batch []*sarama.ConsumerMessage, err 
 	if err != nil {
 		return nil, err
 	}
-	// A broker sends one batch however little is asked for. Brokers since Kafka 2.3 know version 11.
+	// A broker sends one batch however small MaxBytes is. Brokers since Kafka 2.3 know version 11.
 	ask := &sarama.FetchRequest{Version: 11, MaxWaitTime: 100, MinBytes: 1, MaxBytes: 1, SessionEpoch: -1}
 	ask.AddBlock(topic, r.partition, offset, 1, epoch)
 	answer, err := broker.Fetch(ask)

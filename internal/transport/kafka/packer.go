@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-// unconfirmed has records that were sent and not confirmed, oldest first, until they
-// are written or dropped. Not safe for concurrent use, but for waiting.
+// unconfirmed holds records that were sent and not confirmed, oldest first, until they are written or dropped. It is
+// not safe for concurrent use, except for the field waiting.
 type unconfirmed struct {
 	mostPairs, mostBytes int
 	dropped              *atomic.Uint64 // requests
@@ -30,7 +30,7 @@ func (f *unconfirmed) take() []packed {
 	return all
 }
 
-// drop drops the records that which says.
+// drop drops the records for which the function which returns true, and counts their requests.
 func (f *unconfirmed) drop(which func(packed) bool) {
 	for _, r := range f.take() {
 		if which(r) {
@@ -57,10 +57,10 @@ func (f *unconfirmed) bound() {
 	}
 }
 
-// maxRecord is where a record is closed: half of what brokers accept by default.
+// maxRecord is the size at which a record is closed: half of the maximum that brokers accept by default.
 const maxRecord = 512 << 10
 
-// packer sorts counts into records by partition. Not safe for concurrent use.
+// packer sorts counts into records by partition. It is not safe for concurrent use.
 type packer struct {
 	head      Record
 	sequences []uint64    // by partition, of the last record
@@ -79,8 +79,8 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 	return &packer{head: Record{Namespace: namespace, Source: source, Epoch: epoch}}
 }
 
-// records gives a record for each partition that has counts, several if one would be larger than most bytes, and how
-// many counts cannot be written.
+// records returns a record for each partition that has counts, or several if one would be larger than most bytes, and
+// the number of counts that cannot be written.
 func (p *packer) records(batches []batchqueue.Batch, partitions int32, most int) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
@@ -108,8 +108,8 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32, most int)
 	return all, invalid
 }
 
-// addPair adds a count of a batch made at a time to an open record. If the record would be larger than most bytes, it
-// is returned as it was, and the count begins the next one.
+// addPair adds a count of a batch made at time at to an open record. If the record would be larger than most bytes, it
+// is returned without the count, which begins the next record.
 func (p *packer) addPair(r *packed, c *hottype.Count, most int, at time.Time) (full packed, isFull bool) {
 	before := len(r.data)
 	r.data = appendPair(r.data, c)
@@ -125,7 +125,7 @@ func (p *packer) addPair(r *packed, c *hottype.Count, most int, at time.Time) (f
 	return full, isFull
 }
 
-// heartbeats gives an empty record for each partition without one since a time.
+// heartbeats returns an empty record for each partition that has had no record since a time.
 func (p *packer) heartbeats(now, since time.Time, partitions int32) []packed {
 	var signs []packed
 	for at := range partitions {

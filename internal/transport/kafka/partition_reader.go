@@ -16,20 +16,20 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// reader reads one partition for as long as it is ours. One goroutine uses it.
+// reader reads one partition for as long as this member owns it. It is used by one goroutine.
 type reader struct {
 	c         *Consumer
 	client    sarama.Client
 	consumer  sarama.Consumer
 	partition int32
-	committed int64       // by the group when we came; negative: nothing
-	next      int64       // offset to read next; negative: not begun
-	mark      func(int64) // commits an offset, with the next ones
+	committed int64       // by the group at the start; negative if nothing was
+	next      int64       // offset to read next; negative before the start
+	mark      func(int64) // marks an offset for the next commit
 	seen      *duplicates
 	progress  *progress
-	looked    time.Time // when lag and the topic were last looked at
+	looked    time.Time // when the lag and the topic were last checked
 
-	checkLogin func() // that of the member
+	checkLogin func() // of the member
 }
 
 // reopenAfter is the pause before a partition that failed is opened again.
@@ -42,14 +42,14 @@ func (r *reader) run(ctx context.Context) {
 			err = r.readSingly(ctx)
 		}
 		if err == nil {
-			continue // a jump, or the end
+			continue // after a jump, or at the end
 		}
 		r.failed(err)
 		wait.For(ctx, reopenAfter)
 	}
 }
 
-// failed notes an error of this partition. From now on the absence of records is a silence.
+// failed records an error of this partition. From now on the absence of records is a silence.
 func (r *reader) failed(err error) {
 	r.c.failed(err)
 	r.checkLogin()
@@ -90,8 +90,8 @@ func (r *reader) open(ctx context.Context) error {
 	return r.follow(ctx, p, oversized)
 }
 
-// start is where to read from: the first record of the backlog, or where we
-// were if that is later. What the group had not read before it is skipped.
+// start returns the offset at which to read: the first record of the backlog, or the next offset of this reader if that
+// is later. Earlier records that the group had not read are skipped.
 func (r *reader) start() (int64, error) {
 	since := r.c.since()
 	offset, end, err := r.offsetAt(since)
@@ -102,7 +102,7 @@ func (r *reader) start() (int64, error) {
 	if from < 0 {
 		from = r.committed
 	}
-	if from > end { // the topic was deleted and made again
+	if from > end { // the topic was deleted and created again
 		from, r.committed = -1, -1
 	}
 	if r.next >= 0 && from > offset {
@@ -116,7 +116,7 @@ func (r *reader) start() (int64, error) {
 	return offset, nil
 }
 
-// follow handles records; nil means that reading starts anew.
+// follow handles records. It returns nil if ctx ends or reading has to start again.
 func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversized <-chan struct{}) error {
 	for {
 		select {
@@ -137,15 +137,15 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversiz
 	}
 }
 
-// read handles one record and moves on.
+// read handles one record and advances.
 func (r *reader) read(msg *sarama.ConsumerMessage) {
 	r.record(msg)
 	r.next = msg.Offset + 1
 	r.mark(r.next)
 }
 
-// mustJump takes note of how far behind a record is, and reports whether to jump
-// before it. It asks the brokers at most once a second.
+// mustJump records the lag of a record, and reports whether to jump before it. It queries the brokers at most once a
+// second.
 func (r *reader) mustJump(msg *sarama.ConsumerMessage, last bool) bool {
 	now := r.c.cfg.Now()
 	r.progress.record(now, msg.Timestamp, last)
@@ -168,7 +168,7 @@ func (c *Consumer) checkPartitions(client sarama.Client) {
 	}
 }
 
-// record handles one record. A bad one is counted and skipped: it would be as bad again.
+// record handles one record. A bad record is counted and skipped, because it would be as bad the next time.
 func (r *reader) record(msg *sarama.ConsumerMessage) {
 	c := r.c
 	c.records.Add(1)
@@ -176,7 +176,7 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 		c.reread.Add(1)
 	}
 	rec, err := ParseRecord(msg.Value)
-	rec.Namespace = cmp.Or(rec.Namespace, c.cfg.Namespace) // a record by hand may name none
+	rec.Namespace = cmp.Or(rec.Namespace, c.cfg.Namespace) // a record written by hand may omit it
 	if err == nil && rec.Namespace == c.cfg.Namespace {
 		now := c.cfg.Now().UnixNano()
 		c.heard.Store(now)
@@ -203,7 +203,7 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 	}
 }
 
-// deliver hands counts over; those without a second get that of their record.
+// deliver hands over counts; a count without a second gets the second of its record.
 func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c := r.c
 	for i := range counts {
@@ -211,7 +211,7 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 			counts[i].Second = written
 		}
 	}
-	// One key is enough: a producer with a wrong partitioner writes all keys of a record there.
+	// One key is enough, because a producer with a wrong partitioner writes all keys of a record there.
 	if n := int32(c.link.partitionCount.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
 		c.misplaced.Add(1)
 	}
@@ -227,10 +227,10 @@ func (c *Consumer) skip(partition int32, records int64) {
 		"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.since().Format(time.RFC3339))
 }
 
-// progress is how far a partition is read; for one writer and any readers.
+// progress records how far a partition is read. It may have one writer and any number of readers.
 type progress struct {
 	newest atomic.Int64 // unix nanoseconds: when the last records read were written
-	end    atomic.Bool  // there is nothing more
+	end    atomic.Bool  // the end of the partition is reached
 	taken  time.Time    // when this member took the partition
 	heard  atomic.Int64 // unix nanoseconds: when the last record of our namespace came, or by when the first has to
 }
@@ -240,8 +240,8 @@ func (p *progress) at(t time.Time, end bool) {
 	p.end.Store(end)
 }
 
-// record notes a record. Clocks differ: the time of records never goes back, and a time ahead of our clock is now, also
-// one that was not ahead before our clock was set back.
+// record records the time of a record. Because clocks differ, the time of records never goes back, and a time ahead of
+// our clock counts as now, even a time that was not ahead before our clock was set back.
 func (p *progress) record(now, written time.Time, last bool) {
 	p.at(time.Unix(0, min(max(p.newest.Load(), written.UnixNano()), now.UnixNano())), last)
 }

@@ -18,35 +18,36 @@ import (
 
 type ProducerConfig struct {
 	Config
-	// Source names this process among all producers, at most 256 bytes; default random.
+	// Source names this process among all producers, in at most 256 bytes; random by default.
 	Source string
-	// MaxPairs, default 262144, and MaxBytes, default 64 MiB, bound the pairs of key and second that
-	// wait for the brokers, and again those sent and not confirmed. The oldest are dropped. One
-	// batch may be larger.
+	// MaxPairs, default 262144, and MaxBytes, default 64 MiB, bound the pairs of key and second that wait for the
+	// brokers, and separately the pairs that were sent and not confirmed. The oldest are dropped. One batch may be
+	// larger.
 	MaxPairs, MaxBytes int
-	// MaxAge is how long a batch waits and an unconfirmed record is repeated; default 10 s. Older
-	// counts are outside of every window.
+	// MaxAge is how long a batch waits and an unconfirmed record is repeated; default 10 s. Older counts are outside of
+	// every window.
 	MaxAge time.Duration
 	Drain  time.Duration    // for the rest at the end of Run; default 2 s
 	Now    func() time.Time // stamps records; default time.Now
 }
 
-// Producer writes counts to the topic, as a sink of package tally. Only Run is for one goroutine.
+// Producer writes counts to the topic, as a sink of package tally. It is safe for concurrent use, but Run must be
+// called by one goroutine.
 type Producer struct {
 	cfg   ProducerConfig
 	link  *clusterClient
 	queue *batchqueue.Queue
 	pack  *packer
-	// unconfirmed has the records that failed and wait to be written again, for Run.
+	// unconfirmed holds the records that failed and wait to be written again. It is used by Run.
 	unconfirmed *unconfirmed
-	sizes       sizes // for Run
+	sizes       sizes // used by Run
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
-	confirmed                               atomic.Int64 // when the brokers last took something, unix nanoseconds
+	confirmed                               atomic.Int64 // when the brokers last confirmed a record, unix nanoseconds
 }
 
-// NewProducer builds a Producer. It looks at no network.
+// NewProducer builds a Producer. It does not use the network.
 func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	var err error
 	if cfg.Config, err = cfg.withDefaults(); err != nil {
@@ -75,8 +76,8 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 
 var errStopped = errors.New("kafka: the producer has stopped")
 
-// Send queues counts and returns at once; the slice belongs to the producer from then on. What the brokers
-// do not take in time is dropped and counted. An error means that Run has ended and nothing was taken.
+// Send queues counts and returns at once; afterwards the slice belongs to the producer. Counts that the brokers do not
+// accept in time are dropped and counted. An error means that Run has ended and no counts were taken.
 func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
@@ -89,8 +90,8 @@ func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// Run sends what is queued until ctx ends, sends the rest within ProducerConfig.Drain,
-// and returns nil. End those who Send before.
+// Run sends the queued counts until ctx ends, sends the rest within ProducerConfig.Drain, and returns nil. Stop the
+// callers of Send before.
 func (p *Producer) Run(ctx context.Context) error {
 	hard, cancel := grace(ctx, p.cfg.Drain)
 	defer cancel()
@@ -109,18 +110,17 @@ func (p *Producer) Run(ctx context.Context) error {
 	return nil
 }
 
-// retryAfter is when records that failed are written again.
+// retryAfter is the interval at which failed records are written again.
 const retryAfter = 200 * time.Millisecond
 
-// aliveEvery is how often a partition without counts gets an empty record.
+// aliveEvery is the interval at which a partition without counts receives an empty record.
 const aliveEvery = time.Second
 
-// pump sends until ctx ended and all is sent (nil), or the brokers failed. It
-// closes the client.
+// pump sends until ctx ends and all counts are sent (nil), or until the brokers fail. It closes the client.
 //
-// The SyncProducer is the asynchronous one with its channels drained. One call
-// at a time bounds what is in flight, and what comes meanwhile waits in our
-// queue, which is bounded and drops the oldest; sarama's would grow or block.
+// The SyncProducer is the asynchronous producer with its channels drained. Because there is one call at a time, the
+// data in flight is bounded, and further counts wait in our queue, which is bounded and drops the oldest; sarama's
+// queue would grow or block.
 func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer client.Close()
 	producer, err := p.cfg.Open.Producer(client)
@@ -155,7 +155,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	}
 }
 
-// finish sends what is left, again and again until hard ends.
+// finish sends the rest, repeatedly until hard ends.
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
 	p.queue.Close()
 	err := p.send(client, producer, p.queue.Take(), false)
@@ -165,9 +165,9 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 	return err
 }
 
-// send writes what failed before and then batches, and with alive a sign of life
-// into idle partitions. It fails when the brokers took nothing, or refused some records and the client has a password
-// from before: the next client writes these.
+// send writes the records that failed before, then batches, and, if alive is set, a heartbeat into each idle partition.
+// It returns an error if the brokers accepted no record, or if they refused some records and the client has an old
+// password: the next client writes these.
 func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []batchqueue.Batch,
 	alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
@@ -200,7 +200,8 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 		return out.failed[0].Err
 	}
 	if out.written == 0 {
-		return nil // all records were of partitions that are gone, or too large: that says nothing about the brokers
+		// All records were of partitions that are gone, or too large, which is not a sign of an outage.
+		return nil
 	}
 	p.confirmed.Store(p.cfg.Now().UnixNano())
 	p.link.recovered()
@@ -222,13 +223,13 @@ func (p *Producer) drop(batches []batchqueue.Batch) {
 	}
 }
 
-// ProducerStats is what a Producer did. All but Queued and Connected only grow.
+// ProducerStats holds the counters of a Producer. All fields but Queued and Connected only grow.
 type ProducerStats struct {
-	// Sent and Dropped count requests. What a broker wrote without confirming it is among the
-	// dropped, so more may have arrived than Sent, never less.
+	// Sent and Dropped count requests. Records that a broker wrote without confirming them are among the dropped, so
+	// that more requests may have arrived than Sent, never fewer.
 	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
 	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time, or because those of one key are larger than the topic takes."`
-	// Invalid are counts without a key, with one over 65536 bytes, or with n outside of 1 to 2^40.
+	// Invalid is the number of counts without a key, with a key over 65536 bytes, or with n outside of 1 to 2^40.
 	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
 	Records   uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
 	Errors    uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`

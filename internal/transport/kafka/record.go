@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Version is the version of the record that this package writes. A reader
-// rejects records of a higher one and skips fields that it does not know.
+// Version is the version of the record that this package writes. A reader rejects records of a higher version and skips
+// fields that it does not know.
 const Version = 1
 
 // The fields of docs/counts.proto.
@@ -34,7 +34,7 @@ const (
 	fieldClients = 4
 )
 
-// What a record may hold at most. A reader rejects more.
+// Limits of a record. A reader rejects records beyond them.
 const (
 	maxKey  = 64 << 10
 	maxName = 256 // of a namespace or source
@@ -44,8 +44,8 @@ const (
 // Record is one message of the topic: counts of one producer for keys of one partition.
 type Record struct {
 	Namespace string
-	// Source names the producer, Epoch its start (unix microseconds), and Sequence counts its records for
-	// this partition from 1: by all three and the partition a repeated record is recognised.
+	// Source names the producer, Epoch is its start (unix microseconds), and Sequence numbers its records for this
+	// partition from 1. These three and the partition identify a repeated record.
 	Source   string
 	Epoch    uint64
 	Sequence uint64
@@ -78,7 +78,7 @@ func appendPair(dst []byte, c *hottype.Count) []byte {
 	})
 }
 
-// appendMessage appends a field that body writes. Its length stands before it and is known after it.
+// appendMessage appends a field that body writes. The length stands before the field but is known only after it.
 func appendMessage(dst []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	var length [10]byte
 	dst = protowire.AppendTag(dst, field, protowire.BytesType)
@@ -95,24 +95,24 @@ func appendString(dst []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
-// ErrVersion says that a record is of a later version than this reader knows.
+// ErrVersion reports that a record is of a later version than this reader knows.
 var ErrVersion = errors.New("kafka: record of a later version; update this program first")
 
 var errRecord = errors.New("kafka: record is broken")
 
-// ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is rejected as a whole.
-// What is allocated is bounded by the length of data, whatever the data says.
+// ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1 to 2^40,
+// and a client sketch, if there is one, within clientsketch.Check. A broken record is rejected as a whole. The
+// allocated memory is bounded by the length of data, whatever data contains.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxWire {
 		return Record{}, fmt.Errorf("%w: %d bytes, over %d", errRecord, len(data), maxWire)
 	}
-	if len(data) > 0 && data[0] == '{' { // no field of protobuf begins so
+	if len(data) > 0 && data[0] == '{' { // no field of protobuf begins with it
 		return parseJSON(data)
 	}
 	var r Record
 	version := uint64(0)
-	all := string(data) // one string, of which every key is a part
+	all := string(data) // one string that contains every key
 	err := fields(data, func(f field) error {
 		switch f.num {
 		case fieldVersion:
@@ -139,7 +139,7 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// check looks at what both forms of a record share.
+// check checks the fields that both forms of a record share.
 func check(version uint64, r *Record) error {
 	switch {
 	case version > Version:
@@ -174,12 +174,13 @@ func (r *Record) addPair(pair field, all string) error {
 	return nil
 }
 
-// isSound reports whether a count may stand on the wire.
+// isSound reports whether a count is valid in a record.
 func isSound(c *hottype.Count) bool {
 	return len(c.Key) > 0 && len(c.Key) <= maxKey && c.N > 0 && c.N <= hottype.MaxCount
 }
 
-// field is one field of a message. One of the wrong type is empty: a zero fails where the value matters.
+// field is one field of a message. A field of the wrong type is empty, and its zero is rejected where the value
+// matters.
 type field struct {
 	num    protowire.Number
 	varint uint64
@@ -187,7 +188,7 @@ type field struct {
 	offset int // of bytes in the message
 }
 
-// in gives the bytes as a part of the message, which is given as a string.
+// in returns the bytes as a substring of the message.
 func (f field) in(message string) string { return message[f.offset : f.offset+len(f.bytes)] }
 
 func fields(message []byte, f func(field) error) error {
@@ -218,19 +219,19 @@ func fields(message []byte, f func(field) error) error {
 	return nil
 }
 
-// Partition is the partition of a key among n: FNV-1a with 64 bits, modulo n.
-// Every producer of a topic has to agree on it. n must be positive.
+// Partition returns the partition of a key among n: FNV-1a with 64 bits, modulo n. Every producer of a topic has to
+// agree on it. n must be positive.
 func Partition(key hottype.Key, n int32) int32 {
 	return int32(canon.FNV1a(key) % uint64(n))
 }
 
-// maxJSON is the longest record that is read as JSON. It is the form for people
-// and for a script; senders with more to send write protobuf.
+// maxJSON is the maximum length of a record that is read as JSON. JSON is the form for people and scripts; senders with
+// more to send write protobuf.
 const maxJSON = 1 << 20
 
 type jsonCount hottype.Count
 
-// UnmarshalJSON reads and checks an element. Its error ends the reading of the record, so what is allocated is
+// UnmarshalJSON reads and checks an element. Its error ends the reading of the record, so that the allocated memory is
 // bounded by the length of sound elements.
 func (c *jsonCount) UnmarshalJSON(data []byte) error {
 	var e struct {
@@ -242,8 +243,8 @@ func (c *jsonCount) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*c = jsonCount{Key: e.Key, N: e.N, Second: e.Second}
-	// What JSON cannot say, such as half of a surrogate pair, comes as this character: it would be another key. A key
-	// that is not UTF-8 can only be written as protobuf.
+	// JSON decodes text that it cannot represent, such as half of a surrogate pair, as this character, which would make
+	// another key. A key that is not UTF-8 can only be written as protobuf.
 	if !isSound((*hottype.Count)(c)) || strings.ContainsRune(string(e.Key), utf8.RuneError) {
 		return fmt.Errorf("a count needs a key of 1 to %d bytes and an n of 1 to 2^40", maxKey)
 	}
@@ -254,8 +255,8 @@ func (c *jsonCount) UnmarshalJSON(data []byte) error {
 //
 //	{"namespace":"news","counts":[{"key":"topic?id=42","n":300}]}
 //
-// Its fields have the names of counts.proto and the same bounds; all but
-// namespace and counts may be missing, and those that are not known are skipped.
+// Its fields have the names of counts.proto and the same bounds; all but namespace and counts may be missing, and
+// unknown fields are skipped.
 func parseJSON(data []byte) (Record, error) {
 	if len(data) > maxJSON || !utf8.Valid(data) {
 		return Record{}, fmt.Errorf("%w: JSON over %d bytes or not UTF-8", errRecord, maxJSON)

@@ -20,8 +20,8 @@ const (
 	fieldClientN = 2
 )
 
-// appendClients appends the client sketch of a pair; nothing for nil, and for one that readers would reject, so that
-// the count itself arrives.
+// appendClients appends the client sketch of a pair. It appends nothing for nil, and nothing for a sketch that readers
+// would reject, so that the count itself arrives.
 func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 	if c == nil || clientsketch.Check(c) != nil {
 		return dst
@@ -47,8 +47,7 @@ func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 	})
 }
 
-// parseClients reads the client sketch of a pair. One that is out of bounds makes the
-// record broken: clientsketch.Check says what is sound.
+// parseClients reads the client sketch of a pair. A sketch that clientsketch.Check rejects makes the record broken.
 func parseClients(data []byte) (*hottype.ClientSketch, error) {
 	c := new(hottype.ClientSketch)
 	err := fields(data, func(f field) error {

@@ -8,12 +8,13 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// sizes bounds what one call writes to a partition. The client puts the records of a call for one partition into one
-// batch, and brokers refuse a batch above the topic's max.message.bytes as a whole, so that a large record takes the
-// others with it. There is no bound until a batch is refused; then half of it is the bound, again and again. A minute
-// later larger batches are tried again, because the topic may take them by then. Not safe for concurrent use.
+// sizes bounds the bytes that one call writes to a partition. The client puts the records of a call for one partition
+// into one batch, and brokers refuse a batch above the topic's max.message.bytes as a whole, so that a large record
+// takes the others with it. There is no bound until a batch is refused; then half of its size is the bound, again and
+// again. A minute later larger batches are tried again, because the topic may accept them by then. A sizes is not safe
+// for concurrent use.
 type sizes struct {
-	most  int       // bytes before compression; 0: no bound
+	most  int       // bytes before compression, or 0 without a bound
 	until time.Time // when the bound ends
 }
 
@@ -27,14 +28,14 @@ func (s *sizes) bound() int {
 	return s.most
 }
 
-// forget ends a bound whose time has come.
+// forget removes a bound that has expired.
 func (s *sizes) forget(now time.Time) {
 	if !now.Before(s.until) {
 		s.most = 0
 	}
 }
 
-// refuse sets the bound after so many bytes were refused, and reports whether there was none before.
+// refuse sets the bound after a batch of the given bytes was refused, and reports whether there was no bound before.
 func (s *sizes) refuse(bytes int, now time.Time) (first bool) {
 	first = s.most == 0
 	s.most = max(1, min(s.bound(), bytes/2))
@@ -42,7 +43,7 @@ func (s *sizes) refuse(bytes int, now time.Time) (first bool) {
 	return first
 }
 
-// fit divides records into those for the next call, of each partition at least one, and the later ones.
+// fit divides records into the records for the next call, at least one of each partition, and the later ones.
 func (s *sizes) fit(records []packed) (next, later []packed) {
 	if s.most == 0 {
 		return records, nil
@@ -51,7 +52,7 @@ func (s *sizes) fit(records []packed) (next, later []packed) {
 	for _, r := range records {
 		sum := sums[r.partition]
 		if full[r.partition] || sum > 0 && sum+len(r.data) > s.most {
-			full[r.partition] = true // later ones stay behind it
+			full[r.partition] = true // later ones must not overtake it
 			later = append(later, r)
 			continue
 		}
@@ -66,8 +67,8 @@ func isTooLarge(err error) bool {
 	return errors.Is(err, sarama.ErrMessageSizeTooLarge) || errors.Is(err, sarama.ErrMessageSetSizeTooLarge)
 }
 
-// shrink returns what is to be written in place of records that were refused for their size, and lowers the bound. A
-// pair that is refused alone is dropped and counted: no topic setting lets it through today.
+// shrink returns the records to be written in place of records that were refused for their size, and lowers the bound.
+// A pair that is refused alone is dropped and counted, because no topic setting accepts it today.
 func (p *Producer) shrink(refused []packed) (again []packed) {
 	if len(refused) == 0 {
 		return nil
@@ -99,15 +100,14 @@ func (p *Producer) shrink(refused []packed) (again []packed) {
 	return again
 }
 
-// split returns a record in parts of at most so many bytes, with numbers of their own. A part of one pair may be
-// larger.
+// split divides a record into parts of at most most bytes, with numbers of their own. A part of one pair may be larger.
 func (p *packer) split(r packed, most int) (parts []packed) {
 	if len(r.data) <= most || r.pairs < 2 {
 		return []packed{r}
 	}
 	rec, err := ParseRecord(r.data)
 	if err != nil {
-		return []packed{r} // never: this process wrote it
+		return []packed{r} // never, because this process wrote it
 	}
 	part := p.start(r.partition, r.at)
 	for i := range rec.Counts {

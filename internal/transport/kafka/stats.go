@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// ConsumerStats is what a Consumer read. All but Partitions, Topic, Lag and Partition only grow.
+// ConsumerStats holds the counters of a Consumer. All fields but Partitions, Topic, Lag and Partition only grow.
 type ConsumerStats struct {
 	Records uint64 `metric:"hotparam_kafka_in_records_total" help:"Records read, those read again included."`
-	// Reread are the backlog of partitions that moved: records below the offset that the group had
+	// Reread is the number of backlog records of partitions that moved: records below the offset that the group had
 	// committed. The others were read once, if members committed before they left.
 	Reread     uint64                    `metric:"hotparam_kafka_in_reread_total" help:"Records that a former owner of the partition had read already."`
 	Skipped    uint64                    `metric:"hotparam_kafka_in_skipped_total" help:"Records skipped because they were too old when reading began."`
@@ -30,7 +30,7 @@ type ConsumerStats struct {
 	Partition  map[string]PartitionStats `label:"partition"`
 }
 
-// PartitionStats is about one partition that is read now.
+// PartitionStats holds the state of one partition that is read now.
 type PartitionStats struct {
 	Lag time.Duration `metric:"hotparam_kafka_in_partition_lag_seconds" help:"How long this partition's oldest unread record has been waiting, at most."`
 }
@@ -58,13 +58,13 @@ func (c *Consumer) Stats() ConsumerStats {
 	return s
 }
 
-// outageAfter is when brokers that do not answer are an outage: the client gives up
-// on frozen ones only after most of a minute, and something is sent every second.
+// outageAfter is the silence of brokers that counts as an outage: the client gives up on frozen brokers only after most
+// of a minute, and a record is sent every second.
 const outageAfter = 5 * time.Second
 
 var errNotYet = errors.New("kafka: no broker has answered yet")
 
-// Outage is why counts cannot be written now; nil while the brokers take them. Safe for concurrent use.
+// Outage returns why counts cannot be written now, or nil while the brokers accept them. It is safe for concurrent use.
 func (p *Producer) Outage() error {
 	switch outage := p.link.outage.Load(); {
 	case outage != nil:

@@ -13,16 +13,16 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// checkMembersEvery is how often a consumer asks who else is in its group.
+// checkMembersEvery is the interval at which a consumer checks the members of its group.
 const checkMembersEvery = 5 * time.Second
 
-// clientID is the name by which brokers know a process of a namespace: in their logs, and in the list of a group's
+// clientID returns the name by which brokers know a process of a namespace, in their logs and in the list of a group's
 // members.
 func clientID(namespace string) string {
 	return strings.TrimSuffix("hotparam-"+namespace, "-")
 }
 
-// describeMembers returns the client ids of a group's members: one round trip to its coordinator.
+// describeMembers returns the client ids of a group's members. It takes one round trip to the group's coordinator.
 func describeMembers(client sarama.Client, group string) (ids []string, err error) {
 	coordinator, err := client.Coordinator(group)
 	if err != nil {
@@ -43,16 +43,16 @@ func describeMembers(client sarama.Client, group string) (ids []string, err erro
 	return ids, nil
 }
 
-// strangersOf returns, sorted, the client ids of members that are no aggregators of a namespace.
+// strangersOf returns, sorted, the client ids of members that are not aggregators of a namespace.
 func strangersOf(ids []string, namespace string) []string {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == clientID(namespace) })
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// watchMembers looks until ctx ends whether the group has members that are no aggregators of this namespace. They take
-// partitions and read records that are not theirs, so this namespace loses the counts of these partitions for ever,
-// and the others lose theirs.
+// watchMembers checks until ctx ends whether the group has members that are not aggregators of this namespace. They
+// take partitions and read records that are not theirs, so that this namespace loses the counts of these partitions
+// permanently, and the others lose theirs.
 func (c *Consumer) watchMembers(ctx context.Context, client sarama.Client) {
 	defer c.setStrangers(nil)
 	wait.Every(ctx, checkMembersEvery, func() { c.lookAtMembers(client) })
@@ -61,7 +61,9 @@ func (c *Consumer) watchMembers(ctx context.Context, client sarama.Client) {
 func (c *Consumer) lookAtMembers(client sarama.Client) {
 	ids, err := c.cfg.Open.Members(client, c.cfg.Group)
 	if err != nil {
-		return // brokers that do not answer, or may not tell, are no strangers; the last answer stands
+		// Brokers that do not answer, or do not permit the query, do not mean that there are strangers. The last result
+		// is kept.
+		return
 	}
 	c.setStrangers(strangersOf(ids, c.cfg.Namespace))
 }
@@ -78,7 +80,7 @@ func (c *Consumer) setStrangers(now []string) {
 	}
 }
 
-// CheckGroup returns an error while the group has members that are no aggregators of this namespace. Safe for
+// CheckGroup returns an error while the group has members that are not aggregators of this namespace. It is safe for
 // concurrent use.
 func (c *Consumer) CheckGroup() error {
 	others := c.strangers.Load()

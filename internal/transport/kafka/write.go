@@ -9,16 +9,16 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-// outcome is what became of records that were written.
+// outcome holds the result of writing records.
 type outcome struct {
 	written int
-	failed  sarama.ProducerErrors // of records that will be repeated as they are
-	refused []packed              // records that were refused for their size: nothing of them was written
-	gone    bool                  // some records are of partitions that the topic does not have any more
+	failed  sarama.ProducerErrors // of records that will be repeated unchanged
+	refused []packed              // refused for their size, so that none of their bytes were written
+	gone    bool                  // the topic no longer has the partitions of some records
 }
 
-// writeAll writes records in as many calls as their sizes need. Failures keep their number, so that a reader recognises
-// a record that was written all the same.
+// writeAll writes records in as many calls as their sizes require. Failed records keep their number, so that a reader
+// recognises a record that was written all the same.
 func (p *Producer) writeAll(producer sarama.SyncProducer, records []packed) (all outcome) {
 	for len(records) > 0 {
 		var next []packed
@@ -39,7 +39,7 @@ func (p *Producer) writeAll(producer sarama.SyncProducer, records []packed) (all
 	return all
 }
 
-// write sends records in one call and counts what became of them.
+// write sends records in one call and counts the results.
 func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out outcome) {
 	messages := make([]*sarama.ProducerMessage, len(records))
 	for i, r := range records {
@@ -76,15 +76,15 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out ou
 	return out
 }
 
-// keep keeps a record that was not written. A sign of life says nothing later.
+// keep keeps a record that was not written. A heartbeat is not kept, because it is useless later.
 func (p *Producer) keep(r packed) {
 	if r.pairs > 0 {
 		p.unconfirmed.add(r)
 	}
 }
 
-// reroute puts the counts of records whose partitions are gone, because the topic was made anew with fewer, into
-// records of those that it has. The records were never written.
+// reroute puts the counts of records whose partitions are gone, because the topic was created again with fewer
+// partitions, into records of the existing partitions. The records were never written.
 func (p *Producer) reroute(records []packed, partitions int32) (all []packed) {
 	for _, r := range records {
 		rec, err := ParseRecord(r.data)
