@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// aggregatorLife is how long what the last aggregator said outlives it, so that the next one knows of the last
-	// hour.
+	// aggregatorLife is how long the reports outlive the last aggregator, so that the next one knows the use of the
+	// rules in the last hour.
 	aggregatorLife = 2 * time.Hour
-	// aggregatorGone is the age from which on another aggregator removes a report. It has merged what the report says.
+	// aggregatorGone is the age from which on another aggregator removes a report, which it has merged by then.
 	aggregatorGone = time.Minute
 )
 
-// ExchangeAggregators stores what one aggregator says of itself, and returns what all said that are or were there
-// shortly. A single aggregator that starts anew finds its report of before. One round trip, or two if a report of one
-// that is gone is removed.
+// ExchangeAggregators stores the report of one aggregator, and returns the reports of all that run or ran shortly
+// before. A single aggregator that restarts reads its own report of the last run. It takes one round trip, or two if it
+// removes the report of an aggregator that stopped.
 func (f *Feed) ExchangeAggregators(ctx context.Context, own report.Aggregator) ([]report.Aggregator,
 	error) {
 	if !conf.ValidID(own.Instance) {
@@ -66,7 +66,7 @@ func (f *Feed) ExchangeAggregators(ctx context.Context, own report.Aggregator) (
 // difference of two clocks.
 const aggregatorRuns = 30 * time.Second
 
-// ReadAggregators returns what the aggregators say that run, by instance. One round trip.
+// ReadAggregators returns the reports of the running aggregators, sorted by instance. It takes one round trip.
 func (f *Feed) ReadAggregators(ctx context.Context) ([]report.Aggregator, error) {
 	stored, err := f.rdb.HGetAll(ctx, f.keys.Aggregators()).Result()
 	if err != nil {
@@ -77,7 +77,8 @@ func (f *Feed) ReadAggregators(ctx context.Context) ([]report.Aggregator, error)
 	}), nil
 }
 
-// readAggregators leaves out reports that cannot be read, or that say another name than their field.
+// readAggregators decodes reports. It leaves out reports that cannot be read, or whose instance is not the name of
+// their field.
 func (f *Feed) readAggregators(stored map[string]string) []report.Aggregator {
 	all := make([]report.Aggregator, 0, len(stored))
 	for name, text := range stored {

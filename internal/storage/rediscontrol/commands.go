@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxCommands is how many commands are kept for those that missed a notice.
+	// maxCommands is the number of commands that are kept for processes that missed a notice.
 	maxCommands = 1000
-	// maxCommand bounds one, in bytes.
+	// maxCommand is the maximum length of a command, in bytes.
 	maxCommand = 16 << 10
 )
 
-// errCommand: a command is not one that anybody would understand.
+// errCommand is the error of a command that no process would understand.
 var errCommand = errors.New("rediscontrol: malformed command")
 
-// SendCommand sends a command to every process that follows them. One round trip.
+// SendCommand sends a command to every process that follows commands. It takes one round trip.
 func (f *Feed) SendCommand(ctx context.Context, c report.Command) error {
 	text := formatCommand(c)
 	if back, err := parseCommand(text); err != nil || back != c {
@@ -34,9 +34,8 @@ func (f *Feed) SendCommand(ctx context.Context, c report.Command) error {
 		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err())
 }
 
-// FollowCommands calls fn with each command that is given from now on, in order, from
-// one goroutine. It returns nil when ctx ends and never before. A command that no process
-// could read for a minute, because Redis did not answer, is lost.
+// FollowCommands calls fn with each command that is sent from now on, in order, from one goroutine. It returns nil when
+// ctx ends and never before. A process misses a command if Redis does not answer it for a minute.
 func (f *Feed) FollowCommands(ctx context.Context, fn func(report.Command)) error {
 	h := &commandFollower{feed: f, fn: fn}
 	return f.follow(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
@@ -45,7 +44,7 @@ func (f *Feed) FollowCommands(ctx context.Context, fn func(report.Command)) erro
 type commandFollower struct {
 	feed *Feed
 	fn   func(report.Command)
-	last string // version of the last command seen; "" before the first look
+	last string // version of the last command seen, or "" before the first look
 }
 
 func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
@@ -60,7 +59,7 @@ func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
 	}
 	began := h.last != ""
 	if !began {
-		h.last = "0" // what was said before this process ran is not for it
+		h.last = "0" // earlier commands are not for this process
 	}
 	for _, z := range list {
 		h.last = strconv.FormatFloat(z.Score, 'f', 0, 64)
@@ -80,8 +79,7 @@ func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// formatCommand writes a command: what to do, of what kind it is, and its name, which
-// may hold any bytes.
+// formatCommand writes a command: the action, the kind of its target, and the target's name, which may hold any bytes.
 //
 //	reset key topic?id=42
 //	reset addr 192.0.2.7

@@ -1,19 +1,17 @@
-// Package rediscontrol is what the processes of a namespace send each other through
-// Redis: which keys are hot, which overrides hold, what each limiter decided. What is
-// written and what is read stand side by side, every byte in docs/redis.md.
+// Package rediscontrol exchanges the state that the processes of a namespace share through Redis: the hot set, the
+// overrides, and the decisions of each limiter. Each writer stands beside its reader, and docs/redis.md describes every
+// byte.
 //
 //	aggregator ── Publisher.Publish ──> hot set ── Follow ──> replica of each limiter
 //	admin ─────── OverrideStore.Put ──> overrides ─ Follow ─> gate of each limiter
 //	limiter ───── Reporter ───────────> reports ── ReadReports ──> dashboard
 //
-// Nothing here needs the server to be up: calls fail within their timeout, followers
-// keep what they know and catch up by themselves. What is followed is pushed by a
-// notice and polled twice a second besides, so a lost notice costs half a second and
-// nothing else.
+// Nothing here needs the server to be up: calls fail within their timeout, followers keep the last state and catch up
+// by themselves. Each followed state is pushed by a notice and polled twice a second besides, so a lost notice costs
+// half a second and nothing else.
 //
-// A large hot set travels as changes, and whole where one is missing. One process
-// publishes under an id, as long as it does so more often than its lease is long;
-// others with the same id stand by: see [Publisher].
+// A large hot set is sent as changes, and whole if a change is missing. One process publishes under an id, as long as
+// it publishes more often than its lease is long; other processes with the same id stand by: see [Publisher].
 package rediscontrol
 
 import (
@@ -29,41 +27,38 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// How long things live in Redis. Every key expires.
+// Lifetimes in Redis. Every key expires.
 const (
-	// epochTTL is how long a publisher's fence outlives its last publication.
-	// A process that was frozen for longer comes back with keys whose Until
-	// passed long ago.
+	// epochTTL is how long a publisher's fence outlives its last publication. A process that was frozen for longer
+	// resumes with keys whose Until passed long ago.
 	epochTTL = 24 * time.Hour
-	// versionLife may be short: a lost counter starts again above all versions, at the clock of Redis.
+	// versionLife may be short because a lost counter starts again above all versions, at the clock of Redis.
 	versionLife = 24 * time.Hour
-	// setLifeMin lets every follower see an empty set before it goes, setLifeMax
-	// bounds what a publisher with a wrong clock can leave behind.
+	// setLifeMin lets every follower see an empty set before it expires, and setLifeMax bounds the life of a set of a
+	// publisher with a wrong clock.
 	setLifeMin = 10 * time.Second
 	setLifeMax = 24 * time.Hour
-	// receivedLife is how long it stays known what a publisher received of each sender.
+	// receivedLife is the life of the numbers of lines that a publisher received of each sender.
 	receivedLife = 10 * time.Second
-	// overrideLife is the one long life: overrides belong to people, who say
-	// themselves when each ends. It is renewed by every write and, once an hour,
-	// by every follower: overrides outlive any pause, and go a year after the
-	// last program that cared about them.
+	// overrideLife is the only long life, because people set overrides and decide when each ends. Every write renews
+	// it, and once an hour every follower: overrides outlive any pause, and expire a year after the last program that
+	// used them.
 	overrideLife = 366 * 24 * time.Hour
 	// reportLife is how long a limiter that fell silent counts as alive.
 	reportLife = 5 * time.Second
-	// commandLife is for how long a follower that missed the notice can learn of a command.
+	// commandLife is how long a follower that missed the notice can still read a command.
 	commandLife = time.Minute
 )
 
-// Feed is what the processes of a namespace send each other through Redis. Any number
-// of goroutines may share it. Its figures are those of one process, so a process has
-// one.
+// Feed connects a process to the state of its namespace in Redis. Any number of goroutines may share it. A process has
+// one Feed, because its statistics describe one process.
 type Feed struct {
 	rdb     redis.UniversalClient
 	keys    redisclient.Keys
 	timeout time.Duration
 	log     *slog.Logger
-	// now is the process clock. It stamps what people read (audit entries) and
-	// measures ages; versions and expiries use the clock of Redis.
+	// now is the process clock. It stamps times for people (audit entries) and measures ages; versions and expiries use
+	// the clock of Redis.
 	now       func() time.Time
 	polled    time.Time // a moment at which followers poll
 	hot       followState
@@ -71,23 +66,22 @@ type Feed struct {
 	commands  followState
 	rules     followState
 	counters  counted[Stats]
-	limiters  atomic.Int64 // alive, as the last report was answered; 0: none was
-	// overridesKnown is what this process enforces; nil: nothing follows.
-	// overridesBehind says that Redis has an older state. Until overridesDenied
-	// (unix nanoseconds) this process does not try to write it again.
+	limiters  atomic.Int64 // live limiters by the reply to the last report; 0 before the first
+	// overridesKnown is the state that this process enforces, or nil before it knows one. overridesBehind is true while
+	// Redis has an older state. This process does not try to write its state back until overridesDenied (unix
+	// nanoseconds).
 	overridesKnown  atomic.Pointer[overrideCopy]
 	overridesBehind atomic.Bool
 	overridesDenied atomic.Int64
-	absurdVersion   atomic.Pointer[string] // the last version of the overrides that was refused; nil: none
-	// overridesHeld is the version that a follower's fn was given last, and heldChanged
-	// holds a signal that it is a new one.
+	absurdVersion   atomic.Pointer[string] // last rejected version of the overrides, or nil
+	// overridesHeld is the version that a follower's fn received last, and heldChanged holds a signal after it changed.
 	overridesHeld atomic.Int64
 	heldChanged   chan struct{}
-	arrivals      *Arrivals     // nil: no sender of this process wants to know
-	knownChanged  chan struct{} // holds a signal that overridesKnown is a new one
+	arrivals      *Arrivals     // nil if no sender of this process compares its counts
+	knownChanged  chan struct{} // holds a signal after overridesKnown changed
 }
 
-// New gives the feed of a client's namespace. It starts nothing.
+// New returns the feed of a client's namespace. It starts nothing.
 func New(c *redisclient.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
@@ -97,8 +91,8 @@ func New(c *redisclient.Client) *Feed {
 	}
 }
 
-// Scripts are run by their digest; a server that does not know one, after a
-// restart, is sent its text (one round trip more, once).
+// Scripts are run by their digest. A server that does not know one, after a restart, is sent its text, which costs one
+// more round trip, once.
 var (
 	claimHot         = redis.NewScript(lua.ClaimHot())
 	publishHot       = redis.NewScript(lua.PublishHot())
@@ -110,10 +104,10 @@ var (
 	writeRules       = redis.NewScript(lua.WriteRules())
 )
 
-// Stats is what this process has done so far. Counters only grow.
+// Stats counts the work of this process on the feed so far. Counters only grow.
 type Stats struct {
-	// Hot, Overrides and Commands are how well the followers keep up. Several followers
-	// of one kind share the figures.
+	// Hot, Overrides and Commands describe how well the followers keep up. Several followers of one kind share the
+	// figures.
 	Hot       FollowStats `prefix:"hotparam_redis_hot" help:"hot set"`
 	Overrides FollowStats `prefix:"hotparam_redis_overrides" help:"overrides"`
 	Commands  FollowStats `prefix:"hotparam_redis_commands" help:"commands"`
@@ -135,7 +129,7 @@ type Stats struct {
 	ReportsMalformed   uint64 `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
 }
 
-// FollowStats tells how well a follower keeps up with Redis.
+// FollowStats describes how well a follower keeps up with Redis.
 type FollowStats struct {
 	Syncs         uint64  `metric:"_syncs_total" help:"Reads that succeeded ({})."`
 	Errors        uint64  `metric:"_errors_total" help:"Reads that failed ({})."`
@@ -147,11 +141,11 @@ type FollowStats struct {
 	Whole         uint64  `metric:"_whole_total" help:"Sets read whole and not as changes ({})."`
 	Gaps          uint64  `metric:"_gaps_total" help:"Sets for which changes were missing ({})."`
 	AgeSeconds    float64 `metric:"_age_seconds" help:"Time since the last read that succeeded; -1 before the first ({})."`
-	// Err is the last look's error, "" when it succeeded.
+	// Err is the error of the last poll, or "" if it succeeded.
 	Err string
 }
 
-// counted are statistics that several goroutines add to, some times a second.
+// counted holds statistics to which several goroutines add, some times a second.
 type counted[S any] struct {
 	mu sync.Mutex
 	s  S // guarded by mu
@@ -175,7 +169,7 @@ func (f *Feed) Stats() Stats {
 	return out
 }
 
-// followState is what followers of one kind write and Stats reads.
+// followState holds the state that followers of one kind write and Stats reads.
 type followState struct {
 	counted[FollowStats]
 	last          time.Time // guarded by mu
@@ -183,8 +177,8 @@ type followState struct {
 	subscriptions atomic.Uint64
 }
 
-// recordPoll records how a poll of Redis ended, and gives the error before it, so
-// that a follower logs changes only.
+// recordPoll records how a poll of Redis ended, and returns the error of the poll before, so that a follower logs
+// changes only.
 func (s *followState) recordPoll(now time.Time, err error) (before error) {
 	s.add(func(st *FollowStats) {
 		if before, s.err = s.err, err; err != nil {

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pollEvery is how long a lost notice costs. An idle poll reads one small string.
+	// pollEvery is the delay after a lost notice. An idle poll reads one small string.
 	pollEvery = 500 * time.Millisecond
 	// syncGap keeps a storm of notices from becoming a storm of reads.
 	syncGap = 10 * time.Millisecond
-	// quiet is the silence after which a subscription is pinged; after twice that it is made anew.
+	// quiet is the silence after which a subscription is pinged; after twice that time it is renewed.
 	quiet = 2 * time.Second
 )
 
-// follow keeps something in step with Redis: it looks when a notice says so, when its subscription was made anew, and
-// at every poll in any case. It returns nil when ctx has ended and nothing of it runs any more.
+// follow keeps state in step with Redis: it syncs after a notice, after its subscription was renewed, and at every poll
+// in any case. It returns nil when ctx has ended and all of its goroutines have returned.
 func (f *Feed) follow(ctx context.Context, what, channel string, state *followState,
 	sync func(context.Context) (changed bool, err error)) error {
 	return (&follower{f, what, channel, state, sync}).run(ctx)
@@ -35,7 +35,7 @@ type follower struct {
 	what    string // for the log
 	channel string
 	state   *followState
-	// sync looks at Redis once, hands on what is new and reports whether there was anything.
+	// sync reads Redis once, hands on the news and reports whether there was any.
 	sync func(context.Context) (changed bool, err error)
 }
 
@@ -52,7 +52,7 @@ func (f *follower) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		f.look(ctx, noticed)
 		looked := time.Now()
-		// The followers of a process poll together, which wakes it once, and those of many processes do not.
+		// The followers of one process poll together, which wakes it once; different processes poll at different times.
 		if noticed = wait.ForHint(ctx, pollEvery-time.Since(f.feed.polled)%pollEvery, notices); noticed {
 			wait.For(ctx, syncGap-time.Since(looked))
 		}
@@ -82,7 +82,7 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 
 // listen subscribes, again and again, until ctx ends.
 func (f *follower) listen(ctx context.Context, notices chan<- struct{}) {
-	pause := backoff.NewExponentialBackOff() // randomised: a fleet does not come back as one
+	pause := backoff.NewExponentialBackOff() // randomized, so that a fleet does not return at once
 	pause.InitialInterval = 50 * time.Millisecond
 	pause.MaxInterval = time.Second
 	for ctx.Err() == nil {
@@ -95,12 +95,11 @@ func (f *follower) listen(ctx context.Context, notices chan<- struct{}) {
 	}
 }
 
-// subscribe listens until the connection breaks or ctx ends, and reports whether the subscription ever
-// stood. A silent one is pinged: behind a firewall that forgot it, it never breaks. The poll reports
-// errors.
+// subscribe listens until the connection breaks or ctx ends, and reports whether it was ever subscribed. It pings a
+// silent connection, because one that a firewall forgot never breaks. It ignores errors, because the poll reports them.
 func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stood bool) {
 	sub := f.feed.rdb.Subscribe(ctx, f.channel)
-	// Closing is what ends a blocked receive; a second Close only says so.
+	// Close ends a blocked receive; a second Close only returns an error.
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	defer func() {
 		stop()
@@ -127,7 +126,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 			f.state.subscriptions.Add(1)
 		case *redis.Message:
 			f.state.add(func(s *FollowStats) { s.Notices++ })
-		default: // the answer to a ping
+		default: // the reply to a ping
 			continue
 		}
 		wait.Signal(notices)
@@ -135,14 +134,14 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 }
 
 const (
-	// publisherCheckEvery is how often a replica is asked who has fallen silent.
+	// publisherCheckEvery is the interval at which a replica is checked for silent publishers.
 	publisherCheckEvery = time.Second
 	// noPublisherAfter is how long a program runs before it logs that no aggregator publishes.
 	noPublisherAfter = 10 * time.Second
 )
 
-// FollowInto is Follow into a replica. It logs which aggregators fall silent or get no counts, whether
-// there is any, and the end of each.
+// FollowInto follows the hot set into a replica. It logs which aggregators fall silent or get no counts, whether any
+// publishes, and when each of these ends.
 func (f *Feed) FollowInto(ctx context.Context, m *hotset.Replica) error {
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -154,11 +153,11 @@ func (f *Feed) FollowInto(ctx context.Context, m *hotset.Replica) error {
 	return err
 }
 
-// publisherLog says what a replica sees of the publishers.
+// publisherLog logs the changes of the publishers of a replica.
 type publisherLog struct {
 	log   *slog.Logger
 	began time.Time
-	alone bool // it has been said that there is none
+	alone bool // true after logging that no aggregator publishes
 }
 
 func (s *publisherLog) look(m *hotset.Replica, now time.Time) {

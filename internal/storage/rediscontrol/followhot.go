@@ -16,13 +16,11 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Follow calls fn with every publisher's hot set: once for each at the start,
-// then for each newer version, in order for one publisher, never twice and from
-// one goroutine. It returns nil when ctx ends and never before. See FollowInto.
+// Follow calls fn with every publisher's hot set: once for each at the start, then for each newer version, in order for
+// one publisher, never twice and from one goroutine. It returns nil when ctx ends and never before. See FollowInto.
 //
-// Large sets are read whole once; then only what changed is read, and the whole
-// again where something of that is missing. A poll is one round trip; reading
-// what is new is one more, and another one where changes are missing.
+// It reads a large set whole once; then it reads only the changes, and the whole set again if a change is missing. A
+// poll is one round trip; reading news takes one more, and another one if changes are missing.
 func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set report.HotSet)) error {
 	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
 	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
@@ -31,17 +29,16 @@ func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set report.
 type hotFollower struct {
 	feed  *Feed
 	fn    func(string, report.HotSet)
-	index map[string]string // at the last complete look; nil: there was none
+	index map[string]string // at the last complete look; nil before the first
 	seen  map[string]seenSet
-	flags map[string]string // what follows the versions of the publishers in the last index
+	flags map[string]string // flag of each publisher in the last index
 }
 
-// seenSet remembers which version of a publisher fn has got.
+// seenSet records the last version of a publisher that fn received.
 type seenSet struct {
 	version uint64
-	// until is when the last of its keys expires. From then on any version is
-	// news: after Redis lost everything and its clock was set back, versions
-	// may be lower than before.
+	// until is when the last of its keys expires. From then on any version is news, because versions may be lower than
+	// before after Redis lost everything and its clock was set back.
 	until time.Time
 	// held is the set, if changes may follow it.
 	held *heldSet
@@ -52,7 +49,7 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("rediscontrol: read %s: %w", h.feed.keys.HotIndex(), err)
 	}
-	if h.index != nil && maps.Equal(index, h.index) { // each publication changes it
+	if h.index != nil && maps.Equal(index, h.index) { // each publication changes the index
 		return false, nil
 	}
 	changed, complete, err := h.read(ctx, h.news(index))
@@ -63,11 +60,11 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	if !complete {
 		return changed, nil // the next look reads again
 	}
-	h.index = index // read before the sets: what came between is found by the next look
+	h.index = index // it was read before the sets, so the next look finds changes since then
 	return changed, nil
 }
 
-// news lists, by name, the publishers with a newer set in the index than fn has.
+// news returns the publishers, by name, whose set in the index is newer than the last set that fn received.
 func (h *hotFollower) news(index map[string]string) []string {
 	var out []string
 	now := h.feed.now()
@@ -95,8 +92,7 @@ func (h *hotFollower) isNew(publisher string, version uint64, now time.Time) boo
 	return !ok || version > seen.version || version < seen.version && now.After(seen.until)
 }
 
-// read brings fn up to date: by changes, or by whole sets. It is not complete when a set was changed while
-// it was read.
+// read brings fn up to date by changes or by whole sets. complete is false if a set was changed while it was read.
 func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, complete bool, err error) {
 	var whole, follow []string
 	for _, publisher := range publishers {
@@ -120,7 +116,7 @@ func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, c
 	return changed, len(gaps) == 0, err
 }
 
-// fetch reads many publishers in one round trip, hands the sets on, and returns those with a gap.
+// fetch reads many publishers in one round trip, hands the sets on, and returns the publishers with a gap.
 func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 	ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
 	if len(publishers) == 0 {
@@ -135,7 +131,7 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // written there by hand: the others count
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // one written by hand: the others count
 		return nil, fmt.Errorf("rediscontrol: read hot sets of %q: %w", publishers, err)
 	}
 	for i, publisher := range publishers {
@@ -151,11 +147,11 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 	return gaps, nil
 }
 
-// take hands one set on. One that cannot be read is counted, logged and passed
-// over: what fn has of this publisher stays until it expires.
+// take hands one set on. It counts, logs and skips a set that cannot be read: fn's last set of this publisher stays
+// until it expires.
 func (h *hotFollower) take(publisher string, held heldSet, err error) (changed bool) {
 	if errors.Is(err, redis.Nil) {
-		return false // expired since the index was read
+		return false // the set expired since the index was read
 	}
 	now := h.feed.now()
 	if err == nil {
@@ -187,7 +183,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	return true
 }
 
-// checkTimes returns an error if a set is to last, or was judged, far ahead of the clock.
+// checkTimes returns an error if a set lasts, or was judged, far ahead of the clock.
 func checkTimes(set *report.HotSet, now time.Time) error {
 	last := now.Add(maxAhead)
 	if set.At.After(last) || set.Version > uint64(last.UnixMilli()) {
@@ -204,7 +200,7 @@ func checkTimes(set *report.HotSet, now time.Time) error {
 	return nil
 }
 
-// forget drops publishers without index entry and live keys, whose names may change with every start.
+// forget removes publishers without index entry and live keys, because their names may change with every start.
 func (h *hotFollower) forget(index map[string]string) {
 	now := h.feed.now()
 	for publisher, seen := range h.seen {

@@ -9,17 +9,16 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// renewEvery is how often a follower trims overrides and renews their far longer life.
+// renewEvery is the interval at which a follower trims overrides and renews their far longer life.
 const renewEvery = time.Hour
 
-// Follow calls fn with all overrides: once at the start (what LoadCopy gave, or else when
-// Redis answers), then after every change, from one goroutine. It returns nil when ctx ends and never before.
+// Follow calls fn with all overrides: once at the start (the overrides from LoadCopy, or else when Redis answers), then
+// after every change, from one goroutine. It returns nil when ctx ends and never before.
 //
-// When Redis comes back with an older state than fn was given, or with none
-// (flushed, restarted without persistence, restored from a backup), fn is not
-// called: a block or a limit that a person set does not go because a server lost
-// its memory. It is written back to Redis within a poll, by a process that may write
-// and has the highest version; see overrideCopy.
+// When Redis returns with an older state than fn received, or with none (flushed, restarted without persistence,
+// restored from a backup), Follow does not call fn: a block or a limit that a person set does not end because a server
+// lost its memory. A process that may write and has the highest version writes it back to Redis within a poll; see
+// overrideCopy.
 func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
 	h := &overrideFollower{s: s, fn: fn}
 	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
@@ -32,7 +31,7 @@ type overrideFollower struct {
 	s       *OverrideStore
 	fn      func([]rules.Override)
 	started bool
-	version int64 // of what fn was given last; 0 while there never was an override
+	version int64 // version that fn received last; 0 while there never was an override
 	renewal renewal
 }
 
@@ -55,7 +54,7 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if h.started && state.version <= h.version {
-		return false, nil // what this process knew stands
+		return false, nil // the known state stays in force
 	}
 	h.take(state)
 	return true, nil
@@ -69,7 +68,7 @@ func (h *overrideFollower) take(state *overrideCopy) {
 	wait.Signal(h.s.feed.heldChanged)
 }
 
-// renewal is when a follower renewed the life of what it follows last.
+// renewal is the time at which a follower last renewed the life of its keys.
 type renewal time.Time
 
 func (r *renewal) due(f *Feed) bool {
@@ -89,19 +88,19 @@ func (f *Feed) notRenewed(what string, err error) {
 	}
 }
 
-// saveAgain is when a copy that could not be saved is tried again.
+// saveAgain is the pause before a copy that could not be saved is tried again.
 const saveAgain = 10 * time.Second
 
-// Copy keeps one state of the overrides outside of Redis. *filestore.OverridesCopy is one.
+// Copy keeps one state of the overrides outside of Redis. *filestore.OverridesCopy implements it.
 type Copy interface {
-	// Load gives what was saved last; revision 0: nothing.
+	// Load returns the state that was saved last, or revision 0 if there is none.
 	Load() (revision int64, entries map[string]string)
 	Save(revision int64, entries map[string]string) error
 }
 
-// LoadCopy takes what a copy holds for what this process enforces, as if it had never
-// stopped, and gives the overrides of it that have not ended. Call it before Follow. When
-// Redis answers with a later state, that holds; with an earlier one, Redis has lost data.
+// LoadCopy enforces the state of a copy, as if the process had never stopped, and returns its overrides that have not
+// ended. Call it before Follow. When Redis answers with a later state, that state holds; if its state is earlier, Redis
+// has lost data.
 func (s *OverrideStore) LoadCopy(c Copy) []rules.Override {
 	revision, entries := c.Load()
 	if revision <= 0 {
@@ -115,8 +114,8 @@ func (s *OverrideStore) LoadCopy(c Copy) []rules.Override {
 	return list
 }
 
-// KeepCopy saves every state that this process enforces, until ctx ends. A disk that is full or
-// slow holds up nothing else: it is logged once, and tried again.
+// KeepCopy saves every state that this process enforces, until ctx ends. A disk that is full or slow delays nothing
+// else: the failure is logged once, and saving is tried again.
 func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 	f := s.feed
 	var saved int64

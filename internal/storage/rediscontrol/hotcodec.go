@@ -17,25 +17,24 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// A hot set is stored as text, one key a line, fields apart by tabs:
+// A hot set is stored as text, with one key per line and tabs between the fields:
 //
 //	key  rule  rate  peak_rate  since_us  until_us
 //
-// Times are unix microseconds, 0 for none. In key and rule a backslash, tab and
-// newline are written \\, \t and \n; all other bytes stand for themselves, also
-// those that are not UTF-8, because a key must come out as it went in (JSON
-// would change it). Fields with a name follow (hotcodec_optional.go); those that a
-// reader does not know are passed over. Loops stand after the keys.
+// Times are unix microseconds, or 0 if unset. In key and rule a backslash, tab and newline are written \\, \t and \n;
+// all other bytes stand for themselves, also bytes that are not UTF-8, because a key must be read as it was written
+// (JSON would change it). Named fields follow (hotcodec_optional.go); a reader skips names that it does not know. Loops
+// follow the keys.
 //
-// Large bodies are compressed, and changed by deltas (hotdelta.go): what stands
-// in the body is then not all, which the name says to readers that know of none.
+// Large bodies are compressed, and changed by deltas (hotdelta.go). The body is then only a part of the set, and
+// another encoding name keeps readers that know no deltas from reading it as the whole.
 const (
 	encodingWhole = "hotset1" // the body is the set
 	encodingBase  = "hotset2" // the body is the set as of base; the log has the rest
 	packed        = "+gzip"
-	// compressFrom keeps bodies that a person may look at readable.
+	// compressFrom keeps bodies readable that a person may look at.
 	compressFrom = 16 << 10
-	// bodyMax bounds what is stored and what a reader unpacks: some 150,000 keys.
+	// bodyMax bounds the bytes that are stored and that a reader unpacks: some 150,000 keys.
 	bodyMax = 16 << 20
 	// maxLines bounds the keys and loops of one set.
 	maxLines = 100_000
@@ -57,7 +56,7 @@ func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
 	return dst, nil
 }
 
-// appendHot writes one line; parseLine reads it. Deltas have the same lines.
+// appendHot writes one line, which parseLine reads. Deltas have the same lines.
 func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	dst, err := appendLine(dst, h, micros(h.Until))
 	return append(dst, '\n'), err
@@ -75,13 +74,13 @@ func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
 
-// parseSet reads what appendSet and appendLoops wrote. The result does not keep body.
+// parseSet reads the text of appendSet and appendLoops. The result does not keep body.
 func parseSet(body string) (keys, loops []hottype.HotKey, err error) {
 	if n := strings.Count(body, "\n"); n > maxLines {
 		return nil, nil, fmt.Errorf("rediscontrol: hot set of %d keys is over %d", n, maxLines)
 	}
 	keys = make([]hottype.HotKey, 0, strings.Count(body, "\n"))
-	rules := map[string]string{} // few rules, many keys: one string each
+	rules := map[string]string{} // few rules, many keys: one string per rule
 	err = eachLine(body, "hot set", func(line string) error {
 		h, loop, err := parseLine(line)
 		if known, ok := rules[h.Rule]; ok {
@@ -116,7 +115,7 @@ func eachLine(text, what string, f func(line string) error) error {
 	return nil
 }
 
-// parseLine reads a line, and whether it is a loop. The rule is a part of line.
+// parseLine reads a line and reports whether it is a loop. The result's rule is a part of line.
 func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 	var field [6]string
 	for i := range field {
@@ -149,12 +148,12 @@ func parseRate(s string) (float64, error) {
 	return f, nil
 }
 
-// maxRate bounds a rate: sums of rates stay finite, and JSON can have them.
+// maxRate bounds a rate, so that sums of rates stay finite and JSON can represent them.
 const maxRate = 1 << 53
 
 func finite(f float64) bool { return math.Abs(f) <= maxRate }
 
-// micros is a time as it is stored: 0 for none.
+// micros returns the stored form of a time, or 0 if it is zero.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -173,7 +172,7 @@ func parseMicros(s string) (time.Time, error) {
 	return time.UnixMicro(us).UTC(), nil
 }
 
-// appendField writes a field so that it holds neither tab nor newline.
+// appendField writes a field without tabs and newlines.
 func appendField(dst []byte, s string) []byte {
 	for i := range len(s) {
 		switch c := s[i]; c {
@@ -201,7 +200,7 @@ func unescape(s string) string {
 // fieldUnescaper is immutable and safe for concurrent use.
 var fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
 
-// pack compresses a body of at least from bytes. Its encoding is name, or name and "+gzip".
+// pack compresses a body of at least from bytes. The encoding is name, or name and "+gzip".
 func pack(body []byte, name string, from int) ([]byte, string, error) {
 	if len(body) < from {
 		return body, name, nil

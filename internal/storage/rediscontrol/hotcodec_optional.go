@@ -8,15 +8,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// After the six fields that every line has come those that say more, each as
-// name=value, in any order. One that is absent has its zero, lower and upper
-// that of rate. Readers pass over names that they do not know.
+// After the six fields that every line has follow optional ones, each as name=value, in any order. An absent field has
+// its zero value, lower and upper the value of rate. Readers skip names that they do not know.
 //
 //	lower upper share baseline why clients client client_share
 //
-// A loop is a line with the field loop, the time until which it holds. Its
-// until_us is 0, so that a reader which knows of no loops takes it for a key
-// that has expired.
+// A loop is a line with the field loop, the time until which it holds. Its until_us is 0, so that a reader that does
+// not know loops takes it for an expired key.
 const loopField = "loop"
 
 func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
@@ -50,8 +48,7 @@ func appendName(dst []byte, name string) []byte {
 	return append(append(append(dst, '\t'), name...), '=')
 }
 
-// parseOptional reads the rest of a line. It reports whether the line is a loop,
-// which then has its Until.
+// parseOptional reads the rest of a line. It reports whether the line is a loop, whose Until it then sets.
 func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
 	h.Lower, h.Upper = h.Rate, h.Rate
 	for rest != "" && err == nil {

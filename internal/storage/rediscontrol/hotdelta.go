@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// A change of a large hot set is an entry of hot:log:<publisher>: a line of
-// fields apart by spaces, and a body of one line for each entry that it names.
+// A change of a large hot set is an entry of hot:log:<publisher>: a line of fields with spaces between them, and a body
+// with one line for each entry that it names.
 //
 //	version from epoch at until loops_until encoding
 //	put  <line of the set>       a key is new or changed
@@ -24,11 +24,11 @@ import (
 //	loop <line of the set>       the same for the list of loops
 //	unloop key rule
 //
-// The fields of a line are apart by tabs. Everything that the body does not
-// name stays and has its new end at until, or loops_until.
+// The fields of a body line have tabs between them. Every entry that the body does not name stays and has its new end
+// at until, or loops_until.
 const (
 	encodingDelta = "hotdelta1"
-	// compressDeltaFrom is lower than that of sets: few people read deltas.
+	// compressDeltaFrom is lower than compressFrom, because people rarely read changes.
 	compressDeltaFrom = 1 << 10
 )
 
@@ -117,7 +117,7 @@ func parsePut(line string, p *hotset.ListDelta) error {
 	if err != nil {
 		return err
 	}
-	h.Rule = strings.Clone(h.Rule) // the line is a part of something larger
+	h.Rule = strings.Clone(h.Rule) // the line is a part of a larger text
 	p.Put = append(p.Put, h)
 	return nil
 }
@@ -133,15 +133,15 @@ func parseGone(line string, p *hotset.ListDelta) error {
 	return nil
 }
 
-// errGap says that the log does not continue what a reader holds.
+// errGap is the error of a log that does not continue the reader's set.
 var errGap = errors.New("rediscontrol: the log of the hot set has a gap")
 
-// heldSet is what a reader has of one publisher. It is replaced, never changed.
+// heldSet is a reader's set of one publisher. It is replaced, never changed.
 type heldSet struct {
-	set   report.HotSet // its Version is the one reached
+	set   report.HotSet // its Version is the last version applied
 	epoch uint64
 	log   bool // whether a log continues it
-	bytes int  // read for it
+	bytes int  // bytes read for it
 }
 
 // askWhole asks for a set and then for its log, so that the log is not older.
@@ -162,15 +162,15 @@ func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher stri
 			return have, errGap
 		}
 		next, err := have.advance(entries.Val())
-		if err != nil { // whatever it is, the whole set may still be readable
+		if err != nil { // after any error: the whole set may still be readable
 			return next, errGap
 		}
 		return next, nil
 	}
 }
 
-// advance applies the changes after h, as far as possible. The error is errGap if one does not continue h,
-// or why the one before it cannot be read.
+// advance applies the changes after h, as far as possible. If a change does not continue h, it returns errGap, or the
+// error of an unreadable entry before that change.
 func (h heldSet) advance(entries []string) (heldSet, error) {
 	missing := errGap
 	for _, entry := range entries {
@@ -178,7 +178,7 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 		h.bytes += len(entry)
 		switch {
 		case err != nil:
-			missing = err // if it was needed
+			missing = err // an error only if the entry was needed
 		case c.version <= h.set.Version:
 			// in the set already
 		case c.from != h.set.Version || c.epoch != h.epoch:
@@ -191,7 +191,8 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 	return h, nil
 }
 
-// deliverable is the set in its order. It shares nothing with what changes are applied to.
+// deliverable returns the set with its lists sorted. The result shares its lists with h, which is safe because
+// hotset.Delta.Apply changes no list in place.
 func (h heldSet) deliverable() report.HotSet {
 	if h.log {
 		hotset.Sort(h.set.Keys)
@@ -200,8 +201,8 @@ func (h heldSet) deliverable() report.HotSet {
 	return h.set
 }
 
-// parseHotSet reads what askWhole asks for, a set and its log; redis.Nil without a set. With another error it
-// still gives a readable version; with errGap also what was readable.
+// parseHotSet reads the replies to askWhole, a set and its log. It returns redis.Nil without a set. With another error
+// it still returns the version, if it is readable; with errGap also the readable part.
 func parseHotSet(fields []any, log []string) (heldSet, error) {
 	var h heldSet
 	var text [6]string
@@ -210,7 +211,7 @@ func parseHotSet(fields []any, log []string) (heldSet, error) {
 	}
 	for i, f := range fields {
 		s, ok := f.(string)
-		if !ok && i != 1 { // base is younger than the others
+		if !ok && i != 1 { // base is younger than the other fields
 			return h, redis.Nil
 		}
 		text[i] = s
@@ -240,7 +241,7 @@ func parseHotSet(fields []any, log []string) (heldSet, error) {
 	return h.sinceBase(text[1], log)
 }
 
-// sinceBase brings a set as of base to the version that stands.
+// sinceBase advances a set as of base to the stored version.
 func (h heldSet) sinceBase(base string, log []string) (heldSet, error) {
 	version := h.set.Version
 	n, err := strconv.ParseUint(base, 10, 64)
@@ -253,7 +254,7 @@ func (h heldSet) sinceBase(base string, log []string) (heldSet, error) {
 	case err == nil && h.set.Version < version:
 		return h, errGap
 	case err != nil && !errors.Is(err, errGap):
-		h.set.Version = version // what cannot be read, not what could be
+		h.set.Version = version // the version that cannot be read, not the last readable one
 	}
 	return h, err
 }

@@ -20,22 +20,22 @@ import (
 //
 // Versions only grow. So when Redis has a lower one than a process knows, Redis lost data: it was flushed, restarted
 // without persistence, restored from a backup, or replaced by a replica that lagged. Then every process that knows more
-// writes its copy back, and of several copies the one with the highest version wins in the end, in any order of writes.
-// Since a deletion is a newer version too, no older copy brings a deleted override back. Where a process that knew
-// nothing has changed an override before that, both are put together: see merge.
+// writes its copy back, and of several copies the copy with the highest version wins in the end, in any order of
+// writes. Since a deletion is a newer version too, no older copy restores a deleted override. If a process that did not
+// know the lost state changed an override before that, both states are merged: see merge.
 type overrideCopy struct {
 	version int64             // unix microseconds, or one more than the version before
 	entries map[string]string // id -> JSON as stored, readable or not
 }
 
-// author of the audit entries that a restored state makes.
+// restoredBy is the author of the audit entries that a restored state makes.
 const restoredBy = "hotparam (restored after Redis lost data)"
 
-// readTries is how often a state is read when others change it meanwhile.
+// readTries is the number of times that a state is read while others change it.
 const readTries = 8
 
-// read gives the state in Redis. The version is read before and after the
-// entries, so that it is theirs. One round trip, more only during changes.
+// read returns the state in Redis. It reads the version before and after the entries, so that the version belongs to
+// them. It takes one round trip, more only during changes.
 func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		pipe := s.feed.rdb.Pipeline()
@@ -57,12 +57,12 @@ func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 	return nil, fmt.Errorf("rediscontrol: list overrides: changed by others %d times while they were read", readTries)
 }
 
-// maxAhead is how far ahead of the clock a version or an end may be. What is further ahead is corrupt, or of another
-// writer: lua/prelude.lua says the same.
+// maxAhead is how far ahead of the clock a version or an end may be. A time further ahead is corrupt, or of another
+// writer; lua/prelude.lua has the same bound.
 const maxAhead = 24 * time.Hour
 
-// overrideVersion is the answer to a GET of the version; 0 where there is none. A version that is no number, or more
-// than maxAhead ahead of the clock, is reported and counts as none: it is written anew.
+// overrideVersion returns the version in the reply to a GET, or 0 if there is none. A version that is not a number, or
+// more than maxAhead ahead of the clock, is logged and counts as 0, and the next write replaces it.
 func (f *Feed) overrideVersion(reply *redis.StringCmd) (int64, error) {
 	text, err := reply.Result()
 	if errors.Is(err, redis.Nil) {
@@ -82,7 +82,7 @@ func (f *Feed) overrideVersion(reply *redis.StringCmd) (int64, error) {
 	return 0, nil
 }
 
-// known is the last state that a follower of this client handed on; version 0: none.
+// known returns the newest state that this process knows, which has version 0 if it knows none.
 func (f *Feed) known() *overrideCopy {
 	if k := f.overridesKnown.Load(); k != nil {
 		return k
@@ -90,7 +90,7 @@ func (f *Feed) known() *overrideCopy {
 	return &overrideCopy{}
 }
 
-// setKnown notes a state that a follower hands on. Several may share a client.
+// setKnown records a state unless a newer one is known, because several followers may share a client.
 func (f *Feed) setKnown(state *overrideCopy) {
 	for {
 		old := f.overridesKnown.Load()
@@ -104,8 +104,8 @@ func (f *Feed) setKnown(state *overrideCopy) {
 	}
 }
 
-// current is the state of Redis, or the newer one that this process knows, which it also writes back if it
-// may. One round trip, three where Redis has lost data.
+// current returns the state of Redis, or the newer one that this process knows, which it also writes back if it may. It
+// takes one round trip, or two to four if Redis has lost data.
 func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		stored, err := s.read(ctx)
@@ -128,10 +128,10 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		case changed:
 		case !s.feed.overridesBehind.Load():
 			return want, nil
-		case newer && s.feed.writeDenied(): // what a person has changed since holds
+		case newer && s.feed.writeDenied(): // the state that a person has changed since holds
 			s.feed.overridesBehind.Store(false)
 			return stored, nil
-		default: // tried again at the next look
+		default: // the next look tries again
 			return known, nil
 		}
 	}
@@ -139,12 +139,14 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		readTries)
 }
 
-// fewChanges of the audit are read first: a state follows the one that is known by a change or two.
+// fewChanges is the number of audit entries that merge reads first, because a state usually follows the known one by a
+// change or two.
 const fewChanges = 16
 
-// merge adds to a newer state the overrides that Redis had lost when it was made, by a process that did not know them:
-// they are known here and have not ended, and the audit, where each change is under its version, has neither the known
-// version nor their deletion. Nil: none. One round trip where an override is missing, two where much has changed.
+// merge returns a newer state together with the overrides that Redis had lost before a process that did not know them
+// made it, or nil if nothing is missing. An override is missing if it is known here and has not ended, and if the
+// audit, which has each change with its version, has neither the known version nor the deletion of the override. It
+// takes one round trip if an override is missing, two if much has changed.
 func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) (*overrideCopy, error) {
 	if stored.version == known.version {
 		return nil, nil
@@ -154,7 +156,7 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 		if _, ok := stored.entries[id]; ok {
 			continue
 		}
-		if o, _ := decodeOverride(id, text); o.Until.IsZero() || now.Before(o.Until) { // what cannot be read has no end
+		if o, _ := decodeOverride(id, text); o.Until.IsZero() || now.Before(o.Until) { // an unreadable one has no end
 			missing[id] = text
 		}
 	}
@@ -164,7 +166,7 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 		}
 		audit, err := s.Audit(ctx, n)
 		if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
-			return nil, nil // what people have changed holds
+			return nil, nil // the changes that people made hold
 		}
 		if err != nil {
 			return nil, err
@@ -181,7 +183,7 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 			break
 		}
 		if n == MaxAudit {
-			return nil, nil // older changes are not known any more
+			return nil, nil // older changes are no longer known
 		}
 	}
 	if len(missing) == 0 {
@@ -191,14 +193,14 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: missing}, nil
 }
 
-// writeDenied reports whether Redis has denied a write here lately.
+// writeDenied reports whether Redis has recently denied a write here.
 func (f *Feed) writeDenied() bool { return f.now().UnixNano() < f.overridesDenied.Load() }
 
-// writeDeniedRetry is the pause after a denied write of what may be megabytes.
+// writeDeniedRetry is the pause after a denied write, which may be megabytes.
 const writeDeniedRetry = 30 * time.Second
 
-// restore writes what this process knows over an older state, and reports whether Redis has another one
-// meanwhile. It logs an error the first time. One round trip.
+// restore writes the known state over an older one, and reports whether Redis has another state meanwhile. It logs an
+// error the first time. It takes one round trip.
 func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy) (changed bool) {
 	f := s.feed
 	first := f.overridesBehind.CompareAndSwap(false, true)
@@ -234,7 +236,7 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
 		len(known.entries)}
 	for id, text := range known.entries {
-		o, _ := decodeOverride(id, text) // what cannot be read has no end
+		o, _ := decodeOverride(id, text) // an unreadable override has no end
 		args = append(args, id, text, endOf(o.Until))
 	}
 	audit, err := restoration(stored, known, f.now().UTC().Truncate(time.Microsecond))
@@ -246,7 +248,7 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		Bool()
 }
 
-// restoration lists the differences of two states as audit entries: by id, at most as many as are kept.
+// restoration returns the differences of two states as audit entries, by id, up to MaxAudit, the number that is kept.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
 	ids := slices.AppendSeq(slices.Collect(maps.Keys(older.entries)), maps.Keys(newer.entries))
@@ -272,7 +274,7 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	return out, nil
 }
 
-// readable is an entry for the audit: nil for none, its ID alone if it is unreadable.
+// readable returns an entry for the audit, or nil if there is none. An unreadable entry has its ID alone.
 func readable(id, text string) *rules.Override {
 	if text == "" {
 		return nil

@@ -25,10 +25,10 @@ func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, ex
 	return s.write(ctx, change.ID, expected, entry, until, audit)
 }
 
-// written is the answer of the script: its code, the number of overrides that had ended, and the version that it made.
+// written is the reply of the script: its code, the number of overrides that had ended, and the version that it made.
 type written struct{ code, trimmed, version int64 }
 
-// write runs the script. One round trip.
+// write runs the script. It takes one round trip.
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (written, error) {
 	k := s.feed.keys

@@ -20,10 +20,10 @@ import (
 // MaxOverrides bounds a namespace: people look at each, and every limiter reads them all.
 const MaxOverrides = 10_000
 
-// MaxAudit is how many changes are kept.
+// MaxAudit is the number of changes that are kept.
 const MaxAudit = 1000
 
-// putTries bounds tries while others change the same override. One of them succeeds at every try.
+// putTries bounds the tries while others change the same override. One of them succeeds at every try.
 const putTries = 16
 
 // OverrideStore keeps the live overrides of a namespace and their audit. It is safe for concurrent use.
@@ -31,8 +31,8 @@ type OverrideStore struct{ feed *Feed }
 
 func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
 
-// List returns the overrides that have not ended, by ID; unreadable ones are counted. Overrides that Redis
-// lost are written back first; if that fails, List gives what is enforced here. One round trip.
+// List returns the overrides that have not ended, by ID, and counts unreadable ones. It first writes back overrides
+// that Redis lost; if that fails, it returns the overrides that are enforced here. It takes one round trip.
 func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 	state, err := s.current(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 	return s.list(state), nil
 }
 
-// list reads the entries of a state that have not ended, by ID; unreadable ones are counted.
+// list returns the overrides of a state that have not ended, by ID, and counts unreadable ones.
 func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
 	now := s.feed.now()
 	out := make([]rules.Override, 0, len(state.entries))
@@ -69,8 +69,8 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 	return *c.After, nil
 }
 
-// PutIf stores an override with an audit entry: with an ID made from its key if it had none, and with Created. Three
-// round trips, more only during other changes of it.
+// PutIf stores an override with an audit entry. It sets Created, and makes an absent ID from the key. It takes three
+// round trips, more only if others change overrides at the same time.
 func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int64) (rules.Change, error) {
 	o.ID = cmp.Or(o.ID, o.DefaultID())
 	if err := o.Validate(); err != nil {
@@ -89,13 +89,14 @@ func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int
 	})
 }
 
-// Delete removes an override, with an audit entry; rule.ErrNoOverride if there is none.
+// Delete removes an override, with an audit entry. It returns rule.ErrNoOverride if there is none.
 func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	_, err := s.DeleteIf(ctx, id, author, rules.AnyVersion)
 	return err
 }
 
-// DeleteIf removes an override that has a version, or rules.AnyVersion. Three round trips.
+// DeleteIf removes an override that has version, or any version if it is rules.AnyVersion. It takes three round trips,
+// and one more if this process enforced the override.
 func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version int64) (rules.Change, error) {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
@@ -111,7 +112,7 @@ func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version
 // noOverride is the ID of no override: the script writes an audit entry with it, and deletes nothing.
 const noOverride = "-"
 
-// Record adds a change to the audit that changes no override. One round trip.
+// Record adds a change to the audit that changes no override. It takes one round trip.
 func (s *OverrideStore) Record(ctx context.Context, c rules.Change) error {
 	c.At = s.feed.now().UTC().Truncate(time.Microsecond)
 	audit, err := encode(c)
@@ -128,7 +129,7 @@ func (s *OverrideStore) Record(ctx context.Context, c rules.Change) error {
 	return nil
 }
 
-// Audit returns up to limit changes, newest first. One round trip.
+// Audit returns up to limit changes, newest first. It takes one round trip.
 func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -149,13 +150,14 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 	return out, nil
 }
 
-// FindChanges returns the changes that a query asks for, newest first. One round trip.
+// FindChanges returns the changes that a query selects, newest first. It takes one round trip.
 func (s *OverrideStore) FindChanges(ctx context.Context, q rules.AuditQuery) ([]rules.Change, error) {
 	list, err := s.Audit(ctx, MaxAudit)
 	return q.Select(list), err
 }
 
-// Revision is the newest change of the overrides, in Redis or enforced here; 0: none. One round trip.
+// Revision returns the version of the newest change of the overrides, in Redis or enforced here, or 0 if there is none.
+// It takes one round trip.
 func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 	version, err := s.feed.overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
 	if err != nil {
@@ -164,8 +166,8 @@ func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 	return max(version, s.feed.known().version), nil
 }
 
-// Trim removes up to 1000 overrides that have ended, returns their number, and renews the life of the rest,
-// as every change does. One round trip.
+// Trim removes up to 1000 overrides that have ended, returns their number, and renews the life of the rest, as every
+// change does. It takes one round trip.
 func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 	w, err := s.write(ctx, "", "", "", time.Time{}, "")
 	if err != nil {
@@ -174,10 +176,9 @@ func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 	return int(w.trimmed), nil
 }
 
-// change reads one override, lets next return its new value, and writes that
-// if the override is still the one that was read. Overrides that Redis lost are
-// written back first: a change on top of an older state would make that state
-// the newest one.
+// change reads one override, calls next for its new value, and writes that value if the override is unchanged since it
+// was read. It first writes back overrides that Redis lost, because a change on top of an older state would make that
+// state the newest one.
 func (s *OverrideStore) change(ctx context.Context, id string,
 	next func(before *rules.Override, now time.Time) (rules.Change, error)) (rules.Change, error) {
 	for range putTries {
@@ -206,15 +207,16 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 		"try again", id, putTries)
 }
 
-// keepWritten has this process know a change before it is acknowledged: it writes it back if Redis loses it before any
-// follower has read it, and changes nothing on top of an older state.
+// keepWritten records a change as known before it is acknowledged. So this process writes the change back if Redis
+// loses it before any follower has read it, and changes nothing on top of an older state.
 func (s *OverrideStore) keepWritten(ctx context.Context) {
 	if state, err := s.current(ctx); err == nil {
 		s.feed.setKnown(state)
 	}
 }
 
-// entry reads one current override; "": none. One round trip, more only where Redis has lost data.
+// entry returns the text of one current override, or "" if there is none. It takes one round trip, more only if Redis
+// has lost data.
 func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	pipe := s.feed.rdb.Pipeline()
 	reply := pipe.Get(ctx, s.feed.keys.OverrideVersion())
@@ -234,8 +236,8 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	return state.entries[id], nil
 }
 
-// before is the current override, nil for none. An unreadable one can be replaced and deleted; the audit
-// has its ID alone.
+// before returns the current override, or nil if there is none. An unreadable one can be replaced and deleted; the
+// audit has its ID alone.
 func (s *OverrideStore) before(id, text string) *rules.Override {
 	o := readable(id, text)
 	if o != nil && o.Target().Value == "" {

@@ -17,46 +17,43 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// PublisherConfig says who publishes. Only ID is needed.
+// PublisherConfig configures a [Publisher]. Only ID is needed.
 type PublisherConfig struct {
-	// ID is 1 to 128 printable bytes, no spaces, the same when the process is started again. A bad one is
-	// an error of Publish.
+	// ID is 1 to 128 printable bytes, no spaces, the same when the process is started again. Publish returns an error
+	// for another ID.
 	ID string
-	// Lease is how long the id stays with a process that does not publish, at most a minute; default 2 s.
-	// Shorter than the Hold of the keys, or they expire before a standby renews them.
+	// Lease is how long the id stays with a process that does not publish, at most a minute; default 2 s. It must be
+	// shorter than the Hold of the keys, or they expire before a standby renews them.
 	Lease time.Duration
-	// Keep is how long a set stays in Redis beyond the Until of its keys, for limiters that start while no
-	// aggregator publishes; at most a day, default [hotset.DefaultNoInputTTL], a negative one not at all.
+	// Keep is how long a set stays in Redis beyond the Until of its keys, for limiters that start while no aggregator
+	// publishes. It is at most a day; default [hotset.DefaultNoInputTTL], and a negative Keep means 0.
 	Keep time.Duration
-	// Window, when set, is how long a process that takes the id has to count before it knows that a key of the rule
-	// is cold: its window at least. It keeps the rule's keys until then, at most for Keep.
+	// Window, if set, returns how long a process that takes the id has to count before it knows that a key of the rule
+	// is cold: the rule's window at least. The process keeps the rule's keys until then, at most for Keep.
 	Window func(rule string) time.Duration
-	// Since is since when this process has counted without a gap; the zero time while it gets no counts.
-	// Default: since it was built.
+	// Since returns the time since which this process has counted without a gap, or the zero time while it gets no
+	// counts. Default: the time at which the publisher was built.
 	Since func() time.Time
-	// Received, when set, returns what this process received of each sender by StatsD, by flow, and whether it is all
-	// that senders send to it. It is published once a second.
+	// Received, if set, returns the flows that this process received by StatsD, and whether they include every sender
+	// that reaches it. They are published once a second.
 	Received func() (flows map[string]arrival.Flow, complete bool)
-	// Judged, when set, returns the partitions of which only this process counts the keys, and has judged them for a
-	// whole window. Readers end what a silent publisher said of such keys.
+	// Judged, if set, returns the partitions whose keys only this process counts and that it has judged for a whole
+	// window. Readers then end the keys of a silent publisher in these partitions.
 	Judged func() report.Partitions
 	Hold   time.Duration // for how long the found keys are renewed; default 5 s
 }
 
-// Publisher publishes the hot sets of one aggregator. It is known by an id that
-// stays the same when the process is started again, so that the new process
-// replaces the set of the old one.
+// Publisher publishes the hot sets of one aggregator. It is known by an id that stays the same when the process is
+// started again, so that the new process replaces the set of the old one.
 //
-// One process owns the id, as long as it publishes more often than its lease is
-// long. Publish of any other with the same id gives a [StandbyError] until the
-// owner has fallen silent or went (see Release): then the next call takes the
-// id, under an epoch above all earlier ones, and who had it before is rejected.
-// So an aggregator that was frozen and wakes up cannot bring old keys back.
-// Calls of one process are numbered: one that Redis gets late does not undo a
-// later one.
+// One process owns the id, as long as it publishes more often than its lease is long. Publish of any other process with
+// the same id returns a [StandbyError] until the owner falls silent or releases the id (see Release): then the next
+// call takes the id, under an epoch above all earlier ones, and the earlier owner is rejected. So an aggregator that
+// was frozen and wakes up cannot restore old keys. Calls of one process are numbered: one that Redis gets late does not
+// undo a later one.
 //
-// Small sets are written whole every time. Of a large one only what changed is
-// written, in constant time for Redis, and now and then the whole.
+// Small sets are written whole every time. Of a large set only the changes are written, in constant time for Redis, and
+// from time to time the whole.
 //
 // Calls are made one after the other; any goroutine may make them.
 type Publisher struct {
@@ -67,19 +64,19 @@ type Publisher struct {
 
 	mu        sync.Mutex // held over the round trip: sets must arrive in order
 	epoch     int64      // while this process owns the id, else 0
-	known     int64      // highest epoch heard of
+	known     int64      // highest epoch known
 	seq       int64
-	inherited []hottype.HotKey // of the owner before, each Until when it is given up at the latest
+	inherited []hottype.HotKey // keys of the last owner, each with the latest time to keep it as Until
 	encoder   hotset.DeltaEncoder
-	log       logSize // of what is in Redis
+	log       logSize // size of the set and log in Redis
 	buf       []byte
 	received  time.Time // when Received was last published
 }
 
-// Publisher gives the publisher of an id. One process makes one for each id.
+// Publisher returns the publisher of an id. A process makes one publisher for each id.
 func (f *Feed) Publisher(id string) *Publisher { return f.NewPublisher(PublisherConfig{ID: id}) }
 
-// NewPublisher gives a publisher. One process makes one for each id.
+// NewPublisher returns a publisher. A process makes one publisher for each id.
 func (f *Feed) NewPublisher(cfg PublisherConfig) *Publisher {
 	cfg.Lease = min(cmp.Or(max(cfg.Lease, 0), defaultLease), maxLease)
 	cfg.Keep = max(cmp.Or(cfg.Keep, hotset.DefaultNoInputTTL), 0)
@@ -91,17 +88,15 @@ func (f *Feed) NewPublisher(cfg PublisherConfig) *Publisher {
 	return &Publisher{feed: f, cfg: cfg, token: rand.Text()}
 }
 
-// Version is the version of the last set that Redis took, 0 before the first.
+// Version returns the version of the last set that Redis took, or 0 before the first.
 func (p *Publisher) Version() uint64 { return p.version.Load() }
 
-// Publish replaces this publisher's hot set; Redis gives the version, the one
-// in set is not read. It is one round trip (the first call two or three, and so
-// are those that find Redis without what it had), also for an empty set, which
-// says that nothing is hot any more. To be called about once a second even
-// without changes: that is what brings the keys back after Redis lost them.
+// Publish replaces this publisher's hot set. Redis chooses the version; set.Version is not read. An empty set is
+// published too, and means that no key is hot any more. Call Publish about once a second even without changes, because
+// that restores the keys after Redis lost them. It takes one round trip, two or three in the first call, and up to four
+// in a call that finds that Redis has lost data.
 //
-// After an error that is not ErrFenced the set may or may not have been stored;
-// the next call settles it.
+// After an error that is not ErrFenced the set may or may not have been stored; the next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set report.HotSet) error {
 	if !conf.ValidID(p.cfg.ID) {
 		return fmt.Errorf("rediscontrol: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
@@ -113,14 +108,14 @@ func (p *Publisher) Publish(ctx context.Context, set report.HotSet) error {
 	defer p.mu.Unlock()
 	err := p.publish(ctx, set)
 	if err != nil && !errors.Is(err, ErrFenced) {
-		p.log = logSize{} // what is there is unknown: the next one is whole
+		p.log = logSize{} // the state in Redis is unknown, so the next set is whole
 		p.feed.counters.add(func(s *Stats) { s.PublishErrors++ })
 		return fmt.Errorf("rediscontrol: publish %d hot keys as %q: %w", len(set.Keys), p.cfg.ID, err)
 	}
 	return err
 }
 
-// publish tries again where Redis needs the whole set or has lost all.
+// publish tries again if Redis needs the whole set or has lost all.
 func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 	for range 3 {
 		if err := p.claimIfNeeded(ctx); err != nil {
@@ -140,7 +135,7 @@ func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 			return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.cfg.ID)
 		case fenced:
 			p.lost(a.epoch)
-			if a.epoch != 0 { // the set is from before: what comes next is not
+			if a.epoch != 0 { // the set was judged before the loss of the id; the next one is not
 				p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 				return &StandbyError{ID: p.cfg.ID, Epoch: a.epoch}
 			}
@@ -151,7 +146,7 @@ func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 	return errors.New("the server loses its data again and again")
 }
 
-// lost records that the id belongs to the process with an epoch, or to none.
+// lost records that the id belongs to the process with an epoch, or to no process if it is 0.
 func (p *Publisher) lost(epoch int64) {
 	p.known = max(p.known, p.epoch, epoch)
 	p.epoch = 0
@@ -159,7 +154,8 @@ func (p *Publisher) lost(epoch int64) {
 	p.feed.counters.add(func(s *Stats) { s.Publishing = false })
 }
 
-// setLife is Keep beyond the last key, by the publisher's clock alone: that of Redis may differ.
+// setLife returns the life of a set: Keep beyond the last key, by the publisher's clock alone, because the clock of
+// Redis may differ.
 func (p *Publisher) setLife(set report.HotSet) time.Duration {
 	life := setLifeMin
 	for i := range set.Keys {

@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// defaultLease is two publications without changes: see aggregate.
+	// defaultLease is the time of two publications without changes: see aggregate.
 	defaultLease = 2 * time.Second
-	// maxLease is also in lua/claim_hot.lua: a lease that seems longer was given
-	// by another clock.
+	// maxLease is also in lua/claim_hot.lua: a lease that seems longer was written by another clock.
 	maxLease = time.Minute
-	// defaultHold is that of package detect.
+	// defaultHold is the default of package detect.
 	defaultHold = 5 * time.Second
 )
 
-// ErrFenced says that a set was rejected because another process has the id, or
-// because a later set of this process stands already.
+// ErrFenced is the error of a set that was rejected, because another process has the id or because a later set of this
+// process is stored already.
 var ErrFenced = errors.New("rediscontrol: fenced")
 
-// StandbyError says that another process publishes under the id. It is an ErrFenced.
+// StandbyError reports that another process publishes under the id. It is an ErrFenced.
 type StandbyError struct {
 	ID    string
 	Epoch int64 // of the owner
-	// Left is how long the owner's lease lasts without renewal: when to ask again.
+	// Left is how long the owner's lease lasts without renewal, and thus when to ask again.
 	Left time.Duration
 }
 
@@ -44,11 +43,11 @@ func (e *StandbyError) Error() string {
 // Is makes every StandbyError an ErrFenced.
 func (e *StandbyError) Is(target error) bool { return target == ErrFenced }
 
-// Standby is how long to wait before asking again.
+// Standby returns how long to wait before asking again.
 func (e *StandbyError) Standby() time.Duration { return e.Left }
 
-// Release gives the id back at the end of a process, so that a successor need not wait for the lease. The
-// set stays until it expires. Without the id it does nothing.
+// Release returns the id at the end of a process, so that a successor need not wait for the lease. The set stays until
+// it expires. Without the id Release does nothing.
 func (p *Publisher) Release(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +61,8 @@ func (p *Publisher) Release(ctx context.Context) error {
 	return nil
 }
 
-// claimIfNeeded makes sure that this process owns the id as far as it knows. A process
-// that takes it looks at what the owner before left: one round trip each.
+// claimIfNeeded makes sure that this process owns the id as far as it knows. It takes one round trip, and one more to
+// read the keys of the last owner.
 func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 	if p.epoch != 0 {
 		return nil
@@ -79,7 +78,7 @@ func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 	}
 	if p.cfg.Window != nil {
 		if err := p.readInherited(ctx); err != nil {
-			return err // the id is ours; the next call finds it so and looks again
+			return err // the id is ours; the next call claims it and reads again
 		}
 	}
 	p.epoch, p.known = reply[1], reply[1]
@@ -87,7 +86,7 @@ func (p *Publisher) claimIfNeeded(ctx context.Context) error {
 	return nil
 }
 
-// claim runs the script; a lease of 0 gives the id back.
+// claim runs the script; a lease of 0 releases the id.
 func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, error) {
 	reply, err := claimHot.Run(ctx, p.feed.rdb, []string{p.feed.keys.HotEpoch(p.cfg.ID)},
 		p.token, p.known, lease.Milliseconds(), epochTTL.Milliseconds()).Int64Slice()
@@ -97,7 +96,7 @@ func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, er
 	return reply, err
 }
 
-// readInherited keeps the last owner's keys that this process cannot judge yet. An unreadable set is none.
+// readInherited keeps the last owner's keys that this process cannot judge yet. An unreadable set counts as empty.
 func (p *Publisher) readInherited(ctx context.Context) error {
 	var answer func() (heldSet, error)
 	_, err := p.feed.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -122,13 +121,13 @@ func (p *Publisher) readInherited(ctx context.Context) error {
 	return nil
 }
 
-// hasFullWindow says whether this process has counted for a whole window of a rule.
+// hasFullWindow reports whether this process has counted for a whole window of a rule.
 func (p *Publisher) hasFullWindow(rule string, now time.Time) bool {
 	since := p.cfg.Since()
 	return !since.IsZero() && !since.Add(p.cfg.Window(rule)).After(now)
 }
 
-// addInherited adds the keys of the owner before that set does not have.
+// addInherited adds the keys of the last owner that set does not have.
 func (p *Publisher) addInherited(set report.HotSet) report.HotSet {
 	p.inherited = slices.DeleteFunc(p.inherited, func(h hottype.HotKey) bool {
 		return !h.Until.After(set.At) || p.hasFullWindow(h.Rule, set.At)

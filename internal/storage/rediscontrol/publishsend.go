@@ -22,8 +22,8 @@ const (
 	gap       = -2
 )
 
-// The log of a large set is bounded: beyond these the set is written whole
-// again, and the last changes are kept for readers that are a little behind.
+// These constants bound the log of a large set: beyond them the set is written whole again, and the last changes are
+// kept for readers that are a little behind.
 const (
 	logEntries = 256
 	logKeep    = 32
@@ -34,7 +34,8 @@ type logSize struct {
 	base, changes, bytes int // bytes of the set, number and bytes of its changes
 }
 
-// full says that the changes make half of what a reader that comes new reads.
+// full reports whether the log has logEntries changes, or half as many bytes as the set, which is a third of the bytes
+// that a new reader reads.
 func (l logSize) full() bool { return l.changes >= logEntries || l.bytes > max(l.base, compressFrom)/2 }
 
 type message struct {
@@ -44,13 +45,13 @@ type message struct {
 	encoding string
 	at       int64
 	keep     int
-	log      logSize // after it
+	log      logSize // after this message
 	life     int64
 	flags    string
 }
 
-// In the index one of these follows the version: of a publisher without input, of one that has stopped, and of one that
-// has judged partitions of Kafka for a whole window, with their number and their mask in hex ("judged:8:0f").
+// One of these flags follows the version in the index: for a publisher without input, for one that has stopped, and for
+// one that has judged partitions of Kafka for a whole window, with their number and their mask in hex ("judged:8:0f").
 const (
 	flagNoInput = "blind"
 	flagStopped = "stopped"
@@ -61,7 +62,7 @@ func formatJudged(p report.Partitions) string {
 	return fmt.Sprintf("%s%d:%x", flagJudged, p.Count, p.Mask)
 }
 
-// parseJudged reads what formatJudged wrote; other text is none.
+// parseJudged reads the text of formatJudged, and returns no partitions for other text.
 func parseJudged(flag string) (p report.Partitions) {
 	text, _ := strings.CutPrefix(flag, flagJudged)
 	count, mask, ok := strings.Cut(text, ":")
@@ -79,7 +80,7 @@ type answer struct {
 	epoch   int64
 }
 
-// send makes one round trip and notes what it achieved.
+// send publishes a set in one round trip and records the result.
 func (p *Publisher) send(ctx context.Context, set report.HotSet) (answer, error) {
 	m, err := p.render(set)
 	if err != nil {
@@ -114,8 +115,7 @@ func (p *Publisher) send(ctx context.Context, set report.HotSet) (answer, error)
 	return a, nil
 }
 
-// render writes a set: whole if it is small or it is unknown what is in
-// Redis, else what changed.
+// render encodes a set: whole if it is small or if the state in Redis is unknown, otherwise as its changes.
 func (p *Publisher) render(set report.HotSet) (message, error) {
 	m := message{life: p.setLife(set).Milliseconds()}
 	switch {

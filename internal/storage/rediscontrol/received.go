@@ -8,13 +8,15 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 )
 
-// receivedEvery is how often a publisher writes what it received; a busy one publishes its hot set more often.
+// receivedEvery is the interval at which a publisher writes its received flows, because a busy one publishes its hot
+// set more often.
 const receivedEvery = reportEvery * 9 / 10
 
-// completeField of a publisher's received is 1 if it would have each sender that reaches it. No flow has such an id.
+// completeField is the field of a publisher's received flows that is 1 if they include each sender that reaches it. No
+// flow has such an id.
 const completeField = "complete"
 
-// appendReceived appends fields and values of what was received, if it is time for them.
+// appendReceived appends the fields and values of the received flows, if their interval has passed.
 func (p *Publisher) appendReceived(args []any) []any {
 	now := p.feed.now()
 	if p.cfg.Received == nil || now.Sub(p.received) < receivedEvery {
@@ -29,17 +31,19 @@ func (p *Publisher) appendReceived(args []any) []any {
 	return args
 }
 
-// Arrivals are the senders of this process, which compare what they sent with what the publishers received.
+// Arrivals connects to the senders of this process, which compare the lines that they sent with the lines that
+// publishers received.
 type Arrivals struct {
 	FlowIDs func() []string
 	Observe func(arrival.Report)
 }
 
-// ObserveArrivals has followers of the hot set read what publishers received of this process: a field for each of its
-// flows, in the round trip that reads the set. Call it before Follow.
+// ObserveArrivals makes followers of the hot set read how much publishers received of this process: a field for each of
+// its flows, in the round trip that reads the set. Call it before Follow.
 func (f *Feed) ObserveArrivals(a Arrivals) { f.arrivals = &a }
 
-// askReceived asks what a publisher received of this process. The result hands it on when the pipeline has run.
+// askReceived asks for the flows of this process that a publisher received. The returned function reports them to
+// Observe after the pipeline has run.
 func (f *Feed) askReceived(ctx context.Context, p redis.Pipeliner, publisher string) func() {
 	if f.arrivals == nil {
 		return func() {}
@@ -55,7 +59,7 @@ func (f *Feed) askReceived(ctx context.Context, p redis.Pipeliner, publisher str
 			case i == 0:
 				r.Complete = text == "1"
 			default:
-				if flow, err := arrival.ParseFlow(text); err == nil { // one that cannot be read is unknown
+				if flow, err := arrival.ParseFlow(text); err == nil { // an unreadable flow is unknown
 					r.Flows[ids[i-1]] = flow
 				} else {
 					r.Complete = false

@@ -15,22 +15,22 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Bounds of the keys of one report. A reader decodes the reports of all limiters each second, so that with many
-// limiters each reports fewer keys, but more than the page shows.
+// Bounds of the keys of one report. A reader decodes the reports of all limiters each second. So with many limiters
+// each reports fewer keys, but more than the page shows.
 const (
 	maxReportKeys     = 1000
 	minReportKeys     = 150
 	maxReportKeysOver = 20_000 // of all limiters together, while each has more than minReportKeys
 )
 
-// reportKeys is how many keys one of so many limiters reports.
+// reportKeys returns the number of keys that each of n limiters reports, where n is limiters.
 func reportKeys(limiters int64) int {
 	return int(min(max(maxReportKeysOver/max(limiters, 1), minReportKeys), maxReportKeys))
 }
 
-// WriteReport stores what one limiter has decided so far, for five seconds, in place of its last report. Of more than
-// 1000 keys, or 150 where there are many limiters, it keeps those with the most decisions. A key that is not UTF-8 is
-// shown with U+FFFD. One round trip.
+// WriteReport stores one limiter's decisions so far, for five seconds, in place of its last report. Of more than 1000
+// keys, or 150 if there are many limiters, it keeps the keys with the most decisions. A key that is not UTF-8 is shown
+// with U+FFFD. It takes one round trip.
 func (f *Feed) WriteReport(ctx context.Context, r report.Limiter) error {
 	if !conf.ValidID(r.Instance) {
 		return fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
@@ -73,7 +73,7 @@ func heaviest[T any](list []T, most int, compare func(a, b T) int) []T {
 	return list[:most]
 }
 
-// ReadReports returns the reports of the last five seconds, by instance. Two round trips.
+// ReadReports returns the reports of the last five seconds, by instance. It takes two round trips.
 func (f *Feed) ReadReports(ctx context.Context) ([]report.Limiter, error) {
 	keys, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *Feed) ReadReports(ctx context.Context) ([]report.Limiter, error) {
 	for i, v := range values {
 		text, ok := v.(string)
 		if !ok {
-			continue // it expired
+			continue // the report expired
 		}
 		var r report.Limiter
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -107,23 +107,23 @@ func (f *Feed) ReadReports(ctx context.Context) ([]report.Limiter, error) {
 	return out, nil
 }
 
-// reportEvery is how often a limiter reports; after four missed reports it counts as gone.
+// reportEvery is the interval of a limiter's reports; after four missed reports the limiter counts as stopped.
 const reportEvery = time.Second
 
-// Reporter writes a limiter's report once a second and learns from it how many limiters are alive. Build it
-// with Feed.Reporter, then Run it; Live is safe for concurrent use.
+// Reporter writes a limiter's report once a second and learns from the reply how many limiters are alive. Build it with
+// Feed.Reporter, then Run it; Live is safe for concurrent use.
 type Reporter struct {
 	feed   *Feed
 	report func(now time.Time) report.Limiter
 }
 
-// Reporter makes a reporter. Only Run's goroutine calls report.
+// Reporter returns a reporter. Only Run's goroutine calls report.
 func (f *Feed) Reporter(report func(now time.Time) report.Limiter) *Reporter {
 	return &Reporter{feed: f, report: report}
 }
 
-// Run reports until ctx ends and returns nil: once a second, and at once when other overrides hold. The
-// next report repeats one that failed. The last one marks the limiter as stopped, not cut off.
+// Run reports until ctx ends and returns nil: once a second, and at once when other overrides hold. The report after a
+// failed one repeats it. The last report marks the limiter as stopped, not cut off.
 func (r *Reporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -139,8 +139,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// Live is how many limiters are alive, at least 1. Without Redis it stays as it was: the others go on by
-// themselves, with their share of the limit.
+// Live returns the number of live limiters, at least 1. Without Redis the number stays, because the other limiters
+// continue by themselves, with their share of the limit.
 func (r *Reporter) Live() int { return int(max(r.feed.limiters.Load(), 1)) }
 
 func (r *Reporter) once(ctx context.Context, stopped bool) {
@@ -148,20 +148,20 @@ func (r *Reporter) once(ctx context.Context, stopped bool) {
 	defer cancel()
 	report := r.report(r.feed.now())
 	report.OverridesRevision, report.Stopped = r.feed.overridesHeld.Load(), stopped
-	_ = r.feed.WriteReport(bounded, report) // a failure is counted, and the next one repeats it
+	_ = r.feed.WriteReport(bounded, report) // a failure is counted, and the next report repeats it
 }
 
 const (
-	// boundsLease is for how long an aggregator's bounds stand without a word of it.
+	// boundsLease is how long an aggregator's bounds stay in force after its last message.
 	boundsLease = 3 * time.Second
 	// boundsLife is how long limiters that start may read them.
 	boundsLife = 10 * time.Second
-	// boundsEvery is how often limiters look at them.
+	// boundsEvery is the interval at which limiters read them.
 	boundsEvery = 500 * time.Millisecond
 )
 
-// PublishBounds stores what upstreams bear, for ten seconds. Of several processes with other tokens one
-// does; published is false for the others. One round trip.
+// PublishBounds stores the limits of upstreams, for ten seconds. Of several processes with different tokens only one
+// stores its limits; published is false for the others. It takes one round trip.
 func (f *Feed) PublishBounds(ctx context.Context, token string,
 	list []hottype.UpstreamLimit) (published bool, err error) {
 	text, err := json.Marshal(list)
@@ -176,8 +176,8 @@ func (f *Feed) PublishBounds(ctx context.Context, token string,
 	return n == 1, nil
 }
 
-// FollowBounds calls take with each new list until ctx ends, and returns nil. It polls twice a second while
-// wanted. Unreadable bounds count as malformed reports.
+// FollowBounds calls take with each new list until ctx ends, and returns nil. It polls twice a second while wanted
+// returns true. Unreadable bounds count as malformed reports.
 func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([]hottype.UpstreamLimit)) error {
 	last := ""
 	wait.Every(ctx, boundsEvery, func() {
@@ -188,7 +188,7 @@ func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([
 		defer cancel()
 		text, err := f.rdb.Get(bounded, f.keys.Bounds()).Result()
 		if err != nil || text == last {
-			return // what was taken last holds for a while
+			return // the last list holds for a while
 		}
 		last = text
 		var list []hottype.UpstreamLimit

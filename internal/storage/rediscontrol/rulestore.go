@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// rulesLife is that of overrides, for the same reason.
+// rulesLife is as long as overrideLife, for the same reason.
 const rulesLife = overrideLife
 
 // RuleStore is the central store of a namespace's rules. It is safe for concurrent use.
@@ -20,13 +20,13 @@ type RuleStore struct{ feed *Feed }
 
 func (f *Feed) Rules() *RuleStore { return &RuleStore{feed: f} }
 
-// Read gives what the store holds; nil: nothing. Two round trips.
+// Read returns the content of the store, or nil if it is empty. It takes two round trips.
 func (s *RuleStore) Read(ctx context.Context) (*rules.Stored, error) {
 	version, err := s.version(ctx)
 	if err != nil || version == 0 {
 		return nil, err
 	}
-	// A value that is not ours may be of any size.
+	// A foreign value may be of any size.
 	text, err := s.feed.rdb.GetRange(ctx, s.feed.keys.Rules(), 0, rules.MaxStored).Result()
 	if err != nil {
 		return nil, fmt.Errorf("rediscontrol: read the rules: %w", err)
@@ -36,7 +36,7 @@ func (s *RuleStore) Read(ctx context.Context) (*rules.Stored, error) {
 
 func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	text, err := s.feed.rdb.GetRange(ctx, s.feed.keys.RulesVersion(), 0, 20).Result()
-	if err != nil || text == "" { // a key that is not there reads as ""
+	if err != nil || text == "" { // an absent key reads as ""
 		return 0, wrapped("read the version of the rules", err)
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
@@ -47,8 +47,8 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	return version, nil
 }
 
-// Write replaces the version before, 0 for none, by next and adds that to the history;
-// rules.ErrConflict if the store holds another version. One round trip.
+// Write replaces version before, 0 if the store is empty, by next and adds next to the history. It returns
+// rules.ErrConflict if the store holds another version. It takes one round trip.
 func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored) error {
 	text, err := encode(next)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored)
 	return wrapped("write the rules", err)
 }
 
-// History gives the last changes, newest first. One round trip.
+// History returns the last changes, newest first. It takes one round trip.
 func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 	list, err := s.feed.rdb.LRange(ctx, s.feed.keys.RulesHistory(), 0, rules.MaxRevisions-1).Result()
 	if err != nil {
@@ -77,15 +77,15 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 	var out []rules.Revision
 	for _, text := range list {
 		var r rules.Revision
-		if json.Unmarshal([]byte(text), &r) == nil && r.Version > 0 { // what is not ours is left out
+		if json.Unmarshal([]byte(text), &r) == nil && r.Version > 0 { // foreign entries are left out
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// Follow calls fn after every look at the store: with its content, nil for none, or an error; from one
-// goroutine, at least at each poll. It returns nil when ctx ends.
+// Follow calls fn after every look at the store, at least at each poll, with the content or nil if the store is empty,
+// or with an error; all calls are from one goroutine. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
 	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)
@@ -122,7 +122,7 @@ func (s *RuleStore) renew(ctx context.Context) {
 	s.feed.notRenewed("rules", err)
 }
 
-// wrapped says what failed; nil where nothing did.
+// wrapped returns err with the failed act what, or nil if err is nil or redis.Nil.
 func wrapped(what string, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
