@@ -12,9 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Extras holds constructors of the parts that need a client of a server or gRPC. Package fleet has all of
-// them. A program without them, such as cmd/serve, compiles none of their libraries, and rejects settings that need
-// them.
+// Extras holds constructors of the parts that need gRPC or a client of a server. Package fleet has all of them. A
+// program without them, such as cmd/serve, compiles none of their libraries and rejects settings that need them.
 type Extras struct {
 	Rules OpenRules
 	Envoy OpenEnvoy
@@ -26,8 +25,8 @@ type OpenRules func(cfg CentralConfig, namespace string, log *slog.Logger) (Rule
 // OpenEnvoy returns the part that answers Envoy, before it listens.
 type OpenEnvoy func() Envoy
 
-// EnvoyConfig is what the part that answers Envoy uses of the program. Authorize reports whether the
-// credentials of a call are good.
+// EnvoyConfig holds the parts of the program that an Envoy uses. Authorize reports whether the credentials of a call
+// are valid.
 type EnvoyConfig struct {
 	Gate      *gate.Gate
 	Clients   *httplimit.Clients
@@ -43,7 +42,7 @@ type Envoy interface {
 	Open(cfg EnvoyConfig)
 	ApplyLimits()
 	Serve(ctx context.Context, ln net.Listener) error
-	// CallsBound returns the number of bytes that the calls under way take at most.
+	// CallsBound returns an upper bound of the bytes that the calls under way take.
 	CallsBound() int64
 	// AllStats returns the statistics, whose fields are metrics.
 	AllStats() any

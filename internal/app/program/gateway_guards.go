@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// guard makes the guard of a listener that gateways ask with its token, and reports whether it has one. use, if not
-// nil, gets the tokens, now and when their file changes.
+// guard makes the guard of a listener that authenticates gateways by its token, and reports whether the listener has a
+// token. If use is not nil, it is called with the tokens now and when their file changes.
 func (g *Gateways) guard(name string, cfg config.HTTPToken, use func([]string)) (*auth.Guard, bool, error) {
 	tokens, err := auth.ReadTokens(name+".token", cfg.Token, cfg.TokenFile)
 	if err != nil {
@@ -41,7 +41,7 @@ func (g *Gateways) refused(now time.Time) map[string]int {
 	return refused
 }
 
-// FillReport adds the gateways that are refused, and the upstreams that fail, to the report of this limiter.
+// FillReport adds the refused gateways and the failing upstreams to the report of this limiter.
 func (g *Gateways) FillReport(r *report.Limiter) {
 	if g.failing != nil {
 		r.FailingUpstreams = g.failing()

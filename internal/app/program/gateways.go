@@ -25,7 +25,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/spoe"
 )
 
-// Gateways are the reverse proxy, and the listeners that gateways and services ask.
+// Gateways are the reverse proxy and the listeners for gateways and services.
 type Gateways struct {
 	cfg       config.Gateways
 	clients   *httplimit.Clients
@@ -33,15 +33,15 @@ type Gateways struct {
 	listeners *Listeners
 	log       *slog.Logger
 
-	proxy   *listener.Server                // nil: none
-	failing func() []report.FailingUpstream // those of the proxy; nil: there is none
+	proxy   *listener.Server                // nil: the program has no proxy
+	failing func() []report.FailingUpstream // of the proxy; nil without a proxy
 	envoy   Envoy                           // nil: the program has no listener for Envoy
 	guards  map[string]*auth.Guard
 	metrics []metrics.Collector
 }
 
-// NewGateways takes no port yet. Without open the program has no listener for Envoy, and a setting that asks for one is
-// an error.
+// NewGateways builds the gateways without taking a port. If open is nil, the program has no listener for Envoy, and a
+// setting of such a listener is an error.
 func NewGateways(open OpenEnvoy, cfg config.Gateways, answer config.Answer, stop config.Stop,
 	clients *httplimit.Clients, log *slog.Logger) (*Gateways, error) {
 	answers, err := answersOf(answer)
@@ -58,7 +58,7 @@ func NewGateways(open OpenEnvoy, cfg config.Gateways, answer config.Answer, stop
 	return g, err
 }
 
-// Configured are those that have an address, beside the proxy.
+// Configured returns the listeners that have an address, without the proxy.
 func (g *Gateways) Configured() (list []front) {
 	for _, f := range []front{
 		{"decide", g.cfg.Decide.Listen, g.listenDecide}, {"check", g.cfg.Check.Listen, g.listenCheck},
@@ -77,7 +77,7 @@ type front struct {
 	listen     func(context.Context, *pipeline.Pipeline) error
 }
 
-// Attrs are their addresses for a log line.
+// Attrs returns the addresses of the listeners as attributes of a log line.
 func (g *Gateways) Attrs() (attrs []any) {
 	for _, f := range g.Configured() {
 		attrs = append(attrs, f.name, f.addr)
@@ -85,7 +85,7 @@ func (g *Gateways) Attrs() (attrs []any) {
 	return attrs
 }
 
-// Listen takes the ports of those that have an address; parts run them.
+// Listen takes the ports of the listeners that have an address, and adds the listeners to parts, which run them.
 func (g *Gateways) Listen(ctx context.Context, parts *pipeline.Pipeline) error {
 	for _, f := range g.Configured() {
 		if err := f.listen(ctx, parts); err != nil {
@@ -95,7 +95,7 @@ func (g *Gateways) Listen(ctx context.Context, parts *pipeline.Pipeline) error {
 	return nil
 }
 
-// ListenProxy takes the port of the reverse proxy; wrap sees its requests first.
+// ListenProxy takes the port of the reverse proxy. The handler that wrap returns sees its requests first.
 func (g *Gateways) ListenProxy(ctx context.Context, cfg config.Proxy, script string, parts *pipeline.Pipeline,
 	wrap func(http.Handler) http.Handler) error {
 	p, err := newProxy(parts.Gate, cfg, g.clients, g.answers, g.log)
@@ -113,7 +113,7 @@ func (g *Gateways) ListenProxy(ctx context.Context, cfg config.Proxy, script str
 	return nil
 }
 
-// isOpen reports whether a browser on this machine reaches a listener, because it asks for no credentials.
+// isOpen reports whether a browser on this machine can reach a listener, because the listener asks for no credentials.
 func isOpen(addr string, asks bool, cfg config.Port) bool {
 	return !asks && cfg.TLSClientCA == "" && !strings.HasPrefix(addr, auth.UnixPrefix)
 }
@@ -191,7 +191,7 @@ func (g *Gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) er
 	return nil
 }
 
-// callsPort states what the calls under way take as well as connections.
+// callsPort is a port whose memory bound includes the calls under way, and not only the connections.
 type callsPort struct {
 	*listener.Port
 	bytes int64
@@ -246,7 +246,7 @@ func (g *Gateways) Collectors() []metrics.Collector { return g.metrics }
 // HTTP returns the HTTP listeners, to which the program adds its admin page.
 func (g *Gateways) HTTP() *Listeners { return g.listeners }
 
-// ReadLimits reads the files of limits by descriptor, for setRules to take.
+// ReadLimits reads the files of limits by descriptor. They are in force after ApplyLimits.
 func (g *Gateways) ReadLimits(*rules.Set) error {
 	if g.envoy == nil {
 		return nil
@@ -254,7 +254,7 @@ func (g *Gateways) ReadLimits(*rules.Set) error {
 	return Rejected(g.envoy.ReadLimits(g.cfg.Envoy.Limits))
 }
 
-// ApplyLimits puts the files that were read last in force.
+// ApplyLimits puts the limits that were read last in force.
 func (g *Gateways) ApplyLimits() {
 	if g.envoy != nil {
 		g.envoy.ApplyLimits()

@@ -27,13 +27,13 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 )
 
-// Listeners are the HTTP Listeners of one program, by the section of their settings.
+// Listeners are the listeners of one program, by the section of their settings.
 type Listeners struct {
 	stop    config.Stop
-	clients *httplimit.Clients // whose header of the PROXY protocol is believed
+	clients *httplimit.Clients // decide whose header of the PROXY protocol is trusted
 	log     *slog.Logger
 	byName  map[string]interface{ Stats() listener.Stats }
-	files   int // that their connections may take
+	files   int // number of files that the connections may take
 	secrets *secretFiles
 }
 
@@ -42,8 +42,8 @@ func NewListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger
 		secrets: newSecretFiles(log)}
 }
 
-// Open takes a port. Half of the graceful stop is for the requests under way, the
-// rest for handing over what they left.
+// Open takes a port. Half of the time for a graceful stop is for the requests under way, and the rest for passing on
+// their counts.
 func (l *Listeners) Open(ctx context.Context, name, addr string, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
 	c := l.config(name, addr, cfg.Port)
@@ -55,8 +55,7 @@ func (l *Listeners) Open(ctx context.Context, name, addr string, cfg config.List
 	return s, Rejected(err)
 }
 
-// openGuarded takes a port whose callers show a token, a certificate, or that only
-// this machine reaches.
+// openGuarded takes a port whose callers show a token or a certificate, or that only this machine can reach.
 func (l *Listeners) openGuarded(ctx context.Context, name, addr string, asks bool, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
 	if err := guarded(name, addr, asks, cfg.Port); err != nil {
@@ -76,7 +75,7 @@ func (l *Listeners) openPort(ctx context.Context, name, addr string, cfg config.
 func (l *Listeners) config(name, addr string, cfg config.Port) listener.Config {
 	l.files += cfg.MaxConnections
 	if name == "proxy" {
-		l.files += cfg.MaxConnections // each may have one to an upstream
+		l.files += cfg.MaxConnections // each may have a connection to an upstream
 	}
 	if text := unknownClients(name, addr, l.clients.TrustsAny()); text != "" {
 		l.log.Warn(text)
@@ -89,7 +88,8 @@ func (l *Listeners) config(name, addr string, cfg config.Port) listener.Config {
 	}
 }
 
-// proxyProtocol says whose connections begin with a header of the PROXY protocol.
+// proxyProtocol reports for which peers connections begin with a header of the PROXY protocol; nil if the setting is
+// off.
 func (l *Listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr) bool {
 	if !cfg.ProxyProtocol {
 		return nil
@@ -100,8 +100,8 @@ func (l *Listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 	return l.clients.Trusts
 }
 
-// unknownClients explains why a listener of a program's own clients knows none of them, "" if it does: a unix socket
-// has no addresses, and without trusted proxies no header is believed.
+// unknownClients explains why a listener cannot know the clients of the program, or returns "" if it knows them. A unix
+// socket has no addresses, and without trusted proxies no header is trusted.
 func unknownClients(name, addr string, trustsAny bool) string {
 	if name != "proxy" && name != "mirror" || !strings.HasPrefix(addr, auth.UnixPrefix) || trustsAny {
 		return ""
@@ -111,8 +111,8 @@ func unknownClients(name, addr string, trustsAny bool) string {
 		"X-Forwarded-For of the proxy before it is used"
 }
 
-// Rejected marks the error of a part that rejects its settings as one of usage. A port that is taken is none: it may be
-// free when the program starts again.
+// Rejected marks the error of a part that rejects its settings as a usage error. A port that is taken is not a usage
+// error, because the port may be free when the program starts again.
 func Rejected(err error) error {
 	if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) {
 		return err
@@ -120,7 +120,7 @@ func Rejected(err error) error {
 	return config.Usage("%w", err)
 }
 
-// guarded rejects an address that others reach without showing who they are.
+// guarded returns an error for an address that other machines can reach without credentials.
 func guarded(name, addr string, asked bool, cfg config.Port) error {
 	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
 		return config.Usage("%w (--%s.token, --%[2]s.token_file or --%[2]s.tls_client_ca)", err, name)
@@ -128,11 +128,11 @@ func guarded(name, addr string, asked bool, cfg config.Port) error {
 	return nil
 }
 
-// otherFiles are for logs, certificates, and connections to Redis, Kafka and StatsD.
+// otherFiles is the number of files for logs, certificates, and connections to Redis, Kafka and StatsD.
 const otherFiles = 256
 
-// warnOfFewFiles compares what the listeners may need with how many files the process may open (ulimit -n). Without
-// one left a connection waits in the kernel, and health checks wait with it.
+// warnOfFewFiles warns if the listeners may need more files than the process may open (ulimit -n). When none is left,
+// connections wait in the kernel, health checks too.
 func (l *Listeners) warnOfFewFiles() {
 	var open syscall.Rlimit
 	need := uint64(l.files + otherFiles)
@@ -144,7 +144,7 @@ func (l *Listeners) warnOfFewFiles() {
 		"limit", open.Cur, "needed", need)
 }
 
-// answersOf are the settings of answers. Mistakes are found before anything listens.
+// answersOf returns the responder that the settings describe. Mistakes are found before anything listens.
 func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	a := httplimit.Responder{
 		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders, DenyHeaders: cfg.Refusal,
@@ -171,15 +171,15 @@ func (l *Listeners) stats() map[string]listener.Stats {
 	return st
 }
 
-// AdminPage is the admin page with its port, nil when it has no address.
+// AdminPage is the admin page. Its port is nil if it has no address.
 type AdminPage struct {
 	*admin.Server
 	port    *listener.Server
 	secrets *secretFiles
 }
 
-// OpenAdmin builds the admin page and takes its port. When ctx ends the program is
-// no longer ready. The page tells how reloads end, and they replace its tokens.
+// OpenAdmin builds the admin page and takes its port. When ctx ends, the program is no longer ready. The page shows the
+// results of reloads, and reloads replace its tokens.
 func (l *Listeners) OpenAdmin(ctx context.Context, cfg config.Admin, reload *Reloader, adm admin.Config,
 	parts []metrics.Collector) (*AdminPage, error) {
 	defer l.warnOfFewFiles() // this listener is the last
@@ -252,7 +252,7 @@ func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
 	}
 }
 
-// AddTo runs the admin page last, so that it can be watched while the rest stops.
+// AddTo adds the admin page to the last stage, so that it can be watched while the rest stops.
 func (p *AdminPage) AddTo(s *lifecycle.Stages) {
 	s.Add(lifecycle.Sinks, "admin", p.Run)
 	s.Add(lifecycle.Sinks, "token files", p.secrets.Run)
@@ -261,7 +261,7 @@ func (p *AdminPage) AddTo(s *lifecycle.Stages) {
 	}
 }
 
-// URL is the address of the dashboard, "" when there is none.
+// URL returns the address of the dashboard, or "" if it has no address.
 func (p *AdminPage) URL() string {
 	if p.port == nil {
 		return ""
@@ -272,8 +272,8 @@ func (p *AdminPage) URL() string {
 	return "http://" + p.port.Addr() + "/"
 }
 
-// Delayed ends after ctx, by the delay of the stop: listeners go on accepting while
-// /readyz, which knows ctx, already says not ready.
+// Delayed returns a context that ends later than ctx by the delay of the stop. Listeners go on accepting meanwhile,
+// although /readyz, which uses ctx, already reports that the program is not ready.
 func Delayed(ctx context.Context, stop config.Stop, log *slog.Logger) context.Context {
 	if stop.Delay <= 0 {
 		return ctx

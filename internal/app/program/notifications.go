@@ -24,13 +24,14 @@ type NotifierConfig struct {
 	config.Notifications
 	Instance string
 	Leads    func() bool // nil: this process notifies
-	// Store says why the store of the limits fails, nil where it does not; a nil func: there is none.
+	// Store returns the error because of which the store of the limits fails, or nil if it works. Store itself is nil
+	// if there is no such store.
 	Store func(context.Context) error
 	Log   *slog.Logger
 }
 
-// NotifyWebhooks tells webhooks what an admin page shows, and what holds of store and upstreams. It adds that to the
-// page, the metrics and the stages of a program.
+// NotifyWebhooks notifies webhooks of the changes that an admin page shows, and of the state of store and upstreams. It
+// adds the webhooks to the page and the metrics, and add adds them to the stages of a program.
 func NotifyWebhooks(cfg NotifierConfig, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages),
 	err error) {
 	if len(cfg.Webhooks) == 0 {
@@ -56,7 +57,7 @@ func NotifyWebhooks(cfg NotifierConfig, adm *admin.Config, parts *[]metrics.Coll
 	}, nil
 }
 
-// followConditions looks once a second how store and upstreams do, until ctx ends.
+// followConditions checks the store and the upstreams once a second until ctx ends.
 func followConditions(ctx context.Context, tell func(notify.Event), store func(context.Context) error,
 	upstreams func() []hottype.UpstreamLimit) error {
 	var c notify.Conditions
@@ -82,7 +83,8 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 	return nil
 }
 
-// eventOf converts a change of the page into the event for webhooks. Kinds are those of GET /v1/events.
+// eventOf converts a change of the page into the event for webhooks. The kinds of changes are the kinds of GET
+// /v1/events.
 func eventOf(c *admin.Change) notify.Event {
 	e := notify.Event{
 		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
@@ -157,14 +159,14 @@ func (w webhooks) Test(ctx context.Context, name, author string) (list []admin.W
 	return list
 }
 
-// lossShown is how long a webhook that lost events counts as failing.
+// lossShown is the time for which a webhook that lost events counts as failing.
 const lossShown = time.Hour
 
 func losesEvents(w notify.WebhookStats, now time.Time) bool {
 	return !w.LostAt.IsZero() && now.Sub(w.LostAt) < lossShown
 }
 
-// webhookStatus is one line for all webhooks: there may be many, and a phone shows every line.
+// webhookStatus returns one line for all webhooks, because there may be many and a phone shows every line.
 func webhookStatus(all map[string]notify.WebhookStats, now time.Time) []admin.Status {
 	var failing, losing []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -185,7 +187,7 @@ func webhookStatus(all map[string]notify.WebhookStats, now time.Time) []admin.St
 	return []admin.Status{st}
 }
 
-// firstOf names the first of a list, and how many more there are.
+// firstOf returns the first name of a list, and the number of the others.
 func firstOf(names []string) string {
 	if len(names) == 1 {
 		return names[0]
@@ -203,8 +205,8 @@ func checkHistory(cfg config.History) error {
 	return nil
 }
 
-// KeepHistory keeps a history of what an admin page shows, if the settings ask for one, and adds the history to the
-// page, the metrics and the stages of a program. The files are in a state directory.
+// KeepHistory keeps a history of the admin page's data, if the settings ask for one, and adds the history to the page,
+// the metrics and the stages of a program. The files are in a state directory.
 func KeepHistory(cfg config.History, dir string, heaviest func(int) []hottype.HotKey,
 	adm *admin.Config, parts *[]metrics.Collector, log *slog.Logger) (add func(*lifecycle.Stages), err error) {
 	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest
@@ -226,7 +228,7 @@ func KeepHistory(cfg config.History, dir string, heaviest func(int) []hottype.Ho
 	}, nil
 }
 
-// historyStatus is a line of the page; the history's own view tells all but "written" too.
+// historyStatus returns a line of the page. The history's own view shows the same facts, except that it is written.
 func historyStatus(err error, setAside bool) admin.Status {
 	switch {
 	case err != nil:

@@ -22,35 +22,33 @@ import (
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// maxRemoved is how many things that are gone a log line names.
+// maxRemoved is the maximum number of removed settings that a log line names.
 const maxRemoved = 100
 
-// Reloader reads the configuration file again when it changed or at SIGHUP and
-// hands good rules to apply. A bad file changes nothing: what held goes on to
-// hold, an error says what is wrong, and the metrics say that the last reload
-// failed.
+// Reloader reads the configuration file again when the file has changed or at SIGHUP, and passes valid rules to apply.
+// An invalid file changes nothing: the old settings stay in force, an error names the mistake, and the metrics report
+// that the last reload failed.
 //
-// Build it with NewReloader; Run once. The other methods may be called by any
-// goroutine.
+// Build a Reloader with NewReloader and call Run once. The other methods may be called by any goroutine.
 type Reloader struct {
-	file  *config.Parser         // what is in force; Run's goroutine only
-	rules *ruleFollower          // whose rules hold in place of the file's; nil: none
-	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
+	file  *config.Parser         // the file in force; for Run's goroutine only
+	rules *ruleFollower          // has the rules in place of the file's; may be nil
+	check func(*rules.Set) error // checks the rules against the rest of the program; may be nil
 	apply func(*rules.Set)
-	// follow takes the settings that may change while the program runs: it checks
-	// those of a new file, and returns what puts them in force; nil: none.
+	// follow checks the settings of a new file that may change while the program runs, and returns a function that puts
+	// them in force. It is nil if there are no such settings.
 	follow func(next *config.Parser) (func(), error)
 	log    *slog.Logger
-	hup    chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
-	calls  chan func()    // for Run to call
+	hup    chan os.Signal // taken from the start: a SIGHUP before Run must not end the process
+	calls  chan func()    // functions for Run to call
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	stats metrics.ReloadStats
-	why   string // of the failure; "" after a success
+	why   string // reason of the last failure; "" after a success
 }
 
-// NewReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
-// hold in place of the file's; nil: none.
+// NewReloader returns the reloader of a program that is configured by file, or by no file if file is nil. The rules of
+// store are in force in place of the file's, unless store is nil.
 func NewReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set) error, apply func(*rules.Set),
 	log *slog.Logger) *Reloader {
 	r := &Reloader{file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
@@ -76,7 +74,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 		looks = tick.C
 	}
 	var w textfile.Watch
-	asked := false // a caller wants it read although it may be the same
+	asked := false // SIGHUP asks for a read even of an unchanged file
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,7 +94,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 	}
 }
 
-// applyUpdate takes a revision from the store, all of it or nothing.
+// applyUpdate applies a revision from the store, all of it or nothing.
 func (r *Reloader) applyUpdate(s *rules.Stored) {
 	next, set, err := r.rules.checked(r.file, s.Revision, r.check)
 	if err == nil {
@@ -108,7 +106,7 @@ func (r *Reloader) applyUpdate(s *rules.Stored) {
 		"version", s.Version, "err", err)
 }
 
-// validate gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.
+// validate returns the rules with which this program would run a revision. Any goroutine may call it while Run runs.
 func (r *Reloader) validate(ctx context.Context, revision rules.Revision) (set *rules.Set, err error) {
 	done := make(chan struct{})
 	select {
@@ -123,11 +121,11 @@ func (r *Reloader) validate(ctx context.Context, revision rules.Revision) (set *
 	}
 }
 
-// checkFile reads the file if it is to be read, and reports whether it did. One whose
-// bytes are in force is passed over unless it was asked for.
+// checkFile reads the file if it has changed or was asked for, and reports whether it did. A file whose bytes are in
+// force already is not applied again unless asked is true.
 func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool {
 	path := r.file.Path()
-	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
+	info, _ := os.Stat(path) // info of a removed file is nil; reading reports the error
 	if !w.Settled(now, info) {
 		if w.StillChanging(now) {
 			r.failed(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
@@ -137,7 +135,7 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	}
 	data, err := textfile.Read(path)
 	if after, _ := os.Stat(path); !textfile.Same(info, after) {
-		return false // written meanwhile; the next look sees that it changed
+		return false // written meanwhile; the next check finds the change
 	}
 	w.Done()
 	if err != nil {
@@ -153,15 +151,14 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	return true
 }
 
-// inForce reports whether these bytes hold already, and no failure is to be
-// taken back.
+// inForce reports whether data is in force already and no failure is left to clear.
 func (r *Reloader) inForce(data []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.why == "" && string(data) == string(r.file.Data())
 }
 
-// load applies what the file holds now, all of it or nothing.
+// load applies the contents of the file, all of them or nothing.
 func (r *Reloader) load(data []byte, now time.Time) error {
 	next, err := r.file.With(data)
 	if err != nil {
@@ -188,7 +185,7 @@ func (r *Reloader) load(data []byte, now time.Time) error {
 	return nil
 }
 
-// tried gives the rules of next, checked, and the settings that cannot change while a program runs by file.
+// tried returns the checked rules of next, and the settings that cannot change while a program runs with file.
 func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.Set, restart []string, err error) {
 	if set, err = next.RulesToRun(); err != nil {
 		return nil, nil, err
@@ -199,8 +196,8 @@ func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.
 	return set, nil, check(set)
 }
 
-// install makes what was checked hold, and then calls settle for the settings that came with it and for the metrics. It
-// logs last, because whoever reads the line expects the metrics to agree with it.
+// install puts checked rules in force, and then calls settle for the settings that came with them and for the metrics.
+// It logs last, because a reader of the line expects the metrics to agree with it.
 func (r *Reloader) install(next *config.Parser, set *rules.Set, settle func()) {
 	removed, path := r.file.Removed(next), next.RulesFrom()
 	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))

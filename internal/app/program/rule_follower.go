@@ -14,47 +14,47 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// writeBackEvery is how often a process that could not give a store its rules back tries again.
+// writeBackEvery is the interval between two attempts to write lost rules back to a store.
 const writeBackEvery = 10 * time.Second
 
-// errNoRules says that nothing was pushed, or that the store is not the one that was meant.
+// errNoRules reports that no rules were pushed, or that the store is not the intended one.
 var errNoRules = errors.New("the store holds no rules")
 
 // RuleStore is a central store of rules. Package rediscontrol has one.
 type RuleStore interface {
-	// Read gives what the store holds; nil: nothing.
+	// Read returns the contents of the store, or nil if it is empty.
 	Read(ctx context.Context) (*rules.Stored, error)
-	// Write puts next in the place of the version before, 0 for none; rules.ErrConflict where
-	// the store holds another one.
+	// Write replaces version before by next. before is 0 if the store is empty. It returns rules.ErrConflict if the
+	// store holds another version.
 	Write(ctx context.Context, before int64, next *rules.Stored) error
-	// History gives the last changes, newest first.
+	// History returns the last changes, newest first.
 	History(ctx context.Context) ([]rules.Revision, error)
-	// Follow calls fn after every look at the store, some times a second, until ctx ends.
+	// Follow calls fn after every read of the store, several times a second, until ctx ends.
 	Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 }
 
-// ruleFollower follows a central store of rules and hands what this process is to run to the reloader. The
+// ruleFollower follows a central store of rules and passes the rules that this process is to run to the reloader. The
 // methods may be called by any goroutine.
 type ruleFollower struct {
-	name  string // as --rules has it
+	name  string // the value of --rules
 	store RuleStore
 	close func() error
-	copy  *filestore.RulesCopy // one goroutine at a time: the start, then that of the reloader
+	copy  *filestore.RulesCopy // for one goroutine at a time: the start, then the reloader's
 	log   *slog.Logger
-	// updates holds what is to be run next, the latest only.
+	// updates holds the latest revision that is to run next.
 	updates chan *rules.Stored
 
-	lastWriteBack time.Time // the last try; the follower's goroutine only
+	lastWriteBack time.Time // time of the last attempt; for the follower's goroutine only
 
-	mu            sync.Mutex    // guards what follows
-	seen          *rules.Stored // what the store held last, in good order; nil: nothing yet
+	mu            sync.Mutex    // guards the fields below
+	seen          *rules.Stored // the last valid contents of the store; nil before the first read
 	wanted        rules.Revision
-	running       rules.Revision // version 0: those of the file
-	applied       bool           // since the start, this process has run what the store held
-	rejected      rules.Revision // version 0: none
-	rejectErr     error          // it is rejected
-	readErr       error          // of the last look
-	storeLostData bool           // the store has lost what was seen
+	running       rules.Revision // version 0: the rules of the file
+	applied       bool           // this process has run rules of the store since its start
+	rejected      rules.Revision // version 0: no rules are rejected
+	rejectErr     error          // reason of the rejection
+	readErr       error          // of the last read
+	storeLostData bool           // the store has lost the rules in seen
 	copyErr       error
 }
 
@@ -70,7 +70,7 @@ func (c *ruleFollower) onRead(ctx context.Context, s *rules.Stored, err error, n
 	}
 }
 
-// update hands on what is to be run, and gives what the store has lost, nil for nothing.
+// update passes on the rules that are to run, and returns the rules that the store has lost, or nil.
 func (c *ruleFollower) update(s *rules.Stored, err error) (lost *rules.Stored) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,8 @@ func (c *ruleFollower) update(s *rules.Stored, err error) (lost *rules.Stored) {
 	return nil
 }
 
-// writeBack gives the store back what it lost, if this process may. Of several that do so one writes.
+// writeBack writes the rules that the store has lost back to it, if this process may write. If several processes do so,
+// only one of them writes.
 func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 	before := int64(0)
 	if s != nil {
@@ -117,7 +118,7 @@ func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 	log.Warn("the store had lost the last rules; they were written back as they are in force here")
 }
 
-// next are the revisions to run; none come to a program without a store.
+// next returns the channel of the revisions to run. A program without a store has a nil follower and receives none.
 func (c *ruleFollower) next() <-chan *rules.Stored {
 	if c == nil {
 		return nil
@@ -139,7 +140,7 @@ func (c *ruleFollower) recordApplied(s *rules.Stored, err error) {
 	c.applied, c.running, c.rejected, c.rejectErr, c.copyErr = true, s.Revision, rules.Revision{}, nil, copyErr
 }
 
-// save writes the copy. A failure to write it must not keep the rules from being applied.
+// save writes the copy. A failure to write it must not prevent the rules from being applied.
 func (c *ruleFollower) save(s *rules.Stored) error {
 	err := c.copy.Save(s)
 	if err != nil {
@@ -158,9 +159,10 @@ func (c *ruleFollower) isRejected() bool {
 	return c.rejected.Version != 0
 }
 
-// check is that of /readyz. It fails where a start has not got the rules that the others run: the store's are rejected,
-// or no copy has them. A program that has run rules of the store stays ready when it rejects the next ones, or one bad
-// push would take every limiter out of service at once; and the file's rules are meant until the first push.
+// check is a check of /readyz. It fails if a started program lacks the rules that the others run: it rejects the rules
+// of the store or has no copy of them. A program that has run rules of the store stays ready when it rejects the next
+// ones, or one bad push would take every limiter out of service at once. Until the first push the rules of the file are
+// the intended ones.
 func (c *ruleFollower) check(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +177,8 @@ func (c *ruleFollower) check(context.Context) error {
 	return nil
 }
 
-// versions returns the versions of the rules that run and of those that were rejected last; 0 for none, as from a nil
-// follower.
+// versions returns the versions of the rules that run and of the rules that were rejected last. A version is 0 if there
+// are no such rules or the follower is nil.
 func (c *ruleFollower) versions() (running, rejected int64) {
 	if c == nil {
 		return 0, 0

@@ -15,12 +15,12 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// firstReadTimeout is how long a start waits for the store before it goes by the copy.
+// firstReadTimeout is the time for which a start waits for the store before it uses the copy.
 const firstReadTimeout = 3 * time.Second
 
-// FollowRules opens the store that a program has its rules from, and gives the parser with the rules to
-// begin with: those of the store, else the last good copy of them, else those of the file. Without --rules
-// it gives nil and the parser as it is.
+// FollowRules opens the store from which a program has its rules, and returns the parser with the rules to begin with:
+// the rules of the store, or else their last good copy, or else the rules of the file. Without --rules it returns nil
+// and the unchanged parser.
 func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, check func(*rules.Set) error,
 	log *slog.Logger) (*ruleFollower, *config.Parser, error) {
 	if cfg.Rules == "" {
@@ -47,15 +47,15 @@ func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, ch
 	return c, first, nil
 }
 
-// CentralConfig names the central store of rules, and the program that follows the store.
+// CentralConfig names the central store of rules, and holds the settings that a follower of it needs.
 type CentralConfig struct {
 	config.RuleSource
 	Redis config.Redis
-	State config.State // has the last good copy
+	State config.State // has the directory of the last good copy
 	Open  OpenRules    // nil: the program has no central store
 }
 
-// begin finds the rules to start with. What is wrong with better ones is logged.
+// begin finds the rules to start with. It logs why better ones cannot be used.
 func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 	check func(*rules.Set) error) (*config.Parser, error) {
 	short, cancel := context.WithTimeout(ctx, firstReadTimeout)
@@ -96,7 +96,7 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 		c.copy.Path())
 }
 
-// applyFirst checks what a start would run, and notes it.
+// applyFirst checks the rules with which a program would start, and records them as running.
 func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	check func(*rules.Set) error) (*config.Parser, error) {
 	p, _, err := c.checked(file, stored.Revision, check)
@@ -107,7 +107,7 @@ func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	return p, nil
 }
 
-// checked reads a revision as it would hold for this program.
+// checked returns the parser and the rules with which this program would run revision r.
 func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 	check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
 	next, err := file.WithRules(fmt.Sprintf("version-%d.yaml", r.Version), r.Text)
@@ -138,7 +138,7 @@ func (a ruleAdmin) State() admin.RulesState {
 	return st
 }
 
-// Read gives with an error what the store held last.
+// Read returns the contents of the store, or an error together with the last contents that were read.
 func (a ruleAdmin) Read(ctx context.Context) (*rules.Stored, error) {
 	stored, err := a.store.Read(ctx)
 	if err == nil {
@@ -153,7 +153,7 @@ func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
 	return a.store.History(ctx)
 }
 
-// Check reads the rules of a change as this program would run them.
+// Check returns the rules of a change as this program would run them.
 func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, error) {
 	set, err := a.reload.validate(ctx, r)
 	if err != nil {
@@ -162,8 +162,7 @@ func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, err
 	return set, nil
 }
 
-// Change makes a change on top of the version before. Rules that this program would not take are not
-// written.
+// Change stores a change on top of version before. Rules that this program would reject are not written.
 func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
 	stored, err := a.store.Read(ctx)
 	if err != nil {
@@ -182,7 +181,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 	return next, a.store.Write(ctx, versionOf(stored), next)
 }
 
-// maxVersion is the highest version that this process has heard of.
+// maxVersion returns the highest version that this process has seen.
 func (c *ruleFollower) maxVersion() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,8 +195,8 @@ func versionOf(s *rules.Stored) int64 {
 	return s.Version
 }
 
-// shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
-// rules to its API and its readiness.
+// shownBy adds the failure of the last reload to the status lines of an admin page, and the central store of rules to
+// its API and its readiness.
 func (r *Reloader) shownBy(c admin.Config) admin.Config {
 	if r.rules != nil {
 		c.Central = ruleAdmin{r.rules, r}

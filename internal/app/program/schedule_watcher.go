@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	_ "time/tzdata" // the zones of schedules, also where the machine has none
+	_ "time/tzdata" // the zones of schedules, for machines without them
 
 	"github.com/robfig/cron/v3"
 
@@ -16,9 +16,9 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ScheduleWatcher logs when overrides begin and end by their schedules. Whether they
-// hold does not depend on it: gates check the time themselves. Build it with
-// newScheduleWatcher; setFile and setLive may be called by any goroutine.
+// ScheduleWatcher logs when overrides begin and end by their schedules. Whether an override is in force does not depend
+// on it, because gates check the time themselves. Build a watcher with NewScheduleWatcher. SetFile and SetLive may be
+// called by any goroutine.
 type ScheduleWatcher struct {
 	log  *slog.Logger
 	tell func(o rules.Override, began bool, at time.Time)
@@ -72,7 +72,7 @@ func (t *ScheduleWatcher) Run(ctx context.Context) error {
 
 type scheduleTimes struct{ o rules.Override }
 
-// Next is cron's question: the zero time says never.
+// Next returns the time of the next job for cron, or the zero time if there is none.
 func (t scheduleTimes) Next(now time.Time) time.Time {
 	w := t.o.Window(now)
 	if w.Holds(now) {
@@ -81,7 +81,7 @@ func (t scheduleTimes) Next(now time.Time) time.Time {
 	return w.From
 }
 
-// scheduleJob is the job at those moments. cron never runs it twice at once.
+// scheduleJob is the job at those times. cron never runs the same job twice at once.
 type scheduleJob struct {
 	watcher  *ScheduleWatcher
 	override rules.Override
@@ -92,7 +92,7 @@ func (t *scheduleJob) Run() {
 	now := time.Now()
 	holds := t.override.Active(now)
 	if holds == t.held {
-		return // a long chain of windows was told in parts
+		return // a long chain of windows was split into several jobs
 	}
 	t.held = holds
 	what := "override began by its schedule"
@@ -104,9 +104,8 @@ func (t *scheduleJob) Run() {
 	t.watcher.tell(t.override, holds, now)
 }
 
-// newCron runs jobs that never overlap themselves, on schedules that may begin
-// with seconds. Recover must be the inner wrapper: outside, a panic would leave
-// the job marked as running for ever.
+// newCron returns a cron whose jobs never overlap themselves and whose schedules may begin with seconds. Recover must
+// be the inner wrapper, because outside a panic would leave the job marked as running for ever.
 func newCron(log *slog.Logger) *cron.Cron {
 	failures := cron.PrintfLogger(logbound.Std(log, slog.LevelError, "a scheduled job panicked"))
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
@@ -115,8 +114,8 @@ func newCron(log *slog.Logger) *cron.Cron {
 		cron.Recover(failures)))
 }
 
-// OnSchedule runs a job on a cron schedule until ctx ends. A run that takes
-// longer than the schedule is not started twice; a panic in it is logged.
+// OnSchedule runs a job on a cron schedule until ctx ends. A job that takes longer than the schedule is not started a
+// second time. A panic of the job is logged.
 func OnSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
 	c := newCron(log)
 	_, err := c.AddFunc(schedule, func() {

@@ -17,17 +17,18 @@ import (
 )
 
 // secretFiles reads files of tokens again when they change, and at SIGHUP. A file that cannot be used changes nothing,
-// and is reported until it can be used again. Files are added before Run.
+// and is reported until it can be used again. Files must be added before Run.
 type secretFiles struct {
 	log *slog.Logger
 	all []*secretFile
-	hup chan os.Signal // taken with the first file, before Run: a SIGHUP must not end the process; nil: no file
+	// hup is taken with the first file, so that a SIGHUP before Run does not end the process. It is nil without a file.
+	hup chan os.Signal
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	valid map[string]bool
 }
 
-// secretFile is one file. use reads it, and reports whether what it puts in force is new.
+// secretFile is one file. use reads it, puts its tokens in force, and reports whether they are new.
 type secretFile struct {
 	setting, path string
 	use           func() (bool, error)
@@ -38,8 +39,8 @@ func newSecretFiles(log *slog.Logger) *secretFiles {
 	return &secretFiles{log: log, valid: map[string]bool{}}
 }
 
-// addTokens adds the file of tokens of a setting such as "check.token"; "" is no file. replace puts tokens in force and
-// reports whether they are new.
+// addTokens adds the file of tokens of a setting such as "check.token", or nothing if path is "". replace puts tokens
+// in force and reports whether they are new.
 func (s *secretFiles) addTokens(setting, path string, replace func([]string) bool) {
 	if path == "" {
 		return
@@ -75,9 +76,9 @@ func (s *secretFiles) Run(ctx context.Context) error {
 	}
 }
 
-// look reads a file if it changed and has come to rest.
+// look reads a file if it has changed and the change has settled.
 func (s *secretFiles) look(f *secretFile, now time.Time) {
-	info, _ := os.Stat(f.path) // a file that is gone is nil, and an error when it is read
+	info, _ := os.Stat(f.path) // info of a removed file is nil; reading reports the error
 	if !f.watch.Settled(now, info) {
 		if f.watch.StillChanging(now) {
 			s.report(f, false, fmt.Errorf("%s keeps changing (for %v)", f.path, textfile.SettleTimeout))

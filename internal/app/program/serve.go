@@ -23,14 +23,13 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// Local is the whole pipeline in one process: a reverse proxy that counts and
-// decides, an aggregator that publishes into the same process, overrides in a
-// directory, the admin page.
+// Local is the whole pipeline in one process: a reverse proxy that counts and decides, an aggregator that publishes
+// into the same process, overrides in a directory, and the admin page.
 //
 //	proxy ──> gate ──> tally ──> aggregate ──> mirror ──┐
 //	           └────────────────────────────────────────┘
 //
-// Build it with NewLocal, which also takes the ports; Run serves.
+// Build it with NewLocal, which also takes the ports. Run serves.
 type Local struct {
 	cfg             config.Serve
 	log             *slog.Logger
@@ -41,25 +40,24 @@ type Local struct {
 	clients         *httplimit.Clients
 	gateways        *Gateways
 	reload          *Reloader
-	learning        Learner // nil: it learns nothing
+	learning        Learner // nil: the program does not learn
 	history, notify func(*lifecycle.Stages)
 }
 
 type LocalOptions struct {
 	Version string
-	// OnChange hears, in order, what became hot and what cooled down.
+	// OnChange is called, in order, with each change: a key becomes hot or cools.
 	OnChange func([]detect.Change)
 	Log      *slog.Logger
-	// File is what the rules are from, to be read again when it changes; nil: no
-	// file.
+	// File is the configuration file of the rules, which is read again when it changes, or nil if there is no file.
 	File  *config.Parser
 	Learn OpenLearner // nil: the program does not learn from its traffic
 	Extras
-	// store has the rules that hold in place of the file's; nil: none.
+	// store has the rules in place of the file's. It is nil if there is no store.
 	store *ruleFollower
 }
 
-// OpenLocal is NewLocal with the rules of opts.File, or of the store that --rules names.
+// OpenLocal calls NewLocal with the rules of opts.File, or of the store that --rules names.
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
 	if opts.Rules == nil {
 		if err := opts.File.CheckOneProcess(); err != nil {
@@ -76,7 +74,7 @@ func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local
 			return nil, config.Usage("%s; where several processes share limits, run hotparam aggregator and "+
 				"hotparam limiter-sidecar", own)
 		}
-		opts.Log.Warn(own) // the file may be that of other programs too
+		opts.Log.Warn(own) // other programs may use the same file
 	}
 	var err error
 	opts.store, opts.File, err = FollowRules(ctx,
@@ -104,7 +102,7 @@ func (o LocalOptions) shadowDefaultRules(set *rules.Set) {
 	}
 }
 
-// NewLocal builds the pipeline and listens. Call Run, which closes everything.
+// NewLocal builds the pipeline and takes its ports. Run closes everything.
 func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalOptions) (*Local, error) {
 	if err := checkServe(&cfg, set, opts.Log); err != nil {
 		return nil, err
@@ -174,7 +172,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		return err
 	}
 	adm := admin.Config{Command: l.parts.Command, Parts: map[string]func(context.Context) error{
-		"state": l.overrides.Check, // requests are answered while the disk is full
+		"state": l.overrides.Check, // requests are answered even if the disk is full
 	}, Config: live.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
@@ -182,7 +180,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Reports: func(ctx context.Context) ([]report.Limiter, error) {
 			r := l.parts.Gate.Report(time.Now())
 			var err error
-			r.OverridesRevision, err = l.overrides.Revision(ctx) // a change holds before it is answered
+			r.OverridesRevision, err = l.overrides.Revision(ctx) // changes are in force before they are answered
 			l.reload.FillReport(&r)
 			l.gateways.FillReport(&r)
 			return []report.Limiter{r}, err
@@ -211,7 +209,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	return nil
 }
 
-// watched returns a handler whose requests the program learns from, if it learns.
+// watched returns next, wrapped so that the program learns from its requests if it learns at all.
 func (l *Local) watched(next http.Handler) http.Handler {
 	if l.learning == nil {
 		return next
@@ -219,7 +217,7 @@ func (l *Local) watched(next http.Handler) http.Handler {
 	return l.learning.Wrap(next)
 }
 
-// Addr is the address of the proxy, "" if there is none.
+// Addr returns the address of the proxy, or "" if there is no proxy.
 func (l *Local) Addr() string {
 	if l.gateways.proxy == nil {
 		return ""
@@ -227,7 +225,7 @@ func (l *Local) Addr() string {
 	return l.gateways.proxy.Addr()
 }
 
-// Attrs say for a log line where it listens.
+// Attrs returns the addresses at which it listens as attributes of a log line.
 func (l *Local) Attrs() []any {
 	attrs := append(l.gateways.Attrs(), "dashboard", cmp.Or(l.Dashboard(), "none"))
 	if l.gateways.proxy == nil {
@@ -236,12 +234,12 @@ func (l *Local) Attrs() []any {
 	return append([]any{"address", "http://" + l.Addr() + "/", "upstream", l.cfg.Proxy.Upstream}, attrs...)
 }
 
-// Dashboard is the URL of the admin page, "" when there is none.
+// Dashboard returns the URL of the admin page, or "" if the page has no address.
 func (l *Local) Dashboard() string { return l.admin.URL() }
 
 func (l *Local) Report() report.Limiter { return l.parts.Gate.Report(time.Now()) }
 
-// Upstreams are what holds of what upstreams bear, where limits follow them.
+// Upstreams returns the current limits of the upstreams whose limits are adaptive.
 func (l *Local) Upstreams() []hottype.UpstreamLimit { return l.parts.Bounds() }
 
 // Run serves until ctx ends and everything has been handed over.
@@ -277,7 +275,7 @@ func (l *Local) SetRules(set *rules.Set) {
 	l.schedules.SetFile(set.Overrides)
 }
 
-// close gives back what NewLocal took when it cannot go on.
+// close releases the resources of NewLocal if it fails.
 func (l *Local) close() error {
 	if l.admin != nil && l.admin.port != nil {
 		_ = l.admin.port.Close() // nothing was served yet

@@ -27,7 +27,7 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// TallyConfig returns the configuration of the tally by the settings.
+// TallyConfig returns the configuration of the tally for the settings.
 func TallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
 	if cfg.TrackClients <= 0 {
 		cfg.TrackClients = -1 // to the tally, 0 is its default
@@ -35,20 +35,19 @@ func TallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
 	return tally.Config{Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, TrackClients: cfg.TrackClients, Log: log}
 }
 
-// GateConfig returns the configuration of the gate by the settings, with a store of its own in memory.
+// GateConfig returns the configuration of the gate for the settings, with a store of its own in memory.
 func GateConfig(cfg config.Gate, answer config.Answer, log *slog.Logger) gate.Config {
 	return gate.Config{Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxSubjects}),
 		Instance: lifecycle.InstanceName(cfg.Instance), RetryJitter: answer.RetryJitter, Log: log}
 }
 
-// DetectConfig returns the configuration of the detection by the settings.
+// DetectConfig returns the configuration of the detection for the settings.
 func DetectConfig(cfg config.Detect, log *slog.Logger) aggregate.Config {
 	return aggregate.Config{Tick: cfg.Tick, HotTTL: cfg.HotTTL, Lateness: cfg.Lateness, Counters: cfg.Counters,
 		MaxRate: cfg.MaxRate, Log: log}
 }
 
-// CheckCounters makes the check that there are counters for the rates that the rules,
-// or the settings, say they expect.
+// CheckCounters returns a check that there are enough counters for the rates that the rules or the settings expect.
 func CheckCounters(cfg config.Detect) func(*rules.Set) error {
 	return func(set *rules.Set) error { return pipeline.CheckRules(set, DetectConfig(cfg, nil)) }
 }
@@ -61,7 +60,7 @@ func MetricsOf(p *pipeline.Pipeline) (list []metrics.Collector) {
 	return list
 }
 
-// MetricsIf returns the metrics of a part, or none if part is nil.
+// MetricsIf returns the metrics of a part, or nil if part is nil.
 func MetricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
 	if part == nil {
 		return nil
@@ -69,8 +68,8 @@ func MetricsIf[T, S any](part *T, stats func() S) []metrics.Collector {
 	return []metrics.Collector{metrics.Of(stats)}
 }
 
-// Validate reads a file as serve does and makes serve's checks of its settings, but for the upstream, which most
-// give on the command line, and for ports that are taken.
+// Validate reads a file as serve does and makes serve's checks of its settings. It leaves out the upstream, which most
+// users set on the command line, and ports that are taken.
 func Validate(path string) (*rules.Set, []string, error) {
 	var cfg config.Serve
 	p, err := config.Build(&cfg, "serve", "")
@@ -98,8 +97,8 @@ func Validate(path string) (*rules.Set, []string, error) {
 	return set, warnings, nil
 }
 
-// checkServe takes the upstreams of the rules file and reports every setting that serve cannot run by. Its parts
-// check theirs again when they are built.
+// checkServe takes the upstreams of the rules file into cfg and returns an error for every setting with which serve
+// cannot run. The parts check their settings again when they are built.
 func checkServe(cfg *config.Serve, set *rules.Set, log *slog.Logger) error {
 	errs := []error{TakeUpstreams(&cfg.Proxy, set), CheckCounters(cfg.Detect)(set), checkHistory(cfg.History)}
 	_, err := answersOf(cfg.Answer)
@@ -161,8 +160,8 @@ func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error)
 	}, nil
 }
 
-// TakeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
-// settings have another one.
+// TakeUpstreams copies the URLs of upstreams from the rules file into cfg. It returns an error if a URL differs from
+// the URL in the settings.
 func TakeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 	all := map[string]string{}
 	maps.Copy(all, cfg.Upstreams)
@@ -188,8 +187,7 @@ func TakeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 	return nil
 }
 
-// upstreamURL reads the URL of a service. The usual mistake is to leave out
-// the scheme.
+// upstreamURL parses the URL of a service. The usual mistake is to leave out the scheme.
 func upstreamURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
