@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -238,5 +239,26 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	program.Await(t, time.Minute, "rules that both run", func() bool {
 		status, _ := get(t, "http://"+other+"/readyz")
 		return status == http.StatusOK
+	})
+}
+
+// A collector that reads requests reports the parameter that none of them has, and those that they have instead.
+func TestCollector_ReportsAParameterThatNoRequestHas(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	begin := time.Now().Add(-time.Minute)
+	for i := range 20 {
+		fmt.Fprintf(&lines, "192.0.2.1 - - [%s] \"GET /topic?id=%d HTTP/1.1\" 200 1 \"-\" \"-\"\n",
+			begin.Add(time.Duration(i)*time.Second).Format("02/Jan/2006:15:04:05 -0700"), i)
+	}
+	log, admin := write(t, "access.log", ""), freeport.Addr(t)
+	p := launch(t, "collector", "--config", write(t, "hotparam.yaml",
+		"rules: [{name: topic, match: {path: /topic}, params: [topic_id], hot: {rate: 20}, limit: {rate: 10}}]\n"),
+		"--accesslog.file", log, "--accesslog.format", "combined", "--statsd.addr", freeport.Addr(t),
+		"--admin.listen", admin)
+	ready(t, admin)
+	appendTo(t, log, lines.String())
+	program.Await(t, time.Minute, "a note about the rule", func() bool {
+		return strings.Contains(p.Said(), "no request had topic_id") && strings.Contains(p.Said(), "seen: id")
 	})
 }

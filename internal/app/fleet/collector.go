@@ -2,24 +2,21 @@ package fleet
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/app/program"
-	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
-	"github.com/hotparam/pipeline/internal/counting/tail"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
@@ -32,6 +29,7 @@ type collector struct {
 	cfg       config.Collector
 	log       *slog.Logger
 	rules     atomic.Pointer[rules.Set]
+	uses      atomic.Pointer[ruleUses]
 	clients   *httplimit.Clients // of mirrored requests
 	out       *sink
 	history   *sink // nil: none
@@ -66,7 +64,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	}
 	adm := admin.Config{Ready: c.out.ready(), Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: c.log, Hot: func() []hottype.HotKey { return nil },
-		Rules: c.rules.Load, Status: c.out.status,
+		Rules: c.rules.Load, Uses: c.listUses, Status: c.out.status,
 	}}
 	page, err := c.listeners.OpenAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.Metrics()...))
 	if err != nil {
@@ -127,6 +125,7 @@ func (c *collector) build(ctx context.Context) error {
 	if m := cfg.Mirror; m.Listen != "" {
 		c.mirror = mirror.New(c.rules.Load, c.tally, mirror.Options{
 			URIHeader: m.URIHeader, MethodHeader: m.MethodHeader, Clients: c.clients, Standstill: &c.stood,
+			Record: c.recordUse,
 		})
 		if c.front, err = c.listeners.Open(ctx, "mirror", m.Listen, m.Listener, c.mirror); err != nil {
 			return err
@@ -135,9 +134,39 @@ func (c *collector) build(ctx context.Context) error {
 	return c.openLogs(ctx)
 }
 
+// ruleUses holds what the requests that this collector reads itself have, by the rules of a set.
+type ruleUses struct {
+	set  *rules.Set
+	uses *rules.Uses
+}
+
 func (c *collector) setRules(set *rules.Set) {
+	var before *rules.Uses
+	if was := c.uses.Load(); was != nil {
+		before = was.uses
+	}
+	c.uses.Store(&ruleUses{set, rules.NewUses(set, before)})
 	c.rules.Store(set)
 	c.clients.Set(set.IP.TrustedProxies, set.IP.Client)
+}
+
+// recordUse records a request of an access log or of the mirror, which was matched by the rules of set. A request that
+// was matched by rules from before is left out.
+func (c *collector) recordUse(set *rules.Set, m *rules.Match, second int64, target string) {
+	if u := c.uses.Load(); u.set == set {
+		u.uses.Record(m.Rule.Index, second, m.Key, target)
+	}
+}
+
+// listUses returns what the requests of each rule had. Without an access log and a mirror the collector reads no
+// requests, and nothing is known of them.
+func (c *collector) listUses(now time.Time) []report.RuleUse {
+	if c.mirror == nil && len(c.logs) == 0 {
+		return nil
+	}
+	u := c.uses.Load().uses
+	u.Begin(now.Unix())
+	return u.List()
 }
 
 func (c *collector) add(counts []hottype.Count) {
@@ -177,124 +206,4 @@ func (c *collector) metrics() []metrics.Collector {
 		parts = append(parts, metrics.Of(c.accessStats))
 	}
 	return parts
-}
-
-type accessLog struct {
-	name   string // of the file, or the address of syslog
-	c      *collector
-	source interface {
-		Run(ctx context.Context, f func(line []byte)) error
-		Stats() tail.Stats
-	}
-	parser             *accesslog.Parser // nil: not known yet
-	fields             string            // the #Fields of a log whose format is not known yet
-	malformed, skipped atomic.Uint64
-}
-
-func (c *collector) openLogs(ctx context.Context) error {
-	access := c.cfg.Access
-	format, err := config.LogFormat(access.Format, access.LogFormat)
-	if err != nil {
-		return err
-	}
-	for _, path := range access.File {
-		t, err := tail.New(tail.Config{Path: path, Log: c.log})
-		if err != nil {
-			return fmt.Errorf("%w (--accesslog.file)", err)
-		}
-		c.logs = append(c.logs, &accessLog{name: path, c: c, source: t})
-	}
-	if access.Syslog != "" {
-		allow, err := statsd.ParseAllow(access.SyslogAllow)
-		if err != nil {
-			return fmt.Errorf("%w (--accesslog.syslog_allow)", err)
-		}
-		s, err := tail.ListenSyslog(ctx, tail.SyslogConfig{Addr: access.Syslog, Allow: allow, Log: c.log})
-		if err != nil {
-			return fmt.Errorf("%w (--accesslog.syslog)", err)
-		}
-		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), c: c, source: s})
-	}
-	for _, l := range c.logs {
-		if format != "" {
-			if l.parser, err = format.Parser(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *collector) accessStats() (out metrics.AccessLogStats) {
-	for _, l := range c.logs {
-		t := l.source.Stats()
-		out.Lines += t.Lines
-		out.TooLong += t.TooLong
-		out.Errors += t.Errors
-		out.Rejected += t.Rejected
-		out.Malformed += l.malformed.Load()
-		out.Skipped += l.skipped.Load()
-	}
-	return out
-}
-
-// Run reads the log until ctx ends, or to the end of standard input.
-func (l *accessLog) Run(ctx context.Context) error {
-	var scratch rules.Scratch
-	var e accesslog.Entry
-	return l.source.Run(ctx, func(line []byte) {
-		err := l.parse(string(line), &e)
-		switch {
-		case errors.Is(err, accesslog.ErrSkip):
-			l.skipped.Add(1)
-			return
-		case err != nil:
-			l.malformed.Add(1)
-			l.show(line, err)
-			return
-		}
-		set := l.c.rules.Load()
-		client := set.IP.ClientOf(e.Request.Client)
-		for _, m := range set.Match(&e.Request, &scratch) {
-			l.c.tally.AddFrom(m.Key, e.Second, 1, client)
-		}
-	})
-}
-
-// parse reads a line in the configured format; auto takes the format of the
-// first line that has one.
-func (l *accessLog) parse(line string, e *accesslog.Entry) error {
-	if l.parser == nil {
-		if strings.HasPrefix(line, "#") {
-			if strings.HasPrefix(line, "#Fields:") {
-				l.fields = line
-			}
-			return accesslog.ErrSkip
-		}
-		format, ok := accesslog.Detect([]string{l.fields, line})
-		if !ok {
-			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format",
-				strings.Join(accesslog.Names(), ", "))
-		}
-		l.c.log.Info("access log: the format is detected", "file", l.name, "format", format)
-		var err error
-		if l.parser, err = format.Parser(); err != nil {
-			return err
-		}
-		if l.fields != "" {
-			_ = l.parser.Parse(l.fields, e) // has no request
-		}
-	}
-	return l.parser.Parse(line, e)
-}
-
-func (l *accessLog) show(line []byte, err error) {
-	if len(line) > 200 {
-		line = line[:200]
-	}
-	if l.c.rules.Load().Redacts() {
-		line = []byte("not shown, because the rules redact values")
-	}
-	l.c.log.Warn("access log: a line that is not understood; it is not counted",
-		"file", l.name, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
 }

@@ -48,6 +48,8 @@ type Options struct {
 	// Standstill notices that this process stood still. Copies that may have waited meanwhile are not counted: they
 	// would make keys hot. nil: all are.
 	Standstill *wait.Standstill
+	// Record is called with each match of a request, before it is counted; nil: it is not.
+	Record func(set *rules.Set, m *rules.Match, second int64, target string)
 	// Now is the clock that counts are placed by; nil means time.Now.
 	Now func() time.Time
 }
@@ -112,6 +114,9 @@ func (h *Handler) count(r *http.Request) {
 	for i := range matches {
 		if matches[i].Malformed {
 			h.malformed.Add(1)
+		}
+		if h.opt.Record != nil {
+			h.opt.Record(set, &matches[i], second, req.Target)
 		}
 		h.counter.AddFrom(matches[i].Key, second, 1, who)
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	// Reports returns the counters of every limiter. Rates are differences per
 	// instance between two reports. Nil: rates are not shown.
 	Reports func(context.Context) ([]report.Limiter, error)
+	// Uses returns what requests of each rule had that this process has seen itself; nil: it sees none.
+	Uses func(now time.Time) []report.RuleUse
 	// Aggregators returns what aggregators say of themselves; nil: nothing is known of them.
 	Aggregators func(context.Context) ([]report.Aggregator, error)
 	// OnDemand has reports and overrides read while someone looks alone: in a fleet of limiters, each with a page that

@@ -44,6 +44,9 @@ func (s *Service) noteRules(now time.Time) {
 		seen = append(seen, a.Use...)
 		differs("aggregator "+a.Instance, a.RulesHash)
 	}
+	if s.cfg.Uses != nil {
+		seen = append(seen, s.cfg.Uses(now)...)
+	}
 	before := s.notes
 	s.otherRules, s.notes = differing, rules.UseNotes(set, now, seen)
 	for _, n := range s.notes {

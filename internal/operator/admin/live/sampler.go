@@ -84,6 +84,11 @@ func (s *Service) isWatched(now time.Time) bool {
 
 func (s *Service) readReports(ctx context.Context, now time.Time) {
 	if s.cfg.Reports == nil {
+		if s.cfg.Uses != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.noteRules(now)
+		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)

@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/tail"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+type accessLog struct {
+	name   string // of the file, or the address of syslog
+	c      *collector
+	source interface {
+		Run(ctx context.Context, f func(line []byte)) error
+		Stats() tail.Stats
+	}
+	parser             *accesslog.Parser // nil: not known yet
+	fields             string            // the #Fields of a log whose format is not known yet
+	malformed, skipped atomic.Uint64
+}
+
+func (c *collector) openLogs(ctx context.Context) error {
+	access := c.cfg.Access
+	format, err := config.LogFormat(access.Format, access.LogFormat)
+	if err != nil {
+		return err
+	}
+	for _, path := range access.File {
+		t, err := tail.New(tail.Config{Path: path, Log: c.log})
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.file)", err)
+		}
+		c.logs = append(c.logs, &accessLog{name: path, c: c, source: t})
+	}
+	if access.Syslog != "" {
+		allow, err := statsd.ParseAllow(access.SyslogAllow)
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.syslog_allow)", err)
+		}
+		s, err := tail.ListenSyslog(ctx, tail.SyslogConfig{Addr: access.Syslog, Allow: allow, Log: c.log})
+		if err != nil {
+			return fmt.Errorf("%w (--accesslog.syslog)", err)
+		}
+		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), c: c, source: s})
+	}
+	for _, l := range c.logs {
+		if format != "" {
+			if l.parser, err = format.Parser(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *collector) accessStats() (out metrics.AccessLogStats) {
+	for _, l := range c.logs {
+		t := l.source.Stats()
+		out.Lines += t.Lines
+		out.TooLong += t.TooLong
+		out.Errors += t.Errors
+		out.Rejected += t.Rejected
+		out.Malformed += l.malformed.Load()
+		out.Skipped += l.skipped.Load()
+	}
+	return out
+}
+
+// Run reads the log until ctx ends, or to the end of standard input.
+func (l *accessLog) Run(ctx context.Context) error {
+	var scratch rules.Scratch
+	var e accesslog.Entry
+	return l.source.Run(ctx, func(line []byte) {
+		err := l.parse(string(line), &e)
+		switch {
+		case errors.Is(err, accesslog.ErrSkip):
+			l.skipped.Add(1)
+			return
+		case err != nil:
+			l.malformed.Add(1)
+			l.show(line, err)
+			return
+		}
+		set := l.c.rules.Load()
+		client := set.IP.ClientOf(e.Request.Client)
+		matches := set.Match(&e.Request, &scratch)
+		for i := range matches {
+			l.c.recordUse(set, &matches[i], e.Second, e.Request.Target)
+			l.c.tally.AddFrom(matches[i].Key, e.Second, 1, client)
+		}
+	})
+}
+
+// parse reads a line in the configured format; auto takes the format of the
+// first line that has one.
+func (l *accessLog) parse(line string, e *accesslog.Entry) error {
+	if l.parser == nil {
+		if strings.HasPrefix(line, "#") {
+			if strings.HasPrefix(line, "#Fields:") {
+				l.fields = line
+			}
+			return accesslog.ErrSkip
+		}
+		format, ok := accesslog.Detect([]string{l.fields, line})
+		if !ok {
+			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format",
+				strings.Join(accesslog.Names(), ", "))
+		}
+		l.c.log.Info("access log: the format is detected", "file", l.name, "format", format)
+		var err error
+		if l.parser, err = format.Parser(); err != nil {
+			return err
+		}
+		if l.fields != "" {
+			_ = l.parser.Parse(l.fields, e) // has no request
+		}
+	}
+	return l.parser.Parse(line, e)
+}
+
+func (l *accessLog) show(line []byte, err error) {
+	if len(line) > 200 {
+		line = line[:200]
+	}
+	if l.c.rules.Load().Redacts() {
+		line = []byte("not shown, because the rules redact values")
+	}
+	l.c.log.Warn("access log: a line that is not understood; it is not counted",
+		"file", l.name, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
+}
