@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -222,17 +223,32 @@ func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
 func TestShadowIsSeen(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, `
-overrides: [{key: "topic?id=42", action: limit, rate: 1, mode: shadow}]
-rules: [{name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50}, limit: {rate: 1}}]
+overrides: [{id: tried, key: "topic?id=42", action: limit, rate: 1/h, burst: 1, mode: shadow}]
+rules: [{name: topic, match: {path: "/topic"}, params: [id], malformed: limit, hot: {rate: 50}, limit: {rate: 1/h, burst: 3, mode: shadow}}]
+ip: {sliding: {limit: 2, window: 1h, mode: shadow}}
 `)
-	for range 10 {
-		v, err := p.Decide(t.Context(), hotparam.Request{Method: "GET", Target: "/topic?id=42"})
-		if err != nil || !v.Allowed {
-			t.Fatal(v, err)
+	ask := func(target, client, rule string) {
+		t.Helper()
+		r := hotparam.Request{Method: "GET", Target: target, Client: hottype.ParseClient(client)}
+		if v, err := p.Decide(t.Context(), r); err != nil || !v.Allowed || v.WouldDenyRule != rule {
+			t.Errorf("%v, %v: want %q", v, err, rule)
 		}
 	}
-	if st := p.Stats(); st.WouldDeny != 9 || st.WouldDenyIP != 0 {
-		t.Errorf("%d would have been denied, %d by a client's window; want 9 and 0", st.WouldDeny, st.WouldDenyIP)
+	ask("/topic?id=42", "", "")
+	for range 9 {
+		ask("/topic?id=42", "", "tried")
+	}
+	long := "/topic?id=" + strings.Repeat("x", 1000) // malformed, so it is limited although it is not hot
+	for _, rule := range []string{"", "", "", "topic", "topic"} {
+		ask(long, "", rule)
+	}
+	for _, rule := range []string{"", "", "ip_sliding"} {
+		ask("/elsewhere", "192.0.2.1", rule)
+	}
+	st, want := p.Stats(), map[string]uint64{"tried": 9, "topic": 2, "ip_sliding": 1}
+	if st.WouldDeny != 12 || st.WouldDenyIP != 1 || !maps.Equal(st.WouldDenyBy, want) {
+		t.Errorf("%d would have been denied, %d by a client's window, %v; want 12, 1 and %v", st.WouldDeny,
+			st.WouldDenyIP, st.WouldDenyBy, want)
 	}
 }
 

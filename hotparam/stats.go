@@ -22,6 +22,10 @@ type Stats struct {
 	// WouldDeny requests passed because what would have denied them has the mode shadow: a limit, or a window of their
 	// client (WouldDenyIP).
 	WouldDeny, WouldDenyIP uint64
+	// WouldDenyBy has the number of WouldDeny requests for each rule that would have denied them, by its name. Each
+	// request counts under the first: the name of a rule, "ip_fixed" or "ip_sliding" for a window of its client, or the
+	// ID of an override. It has at most 1000 of them; the requests of further ones are under "(other)".
+	WouldDenyBy map[string]uint64
 	// Panics are requests that passed because judging them panicked.
 	Panics uint64
 	// Cache is the response cache of all middleware.
@@ -101,7 +105,7 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied.Total(), DeniedBy: maps.Collect(decided.Denied.All()),
-		WouldDeny: decided.WouldDeny, WouldDenyIP: decided.WouldDenyIP,
+		WouldDeny: decided.WouldDeny, WouldDenyIP: decided.WouldDenyIP, WouldDenyBy: decided.WouldDenyBy,
 		Panics:    decided.Panics,
 		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),

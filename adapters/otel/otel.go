@@ -4,8 +4,9 @@
 //	registration, err := hotparamotel.Register(otel.Meter("news"), p.Stats)
 //	defer registration.Unregister()
 //
-// The statistics are read once for each collection. Attributes are the rule, the reason of a refusal and the upstream:
-// all are bounded by the rules. Keys are no attributes, because clients choose them.
+// The statistics are read once for each collection. Attributes are the rule, the reason of a denial and the upstream.
+// All are bounded: operators name rules, and hotparam.would_deny has at most a thousand. Keys are no attributes,
+// because clients choose them.
 package hotparamotel
 
 import (
@@ -38,8 +39,6 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.Dropped }},
 	{"hotparam.allowed", requests, "Requests that passed.",
 		func(s *hotparam.Stats) uint64 { return s.Allowed }},
-	{"hotparam.would_deny", requests, "Requests that passed and that a limit in shadow mode would have denied.",
-		func(s *hotparam.Stats) uint64 { return s.WouldDeny }},
 	{"hotparam.would_deny_ip", requests, "Requests that passed and that a window of their client in shadow mode would have denied.",
 		func(s *hotparam.Stats) uint64 { return s.WouldDenyIP }},
 	{"hotparam.store.errors", "{call}", "Calls to Redis that failed or took too long.",
@@ -88,7 +87,7 @@ func one(b bool) float64 {
 type instruments struct {
 	counters                 []metric.Int64ObservableCounter // as in counters
 	gauges                   []metric.Float64ObservableGauge // as in gauges
-	denied                   metric.Int64ObservableCounter
+	denied, wouldDeny        metric.Int64ObservableCounter
 	hotKeys, cacheBytes      metric.Int64ObservableGauge
 	hotRate, rate, unreached metric.Float64ObservableGauge
 }
@@ -117,7 +116,9 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 		return c
 	}
 	in := instruments{
-		denied:     count("hotparam.denied", requests, "Requests denied, by reason."),
+		denied: count("hotparam.denied", requests, "Requests denied, by reason."),
+		wouldDeny: count("hotparam.would_deny", requests, "Requests that passed and that something in shadow mode would "+
+			"have denied, by the rule, window or override that would have denied first."),
 		hotKeys:    int64Gauge("hotparam.hot.keys", "{key}", "Keys that are hot, by rule."),
 		hotRate:    gauge("hotparam.hot.rate", "{request}/s", "Requests a second of a rule's hot keys together."),
 		cacheBytes: int64Gauge("hotparam.cache.size", "By", "Bytes of all answers in the cache."),
@@ -151,6 +152,9 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	}
 	for reason, n := range s.DeniedBy {
 		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
+	}
+	for rule, n := range s.WouldDenyBy {
+		to.ObserveInt64(in.wouldDeny, number(n), metric.WithAttributes(attribute.String("rule", rule)))
 	}
 	keys, rates := map[string]int64{}, map[string]float64{}
 	for _, h := range s.Hot {

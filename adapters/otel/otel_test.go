@@ -63,7 +63,7 @@ func TestStatsAreObserved(t *testing.T) {
 		Hot: []hotparam.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300},
 			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
 		Upstreams: []hottype.UpstreamLimit{{Name: "default", Rate: 150, Unreachable: true}},
-		WouldDeny: 12, WouldDenyIP: 13,
+		WouldDeny: 20, WouldDenyIP: 13, WouldDenyBy: map[string]uint64{"topic": 7, "ip_fixed": 13},
 		Health: hotparam.Health{Running: true, HotSetAge: 1500 * time.Millisecond, Publishers: 3, NoInputPublishers: 2,
 			StalePublishers: 1, CountsDown: true, CountsLost: 0.25, StoreErrors: 14, StoreOpen: true},
 	}
@@ -75,8 +75,9 @@ func TestStatsAreObserved(t *testing.T) {
 	}
 	want := map[string]float64{
 		"hotparam.counted": 10, "hotparam.delivered": 9, "hotparam.dropped": 1, "hotparam.allowed": 7,
-		"hotparam.would_deny": 12, "hotparam.would_deny_ip": 13, "hotparam.store.errors": 14,
-		"hotparam.running": 1, "hotparam.hotset.age": 1.5, "hotparam.publishers": 3, "hotparam.publishers.no_input": 2,
+		"hotparam.would_deny topic": 7, "hotparam.would_deny ip_fixed": 13, "hotparam.would_deny_ip": 13,
+		"hotparam.store.errors": 14, "hotparam.running": 1, "hotparam.hotset.age": 1.5, "hotparam.publishers": 3,
+		"hotparam.publishers.no_input": 2,
 		"hotparam.publishers.stale": 1, "hotparam.counts.down": 1, "hotparam.counts.lost": 0.25,
 		"hotparam.store.open": 1, "hotparam.panics": 2,
 		"hotparam.cache.hits": 4, "hotparam.cache.stale": 5, "hotparam.cache.fetches": 6, "hotparam.cache.size": 1000,

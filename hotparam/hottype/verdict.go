@@ -11,6 +11,8 @@ type Verdict struct {
 	WouldDeny bool
 	// WouldDenyReason is why it would have, 0 if WouldDeny is false.
 	WouldDenyReason Reason
+	// WouldDenyRule is the Rule of that denial, "" if WouldDeny is false.
+	WouldDenyRule string
 	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
 	// with a cache of its own can switch it by that.
 	Hot    bool

@@ -2,6 +2,8 @@ package gate
 
 import (
 	"fmt"
+	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +21,8 @@ func TestEachVerdictCounts(t *testing.T) {
 	for reason := range hottype.Reasons() {
 		for _, v := range []verdict.Verdict{
 			{Verdict: hottype.Verdict{Allowed: true}}, {Verdict: hottype.Verdict{Allowed: true, Wait: 1}},
-			{Verdict: hottype.Verdict{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonHot}},
+			{Verdict: hottype.Verdict{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonHot,
+				WouldDenyRule: "topic"}},
 			{Verdict: hottype.Verdict{Allowed: true, WouldDeny: true, WouldDenyReason: hottype.ReasonIPFixed}}, {},
 			{Verdict: hottype.Verdict{Wait: 1, WouldDeny: true}},
 		} {
@@ -34,7 +37,7 @@ func TestEachVerdictCounts(t *testing.T) {
 					want.Delayed = shards
 				}
 				if v.WouldDeny {
-					want.WouldDeny = shards
+					want.WouldDeny, want.WouldDenyBy = shards, map[string]uint64{v.WouldDenyRule: shards}
 				}
 				if v.WouldDeny && v.WouldDenyReason == hottype.ReasonIPFixed {
 					want.WouldDenyIP = shards
@@ -44,10 +47,40 @@ func TestEachVerdictCounts(t *testing.T) {
 			for range shards {
 				g.stats.shard().verdict(&v)
 			}
-			if got := g.Stats(); got != want {
+			if got := g.Stats(); !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v: %+v, want %+v", v, got, want)
 			}
 		}
+	}
+}
+
+// TestRuleCounts_AreBounded counts each name twice. Names that are known before the table is full keep their counts.
+func TestRuleCounts_AreBounded(t *testing.T) {
+	t.Parallel()
+	var c ruleCounts
+	if all := c.all(); all != nil {
+		t.Errorf("nothing was counted: %v", all)
+	}
+	const names = maxRuleCounts + 70
+	for range 2 {
+		var both sync.WaitGroup
+		for half := range 2 {
+			both.Go(func() {
+				for i := half; i < names; i += 2 {
+					c.add(fmt.Sprint("rule ", i))
+				}
+			})
+		}
+		both.Wait()
+	}
+	all, sum := c.all(), uint64(0)
+	for name, n := range all {
+		if sum += n; name != otherRules && n != 2 {
+			t.Errorf("%s: %d requests, want 2", name, n)
+		}
+	}
+	if len(all) != maxRuleCounts+1 || all[otherRules] != 2*70 || sum != 2*names {
+		t.Errorf("%d names, %d requests of others, %d of all", len(all), all[otherRules], sum)
 	}
 }
 

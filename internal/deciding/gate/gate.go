@@ -176,6 +176,9 @@ func New(cfg Config) *Gate {
 	}
 	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, cfg.Log)
 	g.slots.of = make(map[string]*limit.InFlight)
+	for i := range g.stats.shards {
+		g.stats.shards[i].wouldDenyBy = &g.stats.wouldDenyBy
+	}
 	g.denials.seed = maphash.MakeSeed()
 	g.clients.all.every, g.clients.denied.every, g.clients.long.every = sampleClients, sampleDenied, sampleLongKeys
 	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }

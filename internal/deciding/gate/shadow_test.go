@@ -1,10 +1,12 @@
 package gate_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // A limit in shadow mode denies no request, and is judged by itself: another limit in shadow mode
@@ -31,6 +33,44 @@ rules:
 	}
 	if n := store.calls.Load(); n != 0 {
 		t.Errorf("%d calls of the shared store", n)
+	}
+}
+
+// TestShadowLimits_CountByRule counts each request once, under the first that would deny it: overrides that block, then
+// windows of the client, then limits of keys in the order of the rules.
+func TestShadowLimits_CountByRule(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: here, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 1/h, burst: 3, mode: shadow}}
+  - {name: all, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 1, mode: shadow}}
+ip: {fixed: {limit: 6, window: 1h, mode: shadow}}
+`, gate.Config{})
+	if by := b.Stats().WouldDenyBy; by != nil {
+		t.Errorf("before the first request: %v", by)
+	}
+	b.SetOverrides([]rules.Override{
+		{ID: "block", Key: "all?id=9", Action: rules.ActionBlock, Mode: hottype.ModeShadow},
+		{ID: "client", Client: "3.3.3.3", Action: rules.ActionBlock, Mode: hottype.ModeShadow},
+		{ID: "limit", Key: "here?id=8", Action: rules.ActionLimit, Rate: 0.0001, Burst: 1, Mode: hottype.ModeShadow},
+	})
+	b.hot("here?id=1", "all?id=1")
+	for i, step := range []struct{ target, client, rule string }{
+		{"/t?id=1", "1.1.1.1", ""}, {"/t?id=1", "1.1.1.1", "all"}, {"/t?id=1", "1.1.1.1", "all"},
+		{"/t?id=1", "1.1.1.1", "here"}, {"/t?id=1", "1.1.1.1", "here"}, {"/t?id=1", "1.1.1.1", "here"},
+		{"/t?id=1", "1.1.1.1", "ip_fixed"}, {"/t?id=1", "1.1.1.1", "ip_fixed"}, {"/t?id=1", "2.2.2.2", "here"},
+		{"/t?id=9", "1.1.1.1", "block"}, {"/t?id=1", "3.3.3.3", "client"}, {"/t?id=8", "2.2.2.2", ""},
+		{"/t?id=8", "2.2.2.2", "limit"},
+	} {
+		v := b.get(step.target, step.client)
+		if !v.Allowed || v.WouldDenyRule != step.rule || v.WouldDeny != (step.rule != "") {
+			t.Errorf("request %d: %+v, want %q", i, v, step.rule)
+		}
+	}
+	s := b.Stats()
+	want := map[string]uint64{"all": 2, "here": 4, "ip_fixed": 2, "block": 1, "client": 1, "limit": 1}
+	if !maps.Equal(s.WouldDenyBy, want) || s.WouldDeny != 11 {
+		t.Errorf("%d: %v, want 11: %v", s.WouldDeny, s.WouldDenyBy, want)
 	}
 }
 

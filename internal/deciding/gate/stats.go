@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ type Stats struct {
 	Denied      report.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
 	WouldDeny   uint64            `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	WouldDenyIP uint64            `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
+	// WouldDenyBy has the number of WouldDeny requests by Verdict.WouldDenyRule; nil: there are none.
+	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that something in shadow mode would have denied, by what would have denied first: a rule, ip_fixed, ip_sliding, or the ID of an override. At most 1000 have a number of their own; (other) has the rest."`
 	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
 
 	guarded.Stats
@@ -38,6 +41,7 @@ const shards = 16
 
 type stats struct {
 	shards      [shards]shard
+	wouldDenyBy ruleCounts
 	next        atomic.Uint32
 	localErrors atomic.Uint64
 	refunded    atomic.Uint64
@@ -50,7 +54,59 @@ type shard struct {
 	denied                 [report.NumReasons]atomic.Uint64
 	wouldDeny, wouldDenyIP atomic.Uint64
 	cachedDenials, delayed atomic.Uint64
-	_                      [48]byte
+	wouldDenyBy            *ruleCounts // of all shards
+	_                      [40]byte
+}
+
+const (
+	// maxRuleCounts bounds the names that a ruleCounts has at once: overrides come and go under new IDs.
+	maxRuleCounts = 1000
+	// otherRules is the name that has the requests of all further names.
+	otherRules = "(other)"
+)
+
+// ruleCounts counts requests by the name of a rule or of something else that stands in Verdict.Rule. The zero value is
+// empty; it may be used by any number of goroutines.
+type ruleCounts struct {
+	counts sync.Map // of *atomic.Uint64 by name
+
+	mu    sync.Mutex // guards names, and the adding of one
+	names int        // in counts
+}
+
+// add counts a request. It takes the lock only for the first request of a name.
+func (c *ruleCounts) add(name string) {
+	n, known := c.counts.Load(name)
+	if !known {
+		n = c.addName(name)
+	}
+	n.(*atomic.Uint64).Add(1)
+}
+
+func (c *ruleCounts) addName(name string) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names >= maxRuleCounts {
+		name = otherRules
+	}
+	n, known := c.counts.LoadOrStore(name, new(atomic.Uint64))
+	if !known {
+		c.names++
+	}
+	return n
+}
+
+// all returns the counts by name, or nil if there are none.
+func (c *ruleCounts) all() map[string]uint64 {
+	var all map[string]uint64
+	c.counts.Range(func(name, n any) bool {
+		if all == nil {
+			all = map[string]uint64{}
+		}
+		all[name.(string)] = n.(*atomic.Uint64).Load()
+		return true
+	})
+	return all
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -66,6 +122,7 @@ func (s *shard) verdict(v *verdict.Verdict) {
 	}
 	if v.WouldDeny {
 		s.wouldDeny.Add(1)
+		s.wouldDenyBy.add(v.WouldDenyRule)
 		if v.WouldDenyReason.Info().OfClient {
 			s.wouldDenyIP.Add(1)
 		}
@@ -75,7 +132,7 @@ func (s *shard) verdict(v *verdict.Verdict) {
 // Stats reads the counters. Each is exact; they are not read at one instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load(),
-		Panics: g.stats.panics.Load()}
+		Panics: g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)
 	}

@@ -41,15 +41,16 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
-			wouldDeny(v, m.reason)
+			wouldDeny(v, m.reason, m.rule)
 		}
 	}
 }
 
-// wouldDeny records in the verdict of an allowed request the reason that would deny it first.
-func wouldDeny(v *verdict.Verdict, reason hottype.Reason) {
+// wouldDeny records in the verdict of an allowed request what would deny it first: rule is the Verdict.Rule of that
+// denial.
+func wouldDeny(v *verdict.Verdict, reason hottype.Reason, rule string) {
 	if v.Allowed && !v.WouldDeny {
-		v.WouldDeny, v.WouldDenyReason = true, reason
+		v.WouldDeny, v.WouldDenyReason, v.WouldDenyRule = true, reason, rule
 	}
 }
 
@@ -75,7 +76,7 @@ func (d *decision) watchClient(v *verdict.Verdict, o *clientOverride) {
 	switch {
 	case o.Action == rules.ActionBlock:
 		o.state.watched(true)
-		wouldDeny(v, hottype.ReasonBlocked)
+		wouldDeny(v, hottype.ReasonBlocked, o.state.id)
 	case w != nil && !d.client.IsZero():
 		d.charge(w, -1, true)
 	}
@@ -88,7 +89,7 @@ func (d *decision) watchKey(v *verdict.Verdict, o *rules.Override, i int) {
 	switch {
 	case !h.limited && !d.keysOnly:
 		state.watched(true)
-		wouldDeny(v, h.limit.reason)
+		wouldDeny(v, h.limit.reason, h.rule)
 	case h.limited && v.Cache == nil:
 		if k := &d.keys[i]; k.name == "" && string(state.key) == string(d.matches[i].Key) {
 			k.name = state.key

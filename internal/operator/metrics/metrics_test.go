@@ -50,8 +50,9 @@ func TestValues(t *testing.T) {
 	got := scrape(t,
 		metrics.Of(func() gate.Stats {
 			return gate.Stats{
-				Allowed: report.Admissions{hottype.ReasonCold: 7},
-				Stats:   guarded.Stats{StoreOpen: true, StoreLatency: latency},
+				Allowed:     report.Admissions{hottype.ReasonCold: 7},
+				WouldDenyBy: map[string]uint64{"*": 5, "ip_fixed": 6},
+				Stats:       guarded.Stats{StoreOpen: true, StoreLatency: latency},
 			}
 		}),
 		metrics.Of(func() respcache.Stats {
@@ -66,6 +67,7 @@ func TestValues(t *testing.T) {
 	)
 	has(t, got,
 		`hotparam_info{namespace="news",version="1.2.3"} 1`, "# TYPE hotparam_info gauge",
+		`hotparam_gate_would_deny_by_rule_total{rule="*"} 5`, `hotparam_gate_would_deny_by_rule_total{rule="ip_fixed"} 6`,
 		`hotparam_gate_allowed_total{reason="cold"} 7`, "# TYPE hotparam_gate_allowed_total counter",
 		"# HELP hotparam_gate_allowed_total Requests that this limiter allowed, by reason.",
 		"hotparam_gate_store_open 1", "# TYPE hotparam_gate_store_open gauge",
