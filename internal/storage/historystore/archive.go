@@ -18,14 +18,15 @@ type archive struct {
 	mu sync.RWMutex
 	*folder
 	maxBytes int64
-	hourKeys int // keys of an hour that are kept, the heaviest
+	hourKeys int // number of keys of an hour that are kept, the heaviest
 	lasting  map[spanID]lastingSpan
-	ended    map[spanID]history.Span // that lasted when the program ended; they may go on
-	// told is the newest event at the opening, in unix milliseconds. Events up to that time may be told again.
+	ended    map[spanID]history.Span // spans that lasted when the program ended and may go on
+	// told is the time of the newest event at the opening, in unix milliseconds. Events up to that time may be recorded
+	// again.
 	told int64
 }
 
-// spanID names a span that lasts: a key is in a state once at a time.
+// spanID identifies a span that lasts, because a key is in a state once at a time.
 type spanID struct {
 	key   hottype.Key
 	state string
@@ -35,7 +36,7 @@ func idOf(s *history.Span) spanID { return spanID{s.Key, s.State} }
 
 type lastingSpan struct {
 	history.Span
-	hour int64 // of the file that has its beginning
+	hour int64 // hour of the file that has its beginning
 }
 
 // openArchive opens the history of a state directory, which this process has locked. setAside is the number of damaged
@@ -140,7 +141,7 @@ func (a *archive) closeSpans(now time.Time) error {
 
 func hourOf(t time.Time) int64 { return t.Truncate(time.Hour).Unix() }
 
-// pending are blocks that wait to be written, by file.
+// pending holds the blocks that wait to be written, by file.
 type pending map[fileID][]byte
 
 func (p pending) add(id fileID, payload []byte) { p[id] = appendBlock(p[id], payload) }
@@ -179,7 +180,7 @@ func (a *archive) write(batch []any) error {
 		return err
 	}
 	for id := range out {
-		// The sums of an hour that is over are made again, because it was not over.
+		// The sums of an hour that is over are computed again, because minutes were added to it.
 		if sums := (fileID{id.hour, hoursKind}); id.kind == minutesKind && a.sizes[sums] > 0 {
 			if err := a.remove(sums); err != nil {
 				return err
@@ -201,7 +202,7 @@ func (a *archive) addMinute(out pending, m *history.Minute) {
 	out.add(fileID{hourOf(m.Total.Minute), minutesKind}, encodeMinute(m))
 }
 
-// addEvent adds an event, unless it is known: a program that begins anew tells the last changes of overrides again.
+// addEvent adds an event, unless it is known: a program that starts again records the last changes of overrides again.
 func (a *archive) addEvent(out pending, e *history.Event, known map[int64]map[string]bool) error {
 	r := record{Event: *e}
 	hour := hourOf(e.At)
@@ -218,7 +219,7 @@ func (a *archive) addEvent(out pending, e *history.Event, known map[int64]map[st
 		}
 		if text := eventText(e); known[hour][text] {
 			r.Kind, r.Key, r.Detail = "", "", nil
-			hour = max(hour, a.newestHour()) // behind the end of its span
+			hour = max(hour, a.newestHour()) // after the end of its span
 		} else {
 			known[hour][text] = true
 		}
@@ -242,9 +243,9 @@ func (a *archive) step(out pending, r *record, hour int64) {
 	s, lasts := a.lasting[id]
 	if r.Span.Until.IsZero() {
 		if lasts && s.From.UnixMilli() == r.Span.From.UnixMilli() {
-			return // told again
+			return // recorded again
 		}
-		if lasts { // its end was not told
+		if lasts { // its end was not recorded
 			s.Until = r.Span.From
 			out.add(fileID{hour, eventsKind},
 				encodeRecord(&record{Event: history.Event{At: r.At, Span: &s.Span}, step: endsSpan}))
@@ -265,7 +266,7 @@ func (a *archive) step(out pending, r *record, hour int64) {
 	delete(a.lasting, id)
 }
 
-// blocks returns the minutes, or the sums, of an hour in the order of their times. Sums that are not there are made.
+// blocks returns the minutes, or the sums, of an hour in the order of their times. It computes sums that have no file.
 func (a *archive) blocks(kind string, hour int64) ([]block, error) {
 	payloads, err := a.read(fileID{hour, kind})
 	if err != nil {

@@ -120,7 +120,7 @@ func encodeMinute(m *history.Minute) []byte {
 
 func byKey(a, b history.KeyMinute) int { return cmp.Compare(a.Key, b.Key) }
 
-// cursor reads a payload from its beginning. Once bad, all that it reads is zero.
+// cursor reads a payload from its beginning. Once it is bad, every value that it reads is zero.
 type cursor struct {
 	rest []byte
 	bad  bool
@@ -176,7 +176,7 @@ func (c *cursor) state() string {
 
 func (c *cursor) millis() time.Time { return time.UnixMilli(c.varint()).UTC() }
 
-// err returns errDamaged if the payload ended too early, or has more than was read.
+// err returns errDamaged if the payload ended too early, or has more bytes than were read.
 func (c *cursor) err() error {
 	if c.bad || len(c.rest) > 0 {
 		return fmt.Errorf("%w: a block has other contents than its kind", errDamaged)
@@ -184,7 +184,7 @@ func (c *cursor) err() error {
 	return nil
 }
 
-// row is a key in a minute or in an hour. Its texts are parts of the payload, so that a row that is not wanted costs no
+// row is a key in a minute or in an hour. Its texts are parts of the payload, so that a row that is skipped costs no
 // memory.
 type row struct {
 	key, rule                   []byte

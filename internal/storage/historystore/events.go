@@ -17,7 +17,7 @@ const (
 	endsSpan
 )
 
-// record is an event, a step of a span, or both. Of a step without an event Kind is empty.
+// record is an event, a step of a span, or both. Kind is empty in a step without an event.
 type record struct {
 	history.Event
 	step byte

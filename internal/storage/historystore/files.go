@@ -27,7 +27,7 @@ type fileID struct {
 
 func (id fileID) name() string { return time.Unix(id.hour, 0).UTC().Format(hourFormat) + "." + id.kind }
 
-// parseName returns the file that has a name. A damaged file that was set aside belongs to its hour.
+// parseName returns the id of the file with a name. A damaged file that was set aside belongs to its hour.
 func parseName(name string) (id fileID, ok bool) {
 	at, kind, _ := strings.Cut(name, ".")
 	hour, err := time.Parse(hourFormat, at)
@@ -36,13 +36,13 @@ func parseName(name string) (id fileID, ok bool) {
 	return fileID{hour.Unix(), kind}, err == nil && known
 }
 
-// folder is the files of a history, and their sizes. Files grow by whole blocks, or are replaced as a whole.
+// folder holds the sizes of the files of a history. Files grow by whole blocks, or are replaced as a whole.
 type folder struct {
 	path  string
 	sizes map[fileID]int64
 }
 
-// openFolder finds the files of a folder, and makes it if need be.
+// openFolder finds the files of a folder, and makes the folder if it does not exist.
 func openFolder(path string) (*folder, error) {
 	f := &folder{path: path, sizes: map[fileID]int64{}}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -78,7 +78,7 @@ func (f *folder) bytes() (sum int64) {
 	return sum
 }
 
-// hours returns the hours that have a file of one of the kinds, oldest first.
+// hours returns the hours that have a file of any of the kinds, oldest first.
 func (f *folder) hours(kinds ...string) []int64 {
 	set := map[int64]bool{}
 	for id := range f.sizes {
@@ -89,13 +89,13 @@ func (f *folder) hours(kinds ...string) []int64 {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// hoursBetween returns the hours of a kind with times from a first second up to but not including a last one.
+// hoursBetween returns the hours of a kind that have times at or after from and before to.
 func (f *folder) hoursBetween(kind string, from, to int64) []int64 {
 	return slices.DeleteFunc(f.hours(kind), func(hour int64) bool { return hour+3600 <= from || hour >= to })
 }
 
-// mend reads all files. The end of a file that was not written whole is cut off. A damaged file is renamed, and what
-// is whole before the damage is written again; mend returns the number of such files.
+// mend reads all files. It cuts off the end of a file that was not written whole. It renames a damaged file, and writes
+// the blocks before the damage again; setAside is the number of such files.
 func (f *folder) mend(log *slog.Logger) (setAside uint64, err error) {
 	for id := range maps.Clone(f.sizes) {
 		if strings.HasSuffix(id.kind, damagedEnd) {
@@ -167,7 +167,7 @@ func (f *folder) setAside(id fileID, whole []byte) error {
 	return f.replace(map[fileID][]byte{id: whole})
 }
 
-// read returns the payloads of a file, or none if there is no such file.
+// read returns the payloads of a file, or no payloads if the file does not exist.
 func (f *folder) read(id fileID) ([][]byte, error) {
 	if _, ok := f.sizes[id]; !ok {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 
 const heatmapEvents = 1000
 
-// Heatmap answers when the heaviest keys of a time were asked for. Times longer than a few hours are
-// answered from sums of hours as far as possible.
+// Heatmap returns when the heaviest keys of a time were requested. For times longer than a few hours it reads the sums
+// of hours as far as possible.
 func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
 	a, err := s.opened(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	answer := &history.Answer{}
 	prefix := ""
 	if q.Step >= 10*time.Minute {
-		prefix = "override" // what became hot is seen in the cells
+		prefix = "override" // the cells show which keys became hot
 	}
 	all := history.Query{From: q.From, To: q.To, Limit: heatmapEvents}
 	if m.Events, err = a.readEvents(ctx, &all, answer, prefix); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// Purge removes what is kept of a key, also what waits to be written, and returns the number of its minutes, spans and
-// events. Their place on the disk is overwritten. While the history is not open Purge fails, and the error says why.
+// Purge removes all records of a key, also the records that wait to be written, and returns the number of its minutes,
+// spans and events. It overwrites their place on the disk. While the history is not open, Purge returns an error with
+// the reason.
 func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err error) {
 	if _, err = s.opened(ctx); err != nil {
 		return 0, err
@@ -19,7 +20,7 @@ func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err err
 	s.recorder.Forget(key)
 	s.mu.Unlock()
 	done := make(chan struct{})
-	var removed int64 // and failed: of Run's goroutine until done is closed
+	var removed int64 // written, like failed, by Run's goroutine until done is closed
 	var failed error
 	select {
 	case s.calls <- func() {
@@ -37,7 +38,7 @@ func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err err
 	}
 }
 
-// remove writes what waits, and then removes a key. Run's goroutine only.
+// remove writes the waiting records, and then removes a key. Only Run's goroutine calls it.
 func (s *Store) remove(key hottype.Key) (rows int64, err error) {
 	if rest := s.batch(nil); s.archive.Load() != nil && len(rest) > 0 {
 		s.write(rest)
@@ -57,7 +58,7 @@ func (a *archive) purge(key hottype.Key) (rows int64, err error) {
 	changed := a.newReplacement()
 	defer changed.abandon()
 	for _, hour := range a.allHours() {
-		for _, kind := range damagedKinds { // nobody knows what they contain
+		for _, kind := range damagedKinds { // they may contain the key
 			if err := a.remove(fileID{hour, kind}); err != nil {
 				return 0, err
 			}
@@ -126,8 +127,8 @@ type spanStart struct {
 	from  int64
 }
 
-// purgeRecords removes the events and spans of a key from an hour. It returns the number of its events, and adds its
-// spans.
+// purgeRecords removes the events and spans of a key from an hour. It returns the number of the key's events, and adds
+// its spans to spans.
 func purgeRecords(changed *replacement, hour int64, key hottype.Key, spans map[spanStart]bool) (rows int64, err error) {
 	id := fileID{hour, eventsKind}
 	payloads, err := changed.read(id)
@@ -160,11 +161,11 @@ func purgeRecords(changed *replacement, hour int64, key hottype.Key, spans map[s
 	return rows, changed.add(id, data)
 }
 
-// Trim removes what is older than Keep, by whole hours.
+// Trim removes the whole hours that are older than Keep.
 func (s *Store) Trim(context.Context) error {
 	a := s.archive.Load()
 	if a == nil {
-		return nil // Failing says why
+		return nil // Failing returns the reason
 	}
 	err := a.trim(s.cfg.Now().Add(-s.cfg.Keep))
 	s.measure(a)

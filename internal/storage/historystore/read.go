@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// Read answers a query. At first it waits until the history is open or cannot be opened. While it is not open,
-// Read fails, and the error says why.
+// Read answers a query. At first it waits until the history is open or cannot be opened. While it is not open, Read
+// returns an error with the reason.
 func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
 	a, err := s.opened(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, err
 	return answer, s.unread(err)
 }
 
-// unread returns the error of a question. A damaged file is mended before the next question.
+// unread returns the error of a query. It has a damaged file mended before the next query.
 func (s *Store) unread(err error) error {
 	if err == nil {
 		return nil
@@ -48,7 +48,7 @@ func (s *Store) unread(err error) error {
 	return fmt.Errorf("historystore: %w", err)
 }
 
-// opened is the open history. It waits until opening was tried once.
+// opened returns the open history. It waits until opening was tried once.
 func (s *Store) opened(ctx context.Context) (*archive, error) {
 	select {
 	case <-s.tried:
@@ -66,7 +66,7 @@ func (s *Store) opened(ctx context.Context) (*archive, error) {
 
 var errNotOpen = errors.New("historystore: the files are being opened")
 
-// cut bounds a list of an answer, and records that there was more.
+// cut bounds a list of an answer, and records if it leaves entries out.
 func cut[T any](a *history.Answer, list []T, most int) []T {
 	if len(list) <= most {
 		return list
@@ -102,11 +102,12 @@ func (a *archive) readMinutes(ctx context.Context, q *history.Query, answer *his
 	return ctx.Err()
 }
 
-// endOfMinutes is the first second whose minute is not of the answer: the minute under way at the end of
-// the span is.
+// endOfMinutes returns the first second whose minute is not in the answer. The minute under way at the end of the span
+// is in it.
 func endOfMinutes(q *history.Query) int64 { return q.To.Add(time.Second - 1).Unix() }
 
-// readMinute adds the parts of a minute to an answer. There are several if the program began again within it.
+// readMinute adds the parts of a minute to an answer. A minute has several parts if the program started again within
+// it.
 func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 	var total history.Total
 	first := len(answer.Keys)
@@ -132,7 +133,7 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 		if err != nil {
 			return err
 		}
-		if i == 0 || q.Key != "" { // of a key there are no totals
+		if i == 0 || q.Key != "" { // a query for a key has no totals
 			total = t
 			continue
 		}
@@ -150,15 +151,15 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 	return nil
 }
 
-// addPart adds the later part of a minute to the part before.
+// addPart adds the later part of a minute to the earlier part.
 func addPart(k, later *history.KeyMinute) {
 	k.State, k.Rate, k.Peak = later.State, later.Rate, max(k.Peak, later.Peak)
 	k.Allowed, k.Denied = k.Allowed.Plus(later.Allowed), k.Denied.Plus(later.Denied)
 	k.Clients = max(k.Clients, later.Clients)
 }
 
-// readSpans finds the spans that ended in the files from a time on, and those that last. The later of two ends of a
-// span holds: the first was written when the program began again.
+// readSpans finds the spans of a query: ended spans in the files from its beginning on, and lasting spans. Of two ends
+// of a span the later one holds, because the first was written when the program started again.
 func (a *archive) readSpans(ctx context.Context, q *history.Query, answer *history.Answer) error {
 	var found []history.Span
 	keep := func() {
@@ -227,8 +228,7 @@ func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *hist
 	return cut(answer, found, q.Limit), nil
 }
 
-// eachRow calls a function for the rows of an hour, in the order of their times, from a first second up to but not
-// including a last one.
+// eachRow calls each for the rows of an hour at or after second from and before second to, in the order of their times.
 func (a *archive) eachRow(kind string, hour, from, to int64, each func(at int64, r *row)) error {
 	blocks, err := a.blocks(kind, hour)
 	if err != nil {

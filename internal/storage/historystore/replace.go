@@ -39,7 +39,7 @@ func (f *folder) append(id fileID, blocks []byte) error {
 	return nil
 }
 
-// replace gives files other contents, each at once, and overwrites the contents from before.
+// replace replaces the contents of files, each file at once, and overwrites the earlier contents.
 func (f *folder) replace(contents map[fileID][]byte) error {
 	r := f.newReplacement()
 	defer r.abandon()
@@ -64,14 +64,15 @@ func (r *replacement) add(id fileID, data []byte) error {
 	return os.WriteFile(r.file(id)+tempEnd, data, 0o600)
 }
 
-// abandon removes the temporary files that have not become others. The next opening removes files that remain.
+// abandon removes the temporary files that were not renamed. The next opening removes files that remain.
 func (r *replacement) abandon() {
 	for id := range r.sizes {
 		_ = os.Remove(r.file(id) + tempEnd)
 	}
 }
 
-// commit gives the files their names. The contents from before get second names, by which they are overwritten.
+// commit renames the temporary files. It first links the earlier contents under second names, by which it then
+// overwrites them.
 func (r *replacement) commit() error {
 	for id := range r.sizes {
 		if err := syncFile(r.file(id) + tempEnd); err != nil {
@@ -149,7 +150,7 @@ func zero(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// syncFile makes a file, or the names in a folder, outlive a loss of power.
+// syncFile makes a file, or the names in a folder, survive a loss of power.
 func syncFile(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package historystore keeps the history of a program (package history) in files: minutes, spans and
-// events, for some days, within a bound of bytes.
+// Package historystore keeps the history of a program (package history) in files: minutes, spans and events, for some
+// days, within a bound of bytes.
 //
 //	DIR/history/2026-03-14T12.minutes   the minutes of an hour, in UTC, as they end
 //	DIR/history/2026-03-14T12.hours     their sums by key, once the hour is over; made from the minutes
 //	DIR/history/2026-03-14T12.events    events, and the beginnings and ends of spans
 //	DIR/history.lock                    held while a process has the history open
 //
-// It is never in the way: what cannot be written is dropped and counted, and a directory that cannot be
-// used is tried again. A damaged file is set aside under another name, and what is whole is kept.
+// The store never delays its callers: it drops and counts records that cannot be written, and tries a directory that
+// cannot be used again later. It sets a damaged file aside under another name, and keeps the blocks before the damage.
 package historystore
 
 import (
@@ -28,29 +28,29 @@ import (
 )
 
 type Config struct {
-	// Dir is the state directory; it is made if need be.
+	// Dir is the state directory, which is made if it does not exist.
 	Dir string
-	// Keep is for how long; 0 means seven days.
+	// Keep is how long records are kept; 0 means seven days.
 	Keep time.Duration
-	// MaxBytes bounds the files together; 0 means 1 GiB. When they are full, the oldest go.
+	// MaxBytes bounds the files together; 0 means 1 GiB. When they are full, the oldest are removed.
 	MaxBytes int64
-	// Keys are how many keys of a minute are kept, the heaviest; 0 means 100.
+	// Keys is the number of keys of a minute that are kept, the heaviest; 0 means 100.
 	Keys int
-	// Log; nil discards.
+	// Log receives messages; nil discards them.
 	Log *slog.Logger
-	// Now; nil means time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
 const (
-	// queued is how much waits for the disk. A minute is one, and so is an event.
+	// queued is the number of minutes and events that may wait for the disk.
 	queued = 1024
-	// reopenEvery is how often a directory is tried that could not be used.
+	// reopenEvery is the interval at which a directory that could not be used is tried again.
 	reopenEvery = 30 * time.Second
 )
 
-// Store keeps a history. [Store.Run] opens the files and writes; until then and while they cannot
-// be used, what comes is kept as far as there is room in memory. It may be used by many goroutines.
+// Store keeps a history. [Store.Run] opens the files and writes. Until then, and while the files cannot be used,
+// records wait as far as there is room in memory. Many goroutines may use a Store.
 type Store struct {
 	cfg      Config
 	queue    chan any      // history.Minute or history.Event
@@ -59,17 +59,17 @@ type Store struct {
 	recorder *history.Recorder
 	mu       sync.Mutex // guards recorder
 
-	lock    *dirlock.Lock           // of Run; nil: not held
-	archive atomic.Pointer[archive] // nil: not open
+	lock    *dirlock.Lock           // of Run, or nil if it is not held
+	archive atomic.Pointer[archive] // nil if not open
 	lasting map[spanID]lastingSpan  // of the archive that was open before, or nil; for Run
-	tried   chan struct{}           // closed when opening was tried once
-	failing atomic.Pointer[string]  // why, or why the last write failed; nil: nothing is wrong
+	tried   chan struct{}           // closed after the first try to open
+	failing atomic.Pointer[string]  // error of the last opening or write, or nil
 
 	written, dropped, failures, setAside atomic.Uint64
 	bytes                                atomic.Int64
 }
 
-// Stats are counters since the start, and Bytes as it is now.
+// Stats holds counters since the start, and the present Bytes and Failing.
 type Stats struct {
 	Written  uint64 `metric:"hotparam_history_written_total" help:"Minutes and events written to the history."`
 	Dropped  uint64 `metric:"hotparam_history_dropped_total" help:"Minutes and events that could not be written, or came faster than the disk."`
@@ -90,7 +90,7 @@ func New(cfg Config) *Store {
 		tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys)}
 }
 
-// Second takes what was seen in a second. It does not block.
+// Second records the requests of a second. It does not block.
 func (s *Store) Second(second *history.Second) {
 	s.mu.Lock()
 	ended := s.recorder.Add(second)
@@ -100,7 +100,7 @@ func (s *Store) Second(second *history.Second) {
 	}
 }
 
-// Event takes something that happened. It does not block.
+// Event records an event. It does not block.
 func (s *Store) Event(e history.Event) { s.enqueue(e) }
 
 func (s *Store) enqueue(one any) {
@@ -111,8 +111,8 @@ func (s *Store) enqueue(one any) {
 	}
 }
 
-// Run opens the files and writes until ctx ends, then what is left. It returns
-// nil: what fails is counted, logged once, shown by [Store.Failing] and tried again.
+// Run opens the files and writes until ctx ends, and then writes the waiting records. It returns nil, because failures
+// are counted, logged once, shown by [Store.Failing] and tried again.
 func (s *Store) Run(ctx context.Context) error {
 	retry := time.NewTicker(reopenEvery)
 	defer retry.Stop()
@@ -121,7 +121,7 @@ func (s *Store) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		work := s.queue
 		if s.archive.Load() == nil {
-			work = nil // it waits in the queue
+			work = nil // the records wait in the queue
 		}
 		select {
 		case <-ctx.Done():
@@ -141,7 +141,7 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// end writes the minute under way and what waits.
+// end writes the minute under way and the waiting records.
 func (s *Store) end() {
 	s.mu.Lock()
 	last := s.recorder.End()
@@ -150,7 +150,7 @@ func (s *Store) end() {
 		s.enqueue(*last)
 	}
 	if s.lock != nil {
-		defer s.lock.Close() // the last of what can fail: nothing is left to say
+		defer s.lock.Close() // its error needs no report, because Run ends
 	}
 	if s.archive.Load() == nil {
 		return
@@ -161,7 +161,7 @@ func (s *Store) end() {
 	s.archive.Store(nil)
 }
 
-// batch is what waits, behind a first one.
+// batch returns first, if it is not nil, and the waiting records.
 func (s *Store) batch(first any) (all []any) {
 	if first != nil {
 		all = append(all, first)
@@ -176,11 +176,11 @@ func (s *Store) batch(first any) (all []any) {
 	}
 }
 
-// reopen takes the directory, which no other process may use, and opens the files.
+// reopen locks the directory, which no other process may use, and opens the files.
 func (s *Store) reopen() {
 	if a := s.archive.Swap(nil); a != nil {
 		s.lasting = a.lasting
-		a.mu.Lock() // readers of it have ended
+		a.mu.Lock() // its readers have ended
 		defer a.mu.Unlock()
 	}
 	if err := s.lockDir(); s.fail(err) {
@@ -206,7 +206,7 @@ func (s *Store) lockDir() (err error) {
 	return err
 }
 
-// fail notes an error, or that there is none any more, and reports which.
+// fail records an error, or its end if err is nil, and reports whether there is an error.
 func (s *Store) fail(err error) bool {
 	if err == nil {
 		if s.failing.Swap(nil) != nil {
@@ -225,7 +225,7 @@ func (s *Store) fail(err error) bool {
 	return true
 }
 
-// Failing says why the history is not written at the moment, and what to do about it; nil where it is.
+// Failing returns why the history is not written at the moment, and how to mend it, or nil if it is written.
 func (s *Store) Failing() error {
 	if text := s.failing.Load(); text != nil {
 		return errors.New(*text)
@@ -233,7 +233,7 @@ func (s *Store) Failing() error {
 	return nil
 }
 
-// write writes a batch. Full files lose their oldest part first. What could not be written is lost.
+// write writes a batch. Full files lose their oldest part first. A batch that cannot be written is dropped and counted.
 func (s *Store) write(batch []any) {
 	a := s.archive.Load()
 	if err := a.write(batch); s.fail(wrapped(err)) {
@@ -255,7 +255,7 @@ func (s *Store) measure(a *archive) {
 	s.bytes.Store(a.bytes())
 }
 
-// wrapped names the package in an error; nil stays nil.
+// wrapped adds the package's name to an error, and returns nil for nil.
 func wrapped(err error) error {
 	if err == nil {
 		return nil
@@ -263,7 +263,7 @@ func wrapped(err error) error {
 	return fmt.Errorf("historystore: %w", err)
 }
 
-// remedy says what a person can do about an error; "" where the error itself says it.
+// remedy returns how a person can mend an error, or "" if the error itself states it.
 func remedy(err error, dir string) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -9,11 +9,11 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// keysPerHour is the number of keys of an hour for each key of a minute: more than one, because the heaviest keys of
-// its minutes differ, and bounded, because they might all do.
+// keysPerHour is the number of keys of an hour for each key of a minute. It is more than 1 because the heaviest keys of
+// the hour's minutes differ, and bounded because all of them might differ.
 const keysPerHour = 4
 
-// sums returns the block that sums an hour up, so that a week can be seen at once: the peaks and sums of the heaviest
+// sums returns the block that sums up an hour, so that a week can be read at once: the peaks and sums of the heaviest
 // keys of its minutes. It returns nil if there are no minutes.
 func (a *archive) sums(hour int64) ([]byte, error) {
 	keys := map[string]*history.HeatmapKey{}
@@ -39,7 +39,7 @@ func (a *archive) sums(hour int64) ([]byte, error) {
 	return encodeMinute(&m), nil
 }
 
-// sumHours writes the sums of hours that are over and have none.
+// sumHours writes the sums of hours that are over and have no sums yet.
 func (a *archive) sumHours() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *archive) allHours() []int64 { return a.hours(allKinds...) }
 // newestHour returns the last hour that has files, or 0 if there is none.
 func (a *archive) newestHour() int64 { return slices.Max(append(a.allHours(), 0)) }
 
-// removeHour removes all files of an hour. The spans that began in it and last are written again.
+// removeHour removes all files of an hour. It writes the beginnings of spans that began in the hour and last again.
 func (a *archive) removeHour(hour int64) error {
 	for _, kind := range allKinds {
 		if err := a.remove(fileID{hour, kind}); err != nil {
@@ -95,7 +95,7 @@ func (a *archive) removeHour(hour int64) error {
 	return a.rewriteLasting(hour)
 }
 
-// rewriteLasting writes the beginnings of spans again whose file of events has gone.
+// rewriteLasting writes the beginnings of lasting spans again whose file of events was removed.
 func (a *archive) rewriteLasting(hour int64) error {
 	out := pending{}
 	to := fileID{max(hour, a.newestHour()), eventsKind}
@@ -110,8 +110,7 @@ func (a *archive) rewriteLasting(hour int64) error {
 
 var errTooLarge = errors.New("a minute does not fit into history.max_bytes")
 
-// makeSpace removes the oldest hours until there is room for a number of bytes, and at last the older half of the
-// newest hour.
+// makeSpace removes the oldest hours until there is room for need bytes, and at last the older half of the newest hour.
 func (a *archive) makeSpace(need int64) error {
 	limit := a.maxBytes / 10 * 9 // the rest is for sums, and for files that are being replaced
 	if need > limit/2 {
