@@ -2,16 +2,14 @@ package window
 
 import "slices"
 
-// Advance makes second the current one, one second after the other. It calls
-// left, unless nil, with the place and the count of every key whose oldest
-// second leaves the window. An earlier second than the current one changes
-// nothing: time stands still until it is reached again.
+// Advance makes second the current one, going through the seconds between. It calls left, unless nil, with the place
+// and the count of every key whose oldest second leaves the window. A second before the current one changes nothing:
+// the time stands still until it is reached again.
 //
-// It costs one step for every pair of the second that ended and of the one that
-// leaves, none when there are none.
+// It costs one step for each pair of the second that ended and of the second that leaves.
 func (c *Counter) Advance(second int64, left func(place int, n int64)) {
 	c.crossed = c.crossed[:0]
-	// After one whole ring of silence nothing changes any more.
+	// After a whole ring without counts, further seconds change nothing.
 	quiet := c.clock.now + c.clock.size + 1
 	for c.clock.now < min(second, quiet) {
 		c.rotate(left)
@@ -22,8 +20,7 @@ func (c *Counter) Advance(second int64, left func(place int, n int64)) {
 	c.shrink()
 }
 
-// shrink gives memory back that is nearly empty, but not in a flood, which would
-// need it again at once.
+// shrink releases memory that is nearly empty, but not in a flood, which would need it again at once.
 func (c *Counter) shrink() {
 	if size := c.table.Size(); size <= 1024 || 8*(c.table.Len()-c.idle) >= size || c.Error() > 0 {
 		return
@@ -50,9 +47,9 @@ func (c *Counter) rotate(left func(int, int64)) {
 	c.startSecond()
 }
 
-// shedExcess makes room after a second that has more than its share of the counters
-// while they are short. It would pay for the next ones anyway; done now, what is
-// looked at all the time stays small enough to be near the processor.
+// shedExcess makes room after a second that has more than its share of the counters while they are short. The next
+// seconds would need that room anyway; freed now, the memory in constant use stays small enough to be near the
+// processor.
 func (c *Counter) shedExcess(ended int64) {
 	if !c.overCapacity || int64(len(c.slots[ended].pairs))*c.clock.size <= int64(c.cfg.Counters) {
 		return
@@ -63,8 +60,8 @@ func (c *Counter) shedExcess(ended int64) {
 	}
 }
 
-// reuseMemory gives the memory of a second that ended with far less than it once had,
-// because of a purge, to the second that begins. So one second has it, not each.
+// reuseMemory moves the memory of a second that ended with far fewer pairs than it once had, because of a purge, to the
+// second that begins. So one second holds it, not each.
 func (c *Counter) reuseMemory(ended, begins *slot) {
 	large := ended.pairs
 	if ended == begins || cap(large) < 2*len(large)+1024 || cap(large) <= cap(begins.pairs) {
@@ -94,8 +91,8 @@ func (c *Counter) expireOldest(left func(int, int64)) {
 	}
 }
 
-// startSecond takes what was counted ahead of the second that begins. Each key has
-// one pair in it then, whose count the key itself holds.
+// startSecond takes over the counts that came ahead of the second that begins. Each of their keys then has one pair in
+// it, whose count the key itself holds.
 func (c *Counter) startSecond() {
 	s := &c.slots[c.clock.pos]
 	if len(s.pairs) == 0 {
@@ -113,14 +110,12 @@ func (c *Counter) startSecond() {
 	}
 }
 
-// Crossed are the places of keys that the last Advance lifted to the limit or to
-// the threshold of their watch, because they were counted ahead of their second. It
-// is valid until the next Add or Advance.
+// Crossed returns the places of the keys that the last Advance lifted to the limit or to the threshold of their watch,
+// because they were counted ahead of their second. It is valid until the next Add or Advance.
 func (c *Counter) Crossed() []int { return c.crossed }
 
-// clock is the current second and the place of its slot in the ring. The ring
-// has one slot for each second from now-window+1 to now+future; a slot is found
-// by its distance from now, without a division.
+// clock holds the current second and the place of its slot in the ring. The ring has one slot for each second from
+// now-window+1 to now+future. A slot is found by its distance from now, without a division.
 type clock struct {
 	now    int64
 	window int64
@@ -142,7 +137,7 @@ func (c *clock) set(second int64) {
 	}
 }
 
-// next is set of the second that follows, without a division.
+// next moves to the following second without a division.
 func (c *clock) next() {
 	c.now++
 	if c.pos++; c.pos == c.size {
@@ -150,8 +145,7 @@ func (c *clock) next() {
 	}
 }
 
-// slot is the place of a second in the ring; it is less than size seconds away
-// from now.
+// slot returns the place of a second in the ring; the second is less than size seconds away from now.
 func (c *clock) slot(second int64) int64 {
 	i := c.pos + second - c.now
 	switch {
@@ -163,8 +157,8 @@ func (c *clock) slot(second int64) int64 {
 	return i
 }
 
-// oldest is the first second of the window.
+// oldest returns the first second of the window.
 func (c *clock) oldest() int64 { return c.now - c.window + 1 }
 
-// newest is the last second that counts are taken for.
+// newest returns the last second for which counts are taken.
 func (c *clock) newest() int64 { return c.now + c.size - c.window }

@@ -2,45 +2,42 @@ package window
 
 import "github.com/hotparam/pipeline/internal/detection/heavyhitters"
 
-// coldFilter holds back the keys of the current second that are too light to matter,
-// while counters are short: most keys of heavy traffic are seen once, and to
-// enter each of them only to give it up again is what such traffic would cost
-// most. A key that is not held adds its count to a cell, which it may share with
-// others, and is entered when the cell would overflow. So what a key can have
-// left in its cell is the most that any cell holds, and that is part of the
-// error of its second. (Zhou et al., "Cold Filter: A Meta-Framework for Faster
-// and More Accurate Stream Processing", SIGMOD 2018, have the idea; here it
-// opens by need and keeps within an error that is promised.)
+// coldFilter holds back the keys of the current second that are too light to matter, while counters are short. Most
+// keys of heavy traffic are seen once, and entering all of them only to give them up again would be the greatest cost
+// of such traffic. A key that is not held adds its count to a cell, which it may share with others, and is entered when
+// the cell would overflow. So the count that a key can have left in its cell is at most the maximum of any cell, and
+// that is part of the error of its second. (Zhou et al. have the idea, "Cold Filter: A Meta-Framework for Faster and
+// More Accurate Stream Processing", SIGMOD 2018; here the filter opens only when needed and keeps within a promised
+// error.)
 type coldFilter struct {
 	cells     []uint8 // in units, by hash; empty: not needed
-	unit      int64   // requests; chosen by what a count has on average
-	limit     int64   // the most that a cell may hold, in units
-	most      int64   // that one does hold
-	usedCells int     // cells that hold something
+	unit      int64   // requests; chosen by the average count
+	limit     int64   // the maximum of a cell, in units
+	most      int64   // the content of the fullest cell
+	usedCells int     // cells that are not empty
 
 	// Of this second, since counters were short.
 	weight float64
 	counts int64
-	next   int64 // counts at which limit is found anew
+	next   int64 // counts at which limit is computed again
 }
 
 const (
-	// maxMeanCounts is how many average counts a cell may hold.
+	// maxMeanCounts is the number of average counts that a cell may hold.
 	maxMeanCounts = 2
-	// unitsPerMean is how many units an average count has, of a weight above that.
+	// unitsPerMean is the number of units of an average count, if the count is greater than that.
 	unitsPerMean = 8
-	// cellsPer is how many cells there are for each counter.
+	// cellsPer is the number of cells for each counter.
 	cellsPer = 2
-	// recomputeEvery is after how many counts the limit is found anew.
+	// recomputeEvery is the number of counts after which the limit is computed again.
 	recomputeEvery = 256
-	// maxFilteredRatio is the part of a second's requests, divided by its share of the
-	// counters, that a cell may hold: what is promised of an error, 2.2, less
-	// what purges may take, 1.6.
+	// maxFilteredRatio is the part of a second's requests, divided by its share of the counters, that a cell may hold:
+	// the promised error, 2.2, less the maximum of purges, 1.6.
 	maxFilteredRatio = 0.6
 )
 
-// filterCold takes n of a key that is not in the table, of the current second. It says
-// false where the key is to be entered.
+// filterCold takes n of a key of the current second that is not in the table. It returns false if the caller must enter
+// the key.
 func (c *Counter) filterCold(hash uint64, n int64) bool {
 	s := &c.filter
 	if s.counts >= s.next {
@@ -68,7 +65,7 @@ func (c *Counter) filterCold(hash uint64, n int64) bool {
 	return true
 }
 
-// open finds out how much a cell may hold now.
+// open computes how much a cell may hold now.
 func (s *coldFilter) open(counters int, seconds int64) {
 	s.next = s.counts + recomputeEvery
 	mean := int64(s.weight / float64(max(s.counts, 1)))
@@ -82,8 +79,7 @@ func (s *coldFilter) open(counters int, seconds int64) {
 	}
 }
 
-// endSecond ends the second, in which so many pairs were made. The filter stays while
-// seconds like this one would take all counters.
+// endSecond ends the second. The filter stays while seconds like this one would take all counters.
 func (c *Counter) endSecond() {
 	needed := int64(c.pairsCreated + c.filter.usedCells)
 	c.pairsCreated = 0

@@ -8,33 +8,31 @@ import (
 )
 
 const (
-	// maxSum is the greatest sum of a window: beyond it a count is rejected, so
-	// that no sum overflows.
+	// maxSum is the maximum sum of a window. A count beyond it is rejected, so that no sum overflows.
 	maxSum  = 1 << 45
 	maxSpan = 1 << 16 // of Window and of Future, in seconds
 )
 
-// DefaultCounters is the number of counters where none is given.
+// DefaultCounters is the number of counters if Config.Counters is 0.
 const DefaultCounters = 131_072
 
-// MaxCounters is the most counters that can be had.
+// MaxCounters is the maximum number of counters.
 const MaxCounters = 1 << 23
 
-// keyBytes is how many bytes the key of a counter may have on average.
+// keyBytes is the average number of bytes that the key of a counter may have.
 const keyBytes = 64
 
 // Config bounds a Counter. All times are whole seconds.
 type Config struct {
-	// Window is how many seconds a sum is over, ending with the current one. At least 1.
+	// Window is the number of seconds of a sum, ending with the current second. At least 1.
 	Window int64
-	// Lateness is how many seconds behind the current one a count may be, at most Window: what is older is in
-	// neither sum any more. One of Window seconds ago is in the sum before the last turn only.
+	// Lateness is how many seconds behind the current second a count may be, at most Window, because older counts are
+	// in no sum any more. A count of Window seconds ago is only in the sum before the last turn.
 	Lateness int64
-	// Future is how many seconds ahead of the current one a count may be. It is in the sum when its second
-	// comes.
+	// Future is how many seconds ahead of the current second a count may be. It is in the sum when its second begins.
 	Future int64
-	// Counters caps the counters, which all seconds share: a key takes one for each second that it is counted
-	// in. 0 means 131,072; at most MaxCounters. Memory is taken as needed, at most about 200 bytes a counter.
+	// Counters is the maximum number of counters, which all seconds share: a key takes one for each second in which it
+	// is counted. 0 means 131,072; at most MaxCounters. Memory is taken as needed, at most about 200 bytes a counter.
 	Counters int
 }
 
@@ -62,30 +60,30 @@ type Counter struct {
 	limit int64
 
 	watches []watch
-	unused  []int32 // watches that are free
-	crossed []int   // places of keys that a turn lifted to the limit
+	unused  []int32 // free watches
+	crossed []int   // places of keys that the last turn lifted to the limit
 	scratch []int32 // by place, for folding and moving
 
 	given uint64
 
-	overCapacity bool // counters were all taken, and seconds like the last one need more
-	pairsCreated int  // pairs in the current second, those given up too
+	overCapacity bool // all counters were taken, and seconds like the last one need more
+	pairsCreated int  // pairs made in the current second, with those given up
 	filter       coldFilter
 }
 
 type sums struct {
 	sum int64 // over the window
 	cur int64 // in the current second; its pair has no n of its own
-	// left is what the key had in the second that left the window last, and leftAt the low bits of the second in
-	// which that was so, so that no turn has to visit the key to clear it.
+	// left is the count of the key in the second that left the window last, and leftAt holds the low bits of the second
+	// in which it left, so that no turn has to visit the key to clear it.
 	left, leftAt uint32
-	// pairs is how many pairs the key has in all slots.
+	// pairs is the number of pairs of the key in all slots.
 	pairs int32
-	watch int32 // number of its watch plus one; 0: none
+	watch int32 // number of its watch plus one, or 0 without a watch
 }
 
-// New builds a Counter whose current second is now. Fields of cfg outside
-// their domain are taken as the nearest value in it.
+// New returns a Counter whose current second is now. Fields of cfg outside their domain are taken as the nearest value
+// in it.
 func New(cfg Config, now int64) *Counter {
 	cfg = cfg.clean()
 	c := &Counter{cfg: cfg, clock: newClock(cfg, now), limit: math.MaxInt64}
@@ -95,7 +93,7 @@ func New(cfg Config, now int64) *Counter {
 	return c
 }
 
-// Status says what became of a count.
+// Status is the outcome of a count.
 type Status uint8
 
 // The statuses of a count.
@@ -104,26 +102,24 @@ const (
 	Late          // older than the window or than Lateness
 	Future        // further ahead than Config.Future
 	Full          // a key too long for the memory that there is
-	Bad           // not positive, or beyond what can be summed
+	Bad           // not positive, or too large to be summed
 )
 
-// Added answers an Add.
+// Added is the result of an Add.
 type Added struct {
 	Status Status
-	// Crossed is true where this count lifted the key's sum to Limit while
-	// no watch is set, or to the threshold of its watch.
+	// Crossed is true if this count lifted the key's sum to Limit while the key has no watch, or to the threshold of
+	// its watch.
 	Crossed bool
-	// Place is where the key is, until the next Add or Advance; -1 where it is
-	// too light to be held.
+	// Place is the place of the key until the next Add or Advance, or -1 if the key is too light to be held.
 	Place int
-	// Sum is the key's count over the window ending with the current second, after the Add: the lower bound of
-	// it. Of a count that comes after its second, Before is that of the window ending with the second before the
-	// current one; else 0.
+	// Sum is the lower bound of the key's count over the window ending with the current second, after the Add. For a
+	// count that comes after its second, Before is the same for the window ending with the second before; else it is 0.
 	Sum, Before int64
 }
 
-// Add places n of a key in its second. The Counter keeps its own copy of a new
-// key. Hash is of the key, by a function that no client can predict.
+// Add adds n of a key in its second. The Counter keeps its own copy of a new key. The hash is of the key, by a function
+// that no client can predict.
 func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	ahead := second - c.clock.now
 	switch {
@@ -173,8 +169,8 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crosses(v, v.sum)}
 }
 
-// addToSecond adds to another second than the current one. The pair that the key may
-// have there is not looked for; fold joins them when room is needed.
+// addToSecond adds to a second other than the current one. It does not search for a pair that the key may have there;
+// fold joins the pairs when room is needed or the second begins.
 func (c *Counter) addToSecond(i int, v *sums, second, n int64) {
 	s := c.clock.slot(second)
 	c.slots[s].mixed = true
@@ -194,12 +190,12 @@ func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 	s.pairs = append(s.pairs, pair{n: n, err: s.offset, place: uint32(i)})
 }
 
-// crosses reports whether a sum at the limit or above is news.
+// crosses reports whether Add must report a sum at the limit or above.
 func (c *Counter) crosses(v *sums, sum int64) bool {
 	return v.watch == 0 || sum >= c.watches[v.watch-1].threshold
 }
 
-// enter puts a new key into the table, -1 where it is too long.
+// enter adds a new key to the table, and returns its place, or -1 if the key is too long.
 func (c *Counter) enter(hash uint64, key string) int {
 	if len(key) > c.cfg.Counters*keyBytes/4 && len(key) > 1<<16 {
 		return -1
@@ -216,7 +212,7 @@ func (c *Counter) enter(hash uint64, key string) int {
 	}
 }
 
-// Warm fetches what Add will need for some hashes; see [heavyhitters.Table.Warm].
+// Warm fetches the memory that Add will need for some hashes; see [heavyhitters.Table.Warm].
 func (c *Counter) Warm(hashes []uint64) (sum uint64) {
 	if cells := c.filter.cells; len(cells) > 0 {
 		for _, hash := range hashes {
@@ -226,12 +222,11 @@ func (c *Counter) Warm(hashes []uint64) (sum uint64) {
 	return sum + c.table.Warm(hashes)
 }
 
-// SetLimit sets the sum at which Add reports keys that are not watched, and
-// Limit returns it.
+// SetLimit sets the sum at which Add reports keys that are not watched, and Limit returns it.
 func (c *Counter) SetLimit(sum int64) { c.limit = sum }
 func (c *Counter) Limit() int64       { return c.limit }
 
-// Sum is the least and the most that a key can have in the window.
+// Sum returns the lower and the upper bound of a key's count in the window.
 func (c *Counter) Sum(hash uint64, key string) (lower, upper int64) {
 	e := c.Error()
 	if i := c.table.Find(hash, key); i >= 0 {
@@ -240,8 +235,8 @@ func (c *Counter) Sum(hash uint64, key string) (lower, upper int64) {
 	return lower, lower + e
 }
 
-// Error is how far the sum of a key can be below the truth: of every second in
-// the window, the most that was given up of one key. 0: all sums are exact.
+// Error returns the maximum by which the sum of a key can be too low. It is the total, over the seconds of the window,
+// of the largest count that was given up of one key, and 0 if all sums are exact.
 func (c *Counter) Error() (e int64) {
 	for s := c.clock.oldest(); s <= c.clock.now; s++ {
 		e += c.slots[c.clock.slot(s)].missed()
@@ -259,16 +254,16 @@ func (c *Counter) Each(f func(place int, sum int64)) {
 	}
 }
 
-// At is the sum of the key at a place.
+// At returns the sum of the key at a place.
 func (c *Counter) At(place int) int64 { return c.table.At(place).sum }
 
-// Key copies the key at a place, and Hash gives its hash.
+// Key returns a copy of the key at a place, and Hash returns its hash.
 func (c *Counter) Key(place int) string  { return c.table.Key(place) }
 func (c *Counter) Hash(place int) uint64 { return c.table.Hash(place) }
 
-// Stats tells what the Counter holds and has done.
+// Stats describes the state of a Counter and counts its evictions.
 type Stats struct {
-	Keys    int    // held: those of the window and of the future
+	Keys    int    // held in the window and in the future
 	Bytes   int    // of memory
 	Error   int64  // see Counter.Error
 	Evicted uint64 // counters given up to make room, since New

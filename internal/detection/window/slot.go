@@ -9,31 +9,30 @@ import (
 
 type slot struct {
 	pairs []pair
-	// offset is the most that a key which was given up may have had here.
+	// offset is the maximum that a key which was given up may have had here.
 	offset int64
-	// filtered is the most that a key may have had here which the cold filter held back.
+	// filtered is the maximum that a key which the cold filter held back may have had here.
 	filtered int64
-	// most is how many pairs there were before the last purge.
+	// most is the number of pairs before the last purge.
 	most int
-	// mixed is true where a key may have more than one pair.
+	// mixed is true if a key may have more than one pair.
 	mixed bool
 }
 
-// missed is the most that a key without a pair may have had here: what it had
-// when it was given up last, and what the cold filter has of it since.
+// missed returns the maximum that a key without a pair may have had here: its count when it was given up last, and the
+// count that the cold filter has held back since.
 func (s *slot) missed() int64 { return s.offset + s.filtered }
 
 // pair is a key in one second: a counter.
 type pair struct {
-	n     int64 // 0 in the current second, where the key itself has it
+	n     int64 // 0 in the current second, in which the key's cur holds it
 	err   int64 // the slot's offset when the pair was made
 	place uint32
 }
 
 const pairSize = int(unsafe.Sizeof(pair{}))
 
-// makeRoom frees counters: those that are not needed, or else the lower third of
-// the second that has most.
+// makeRoom frees counters: it joins pairs of the same key, and if that is not enough, purges the fullest seconds.
 func (c *Counter) makeRoom() {
 	for i := range c.slots {
 		if c.slots[i].mixed {
@@ -65,7 +64,7 @@ func (c *Counter) fold(i int64) {
 	kept := s.pairs[:0]
 	for _, p := range s.pairs {
 		if at := first[p.place]; at > 0 {
-			kept[at-1].n += p.n // the error is that of the first, the least
+			kept[at-1].n += p.n // the first pair has the least error
 			c.table.At(int(p.place)).pairs--
 			c.pairs--
 			continue
@@ -79,7 +78,7 @@ func (c *Counter) fold(i int64) {
 	s.pairs, s.mixed = kept, false
 }
 
-// marks gives one number for each place, all 0. They are to be left so.
+// marks returns a slice with a 0 for each place. The caller must leave it so.
 func (c *Counter) marks() []int32 {
 	if len(c.scratch) < c.table.Len() {
 		c.scratch = make([]int32, c.table.Len()+c.table.Len()/4)
@@ -87,8 +86,7 @@ func (c *Counter) marks() []int32 {
 	return c.scratch
 }
 
-// purge gives up the lower third of a slot's pairs, and memory that they leave
-// empty.
+// purge gives up the lower third of a slot's pairs, and the memory that they leave empty.
 func (c *Counter) purge(i int64) {
 	c.evictThird(i)
 	s := &c.slots[i]
@@ -97,8 +95,8 @@ func (c *Counter) purge(i int64) {
 	}
 }
 
-// evictThird gives up the lower third of a slot's pairs. What the greatest of them
-// had, with what it may have had before it was held, is the new offset.
+// evictThird gives up the lower third of a slot's pairs. The new offset is the count of the greatest of them, with the
+// count that it may have had before it was held.
 func (c *Counter) evictThird(i int64) {
 	s := &c.slots[i]
 	if s.mixed {
@@ -129,7 +127,7 @@ func (c *Counter) n(p *pair, current bool) int64 {
 	return p.n
 }
 
-// counted reports whether a slot is in the sums already.
+// counted reports whether the sums include a slot already.
 func (c *Counter) counted(slot int64) bool {
 	ahead := slot - c.clock.pos
 	if ahead < 0 {

@@ -9,19 +9,18 @@ type watch struct {
 	since     int64
 }
 
-// Watched is what a watch sees.
+// Watched is the result of reading a watch.
 type Watched struct {
-	// Sum is the least that the key can have in the window, and Upper the
-	// most. They are one after a whole window of watching.
+	// Sum and Upper are the lower and the upper bound of the key's count in the window. They are equal after a whole
+	// window of watching.
 	Sum, Upper int64
-	// Expired is what it had in the second that left the window last, and Before the least of the window that
-	// ended when the current second began, with the counts that came later.
+	// Expired is the count of the key in the second that left the window last. Before is the lower bound for the window
+	// that ended when the current second began, with the counts that came later.
 	Expired, Before int64
 }
 
-// Watch begins to follow the key at a place, which must not be watched, and gives
-// the number to ask for it with. Add tells when the key's sum is at Limit and at
-// threshold or above.
+// Watch begins to follow the key at a place, which must not be watched, and returns the number of the watch. Add
+// reports the key when its sum is at Limit and at threshold or above.
 func (c *Counter) Watch(place int, threshold int64) int {
 	w := watch{place: int32(place), threshold: threshold, since: c.clock.newest()}
 	id := len(c.watches)
@@ -40,7 +39,7 @@ func (c *Counter) Watch(place int, threshold int64) int {
 	return id
 }
 
-// WatchKey is Watch of a key that may not be held; -1 where it has no room.
+// WatchKey watches a key that may not be held yet, and returns -1 if there is no room for the key.
 func (c *Counter) WatchKey(hash uint64, key string, threshold int64) int {
 	i := c.table.Find(hash, key)
 	if i < 0 {
@@ -51,11 +50,10 @@ func (c *Counter) WatchKey(hash uint64, key string, threshold int64) int {
 	return c.Watch(i, threshold)
 }
 
-// WatchOf is the number of the watch on the key at a place, -1 where there is
-// none.
+// WatchOf returns the number of the watch on the key at a place, or -1 if the key is not watched.
 func (c *Counter) WatchOf(place int) int { return int(c.table.At(place).watch) - 1 }
 
-// SetThreshold changes the threshold of a watch; a negative one means never.
+// SetThreshold changes the threshold of a watch; a negative threshold is never reached.
 func (c *Counter) SetThreshold(id int, threshold int64) {
 	if threshold < 0 {
 		threshold = math.MaxInt64
@@ -73,14 +71,14 @@ func (c *Counter) Unwatch(id int) {
 	c.unused = append(c.unused, int32(id))
 }
 
-// SumOf is the sum of a watch, which is all that Read has to be asked for
-// mostly, and BeforeOf that of the window that ended when the current second began.
+// SumOf returns the sum of a watch, which is mostly enough and costs less than Read. BeforeOf returns the sum of the
+// window that ended when the current second began.
 func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
 func (c *Counter) BeforeOf(id int) int64 {
 	return c.table.At(int(c.watches[id].place)).before(c.clock.now)
 }
 
-// Read tells what a watch sees. It costs one step for each second of the window.
+// Read returns all values of a watch. It costs one step for each second of the window.
 func (c *Counter) Read(id int) Watched {
 	w := &c.watches[id]
 	upper := c.table.At(int(w.place)).sum
@@ -91,8 +89,8 @@ func (c *Counter) Read(id int) Watched {
 	return Watched{Sum: v.sum, Upper: upper, Expired: v.expired(c.clock.now), Before: v.before(c.clock.now)}
 }
 
-// Forget drops all counts of the keys that which says. Watches on them stay. It
-// costs one pass over all keys and counters.
+// Forget drops all counts of the keys for which the function which returns true. Watches on them stay. It costs one
+// pass over all keys and counters.
 func (c *Counter) Forget(which func(key string) bool) {
 	forgotten := c.marks()
 	for i := range c.table.Len() {
