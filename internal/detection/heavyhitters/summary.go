@@ -1,24 +1,18 @@
-// Package heavyhitters holds keys and their counts in bounded memory and knows how
-// wrong it can be.
+// Package heavyhitters holds keys and their counts in bounded memory with a known error.
 //
-// A [Table] is the room that keys live in: an index of open addressing into a
-// flat slab, with the bytes of all keys in one piece of memory. There is no
-// pointer per key, so the garbage collector has nothing to follow, and nothing
-// is allocated once a table has the size that its traffic needs.
+// A [Table] stores keys: an index of open addressing into a flat slab, with the bytes of all keys in one piece of
+// memory. There is no pointer per key, so the garbage collector has nothing to follow, and nothing is allocated once a
+// table has the size that its traffic needs.
 //
-// A [Summary] counts keys without time: exactly until it is full, and then
-// within an error that it states. What it does is Misra and Gries' algorithm
-// in batches, which is Space-Saving seen from the other side (Agarwal et al.,
-// "Mergeable Summaries", PODS 2012) and has its bound, but pays for evictions
-// by the thousand and not one by one (Anderson et al., "A High-Performance
-// Algorithm for Identifying Frequent Items in Data Streams", IMC 2017): when
-// no counter is left, the lower part of all counters is given up (here a half,
-// in package window a third), and what the largest of these had is the offset, the most that any key which is not held
-// may have had. [Histogram] finds that part in one pass.
+// A [Summary] counts keys without time: exactly until it is full, and then within an error that it knows. It is Misra
+// and Gries' algorithm in batches, which is Space-Saving seen from the other side (Agarwal et al., "Mergeable
+// Summaries", PODS 2012) and has its bound, but pays for evictions by the thousand and not one by one (Anderson et al.,
+// "A High-Performance Algorithm for Identifying Frequent Items in Data Streams", IMC 2017): when no counter is left,
+// the lower part of all counters is given up (here a half, in package window a third), and the count of the largest of
+// these is the offset, the maximum that a key which is not held may have had. [Histogram] finds that part in one pass.
 //
-// Hashes are the caller's, 64 bits that no client can predict: a seed for
-// each process. Keys are compared byte by byte, so equal hashes cost time and
-// never a wrong count.
+// Hashes are the caller's, 64 bits that no client can predict: a seed for each process. Keys are compared byte by byte,
+// so equal hashes cost time and never a wrong count.
 //
 // The package is pure. Nothing in it is for concurrent use.
 package heavyhitters
@@ -29,31 +23,29 @@ import (
 	"unsafe"
 )
 
-// bytesPerKey is how many bytes a key may have on average.
+// bytesPerKey is the average number of bytes that a key may have.
 const bytesPerKey = 64
 
-// Summary counts keys in bounded memory. Of each key it knows a lower and an
-// upper bound, at most Error apart. It is exact until it was full once. Not for
-// concurrent use.
+// Summary counts keys in bounded memory. Of each key it knows a lower and an upper bound, at most Error apart. It is
+// exact until it was full once. Not for concurrent use.
 type Summary struct {
 	table  *Table[counter]
-	offset int64   // the most that a key which is not held may have
+	offset int64   // the maximum that a key which is not held may have
 	moved  []int32 // for Retain
 }
 
-// counter is what a key has since it was entered, and the most that it may have
-// had before.
+// counter holds the count of a key since it was entered, and the maximum that it may have had before.
 type counter struct{ n, err int64 }
 
-// New makes a summary with so many counters. Their keys may have 64 bytes on
-// average; longer ones use up the room of several.
+// New returns a summary with a number of counters. Their keys may have 64 bytes on average; longer keys use up the room
+// of several.
 func New(counters int) *Summary {
 	counters = max(counters, 2)
 	return &Summary{table: NewTable[counter](counters, max(counters*bytesPerKey, 1<<16))}
 }
 
-// Add counts n of a key, n above 0. A key that would fill a quarter of the
-// memory is not taken; it says false.
+// Add counts n of a key, n above 0. It returns false for a key that would fill a quarter of the memory, which is not
+// counted.
 func (s *Summary) Add(hash uint64, key string, n int64) bool {
 	if len(key) > s.table.maxBytes/4 {
 		return false
@@ -87,7 +79,7 @@ func (s *Summary) retain(keep func(int, *counter) bool) {
 	s.table.Retain(keep, s.moved)
 }
 
-// Bounds are the least and the most that a key can have.
+// Bounds returns the lower and the upper bound of a key's count.
 func (s *Summary) Bounds(hash uint64, key string) (lower, upper int64) {
 	i := s.table.Find(hash, key)
 	if i < 0 {
@@ -97,12 +89,12 @@ func (s *Summary) Bounds(hash uint64, key string) (lower, upper int64) {
 	return v.n, v.n + v.err
 }
 
-// Decay multiplies all counts by a factor between 0 and 1 and forgets the keys
-// that have nothing left. What is lost by rounding is added to the errors.
+// Decay multiplies all counts by a factor between 0 and 1 and forgets the keys whose count becomes 0. It adds the
+// counts that rounding loses to the errors.
 func (s *Summary) Decay(factor float64) {
 	up := func(n int64) int64 { return int64(math.Ceil(float64(n) * factor)) }
 	s.offset = up(s.offset)
-	lost := int64(0) // by the keys that are forgotten: they have less than one left
+	lost := int64(0) // the maximum of the forgotten keys, whose count is below one
 	s.retain(func(_ int, v *counter) bool {
 		v.n, v.err = int64(float64(v.n)*factor), up(v.err)+1
 		if v.n > 0 {
@@ -114,7 +106,7 @@ func (s *Summary) Decay(factor float64) {
 	s.offset = max(s.offset, lost)
 }
 
-// Error is how far apart the bounds of a key can be.
+// Error returns the maximum distance between the bounds of a key.
 func (s *Summary) Error() int64 {
 	most := s.offset
 	for i := range s.table.Len() {
@@ -127,27 +119,24 @@ func (s *Summary) Len() int { return s.table.Len() }
 
 func (s *Summary) Bytes() int { return s.table.Bytes() + 4*cap(s.moved) }
 
-// mantissaBits is how many bits of a number tell levels apart: the greatest number of
-// a level is at most 1/16 above its least one, and up to 32 each number has a
-// level of its own.
+// mantissaBits is the number of leading bits, after the first, that distinguish levels: the greatest number of a level
+// is at most 1/16 above its least number, and each number below 32 has a level of its own.
 const mantissaBits = 4
 
-// Histogram counts numbers by their size, to find a quantile in one pass and
-// without sorting. The zero value is ready.
+// Histogram counts numbers by their size, to find a quantile in one pass and without sorting. The zero value is ready.
 type Histogram struct {
 	counts [64 << mantissaBits]int32
 	total  int
 }
 
-// Add notes a number above 0; less is taken as 1.
+// Add counts a number above 0; a smaller number counts as 1.
 func (l *Histogram) Add(n int64) {
 	l.counts[level(n)]++
 	l.total++
 }
 
-// Median gives a number that at least half of all are not above, and that is at
-// most 1/16 above the least such number; 0 of none. LowerThird is the same for a
-// third.
+// Median returns an upper bound of at least half of all numbers, which is at most 1/16 above the least such bound, or 0
+// without numbers. LowerThird returns the same for a third.
 func (l *Histogram) Median() int64     { return l.part(2) }
 func (l *Histogram) LowerThird() int64 { return l.part(3) }
 
@@ -161,7 +150,7 @@ func (l *Histogram) part(parts int) int64 {
 	return 0
 }
 
-// level is the level of a number: numbers below 1<<(finest+1) have their own.
+// level returns the level of a number. Numbers below 1<<(mantissaBits+1) have their own.
 func level(n int64) int {
 	u := uint64(max(n, 1))
 	drop := max(bits.Len64(u)-mantissaBits-1, 0)

@@ -2,23 +2,23 @@ package heavyhitters
 
 import "math/bits"
 
-// least is how many cells a table has at least, once it has any.
+// least is the minimum number of cells of a table, once it has any.
 const least = 64
 
-// maxCells is what an index cell can address with a tag of a byte left.
+// maxCells is the maximum number of cells that an index cell can address beside a tag of a byte.
 const maxCells = 1<<24 - 1
 
-// Table holds keys, each with a V, which should have no pointers. The zero
-// value is not usable: see [NewTable]. Not for concurrent use.
+// Table holds keys, each with a V, which should have no pointers. The zero value is not usable: see [NewTable]. Not for
+// concurrent use.
 //
 // Places of keys are small numbers from 0 on. They change only in Retain.
 type Table[V any] struct {
 	max, maxBytes int
 
-	// index leads to cells: some bits of the hash, then the place plus one; 0
-	// is empty. Linear probing, at most three quarters full.
+	// index leads to cells: some bits of the hash, then the place plus one, or 0 if empty. Linear probing, at most
+	// three quarters full.
 	index []uint32
-	shift uint // how many low bits of an index cell are the place
+	shift uint // the number of low bits of an index cell that are the place
 	cells []cell[V]
 	names []byte // the keys, in the order of cells
 }
@@ -29,8 +29,7 @@ type cell[V any] struct {
 	value    V
 }
 
-// NewTable makes a table for so many keys with so many bytes together. It takes
-// memory as keys come.
+// NewTable returns a table for a number of keys that have a number of bytes together. It takes memory as keys come.
 func NewTable[V any](keys, bytes int) *Table[V] {
 	keys = min(max(keys, 1), maxCells)
 	return &Table[V]{max: keys, maxBytes: min(max(bytes, 1), 1<<32-1), shift: uint(bits.Len(uint(keys)))}
@@ -38,16 +37,16 @@ func NewTable[V any](keys, bytes int) *Table[V] {
 
 func (t *Table[V]) Len() int { return len(t.cells) }
 
-// Max is how many keys can be held.
+// Max returns the maximum number of keys.
 func (t *Table[V]) Max() int { return t.max }
 
-// Size is how many keys it has memory for now.
+// Size returns the number of keys for which it has memory now.
 func (t *Table[V]) Size() int { return cap(t.cells) }
 
-// At gives the value at a place. It is valid until the next Insert or Retain.
+// At returns the value at a place. It is valid until the next Insert or Retain.
 func (t *Table[V]) At(place int) *V { return &t.cells[place].value }
 
-// Key copies the key at a place.
+// Key returns a copy of the key at a place.
 func (t *Table[V]) Key(place int) string { return string(t.name(place)) }
 
 func (t *Table[V]) Hash(place int) uint64 { return t.cells[place].hash }
@@ -57,7 +56,7 @@ func (t *Table[V]) name(place int) []byte {
 	return t.names[c.at : c.at+c.size]
 }
 
-// Find gives the place of a key, -1 where it is not held.
+// Find returns the place of a key, or -1 if it is not held.
 func (t *Table[V]) Find(hash uint64, key string) int {
 	if len(t.index) == 0 {
 		return -1
@@ -80,14 +79,12 @@ func (t *Table[V]) Find(hash uint64, key string) int {
 	}
 }
 
-// MaxWarm is how many hashes Warm takes at most.
+// MaxWarm is the maximum number of hashes that Warm takes.
 const MaxWarm = 16
 
-// Warm looks where hashes lead to and does nothing else, so that the processor
-// fetches what the Finds that follow need. It goes in steps, because what is
-// known of one key must not keep it from asking for that of the next: first the
-// index, then the cells, then the keys. The result has no meaning; use it, so
-// that the compiler keeps the call.
+// Warm reads the memory to which hashes lead and does nothing else, so that the processor fetches it for the Finds that
+// follow. It goes in steps, first the index, then the cells, then the keys, so that the fetches of all keys in a step
+// run at the same time. The result has no meaning; use it, so that the compiler keeps the call.
 func (t *Table[V]) Warm(hashes []uint64) (sum uint64) {
 	if len(t.cells) == 0 {
 		return 0
@@ -112,8 +109,7 @@ func (t *Table[V]) Warm(hashes []uint64) (sum uint64) {
 	return sum
 }
 
-// Insert adds a key that is not held and gives its place, or -1 where there is
-// no room for it.
+// Insert adds a key that is not held and returns its place, or -1 if there is no room for it.
 func (t *Table[V]) Insert(hash uint64, key string) int {
 	place := len(t.cells)
 	if place >= t.max || len(t.names)+len(key) > t.maxBytes {
@@ -149,7 +145,7 @@ func (t *Table[V]) enter(place int) {
 	t.index[i] = uint32(hash>>32)>>t.shift<<t.shift | uint32(place+1)
 }
 
-// reindex makes the index anew, with so many cells.
+// reindex builds the index again, with size cells.
 func (t *Table[V]) reindex(size int) {
 	if size <= cap(t.index) {
 		t.index = t.index[:size]
@@ -162,10 +158,9 @@ func (t *Table[V]) reindex(size int) {
 	}
 }
 
-// Retain drops the keys whose value keep rejects and moves the others together,
-// in their order. It writes to moved, which has Len entries at least, where each
-// went: -1 for a dropped one. Memory that is nearly empty then is given back.
-// It costs one pass over all keys.
+// Retain drops the keys whose value keep rejects and moves the other keys together, in their order. It writes the new
+// place of each key, or -1 for a dropped key, to moved, which must have at least Len entries. Memory that is nearly
+// empty then is released. It costs one pass over all keys.
 func (t *Table[V]) Retain(keep func(place int, v *V) bool, moved []int32) {
 	n, end := 0, uint32(0)
 	for i := range t.cells {
@@ -189,7 +184,7 @@ func (t *Table[V]) Retain(keep func(place int, v *V) bool, moved []int32) {
 	t.settle()
 }
 
-// settle brings index and memory in line after keys were dropped.
+// settle adapts index and memory after keys were dropped.
 func (t *Table[V]) settle() {
 	if n := len(t.cells); 8*n < cap(t.cells) && cap(t.cells) > least {
 		if n == 0 {
@@ -202,7 +197,7 @@ func (t *Table[V]) settle() {
 		t.reindex(1 << bits.Len(uint(2*cap(t.cells)-1)))
 		return
 	}
-	// A small index stays near the processor, whatever it has grown to once.
+	// A small index stays near the processor, however large it once was.
 	t.reindex(min(len(t.index), 1<<bits.Len(uint(max(2*len(t.cells), 2*least)-1))))
 }
 
@@ -211,8 +206,7 @@ func (t *Table[V]) Bytes() int {
 	return cap(t.index)*index + cap(t.names) + cap(t.cells)*cellSize[V]()
 }
 
-// Buckets is a number of places to scatter hashes over, n or somewhat more, and
-// Bucket the place of a hash among so many. It does not depend on the bits that a
-// Table goes by first.
+// Buckets returns a number of places for hashes, n or somewhat more, and Bucket returns the place of a hash among them.
+// Bucket does not use the bits by which a Table searches first.
 func Buckets(n int) int                   { return 1 << min(bits.Len(uint(max(n, 1)-1)), 24) }
 func Bucket(hash uint64, buckets int) int { return int(hash>>40) & (buckets - 1) }
