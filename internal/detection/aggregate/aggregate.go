@@ -16,16 +16,15 @@ import (
 
 const keepChanges = 1000
 
-// batch is how many counts Send places before it looks at its context.
+// batch is the number of counts that Send adds before it checks its context.
 const batch = 512
 
-// Aggregator owns a detector. It may be used by any number of goroutines; Run
-// is called once.
+// Aggregator owns a detector. It may be used by any number of goroutines; Run is called once.
 type Aggregator struct {
 	cfg Config
 	out *outbox
 
-	// crossed holds one signal: judge now.
+	// crossed holds one signal to judge now.
 	crossed chan struct{}
 	hot     atomic.Pointer[report.HotSet] // of the last tick
 	batches atomic.Uint64
@@ -33,16 +32,16 @@ type Aggregator struct {
 	alarm   alarm
 	full    fullAlarm
 	rules   atomic.Pointer[rules.Set]
-	log     changeLog // of judge, and of Run after it
+	log     changeLog // used by judge, and by Run after it
 	sources *sourceMonitor
 
-	detector *detect.Detector // safe for all
+	detector *detect.Detector // safe for concurrent use
 
 	mu      sync.Mutex      // guards all below
-	changes []detect.Change // the last ones, oldest first; may be over keepChanges a while
+	changes []detect.Change // the last ones, oldest first; can exceed keepChanges for a while
 }
 
-// New builds an Aggregator. It starts nothing: see Run. It panics without rules.
+// New returns an Aggregator. It starts no goroutines: see Run. It panics without rules.
 func New(cfg Config) *Aggregator {
 	if cfg.Rules == nil {
 		panic("aggregate: New without rules")
@@ -67,9 +66,8 @@ func New(cfg Config) *Aggregator {
 	return a
 }
 
-// Send takes counts. It blocks for no I/O. The only error is that of a ctx that
-// has ended, before which some of counts may have been taken; counts that are
-// of no use are dropped and counted in Stats. The keys that are kept are copied.
+// Send adds counts. It does no I/O. It returns an error only if ctx has ended; some of the counts may then have been
+// added. Counts that cannot be used are dropped and counted in Stats. The keys that are kept are copied.
 func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 	a.batches.Add(1)
 	for part := range slices.Chunk(counts, batch) {
@@ -86,29 +84,27 @@ func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 
 func (a *Aggregator) wake() { wait.Signal(a.crossed) }
 
-// SetRules judges by other rules from now on; see detect.Detector.SetRules for
-// what is kept.
+// SetRules replaces the rules; see detect.Detector.SetRules for the state that is kept.
 func (a *Aggregator) SetRules(set *rules.Set) {
 	a.detector.SetRules(set)
 	a.rules.Store(set)
 	a.wake()
 }
 
-// Forget drops what was counted of the keys that which says, because another
-// aggregator counts them from now on; see detect.Detector.Forget for
-// hot ones. When it returns nothing of them is left here; the set of
-// the next tick, which follows at once, has them cool.
+// Forget drops the counts of the keys for which the function which returns true, because another aggregator counts them
+// from now on; see detect.Detector.Forget for hot keys. When it returns, no count of them is left here. In the set of
+// the next tick, which follows at once, they cool.
 func (a *Aggregator) Forget(which func(hottype.Key) bool) {
 	a.detector.Forget(a.cfg.Now(), which)
 	a.wake()
 }
 
-// ForgetPast drops what keys used to have, because others may have come; see
+// ForgetPast drops the baselines of all keys, because keys may have come from elsewhere; see
 // detect.Detector.ForgetBaselines.
 func (a *Aggregator) ForgetPast() { a.detector.ForgetBaselines() }
 
-// Run judges and publishes until ctx ends, and returns nil after the last
-// attempt to publish: what can fail on the way is counted and retried.
+// Run judges and publishes until ctx ends, and returns nil after the last attempt to publish. Failures meanwhile are
+// counted and retried.
 func (a *Aggregator) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { a.judge(ctx) })
@@ -124,7 +120,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 func (a *Aggregator) judge(ctx context.Context) {
 	ticker := time.NewTicker(a.cfg.Tick)
 	defer ticker.Stop()
-	var put time.Time // when a set was last handed out
+	var put time.Time // when a set was last handed to the outbox
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,8 +139,8 @@ func (a *Aggregator) judge(ctx context.Context) {
 	}
 }
 
-// publishChanges calls OnChange and logs: from judge, and after it has ended from Run, so never
-// twice at once.
+// publishChanges calls OnChange and logs the changes. Only judge calls it, and Run after judge has ended, so never two
+// calls at once.
 func (a *Aggregator) publishChanges(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
@@ -158,7 +154,7 @@ func (a *Aggregator) tick() (report.HotSet, []detect.Change) {
 	if v.incomplete || v.failing {
 		a.detector.MarkIncomplete(now)
 	}
-	if v.back { // what was not counted would look like a low past
+	if v.back { // counts that were missed would look like a low past
 		a.detector.ForgetBaselines()
 	}
 	set, changes := a.detector.Tick(now)
@@ -175,24 +171,24 @@ func (a *Aggregator) tick() (report.HotSet, []detect.Change) {
 	return set, changes
 }
 
-// Hot is the hot set of the last tick, heaviest first. Not to be changed.
+// Hot returns the hot set of the last tick, heaviest first. Do not change it.
 func (a *Aggregator) Hot() []hottype.HotKey { return a.hot.Load().Keys }
 
-// Loops are the keys of the last tick that would be hot were it not for one or
-// a few clients, heaviest first. Not to be changed.
+// Loops returns the keys of the last tick that are over their threshold only because of one or a few clients, heaviest
+// first. Do not change them.
 func (a *Aggregator) Loops() []hottype.HotKey { return a.hot.Load().Loops }
 
-// Heaviest are the n keys with the greatest rates, hot or not, heaviest first. It costs a look at every
-// key: call it some times a minute.
+// Heaviest returns the n keys with the greatest rates, hot or not, heaviest first. It visits every key: call it at most
+// some times a minute.
 func (a *Aggregator) Heaviest(n int) []hottype.HotKey { return a.detector.Heaviest(n) }
 
-// Use returns what was seen of the requests of each rule.
+// Use returns the recorded use of each rule by requests.
 func (a *Aggregator) Use() []report.RuleUse { return a.detector.Use() }
 
-// MergeUse takes what other aggregators have seen, or this one before it started anew.
+// MergeUse adds the use that other aggregators recorded, or this aggregator before a restart.
 func (a *Aggregator) MergeUse(list []report.RuleUse) { a.detector.MergeUse(a.cfg.Now(), list) }
 
-// Changes are the last 1000 changes of the hot set, oldest first.
+// Changes returns the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 
 const maxKey = 200
 
-// changeLog logs which keys became hot or a loop, and which are so no more: the reason of a load, or of a denial. Any
-// client can make keys hot; the program's logger bounds the lines, and events and history have all changes.
+// changeLog logs the keys that became hot or a loop, and the keys that ceased to be: the reason of a load, or of a
+// denial. Any client can make keys hot; the program's logger bounds the lines, and events and history have all changes.
 type changeLog struct {
 	log   *slog.Logger
-	rules func() *rules.Set // those that are in force
+	rules func() *rules.Set // returns the rules in force
 }
 
 func (l changeLog) note(changes []detect.Change) {
@@ -44,8 +44,8 @@ func (l changeLog) logChange(c *detect.Change) {
 	if h.Clients > 0 {
 		who = append(who[:len(who)-1], h.Clients)
 	}
-	// The rate that reached the threshold may be over by now: counts come late, and who takes over a partition reads
-	// those of the last seconds again.
+	// The rate that reached the threshold may be over by now, because counts come late, and an aggregator that takes
+	// over a partition reads the counts of the last seconds again.
 	if h.Rate < h.PeakRate {
 		who = append(who, "peak", tenths(h.PeakRate))
 	}
@@ -76,7 +76,7 @@ func (l changeLog) threshold(rule string) string {
 	return ""
 }
 
-// short is a key for the log, which quotes what is not printable.
+// short returns a key for the log, which quotes bytes that are not printable.
 func short(key hottype.Key) string {
 	if len(key) <= maxKey {
 		return string(key)

@@ -12,48 +12,47 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Publisher makes a hot set known and gives it its version. It is called by
-// one goroutine at a time, never twice at once, and should return when ctx
-// ends. It may keep set but not change it.
+// Publisher publishes a hot set and assigns its version. It is called by one goroutine at a time and should return when
+// ctx ends. It may keep set but not change it.
 //
-// An error that has a method Standby() time.Duration says that another process
-// publishes in this one's place, and when to ask again.
+// An error with a method Standby() time.Duration reports that another process publishes in place of this process, and
+// when to ask again.
 type Publisher interface {
 	Publish(ctx context.Context, set report.HotSet) error
 }
 
-// Config says how an Aggregator works. Only Rules is needed.
+// Config configures an Aggregator. Only Rules is required.
 type Config struct {
 	Rules   *rules.Set
-	Publish Publisher // receives every hot set; nil: none does
-	// Tick is how often keys are judged; default 100 ms, at most the refresh. A key that crosses its threshold
-	// does not wait for it.
+	Publish Publisher // receives every hot set, if not nil
+	// Tick is the interval at which keys are judged; default 100 ms, at most the refresh. A key that crosses its
+	// threshold does not wait for it.
 	Tick time.Duration
-	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that receive no further set keep them
-	// for longer, by their own setting.
+	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that receive no further set keep them longer,
+	// by their own setting.
 	HotTTL time.Duration
-	// Counters, Shards, MaxRate, Lateness, Future, NoClients and WholeSeconds are those of detect.Options.
+	// Counters, Shards, MaxRate, Lateness, Future, NoClients and WholeSeconds are passed to detect.Options.
 	Counters, Shards int
 	MaxRate          float64
 	Lateness, Future time.Duration
 	NoClients        bool
 	WholeSeconds     bool
-	// Sources reports by name on each source of counts; none: counts come from this process itself.
+	// Sources reports on each source of counts, by name. Without sources, counts come from this process itself.
 	Sources map[string]func() SourceStatus
-	// NoInputTTL is how long nothing cools because a source is silent; default [hotset.DefaultNoInputTTL], a
-	// negative one not at all.
+	// NoInputTTL is how long no key cools because a source is silent; default [hotset.DefaultNoInputTTL]. With a
+	// negative value keys cool at once.
 	NoInputTTL time.Duration
 	Now        func() time.Time // default time.Now
-	// OnChange, when set, is called with what entered and left the hot set, in order and never twice at once.
-	// Judging waits for it, publishing does not: it must not block. The slice is its own.
+	// OnChange, if set, is called with the changes of the hot set, in order and by one goroutine at a time. It must not
+	// block, because judging waits for it; publishing does not. It owns the slice.
 	OnChange func([]detect.Change)
-	Log      *slog.Logger // receives outages of the publisher; default: none
+	Log      *slog.Logger // receives outages of the publisher; default: discards
 }
 
-// Times that are no settings.
+// Times that are not configurable.
 const (
 	defaultTick    = 100 * time.Millisecond
-	maxRefresh     = time.Second            // and so what a store that lost everything waits
+	maxRefresh     = time.Second            // also the wait of a store that lost everything
 	attemptTimeout = time.Second            // of one publication
 	firstPause     = 50 * time.Millisecond  // after a failed publication
 	maxPause       = 650 * time.Millisecond // times 1.5 at random: under one second
@@ -73,11 +72,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// refresh is the longest time between two publications.
+// refresh returns the longest time between two publications.
 func (c Config) refresh() time.Duration { return max(min(c.HotTTL/4, maxRefresh), time.Millisecond) }
 
-// Stats are the counters of an Aggregator since it was built, and how it is
-// right now.
+// Stats holds the counters of an Aggregator since it was built, and its current state.
 type Stats struct {
 	Detect      detect.Stats
 	Batches     uint64        `metric:"hotparam_aggregate_batches_total" help:"Batches of counts received."`
@@ -90,7 +88,7 @@ type Stats struct {
 	Publications
 }
 
-// Publications count those of hot sets, and say how the last one went.
+// Publications counts the publications of hot sets, and describes the last one.
 type Publications struct {
 	Published     uint64        `metric:"hotparam_aggregate_published_total" help:"Hot sets published."`
 	Standby       bool          `metric:"hotparam_aggregate_standby" help:"1 while another aggregator with the same id publishes."`

@@ -7,13 +7,13 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
-// fullAlarm logs once when the hot set of a rule is full, and when it has not been for a minute.
+// fullAlarm logs when the hot set of a rule becomes full, and when it has had room for a minute.
 type fullAlarm struct {
 	log  *slog.Logger
-	last map[string]time.Time // by rule: when it was last full
+	last map[string]time.Time // when it was last full, by rule
 }
 
-// freeAfter is how long a hot set that was full has room before that is logged.
+// freeAfter is how long a hot set that was full must have room before that is logged.
 const freeAfter = time.Minute
 
 func (a *fullAlarm) check(now time.Time, full []hotset.Full) {

@@ -17,13 +17,13 @@ type outbox struct {
 	cfg     Config
 	pending chan struct{} // holds one signal: there is a set
 	pause   *backoff.ExponentialBackOff
-	down    bool // whether the last attempt of run failed
-	standby bool // whether it found that another process publishes
+	down    bool // the last attempt of run failed
+	standby bool // the last attempt found that another process publishes
 
 	mu      sync.Mutex // guards all below
 	set     *report.HotSet
 	stats   Publications
-	failure string // of the last attempt, if it failed; standing by is no failure
+	failure string // of the last attempt, if it failed; standing by does not count as failure
 }
 
 func newOutbox(cfg Config) *outbox {
@@ -51,7 +51,7 @@ func (o *outbox) take() *report.HotSet {
 	return set
 }
 
-// putBack keeps a set that could not be published, unless a newer one came.
+// putBack keeps a set that could not be published, unless a newer set came.
 func (o *outbox) putBack(set *report.HotSet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,8 +60,8 @@ func (o *outbox) putBack(set *report.HotSet) {
 	}
 }
 
-// run publishes what is put, until ctx ends. After a failure it pauses; what
-// is put meanwhile waits, and the newest is tried next.
+// run publishes sets until ctx ends. After a failure it pauses; sets that come meanwhile wait, and the newest is tried
+// next.
 func (o *outbox) run(ctx context.Context) {
 	for {
 		select {
@@ -82,7 +82,8 @@ func (o *outbox) run(ctx context.Context) {
 			continue
 		}
 		o.putBack(set)
-		pause, stands := standsBy(err) // who stands by asks again in the moment in which the place may be free
+		// A process that stands by asks again at the moment at which the place may be free.
+		pause, stands := standsBy(err)
 		if !stands {
 			pause = o.pause.NextBackOff()
 		}
@@ -93,8 +94,8 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// standby is an error of a Publisher that says: another process publishes in
-// our place, and may stop to when the time it gives is over.
+// standby is an error of a Publisher by which another process publishes in place of this one, and may stop to after the
+// time that Standby returns.
 type standby interface {
 	error
 	Standby() time.Duration
@@ -108,8 +109,7 @@ func standsBy(err error) (wait time.Duration, yes bool) {
 	return max(s.Standby(), time.Millisecond), true
 }
 
-// report logs where an outage begins and where it ends, and the same of
-// standing by.
+// report logs when an outage or standing by begins and ends.
 func (o *outbox) report(err error, keys int) {
 	_, stands := standsBy(err)
 	down := err != nil && !stands
@@ -126,7 +126,7 @@ func (o *outbox) report(err error, keys int) {
 		o.cfg.Log.Info("aggregate: the hot set is published again", "keys", keys)
 	}
 	if !down {
-		o.standby = stands // an outage does not say who publishes
+		o.standby = stands // an outage does not show who publishes
 	}
 	o.down = down
 }
@@ -151,8 +151,7 @@ func (o *outbox) publish(ctx context.Context, set report.HotSet) error {
 	return err
 }
 
-// note counts an attempt. One that was cut short by the end of ctx has not
-// failed.
+// note counts an attempt. An attempt that the end of ctx cut short has not failed.
 func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

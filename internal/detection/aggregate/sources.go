@@ -15,62 +15,63 @@ import (
 )
 
 const (
-	// SilentAfter is how long senders that promised a sign of life every second may be
-	// silent before it is said and published that nothing is seen, incompleteAfter
-	// before cooling waits for them.
+	// SilentAfter is how long senders that promised a sign of life every second may be silent before the aggregator
+	// logs and publishes that it has no input. incompleteAfter is how long they may be silent before cooling waits for
+	// them.
 	SilentAfter     = 3 * time.Second
 	incompleteAfter = 2 * time.Second
-	// promisedWithin is by when senders that promise a sign of life have given one.
+	// promisedWithin is the time within which senders that promise a sign of life have sent one.
 	promisedWithin = 1500 * time.Millisecond
 )
 
-// SourceStatus is what is known about a source of counts at a moment.
+// SourceStatus is the status of a source of counts at a moment.
 type SourceStatus struct {
-	// At is when a sender was last heard; zero: never.
+	// At is the time at which a sender was last heard; zero if never.
 	At time.Time
-	// Heartbeats says that senders speak at least once a second also when they have
-	// nothing to count, so that silence means they cannot be heard.
+	// Heartbeats is true if senders send at least once a second even without counts, so that silence means that they
+	// cannot be heard.
 	Heartbeats bool
-	// Err is why nothing can be heard right now; empty: no reason is known.
+	// Err is the reason why no sender can be heard now, or empty if no reason is known.
 	Err string
-	// LeftOut says that counts have just been left out, because it is not known when they arrived.
+	// LeftOut is true if counts have just been left out because their time of arrival is unknown.
 	LeftOut bool
 }
 
-// SourceState is what an Aggregator makes of a source.
+// SourceState is the state of a source as an Aggregator judges it.
 type SourceState struct {
 	Name    string
 	Text    string // for people
 	NoInput bool
 }
 
-// sourceMonitor watches the sources. The judging loop looks, others read.
+// sourceMonitor watches the sources. The judging loop checks them; other goroutines read the result.
 type sourceMonitor struct {
 	cfg          Config
 	began        time.Time
-	looked       time.Time            // of the last look
+	looked       time.Time            // of the last check
 	first        map[string]time.Time // when each source was first heard
-	noInput      time.Time            // since when; zero: it sees
-	expiryLogged bool                 // it was said that keys cool although nothing is seen
+	noInput      time.Time            // when input ended; zero while there is input
+	expiryLogged bool                 // the end of NoInputTTL has been logged
 
 	mu            sync.Mutex // guards the rest
 	states        []SourceState
-	completeSince time.Time // since when counts are whole; zero: they are not
+	completeSince time.Time // since when counts are complete; zero while they are not
 }
 
 type sourceCheck struct {
-	noInput    bool // nothing comes from the sources
+	noInput    bool // no counts come from the sources
 	incomplete bool // counts may be missing
-	failing    bool // a source knows what is wrong before it is silent: what it has lost may not cool until then
-	back       bool // they were until now
+	// A source has reported an error before it is silent. Its lost counts must not cool keys until then.
+	failing bool
+	back    bool // counts are complete again with this check
 }
 
 func newSourceMonitor(cfg Config) *sourceMonitor {
 	return &sourceMonitor{cfg: cfg, began: cfg.Now(), first: map[string]time.Time{}}
 }
 
-// check asks the sources. It logs once when the input ends, when it
-// begins again, and when there was none for NoInputTTL; keys is how many are hot.
+// check asks the sources. It logs once when the input ends, when it begins again, and when there was no input for
+// NoInputTTL; keys is the number of hot keys.
 func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var v sourceCheck
 	slept := now.Sub(s.looked)
@@ -107,8 +108,8 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	return v
 }
 
-// mayPromise reports whether a source was heard for so short a time that it is not known whether its senders promise a
-// sign of life: then a silence would not be noticed.
+// mayPromise reports whether a source was first heard so recently that its senders may still promise a sign of life.
+// Until then a silence would not be noticed.
 func (s *sourceMonitor) mayPromise(name string, h SourceStatus) bool {
 	if h.Heartbeats || h.At.IsZero() {
 		return false
@@ -148,8 +149,7 @@ func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged
 	return st
 }
 
-// goneAfter is after how long silent senders are taken for senders that are not
-// meant to be there any more.
+// goneAfter returns how long senders must be silent before they are taken for removed.
 func (s *sourceMonitor) goneAfter() time.Duration {
 	if s.cfg.NoInputTTL <= 0 {
 		return hotset.DefaultNoInputTTL
@@ -157,7 +157,7 @@ func (s *sourceMonitor) goneAfter() time.Duration {
 	return max(s.cfg.NoInputTTL, SilentAfter)
 }
 
-// logChanges keeps since when there is no input, and logs where that begins and ends.
+// logChanges records since when there is no input, and logs when that begins and ends.
 func (s *sourceMonitor) logChanges(v *sourceCheck, waiting bool, states []SourceState, now time.Time, keys int) {
 	why := func() string {
 		var list []string
@@ -192,8 +192,8 @@ func (s *sourceMonitor) logChanges(v *sourceCheck, waiting bool, states []Source
 	}
 }
 
-// CountsSince is since when this aggregator has counted everything that was sent
-// to it; the zero time without input, or while it still waits for its first sender.
+// CountsSince returns the time since which this aggregator has counted everything that was sent to it, or the zero time
+// without input or while it still waits for its first sender.
 func (a *Aggregator) CountsSince() time.Time {
 	a.sources.mu.Lock()
 	defer a.sources.mu.Unlock()
@@ -203,14 +203,14 @@ func (a *Aggregator) CountsSince() time.Time {
 	return a.sources.completeSince
 }
 
-// Sources is the state of each source, by name.
+// Sources returns the state of each source, by name.
 func (a *Aggregator) Sources() []SourceState {
 	a.sources.mu.Lock()
 	defer a.sources.mu.Unlock()
 	return slices.Clone(a.sources.states)
 }
 
-// CheckSources fails when no source has input.
+// CheckSources returns an error if no source has input.
 func (a *Aggregator) CheckSources() error {
 	var without []string
 	states := a.Sources()
@@ -225,8 +225,8 @@ func (a *Aggregator) CheckSources() error {
 	return fmt.Errorf("no input: %s", strings.Join(without, "; "))
 }
 
-// CheckPublication fails when the hot set is not made known. That another process
-// publishes in this one's place is no failure.
+// CheckPublication returns an error if the hot set is not published. It returns nil while another process publishes in
+// place of this one.
 func (a *Aggregator) CheckPublication() error {
 	const old = 5 * time.Second // several publications
 	p, failure := a.out.published()
@@ -244,8 +244,8 @@ func (a *Aggregator) CheckPublication() error {
 	return nil
 }
 
-// alarm watches how wrong counts can be. It says so once when that becomes too
-// much for a rule, and once when it is over. Only the judging loop looks.
+// alarm watches the errors of counts. It logs once when the error of a rule becomes too large, and once when that is
+// over. Only the judging loop uses it.
 type alarm struct {
 	log    *slog.Logger
 	looked time.Time
