@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// Requests is a number of requests, or Unknown, which JSON has as null.
+// Requests is a number of requests, or Unknown, which is null in JSON.
 type Requests float64
 
-// Unknown is the number of requests of which no limiter has reported.
+// Unknown is the number of requests if no limiter reported it.
 var Unknown = Requests(math.NaN())
 
 // IsKnown reports whether the number is known.
 func (r Requests) IsKnown() bool { return !math.IsNaN(float64(r)) }
 
-// Plus returns the sum of what is known of both.
+// Plus returns the sum of the known numbers.
 func (r Requests) Plus(other Requests) Requests {
 	switch {
 	case !r.IsKnown():

@@ -1,6 +1,6 @@
-// Package history is what an operator may ask about the past: by the minute, which keys were the
-// heaviest and what became of their requests, and what happened. [Recorder] folds seconds into
-// minutes; package historystore keeps them.
+// Package history answers an operator's questions about the past, by the minute: which keys were the heaviest, what
+// happened to their requests, and which events there were. [Recorder] folds seconds into minutes; package historystore
+// keeps them.
 //
 // It is pure: time is an argument.
 package history
@@ -17,34 +17,34 @@ import (
 // States of a key in a minute.
 const (
 	Hot  = "hot"
-	Loop = "loop" // over its threshold by one or a few clients
+	Loop = "loop" // over its threshold because of one or a few clients
 	Cold = "cold"
 )
 
 type KeyMinute struct {
-	// Minute is its beginning.
+	// Minute is the beginning of the minute.
 	Minute time.Time   `json:"minute"`
 	Key    hottype.Key `json:"key"`
 	Rule   string      `json:"rule,omitempty"`
-	// State is the hottest that it was in: hot, then loop, then cold.
+	// State is the hottest state of the key in the minute: hot, then loop, then cold.
 	State string `json:"state"`
-	// Rate is the mean of the seconds in which the key was seen, Peak the greatest, in requests a second.
+	// Rate is the mean of the seconds in which the key was seen, and Peak the greatest rate, in requests a second.
 	Rate float64 `json:"rate"`
 	Peak float64 `json:"peak"`
-	// Allowed and Denied are the requests that limiters decided by the key's limit; Unknown if none reported the key,
-	// as of a cold one.
+	// Allowed and Denied are the requests that limiters decided by the key's limit, or Unknown if no limiter reported
+	// the key, for example a cold one.
 	Allowed Requests `json:"allowed"`
 	Denied  Requests `json:"denied"`
-	// Clients is the most that were seen at a time, 0 where that is not known.
+	// Clients is the greatest number of clients seen at a time, or 0 if unknown.
 	Clients int64 `json:"clients,omitempty"`
 }
 
-// Total is all requests of one minute.
+// Total holds all requests of one minute.
 type Total struct {
 	Minute  time.Time          `json:"minute"`
 	Allowed Requests           `json:"allowed"` // Unknown if no limiter reported
 	Denied  Requests           `json:"denied"`
-	By      map[string]float64 `json:"denied_by,omitempty"` // what denied
+	By      map[string]float64 `json:"denied_by,omitempty"` // by the reason of denial
 }
 
 // Span is a time in which a key was hot or a loop.
@@ -59,33 +59,33 @@ type Span struct {
 	Peak  float64   `json:"peak"`
 }
 
-// Event is something that happened, as the page tells it.
+// Event is an event as the page shows it.
 type Event struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
 	Key  string    `json:"key,omitempty"`
-	// Detail is the rest of what the page tells, as JSON.
+	// Detail holds the further fields that the page shows, as JSON.
 	Detail json.RawMessage `json:"detail,omitempty"`
-	// Span is what began with the event, or ended where Until is set; nil for most.
+	// Span is the span that began with the event, or that ended if Until is set; nil for most events.
 	Span *Span `json:"-"`
 }
 
-// Minute is what one minute came to.
+// Minute is the result of one minute.
 type Minute struct {
 	Total Total
 	Keys  []KeyMinute // heaviest first
 }
 
-// Query asks for what was between two times, From included and To not. Key is empty for all keys.
-// Limit bounds each of the lists; the newest are left out.
+// Query selects the time from From, included, to To, not included. Key is empty for all keys. Limit bounds each of the
+// lists; the newest entries are left out.
 type Query struct {
 	From, To time.Time
 	Key      hottype.Key
 	Limit    int
 }
 
-// HeatmapQuery asks when the heaviest keys of a time were asked for. Step is a whole number of minutes; of
-// more than an hour, a whole number of hours.
+// HeatmapQuery asks when the heaviest keys of a time were requested. Step is a whole number of minutes, or of hours if
+// it is more than an hour.
 type HeatmapQuery struct {
 	From, To time.Time
 	Step     time.Duration
@@ -96,9 +96,9 @@ type Heatmap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	Step int64     `json:"step"` // seconds of a cell
-	// Keys are those with the greatest peaks, from the greatest on.
+	// Keys are the keys with the greatest peaks, the greatest first.
 	Keys []HeatmapKey `json:"keys"`
-	// Events are what happened; of long times only what people did.
+	// Events are the events of the time; of a long time only the acts of people.
 	Events    []Event `json:"events"`
 	Truncated bool    `json:"truncated"` // there were more events
 }
@@ -106,21 +106,21 @@ type Heatmap struct {
 // HeatmapKey is one key and the cells in which it was seen, oldest first.
 type HeatmapKey struct {
 	Key   hottype.Key `json:"key"`
-	Href  string      `json:"href"` // asks the API about it
+	Href  string      `json:"href"` // the API's address for the key
 	Rule  string      `json:"rule,omitempty"`
 	Cells []Cell      `json:"cells"`
 }
 
-// Cell is a key in one step of time.
+// Cell holds the requests of a key in one step of time.
 type Cell struct {
-	At      int64    `json:"at"` // how many steps after the beginning
+	At      int64    `json:"at"` // number of steps after the beginning
 	State   string   `json:"state"`
 	Peak    float64  `json:"peak"`
 	Allowed Requests `json:"allowed"`
 	Denied  Requests `json:"denied"`
 }
 
-// Answer is what a query finds, oldest first.
+// Answer is the result of a query, oldest first.
 type Answer struct {
 	From   time.Time   `json:"from"`
 	To     time.Time   `json:"to"`
@@ -128,7 +128,7 @@ type Answer struct {
 	Keys   []KeyMinute `json:"keys"`
 	Spans  []Span      `json:"spans"`
 	Events []Event     `json:"events"`
-	// Truncated says that a list was longer than the limit.
+	// Truncated is true if a list was longer than the limit.
 	Truncated bool `json:"truncated"`
 }
 
@@ -143,7 +143,7 @@ func (h *HeatmapKey) Add(at int64, k *KeyMinute) {
 	c.Allowed, c.Denied = c.Allowed.Plus(k.Allowed), c.Denied.Plus(k.Denied)
 }
 
-// Heaviest returns the keys with the greatest peaks, from the greatest on.
+// Heaviest returns the keys with the greatest peaks, the greatest first.
 func Heaviest(peaks map[hottype.Key]float64, most int) []hottype.Key {
 	keys := make([]hottype.Key, 0, len(peaks))
 	for key := range peaks {
@@ -163,7 +163,7 @@ type KeySecond struct {
 	Clients         int64
 }
 
-// Second is what was seen in one second. Keys may be in any order.
+// Second holds the requests of one second. Keys may be in any order.
 type Second struct {
 	At              time.Time
 	Keys            []KeySecond
@@ -171,10 +171,10 @@ type Second struct {
 	DeniedBy        map[string]float64
 }
 
-// Recorder folds seconds into minutes. It holds at most a few times Keys keys. It is not for
+// Recorder folds seconds into minutes. It holds at most a few times as many keys as a minute keeps. It is not for
 // concurrent use.
 type Recorder struct {
-	most   int // keys of a minute
+	most   int // maximum number of keys of a minute
 	minute Minute
 	keys   map[hottype.Key]*minuteAcc
 }
@@ -184,12 +184,12 @@ type minuteAcc struct {
 	seconds float64
 }
 
-// NewRecorder keeps at most that many keys of a minute, the heaviest by their peaks.
+// NewRecorder returns a Recorder that keeps the heaviest keys of each minute by their peaks, at most a number of them.
 func NewRecorder(keys int) *Recorder {
 	return &Recorder{most: keys, keys: map[hottype.Key]*minuteAcc{}}
 }
 
-// Add takes a second. When it begins a new minute, what the one before came to is given, else nil. A
+// Add adds a second. If the second begins a new minute, Add returns the result of the minute before, or else nil. A
 // clock that steps back ends the minute too.
 func (r *Recorder) Add(s *Second) (ended *Minute) {
 	minute := s.At.Truncate(time.Minute)
@@ -213,7 +213,7 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 	return ended
 }
 
-// Forget removes a key from the minute under way.
+// Forget removes a key from the current minute.
 func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
 
 func (r *Recorder) fold(minute time.Time, s *KeySecond) {
@@ -233,8 +233,7 @@ func (r *Recorder) fold(minute time.Time, s *KeySecond) {
 	k.State = hotterState(k.State, s.State)
 }
 
-// hotterState returns the hotter of two states: hot, then loop, then cold. Of two equal ones, or of unknown ones, it
-// returns a.
+// hotterState returns the hotter of two states: hot, then loop, then cold. It returns a if they are equal or unknown.
 func hotterState(a, b string) string {
 	if order := []string{Cold, Loop, Hot}; slices.Index(order, b) > slices.Index(order, a) {
 		return b
@@ -242,7 +241,7 @@ func hotterState(a, b string) string {
 	return a
 }
 
-// End gives the minute under way and begins anew; nil where nothing was seen.
+// End returns the result of the current minute and begins again, or returns nil if no second was added.
 func (r *Recorder) End() *Minute {
 	if r.minute.Total.Minute.IsZero() {
 		return nil
@@ -272,7 +271,7 @@ func (r *Recorder) trim() {
 	}
 }
 
-// Heavier orders keys by their peaks, from the greatest on.
+// Heavier orders keys by their peaks, the greatest first.
 func Heavier(a, b KeyMinute) int {
 	return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 }
