@@ -51,3 +51,14 @@ func explainSilentEnd(err error) error {
 // whole returns an error with the text of err of which go-redis cuts nothing: of an error that wraps a single one it
 // shows only the wrapped one when a connection cannot be set up.
 func whole(err error) error { return errors.Join(err) }
+
+// explainMovingSlot adds the cause to the error of a command whose keys are in a slot that moves to another node. The
+// node answers commands of several keys so, while some of the keys have moved and others have not.
+func explainMovingSlot(cmd redis.Cmder, err error) error {
+	if !redis.HasErrorPrefix(err, "TRYAGAIN") {
+		return err
+	}
+	err = fmt.Errorf("%w (a slot of the cluster moves to another node; calls for its keys succeed when it has moved)", err)
+	cmd.SetErr(err)
+	return err
+}

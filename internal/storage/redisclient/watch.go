@@ -122,7 +122,7 @@ func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		r.onError(ctx, err)
-		return err
+		return explainMovingSlot(cmd, err)
 	}
 }
 
@@ -131,6 +131,9 @@ func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		r.onError(ctx, err)
+		for _, cmd := range cmds {
+			_ = explainMovingSlot(cmd, cmd.Err())
+		}
 		return err
 	}
 }
