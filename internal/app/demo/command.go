@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/output"
 )
 
-// Command holds the flags of the demo: of cmd/demo, and of hotparam demo.
+// Command holds the flags of cmd/demo and of hotparam demo.
 type Command struct {
 	output.Flags
 	Duration    time.Duration `default:"40s" help:"How long; 0 goes on until Ctrl-C."`
@@ -24,9 +24,9 @@ type Command struct {
 	PrintConfig bool          `help:"Print the rules of the demo as a file to begin with, and end."`
 }
 
-// RunTo checks the flags, and shows the demo on out. Where the result is one value, the story goes to standard error,
-// and out gets the value at the end. serve is the command that puts the pipeline in front of a site of the reader's
-// own, which the demo names at its end.
+// RunTo checks the flags and shows the demo on out. If the result is one value, the story goes to standard error, and
+// the value to out at the end. serve is the command that puts the pipeline in front of the reader's own site. The demo
+// names it at its end.
 func (c Command) RunTo(ctx context.Context, out io.Writer, serve string, log *slog.Logger) error {
 	if c.PrintConfig {
 		return c.Print(out, map[string]string{"config": string(Rules)}, func(out io.Writer) error {

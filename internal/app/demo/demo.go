@@ -1,9 +1,8 @@
-// Package demo shows the pipeline alive: a small site with a few thousand
-// topics, its readers and crawlers, and one topic that goes viral.
+// Package demo shows the pipeline alive: a small site with a few thousand topics, its readers and crawlers, and one
+// topic that goes viral.
 //
-// The site, the proxy in front of it, counting, detection and limiting are the
-// real ones, joined over loopback HTTP. Only the visitors are made up; their
-// traffic comes from [Visitors], which hotparam load also points at other targets.
+// The site, the proxy in front of it, counting, detection and limiting are real, and joined over loopback HTTP. Only
+// the visitors are made up. Their traffic comes from [Visitors], which hotparam load also points at other targets.
 package demo
 
 import (
@@ -30,7 +29,7 @@ import (
 //go:embed demo.yaml
 var Rules []byte
 
-// The limit of the first wave in Rules, and what replaces it in the others.
+// The limit of the first wave in Rules, and its replacements in the other waves.
 const (
 	firstLimit    = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
 	servedLimit   = firstLimit + "    cache: {ttl: 1s}\n"
@@ -48,15 +47,15 @@ func rulesOf(file []byte) (sets [phases]*rules.Set, err error) {
 			return sets, err
 		}
 	}
-	sets[pause] = sets[adaptive] // the site is watched before the wave
+	sets[pause] = sets[adaptive] // the site is measured before the wave
 	return sets, nil
 }
 
-// Options are the flags of the demo as they were checked, and where it is shown. An empty Admin means no dashboard.
+// Options are the checked flags of the demo, and its output. An empty Admin means that there is no dashboard.
 type Options struct {
 	Command
 	Out io.Writer
-	// Result takes the result at the end, or is nil if only people read it.
+	// Result is called with the result at the end. It is nil if only people read the result.
 	Result func(Result) error
 	Color  bool
 	Serve  string // the command that the end of the demo recommends
@@ -72,15 +71,15 @@ type show struct {
 	screen   *screen
 	start    time.Time
 	events   chan detect.Change
-	sets     [phases]*rules.Set // that a phase brings; nil: it keeps those there are
+	sets     [phases]*rules.Set // rules of each phase, or nil if it keeps the rules
 	site     *site
 
-	phaseStart Readers // before the phase; tell's, like what follows
+	phaseStart Readers // counts before the phase; for printEvents' goroutine, like the fields below
 	waves      [phases]Readers
 	course     []Second
 	siteBefore uint64 // requests that had reached the site
 	limits     []Limit
-	lastRate   float64 // the rate that was told last
+	lastRate   float64 // the rate that was printed last
 }
 
 // Run shows the demo until its duration is over or ctx ends.
@@ -113,8 +112,7 @@ func Run(ctx context.Context, opts Options) error {
 	return s.run(ctx)
 }
 
-// run plays the plan. The pipeline stops last, so that the visitors' last
-// requests are answered.
+// run plays the plan. The pipeline stops last, so that the last requests of the visitors are answered.
 func (s *show) run(ctx context.Context) error {
 	pipeline, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPipeline()
@@ -150,7 +148,7 @@ func (s *show) changed(changes []detect.Change) {
 	for _, c := range changes {
 		select {
 		case s.events <- c:
-		default: // the picture misses a line; the dashboard has it
+		default: // the screen lacks a line; the dashboard has it
 		}
 	}
 }
@@ -158,7 +156,7 @@ func (s *show) changed(changes []detect.Change) {
 func (s *show) printEvents(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	phases := time.NewTicker(100 * time.Millisecond) // they do not begin with a second
+	phases := time.NewTicker(100 * time.Millisecond) // phases do not begin with a second
 	defer phases.Stop()
 	var last [kinds]Seen
 	was := -1
@@ -220,7 +218,7 @@ func (s *show) enter(at time.Duration, phase int) {
 	}
 }
 
-// leave ends a phase: what its readers got is that of a wave.
+// leave ends a phase. The requests of its readers are the result of a wave.
 func (s *show) leave(at time.Duration, phase int) {
 	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
 	if phase >= 0 && viral(phase) {
@@ -256,12 +254,12 @@ func (s *show) event(c detect.Change) {
 	}
 }
 
-// settings are serve's, for a loopback of our own.
+// settings returns the settings of serve for a site on loopback.
 func settings(opts Options, site, state string) config.Serve {
 	cfg := config.ServeDefaults()
 	cfg.Proxy.Listen, cfg.Proxy.Upstream = opts.Listen, "http://"+site
 	cfg.Admin.Listen = opts.Admin
-	cfg.Proxy.MaxConnections, cfg.Admin.MaxConnections = 4*connections, connections // no machine has too few files
+	cfg.Proxy.MaxConnections, cfg.Admin.MaxConnections = 4*connections, connections // any machine has enough files
 	cfg.State.Dir = state
 	return cfg
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// How long a page takes the site to put together, as from a database, and how many it can put
-// together at a time: its capacity is 2000 a second, and 830 when it is slow.
+// The time in which the site makes a page, as from a database, and the number of pages that it makes at a time. Its
+// capacity is 2000 pages a second, and 830 when it is slow.
 const (
 	quickPage       = 25 * time.Millisecond
 	slowPage        = 60 * time.Millisecond
@@ -21,8 +21,8 @@ const (
 type site struct {
 	*http.Server
 	page  atomic.Int64  // nanoseconds that a page takes
-	viral atomic.Uint64 // requests for the viral topic that reached it
-	busy  chan struct{} // has room for the pages that are put together at a time
+	viral atomic.Uint64 // requests for the viral topic that reached the site
+	busy  chan struct{} // has room for the pages that are made at a time
 }
 
 func openSite(ctx context.Context) (*site, error) {
@@ -58,8 +58,8 @@ func (s *site) topic(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "topic %q: all the news\n", id)
 }
 
-// freeOr gives an address of loopback: the usual one, or any free port while
-// another process has that, such as a demo in another window.
+// freeOr returns the usual loopback address, or any free port if another process has it, such as a demo in another
+// window.
 func freeOr(ctx context.Context, usual string) string {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", usual)
@@ -70,8 +70,7 @@ func freeOr(ctx context.Context, usual string) string {
 	return usual
 }
 
-// What each group asks for, in requests per second. While it lasts, the viral
-// topic is 60 % of the traffic.
+// The request rates of each group per second. In a wave the viral topic is 60 % of the traffic.
 const (
 	quietRate   = 540
 	crawlerRate = 60
@@ -79,9 +78,9 @@ const (
 	loopRate    = 400
 )
 
-// plan is when each phase begins. The topic goes viral three times: the first wave is limited,
-// the second one answered from memory, and the limit of the third follows what the site bears,
-// which becomes slow in the middle of it. Without a duration the plan repeats.
+// plan holds the time at which each phase begins. The topic goes viral three times. The first wave is limited, the
+// second is answered from memory, and the limit of the third follows the capacity of the site, which becomes slow in
+// the middle of the wave. Without a duration the plan repeats.
 type plan struct {
 	begins  [phases]time.Duration
 	length  time.Duration
@@ -102,8 +101,8 @@ const (
 
 func newPlan(d time.Duration) plan {
 	p := plan{length: d}
-	// The first end leaves room to see the topic released: 2 s of window, 3 s of cooldown. The last one leaves room
-	// for the answers that are under way.
+	// The first end leaves time to see the topic released: 2 s of window, 3 s of cooldown. The last end leaves time for
+	// the responses that are under way.
 	parts := [phases]time.Duration{0, 2, 9, 15, 20, 21, 26, 39}
 	if d <= 0 {
 		p.length, p.repeats = 80*time.Second, true
@@ -126,7 +125,7 @@ func (p *plan) phase(at time.Duration) int {
 	return phase
 }
 
-// viral reports whether everybody wants the viral topic in a phase.
+// viral reports whether the viral topic is requested in a phase.
 func viral(phase int) bool {
 	return phase == limited || phase == served || phase == adaptive || phase == slowed
 }

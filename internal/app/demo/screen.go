@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// screen writes the demo's story, a line a second and a line an event.
+// screen writes the demo's story: a line each second and a line for each event.
 type screen struct {
 	out   io.Writer
 	color bool
@@ -49,8 +49,7 @@ func (s *screen) head(topics int, site, dashboard string, plan plan) {
 		fmt.Sprintf("a loop on topic?id=%d", LoopTopic))))
 }
 
-// second writes one line of the picture: what was asked in the last second and
-// what was let through.
+// second writes one line of the picture: the requests of the last second and the requests that were allowed.
 func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot bool) {
 	share := 100.0
 	if n := quiet.Total(); n > 0 {
@@ -70,7 +69,7 @@ func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot 
 		s.flow(loop, 0))
 }
 
-// flow draws asked -> let through, with a bar where there is a scale.
+// flow draws the requests and the allowed requests, with a bar if scale is not 0.
 func (s *screen) flow(v Seen, scale int) string {
 	if v.Total() == 0 {
 		return "-"
@@ -89,7 +88,7 @@ func (s *screen) note(at time.Duration, color, format string, args ...any) {
 	s.printf("  %5s %s\n", fmt.Sprintf("%.1fs", at.Seconds()), s.paint(color, fmt.Sprintf(format, args...)))
 }
 
-// result prints what happened, and the command that serves a site of the reader's own.
+// result prints the results, and the command that serves the reader's own site.
 func (s *screen) result(r Result, serve string) {
 	s.printf("\n%s\n", s.paint(bold, "What happened"))
 	q := r.Groups.Quiet
@@ -122,8 +121,8 @@ func (s *screen) result(r Result, serve string) {
 		s.paint(bold, serve+" --upstream http://127.0.0.1:3000"))
 }
 
-// readers prints how many readers of the viral topic were answered in a wave. Where answers come from memory it also
-// prints how many requests reached the site: of the other waves each answer is from there.
+// readers prints the number of readers of the viral topic that were answered in a wave. If responses came from memory,
+// it also prints the number of requests that reached the site. In other waves every response is from the site.
 func (s *screen) readers(what, how string, r *Readers, fromMemory bool) {
 	n := r.Total()
 	if n == 0 {
@@ -137,7 +136,7 @@ func (s *screen) readers(what, how string, r *Readers, fromMemory bool) {
 		site)
 }
 
-// Result is what the demo has shown.
+// Result is the result of the demo.
 type Result struct {
 	DurationSeconds float64 `json:"duration_s"`
 	Groups          struct {
@@ -146,70 +145,68 @@ type Result struct {
 		Crawler Seen `json:"crawler"`
 		Loop    Seen `json:"loop"`
 	} `json:"groups"`
-	// QuietAnswered is the share of requests for other topics that got their
-	// page, in percent.
+	// QuietAnswered is the percentage of requests for other topics that got their page.
 	QuietAnswered float64 `json:"quiet_answered_percent"`
 	Waves         []Wave  `json:"waves"`
-	// Limited and Served are what became of the viral topic's readers in the first wave and
-	// in the second.
+	// Limited and Served count the requests of the viral topic's readers in the first wave and in the second.
 	Limited Readers `json:"limited"`
 	Served  Readers `json:"served"`
-	// Adaptive is the third: before the site became slow, and from then on.
+	// Adaptive is the third wave, before and after the site became slow.
 	Adaptive struct {
 		Quick  Readers `json:"quick"`
 		Slow   Readers `json:"slow"`
 		Limits []Limit `json:"limits"`
 	} `json:"adaptive"`
-	// Course is the viral topic second by second; none of a demo without an end.
+	// Course is the viral topic second by second. It is empty in a demo without an end.
 	Course []Second `json:"course,omitempty"`
 	// Behind counts requests that this machine was too slow to send.
 	Behind uint64         `json:"behind"`
 	Report report.Limiter `json:"report"`
 }
 
-// tooBusy reports whether this machine was, so that the numbers say little.
+// tooBusy reports whether this machine was too busy, so that the numbers mean little.
 func (r *Result) tooBusy() bool {
 	g := &r.Groups
 	return r.Behind > (g.Quiet.Total()+g.Viral.Total()+g.Crawler.Total()+g.Loop.Total())/10
 }
 
-// Second is what became of the viral topic's readers in one second.
+// Second counts the requests of the viral topic's readers in one second.
 type Second struct {
-	Seconds float64 `json:"at_s"` // since the beginning, at its end
+	Seconds float64 `json:"at_s"` // at its end, since the beginning
 	Seen
 	Site uint64 `json:"site"` // requests that reached the site
 }
 
-// Limit is what the adaptive limit was in one second, and why.
+// Limit is the adaptive limit in one second, and its reason.
 type Limit struct {
 	// Seconds since the beginning.
 	Seconds float64 `json:"at_s"`
-	// Rate of the viral topic, requests a second, and how many of them may be in flight.
+	// Rate is the limit of the viral topic in requests a second, and InFlight the limit of requests in flight.
 	Rate     float64 `json:"rate"`
 	InFlight float64 `json:"in_flight_cap"`
-	// LatencyMS is within which nine of ten pages of the site came.
+	// LatencyMS is the time within which nine of ten pages of the site came.
 	LatencyMS float64 `json:"latency_ms"`
 	Why       string  `json:"why"`
 }
 
-// Readers is what became of the viral topic's readers in a wave.
+// Readers counts the requests of the viral topic's readers in a wave.
 type Readers struct {
 	Seen
-	// Seconds that it lasted, and Site how many of the requests reached the site.
+	// Seconds is the length of the wave, and Site the number of requests that reached the site.
 	Seconds float64 `json:"seconds"`
 	Site    uint64  `json:"site"`
 }
 
-// note keeps what became of the viral topic's readers in a second.
+// note records the requests of the viral topic's readers in a second.
 func (s *show) note(at time.Duration, seen Seen) {
 	site := s.site.viral.Load()
-	if s.opts.Duration > 0 { // what goes on for ever keeps no list
+	if s.opts.Duration > 0 { // a demo without an end keeps no list
 		s.course = append(s.course, Second{at.Seconds(), seen, site - s.siteBefore})
 	}
 	s.siteBefore = site
 }
 
-// follow notes what the adaptive limit is, and tells when it has moved by more than a fifth.
+// follow records the adaptive limit, and prints it when it has changed by more than a fifth.
 func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
 	if phase := s.plan.phase(at); len(bounds) == 0 || phase != adaptive && phase != slowed {
 		s.lastRate = 0

@@ -23,12 +23,11 @@ const (
 	Quiet   Kind = iota // readers of any topic but the viral one
 	Viral               // readers of the viral topic
 	Crawler             // a few addresses that fetch page after page
-	Loop                // one client that asks for one topic over and over
+	Loop                // one client that requests one topic over and over
 	kinds
 )
 
-// Visitors sends requests to a site. Build it with NewVisitors; Run may be called
-// once.
+// Visitors sends requests to a site. Build it with NewVisitors. Run may be called once.
 type Visitors struct {
 	targets []string
 	topics  int
@@ -53,17 +52,17 @@ type job struct {
 
 type outcome struct{ ok, denied, failed atomic.Uint64 }
 
-// Seen is what one group has got so far.
+// Seen counts the responses that one group has received so far.
 type Seen struct {
 	OK     uint64 `json:"ok"`
 	Denied uint64 `json:"denied"`
 	Failed uint64 `json:"failed"`
 }
 
-// Sub is what was added since an earlier Seen.
+// Sub returns the counts since an earlier Seen.
 func (s Seen) Sub(o Seen) Seen { return Seen{s.OK - o.OK, s.Denied - o.Denied, s.Failed - o.Failed} }
 
-// text is what is not 0, with two spaces at its end.
+// text returns the counts that are not 0, with two spaces at the end.
 func (s Seen) text(name string) []byte {
 	var b []byte
 	for _, n := range []struct {
@@ -83,17 +82,17 @@ func (s Seen) text(name string) []byte {
 func (s Seen) Total() uint64 { return s.OK + s.Denied + s.Failed }
 
 const (
-	// ViralTopic is the topic that everybody wants; it is none of the Zipf ones.
+	// ViralTopic is the topic that goes viral. It is not among the Zipf topics.
 	ViralTopic = 4242
-	// LoopTopic is the one that a client in a loop asks for. Others read it too.
+	// LoopTopic is the topic that a client in a loop requests. Others read it too.
 	LoopTopic    = 7
 	loopClient   = "198.51.100.77"
 	crawlerAgent = "demo-crawler/1.0 (+bot)"
 	connections  = 256
 )
 
-// NewVisitors makes visitors for targets ("http://host:port"), taken in turn, with
-// so many topics. The seed makes their choices repeatable; their timing is real.
+// NewVisitors returns visitors of the given number of topics at targets ("http://host:port"), which are chosen at
+// random. The seed makes their choices repeatable, but their timing is real.
 func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	return &Visitors{
@@ -129,7 +128,7 @@ func (c *Visitors) Run(ctx context.Context) error {
 	return nil
 }
 
-// pace hands out the requests that are due, a few milliseconds at a time.
+// pace hands out the requests that are due, every few milliseconds.
 func (c *Visitors) pace(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -183,7 +182,7 @@ func (c *Visitors) send(ctx context.Context, j job) {
 	o := &c.tally[j.kind]
 	switch {
 	case ctx.Err() != nil:
-		return // the answer to the last request was not waited for
+		return // the last response was not waited for
 	case err != nil || status >= 500:
 		o.failed.Add(1)
 	case status == http.StatusTooManyRequests:
@@ -215,15 +214,14 @@ func (c *Visitors) get(ctx context.Context, j job) (int, error) {
 	return res.StatusCode, err
 }
 
-// Loaded is what became of the visitors' requests.
+// Loaded counts the visitors' requests by their result.
 type Loaded struct {
 	Quiet   Seen `json:"quiet"`
 	Viral   Seen `json:"viral"`
 	Crawler Seen `json:"crawler"`
 }
 
-// Load sends the demo's visitors to targets until ctx ends, writes a line a
-// second, and returns the sums.
+// Load sends the demo's visitors to targets until ctx ends, writes a line a second, and returns the sums.
 func Load(ctx context.Context, out io.Writer, targets []string, topics int) (Loaded, error) {
 	c := NewVisitors(targets, max(topics, 10), uint64(time.Now().UnixNano()))
 	c.SetRate(Quiet, quietRate)

@@ -10,23 +10,21 @@ import (
 
 type Wave struct {
 	Key hottype.Key `json:"key"`
-	// Crossed is when the request was sent that reached the threshold.
+	// Crossed is the time at which the request was sent that reached the threshold.
 	Crossed time.Time `json:"crossed"`
-	// FoundMS and EnforcedMS are the milliseconds from there until the key was
-	// hot, and until the first visitor was turned away.
+	// FoundMS and EnforcedMS are the milliseconds from Crossed until the key was hot, and until the first request was
+	// denied.
 	FoundMS    float64 `json:"found_ms"`
 	EnforcedMS float64 `json:"enforced_ms"`
-	// Cooled is when the key was released; zero when it still was hot at the
-	// end.
+	// Cooled is the time at which the key cooled, or zero if it was still hot at the end.
 	Cooled time.Time `json:"cooled,omitzero"`
-	// Asked and LetThrough count its requests from the first denial until it
-	// cooled. Bound is the most that the limit may let through in that time:
-	// burst + rate x time.
+	// Asked and LetThrough count the requests and the allowed requests from the first denial until the key cooled.
+	// Bound is the maximum that the limit may allow in that time: burst + rate x time.
 	Asked      uint64 `json:"asked"`
 	LetThrough uint64 `json:"let_through"`
 	Bound      uint64 `json:"bound"`
-	// Served is whether it was answered from memory, and Adaptive whether its limit followed what
-	// the site bears. Neither has a bound to hold, and so none of what follows FoundMS.
+	// Served is true if the wave was answered from memory, and Adaptive if its limit followed the capacity of the site.
+	// Such waves have no bound, so EnforcedMS, Asked, LetThrough and Bound are 0.
 	Served   bool `json:"served,omitempty"`
 	Adaptive bool `json:"adaptive,omitempty"`
 }
@@ -34,9 +32,8 @@ type Wave struct {
 // fixed reports whether the wave has the same limit all the time.
 func (w *Wave) fixed() bool { return !w.Served && !w.Adaptive }
 
-// watcher tells by the visitors' own clock how fast the pipeline was. It
-// counts sent requests by the second, as the detector counts them, and notes
-// when the sum over the window reached the threshold.
+// watcher measures by the visitors' own clock how fast the pipeline is. It counts sent requests by the second, as the
+// detector counts them, and records the time at which the sum over the window reached the threshold.
 type watcher struct {
 	key       hottype.Key
 	threshold int64
@@ -50,7 +47,7 @@ type watcher struct {
 	enforced time.Time
 	waves    []Wave
 	hot      bool
-	next     Wave // what the next wave will be
+	next     Wave // the template of the next wave
 }
 
 func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, burst float64) *watcher {
@@ -58,19 +55,19 @@ func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, bu
 		next: Wave{Key: key}, sent: map[int64]int64{}}
 }
 
-// begins says what the waves are from now on: answered from memory, with a limit that follows what
-// the site bears, or neither.
+// begins sets the kind of the following waves: answered from memory, with a limit that follows the capacity of the
+// site, or with a fixed limit.
 func (w *watcher) begins(served, adaptive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.hot { // still from the wave before, which ends here
+	if w.hot { // still hot from the previous wave, which ends here
 		w.close(time.Now())
 		w.hot = true
 	}
 	w.next = Wave{Key: w.key, Served: served, Adaptive: adaptive}
 }
 
-// onSend hears of every request before it is sent.
+// onSend is called before every request is sent.
 func (w *watcher) onSend(k Kind, now time.Time) {
 	if k != Viral {
 		return
@@ -86,7 +83,7 @@ func (w *watcher) onSend(k Kind, now time.Time) {
 	}
 	if sum < w.threshold {
 		if !w.hot {
-			w.crossed = time.Time{} // an earlier wave's crossing
+			w.crossed = time.Time{} // from an earlier wave
 		}
 		return
 	}
@@ -118,8 +115,7 @@ func (w *watcher) onDone(k Kind, status int) {
 	}
 }
 
-// onChange hears what the aggregator says, and gives the wave that it is about,
-// nil for other keys.
+// onChange records a change that the aggregator reports, and returns its wave, or nil if the change is of another key.
 func (w *watcher) onChange(c detect.Change) *Wave {
 	if c.Hot.Key != w.key || c.Kind != detect.BecameHot && c.Kind != detect.Cooled {
 		return nil
@@ -141,7 +137,7 @@ func (w *watcher) onChange(c detect.Change) *Wave {
 	return w.last()
 }
 
-// close ends the wave under way and works out its bound. It needs mu.
+// close ends the wave under way and computes its bound. The caller must hold mu.
 func (w *watcher) close(now time.Time) {
 	if n := len(w.waves); n > 0 && w.hot && !w.enforced.IsZero() {
 		w.waves[n-1].Bound = uint64(w.burst + w.rate*now.Sub(w.enforced).Seconds())
@@ -149,7 +145,7 @@ func (w *watcher) close(now time.Time) {
 	w.hot, w.crossed, w.enforced = false, time.Time{}, time.Time{}
 }
 
-// last copies the latest wave. It needs mu.
+// last returns a copy of the latest wave. The caller must hold mu.
 func (w *watcher) last() *Wave {
 	if len(w.waves) == 0 {
 		return nil
@@ -157,7 +153,7 @@ func (w *watcher) last() *Wave {
 	return new(w.waves[len(w.waves)-1])
 }
 
-// Waves are all waves so far; the one under way is closed.
+// Waves returns all waves so far. It closes the wave under way.
 func (w *watcher) Waves() []Wave {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +161,7 @@ func (w *watcher) Waves() []Wave {
 	return append([]Wave(nil), w.waves...)
 }
 
-// Hot reports whether the key is hot now, as last heard.
+// Hot reports whether the key is hot, by the latest change.
 func (w *watcher) Hot() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
