@@ -34,12 +34,12 @@ type aggregator struct {
 	cfg       config.Aggregator
 	log       *slog.Logger
 	redis     *redisclient.Client
-	clients   *httplimit.Clients // trusted proxies in front of the admin page
+	clients   *httplimit.Clients // for the trusted proxies in front of the admin page
 	parts     *distributed.Aggregator
-	listener  *statsd.Listener // nil: none
+	listener  *statsd.Listener // nil: no StatsD
 	stood     wait.Standstill  // of this process
-	consumer  *kafka.Consumer  // nil: none
-	poller    *graphite.Poller // nil: none
+	consumer  *kafka.Consumer  // nil: no Kafka
+	poller    *graphite.Poller // nil: no Graphite
 	schedules *program.ScheduleWatcher
 	admin     *program.AdminPage
 	reload    *program.Reloader
@@ -47,8 +47,8 @@ type aggregator struct {
 	notify    func(*lifecycle.Stages)
 }
 
-// Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
-// out to Redis, the dashboard. It returns when ctx ends and all is handed over.
+// Aggregator runs cmd/aggregator. It receives counts by StatsD, Kafka or Graphite, publishes the hot set to Redis, and
+// serves the dashboard. It returns when ctx has ended and everything has been handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log)}
 	store, file, err := program.FollowRules(ctx, program.CentralConfig{RuleSource: cfg.RuleSource, Redis: cfg.Redis,
@@ -102,7 +102,8 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	return s.Run(program.Delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
 }
 
-// check says what makes a run pointless: no counts, nowhere to publish, or rules that the memory is too small for.
+// check returns an error if a run would be pointless: no counts arrive, the hot set has no destination, or the memory
+// is too small for the rules.
 func (a *aggregator) check(set *rules.Set) error {
 	if len(a.cfg.In.Listen) == 0 && len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == "" {
 		return config.Usage("no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url")
@@ -186,8 +187,8 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Loops:    func() []hottype.HotKey { return a.parts.Hot.Loops(time.Now()) },
 		HasEnded: func(key hottype.Key) bool { return a.parts.Hot.HasEnded(key, time.Now()) },
 		Rules:    a.parts.Rules, Full: a.parts.Aggregate.Full,
-		// The page finds changes in the merged set, not in what this aggregator
-		// judged: every aggregator shows the same.
+		// The page finds changes in the merged set, and not in the judgements of this aggregator, so that every
+		// aggregator shows the same.
 		Reports:     a.parts.Feed.ReadReports,
 		Aggregators: a.parts.Feed.ReadAggregators,
 		Overrides:   a.parts.Feed.Overrides(),
@@ -226,13 +227,13 @@ func (a *aggregator) setRules(set *rules.Set) {
 	a.schedules.SetFile(set.Overrides)
 }
 
-// publisherName tells aggregators apart that publish side by side. It must be
-// the same after a restart, or the old process's keys stay until they expire.
-// Of two processes with the same name one publishes and the other stands by.
+// publisherName returns the name that tells aggregators apart that publish side by side. It must be the same after a
+// restart, or the keys of the old process stay until they expire. Of two processes with the same name one publishes and
+// the other stands by.
 func publisherName(cfg config.Aggregator) string { return cmp.Or(cfg.ID, lifecycle.HostName()) }
 
-// received gives what arrived of each sender by StatsD; nil: it is not received. Senders that reach this aggregator by
-// Kafka or Graphite are not in it.
+// received returns a function that reports the counts that arrived from each sender by StatsD, or nil if this
+// aggregator does not listen to StatsD. Senders that reach it by Kafka or Graphite are not included.
 func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
 	if len(a.cfg.In.Listen) == 0 {
 		return nil
@@ -244,8 +245,8 @@ func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
 	}
 }
 
-// judged returns the partitions of Kafka that were read since a time; nil: there are none. The keys of a Graphite or of
-// StatsD may be counted by others.
+// judged returns a function that reports the partitions of Kafka that were read since a time. It is nil without Kafka,
+// and with StatsD or Graphite, because others may count their keys.
 func (a *aggregator) judged() func(time.Time) report.Partitions {
 	if len(a.cfg.Kafka.Brokers) == 0 || len(a.cfg.In.Listen) > 0 || a.cfg.Graphite.URL != "" {
 		return nil
@@ -253,8 +254,8 @@ func (a *aggregator) judged() func(time.Time) report.Partitions {
 	return func(since time.Time) report.Partitions { return a.consumer.Judged(since) }
 }
 
-// sources says what is heard of each source of counts that is configured. They
-// are asked when all parts have been built.
+// sources returns, for each configured source of counts, a function that reports its last signs of life. The functions
+// are called when all parts have been built.
 func (a *aggregator) sources(cfg config.Aggregator) map[string]func() aggregate.SourceStatus {
 	list := map[string]func() aggregate.SourceStatus{}
 	if len(cfg.In.Listen) > 0 {

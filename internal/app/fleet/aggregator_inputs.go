@@ -7,11 +7,11 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// openInputs opens what counts come from: StatsD, Kafka and Graphite.
+// openInputs opens the sources of counts: StatsD, Kafka and Graphite.
 func (a *aggregator) openInputs(ctx context.Context, set *rules.Set) (err error) {
 	cfg := a.cfg
 	take := func(counts []hottype.Count) {
-		_ = a.parts.Aggregate.Send(ctx, counts) // takes everything; what has no place it counts itself
+		_ = a.parts.Aggregate.Send(ctx, counts) // accepts everything, and counts its own losses
 	}
 	if len(cfg.In.Listen) > 0 {
 		if a.listener, err = newListener(cfg.In, cfg.Names, take, &a.stood, a.log); err != nil {

@@ -30,20 +30,20 @@ type collector struct {
 	log       *slog.Logger
 	rules     atomic.Pointer[rules.Set]
 	uses      atomic.Pointer[ruleUses]
-	clients   *httplimit.Clients // of mirrored requests
+	clients   *httplimit.Clients // for mirrored requests
 	out       *sink
-	history   *sink // nil: none
+	history   *sink // nil: no history by StatsD
 	tally     *tally.Tally
 	listeners *program.Listeners
-	listener  *statsd.Listener // nil: none
+	listener  *statsd.Listener // nil: no StatsD
 	mirror    *mirror.Handler
-	front     *listener.Server // of mirror; nil: none
+	front     *listener.Server // for mirror, may be nil
 	logs      []*accessLog
 	stood     wait.Standstill
 }
 
-// Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
-// in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
+// Collector runs cmd/collector. It receives StatsD lines, mirrored requests and access logs, and sends counts to Kafka
+// or StatsD. It returns when ctx has ended and everything has been handed over.
 func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
 	store, file, err := program.FollowRules(ctx,
@@ -134,7 +134,7 @@ func (c *collector) build(ctx context.Context) error {
 	return c.openLogs(ctx)
 }
 
-// ruleUses holds what the requests that this collector reads itself have, by the rules of a set.
+// ruleUses holds the uses of the rules of a set by the requests that this collector reads itself.
 type ruleUses struct {
 	set  *rules.Set
 	uses *rules.Uses
@@ -151,15 +151,15 @@ func (c *collector) setRules(set *rules.Set) {
 }
 
 // recordUse records a request of an access log or of the mirror, which was matched by the rules of set. A request that
-// was matched by rules from before is left out.
+// was matched by earlier rules is left out.
 func (c *collector) recordUse(set *rules.Set, m *rules.Match, second int64, target string) {
 	if u := c.uses.Load(); u.set == set {
 		u.uses.Record(m.Rule.Index, second, m.Key, target)
 	}
 }
 
-// listUses returns what the requests of each rule had. Without an access log and a mirror the collector reads no
-// requests, and nothing is known of them.
+// listUses returns the use of each rule. Without an access log and a mirror the collector reads no requests, and their
+// use is not known.
 func (c *collector) listUses(now time.Time) []report.RuleUse {
 	if c.mirror == nil && len(c.logs) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (c *collector) add(counts []hottype.Count) {
 	}
 }
 
-// received is what arrived of each sender here, which the aggregators publish.
+// received returns the counts that arrived from each sender at this process. The aggregators publish them.
 func (c *collector) received() map[string]arrival.Flow {
 	if c.listener == nil {
 		return nil

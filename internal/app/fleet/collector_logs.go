@@ -16,14 +16,14 @@ import (
 )
 
 type accessLog struct {
-	name   string // of the file, or the address of syslog
+	name   string // path of the file, or the address of syslog
 	c      *collector
 	source interface {
 		Run(ctx context.Context, f func(line []byte)) error
 		Stats() tail.Stats
 	}
 	parser             *accesslog.Parser // nil: not known yet
-	fields             string            // the #Fields of a log whose format is not known yet
+	fields             string            // the #Fields line of a log whose format is not known yet
 	malformed, skipped atomic.Uint64
 }
 
@@ -99,8 +99,8 @@ func (l *accessLog) Run(ctx context.Context) error {
 	})
 }
 
-// parse reads a line in the configured format; auto takes the format of the
-// first line that has one.
+// parse reads a line in the configured format. The format auto becomes the format of the first line that has a known
+// format.
 func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 	if l.parser == nil {
 		if strings.HasPrefix(line, "#") {
@@ -120,7 +120,7 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 			return err
 		}
 		if l.fields != "" {
-			_ = l.parser.Parse(l.fields, e) // has no request
+			_ = l.parser.Parse(l.fields, e) // a line of fields has no request
 		}
 	}
 	return l.parser.Parse(line, e)

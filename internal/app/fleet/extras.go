@@ -16,7 +16,7 @@ var Extras = program.Extras{Rules: openRuleStore,
 
 type envoyFront struct {
 	server *envoy.Server
-	limits *envoy.Limits // of the files as they were last read
+	limits *envoy.Limits // of the files that were read last
 }
 
 func (e *envoyFront) Open(c program.EnvoyConfig) {

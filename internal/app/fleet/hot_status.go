@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// noInputTTL is the setting as the packages take it, which have a default for 0.
+// noInputTTL returns the setting in the form of the packages that use it, which take 0 for their default.
 func noInputTTL(cfg config.Redis) time.Duration {
 	if cfg.HotTTLNoInput == 0 {
 		return -1
@@ -21,8 +21,8 @@ func noInputTTL(cfg config.Redis) time.Duration {
 	return cfg.HotTTLNoInput
 }
 
-// hotStatus is the line of the dashboard and of /readyz?verbose about the hot set:
-// how old it is, and which aggregators are stale or have no input.
+// hotStatus returns the line of the dashboard and of /readyz?verbose about the hot set: its age, and the number of
+// aggregators that are stale or have no input.
 func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	age, known := m.Age(now)
 	st := m.Stats(now)
@@ -44,7 +44,7 @@ func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	return admin.Status{Name: "hot set", Value: fmt.Sprintf("judged %.1f s ago", age.Seconds()), OK: true}
 }
 
-// groupStatus is the line of the dashboard about the consumer group.
+// groupStatus returns the line of the dashboard about the consumer group.
 func groupStatus(check func(context.Context) error) admin.Status {
 	if err := check(context.Background()); err != nil {
 		return admin.Status{Name: "kafka group", Value: err.Error()}
@@ -62,7 +62,7 @@ func roleStatus(feed *rediscontrol.Feed, standby bool) admin.Status {
 	return admin.Status{Name: "role", Value: "publishes nothing yet"}
 }
 
-// instanceName tells processes apart, also those that share a publisher's name.
+// instanceName returns a name that also tells processes apart that share a publisher's name.
 func instanceName(cfg config.Aggregator) string {
 	return publisherName(cfg) + strings.TrimPrefix(lifecycle.InstanceName(""), lifecycle.HostName())
 }

@@ -34,9 +34,9 @@ type sidecar struct {
 	cfg       config.Sidecar
 	log       *slog.Logger
 	redis     *redisclient.Client
-	copy      *filestore.OverridesCopy // of the overrides; nil: none
+	copy      *filestore.OverridesCopy // nil: overrides are not kept on disk
 	parts     *distributed.Pipeline
-	out       *sink // nil: counting is left to others
+	out       *sink // nil: others count
 	clients   *httplimit.Clients
 	gateways  *program.Gateways
 	schedules *program.ScheduleWatcher
@@ -45,8 +45,8 @@ type sidecar struct {
 	stood     wait.Standstill // of this process
 }
 
-// Sidecar runs cmd/limiter-sidecar: it answers gateways and services by the hot set and the
-// limits in Redis. It returns when ctx ends and all is handed over.
+// Sidecar runs cmd/limiter-sidecar. It answers gateways and services by the hot set and the limits in Redis. It returns
+// when ctx has ended and everything has been handed over.
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
 	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
@@ -142,7 +142,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	return nil
 }
 
-// openCopy opens the copy of the overrides on disk. A limiter does its work without it too.
+// openCopy opens the copy of the overrides on disk. A limiter also works without it.
 func (s *sidecar) openCopy(namespace string) {
 	if s.cfg.State.Dir == "" {
 		return
@@ -214,9 +214,9 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 	}
 }
 
-// checkRedis fails where requests are denied because Redis is away, so that they go to a limiter that reaches
-// it. By the other policies a limiter needs no Redis to answer: it is ready, and says what it last heard. A probe does
-// not wait for Redis then.
+// checkRedis fails if requests are denied because Redis is away, so that they go to a limiter that reaches Redis. By
+// the other policies a limiter needs no Redis to answer, so it is ready and reports its last state. A probe does not
+// wait for Redis then.
 func (s *sidecar) checkRedis(ctx context.Context) error {
 	if s.parts.Gate.Rules().FailsClosed() {
 		return s.redis.CheckWrites(ctx)
@@ -231,8 +231,8 @@ func tolerated(st admin.Status) error {
 	return admin.Tolerate(errors.New(st.Value))
 }
 
-// checkSynced fails until Redis was asked once for the overrides and for what is hot, so that no request comes before
-// the block holds that a person set. A Redis that does not answer keeps no limiter from its work.
+// checkSynced fails until Redis was asked once for the overrides and for the hot keys, so that no request comes before
+// the blocks of operators are in force. A Redis that does not answer does not keep a limiter from its work.
 func checkSynced(st rediscontrol.Stats) error {
 	if st.Overrides.Syncs+st.Overrides.Errors == 0 {
 		return errors.New("the overrides have not been read since the start")
@@ -250,8 +250,8 @@ func (s *sidecar) counts() string {
 	return s.out.name
 }
 
-// breakerStatus says whether Redis decides on shared limits, and if not, for how
-// much of it.
+// breakerStatus returns the line of the dashboard that shows whether Redis decides on shared limits, and if not, on how
+// many nodes it does not.
 func breakerStatus(st gate.Stats) admin.Status {
 	switch {
 	case !st.StoreOpen:

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// KafkaConfig returns the configuration of a reader or writer of the topic by the settings.
+// KafkaConfig returns the configuration of a reader or writer of the topic for the settings.
 func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
 	return kafka.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
@@ -28,7 +28,7 @@ func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Confi
 	}
 }
 
-// OpenRedis makes a client; budget is that of decisions, 0 where there are none.
+// OpenRedis returns a client of Redis. budget is the time budget of decisions, or 0 if the program makes no decisions.
 func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
 	log *slog.Logger) (*redisclient.Client, error) {
 	if cfg.HotTTLNoInput < 0 || cfg.HotTTLNoInput > 24*time.Hour {
@@ -52,8 +52,8 @@ func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
 	})
 }
 
-// warnAbsent logs at the start that Redis does not answer. It is no error: the
-// program runs and goes on by itself when Redis comes.
+// warnAbsent logs at the start that Redis does not answer. That is not an error, because the program runs and goes on
+// by itself when Redis comes.
 func warnAbsent(ctx context.Context, c *redisclient.Client, log *slog.Logger) {
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -82,7 +82,7 @@ func redisStatus(c *redisclient.Client, feed *rediscontrol.Feed) admin.Status {
 	return line
 }
 
-// openRuleStore is [program.OpenRules] for Redis and etcd.
+// openRuleStore is the [program.OpenRules] of Redis and etcd.
 func openRuleStore(cfg program.CentralConfig, namespace string,
 	log *slog.Logger) (program.RuleStore, func() error, error) {
 	kind, key, _ := strings.Cut(cfg.Rules, ":")
@@ -117,7 +117,7 @@ func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, 
 	return etcdrules.Open(c)
 }
 
-// Logger returns program.Logger, to which the client of Redis writes as well.
+// Logger returns program.Logger, and makes the client of Redis write to it too.
 func Logger(c config.Log) *slog.Logger {
 	log := program.Logger(c)
 	redisclient.LogTo(log)

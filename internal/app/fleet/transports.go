@@ -30,13 +30,14 @@ type sink struct {
 	name    string // "kafka" or "statsd"
 	run     func(context.Context) error
 	metrics metrics.Collector
-	// outage is why counts cannot leave; nil for StatsD, whose losses are no reason to take a limiter out of service.
+	// outage returns the error because of which counts cannot be sent. It is nil for StatsD, whose losses are no reason
+	// to take a limiter out of service.
 	outage   func() error
-	statsd   func() (text string, ok bool) // whether counts arrive, for people; nil: Kafka
+	statsd   func() (text string, ok bool) // reports for people whether counts arrive; nil: Kafka
 	arrivals *rediscontrol.Arrivals        // nil: Kafka
 }
 
-// ready is the check of /readyz where counts leave by s.
+// ready returns the checks of /readyz for s.
 func (s *sink) ready() map[string]func(context.Context) error {
 	if s.outage == nil {
 		return nil
@@ -44,7 +45,7 @@ func (s *sink) ready() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{s.name: func(context.Context) error { return s.outage() }}
 }
 
-// status is the line of the dashboard about s, or none.
+// status returns the line of the dashboard about s, or nil if s is nil.
 func (s *sink) status() []admin.Status {
 	switch {
 	case s == nil:
@@ -59,10 +60,10 @@ func (s *sink) status() []admin.Status {
 	return []admin.Status{{Name: s.name, Value: "takes counts", OK: true}}
 }
 
-// Run sends until ctx ends and all is sent.
+// Run sends counts until ctx ends and all are sent.
 func (s *sink) Run(ctx context.Context) error { return s.run(ctx) }
 
-// metricNames are the names that StatsD speaks.
+// metricNames returns the names of metrics for StatsD.
 func metricNames(cfg config.Names) (canon.Names, error) {
 	names, err := cfg.Metric()
 	if err != nil {
@@ -71,8 +72,7 @@ func metricNames(cfg config.Names) (canon.Names, error) {
 	return names, err
 }
 
-// choose resolves a setting auto|kafka|statsd: auto takes the one that is
-// configured, and there must be just one.
+// choose resolves a setting auto|kafka|statsd. auto means the transport that is configured. It is an error if both are.
 func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	switch {
 	case setting != "auto":
@@ -94,8 +94,8 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	return "none", nil
 }
 
-// newSink makes a sink of a kind. Relay, which may be nil, is what this program receives by StatsD itself; stood is
-// run by the program.
+// newSink returns a sink of a kind. relay, which may be nil, returns the counts that this program receives by StatsD
+// itself. The program runs stood.
 func newSink(kind string, c config.Counts, namespace string, relay func() map[string]arrival.Flow,
 	stood *wait.Standstill, log *slog.Logger) (*sink, error) {
 	if kind == "kafka" {
@@ -120,14 +120,13 @@ func newSink(kind string, c config.Counts, namespace string, relay func() map[st
 	return s, nil
 }
 
-// tee sends counts to the sink that detection reads, and then to one that
-// keeps their history.
+// tee sends counts to the sink that detection reads, and then to the sink that keeps their history.
 type tee struct{ primary, history tally.Sink }
 
-// Send fails only when the first one does. What the history loses it counts
-// itself: nothing waits for it, and nothing is sent twice because of it.
+// Send fails only if the primary sink fails. The history counts its own losses. Nothing waits for it, and nothing is
+// sent twice because of it.
 func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
-	copied := slices.Clone(counts) // the first one keeps what it is given
+	copied := slices.Clone(counts) // the primary sink keeps its argument
 	if err := t.primary.Send(ctx, counts); err != nil {
 		return err
 	}
@@ -135,8 +134,8 @@ func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// newConsumer takes Kafka counts in and hands them on. The aggregator learns which
-// partitions come and go.
+// newConsumer returns a consumer that passes the counts of Kafka to handle. It notifies the aggregator of partitions
+// that come and go.
 func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator,
 	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{
@@ -148,7 +147,7 @@ func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Co
 	return kafka.NewConsumer(c)
 }
 
-// unread is for how long brokers wait for an aggregator that died before another one may read its partitions.
+// unread returns the time for which brokers wait for an aggregator that died before another may read its partitions.
 func unread(cfg config.Aggregator) time.Duration {
 	if len(cfg.Kafka.Brokers) == 0 || cfg.Group.Instance != "" {
 		return 0
@@ -156,9 +155,8 @@ func unread(cfg config.Aggregator) time.Duration {
 	return cfg.Group.SessionTimeout
 }
 
-// backlog is how far back a partition has to be read so that every window of
-// the rules is full: the longest of them, and what may lie between a request
-// and the record that counts it.
+// backlog returns how far back a partition has to be read so that every window of the rules is full: the longest
+// window, and the time that may lie between a request and the record that counts it.
 func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
 	longest := cfg.Backlog
 	for _, r := range set.Rules {
@@ -167,7 +165,7 @@ func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
 	return longest
 }
 
-// newListener binds the addresses of StatsD; stood is run by the program.
+// newListener binds the addresses of StatsD. The program runs stood.
 func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count), stood *wait.Standstill,
 	log *slog.Logger) (*statsd.Listener, error) {
 	names, err := metricNames(n)
@@ -217,7 +215,7 @@ func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func(
 func poll(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Logger) error {
 	defer p.Close()
 	err := program.OnSchedule(ctx, schedule, log, func(ctx context.Context) error {
-		_ = p.Poll(ctx) // it says itself when an outage begins and ends
+		_ = p.Poll(ctx) // Poll logs outages itself
 		return nil
 	})
 	if err != nil {
