@@ -1,5 +1,5 @@
-// Package output prints the result of a command: as text for people, or as one JSON or YAML value for programs. Nothing
-// in a value acts upon a terminal: what cannot be printed is escaped.
+// Package output prints the result of a command: as text for people, or as one JSON or YAML value for programs. A value
+// cannot control a terminal, because unprintable characters are escaped.
 package output
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Flags select the form of a result. Every command that prints something and ends has them: with json or yaml it writes
+// Flags select the form of a result. Every command that prints something and ends has them. With json or yaml it writes
 // one value to standard output, and nothing if it fails before it has a result.
 type Flags struct {
 	Output string `short:"o" enum:"text,json,yaml" default:"text" help:"How to print it: ${enum}."`
@@ -24,7 +24,7 @@ type Flags struct {
 // IsValue reports whether the result is printed as one value, and not as text.
 func (f *Flags) IsValue() bool { return f.Output == "json" || f.Output == "yaml" }
 
-// Print prints a result: as text writes it, or the whole value as JSON or YAML.
+// Print prints a result, either by calling text or as one value in JSON or YAML.
 func (f *Flags) Print(out io.Writer, v any, text func(out io.Writer) error) error {
 	if !f.IsValue() {
 		return text(out)
@@ -41,7 +41,7 @@ func (f *Flags) Print(out io.Writer, v any, text func(out io.Writer) error) erro
 		return err
 	}
 	var node yaml.Node
-	// bare, some marks are line breaks to it
+	// unescaped, some characters are line breaks in YAML
 	if err := yaml.Unmarshal(escaped(b.Bytes(), yamlEscape), &node); err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func (f *Flags) Print(out io.Writer, v any, text func(out io.Writer) error) erro
 	return err
 }
 
-// plain writes what was read of JSON as people write YAML; what a terminal cannot show stays in quotes, where it can
-// be escaped.
+// plain sets the style of nodes that were read from JSON to plain YAML. Unprintable values stay in quotes, where they
+// can be escaped.
 func plain(n *yaml.Node) {
 	n.Style = 0
 	if strings.ContainsFunc(n.Value, unprintable) {
@@ -67,7 +67,7 @@ func plain(n *yaml.Node) {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// escaped writes what a terminal must not be shown as JSON or YAML escape it.
+// escaped escapes the characters that a terminal must not receive, as JSON or YAML escape them.
 func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
@@ -80,7 +80,7 @@ func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 	return out
 }
 
-// EscapeJSON escapes what a terminal must not be shown of a JSON text.
+// EscapeJSON escapes the characters of a JSON text that a terminal must not receive.
 func EscapeJSON(text []byte) []byte { return escaped(text, jsonEscape) }
 
 func jsonEscape(out []byte, r rune) []byte {
