@@ -1,6 +1,6 @@
-// Package serve is the command serve: the whole pipeline in one process, in front of a site of one's own. It reads the
-// flags, starts [program.Local] by them, and learns from the traffic if it is told to. The caller hands over the parts
-// that need a client of a server, so that cmd/serve compiles without them.
+// Package serve is the command serve: the whole pipeline in one process, in front of the reader's own site. It reads
+// the flags, starts [program.Local] by them, and learns from the traffic if the flags ask for it. The caller passes the
+// parts that need a client of a server, so that cmd/serve compiles without them.
 package serve
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/hotparam/pipeline/internal/app/program"
 )
 
-// Command holds the flags of serve: of cmd/serve, and of hotparam serve.
+// Command holds the flags of cmd/serve and of hotparam serve.
 type Command struct {
 	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
 	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
-	// Learn is nil if it is not set: 0s is an error.
+	// Learn is nil if the flag is not set, because 0s is an error.
 	Learn    *time.Duration `placeholder:"DURATION" help:"Watch the traffic for so long (10m, at most 24h), then write a configuration that is right for it. What is in force stays."`
 	LearnOut string         `placeholder:"FILE" help:"Where --learn writes it (default: hotparam.learned.yaml in --state.dir). A file that is there stays as it is."`
 	config.Serve
 }
 
-// RunTo serves until ctx ends. It prints on out what it has learned. opts.Learn is set by the flags.
+// RunTo serves until ctx ends, and prints on out the configuration that it has learned. The flags set opts.Learn.
 func (c Command) RunTo(ctx context.Context, out io.Writer, opts program.LocalOptions) error {
 	cfg := c.Serve
 	cfg.Proxy.Upstream = cmp.Or(c.Upstream, cfg.Proxy.Upstream)

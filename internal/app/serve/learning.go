@@ -26,16 +26,16 @@ import (
 
 type Learning struct {
 	For time.Duration
-	// Out is the file that is written, which must not exist yet; "": learnedName in the state directory.
+	// Out is the file to write, which must not exist yet. If Out is "", the file is learnedName in the state directory.
 	Out string
-	// Output hears what was learned, as people read it.
+	// Output receives a report for people.
 	Output io.Writer
 }
 
 const (
 	learnedName    = "hotparam.learned.yaml"
 	maxLearn       = 24 * time.Hour
-	minRequests    = 500     // fewer tell nothing
+	minRequests    = 500     // fewer are too few to learn from
 	maxRecorded    = 1 << 30 // bytes of the spool
 	learnLateness  = time.Minute
 	learnMaxBuffer = 64 << 20
@@ -62,18 +62,18 @@ func isFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// learning is the part of a program that learns. A nil one does nothing.
+// learning is the part of a program that learns.
 type learning struct {
 	Learning
 	recorder *requestlog.Recorder
-	spool    *os.File // has no name, so it goes with the process
+	spool    *os.File // has no name, so it is removed with the process
 	notes    []string
-	grace    time.Duration // for what is left to do when the program stops
+	grace    time.Duration // time for the remaining work when the program stops
 	log      *slog.Logger
 }
 
 // Open prepares to learn, or returns an error at once if learning cannot work. If the file exists already, Open returns
-// nil: a restart with the same flags neither overwrites it nor fails.
+// nil, so that a restart with the same flags neither overwrites the file nor fails.
 func (l *Learning) Open(cfg config.Serve, set func() *rules.Set, clients *httplimit.Clients,
 	log *slog.Logger) (program.Learner, error) {
 	if err := l.check(cfg.State.Dir, cfg.Config); err != nil {
@@ -96,7 +96,7 @@ func (l *Learning) Open(cfg config.Serve, set func() *rules.Set, clients *httpli
 	}, nil
 }
 
-// notTaken names what holds now and is in no file that is learned.
+// notTaken returns a note that names the settings in force that a learned file does not contain.
 func notTaken(set *rules.Set) []string {
 	var all []string
 	for _, f := range []struct {
@@ -120,8 +120,8 @@ func notTaken(set *rules.Set) []string {
 
 func (l *learning) Wrap(next http.Handler) http.Handler { return l.recorder.Wrap(next) }
 
-// Run watches, writes the file, and waits until ctx ends: the program goes on as before. Where ctx ends earlier it
-// learns from what it has.
+// Run watches, writes the file, and waits until ctx ends, while the program goes on as before. If ctx ends earlier, Run
+// learns from the requests so far.
 func (l *learning) Run(ctx context.Context) error {
 	defer l.spool.Close()
 	l.log.Info("learning from the traffic; the rules in force stay as they are", "for", l.For, "file", l.Out)
@@ -177,7 +177,7 @@ func (l *learning) write(ctx context.Context, looked time.Duration) error {
 	return err
 }
 
-// save writes the file as a whole or not at all, and never over another one.
+// save writes the file as a whole or not at all, and never replaces a file.
 func (l *learning) save(p *learn.Proposal) error {
 	var text bytes.Buffer
 	if err := p.WriteYAML(&text); err != nil {
