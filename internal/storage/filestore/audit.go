@@ -14,10 +14,11 @@ import (
 const (
 	// keepAudit is the age up to which changes are kept, if they fit.
 	keepAudit = 30 * 24 * time.Hour
-	// maxAudit bounds audit.jsonl in bytes. The file is read whole at the start, so it is never longer than maxFile.
+	// maxAudit is the maximum size of audit.jsonl in bytes. The file is read whole at the start, so it is never longer
+	// than maxFile.
 	maxAudit = maxFile
-	// roomAfter is the part of maxAudit that is free after changes were dropped: the file is written again once in a
-	// few thousand changes, and not at each of them.
+	// roomAfter is the part of maxAudit that is free after changes were dropped, so that the file is written again once
+	// in a few thousand changes, and not at each of them.
 	roomAfter = 16
 )
 
@@ -25,7 +26,7 @@ const (
 type auditLog struct {
 	lines []auditLine
 	bytes int // of all lines
-	max   int // maxAudit; tests have less
+	max   int // maxAudit, or less in tests
 }
 
 // auditLine is a change as it is written, with the fields by which lines are found and dropped.
@@ -65,16 +66,16 @@ func (a *auditLog) add(l auditLine) {
 	a.bytes += len(l.text)
 }
 
-// isFull reports whether changes have to be dropped before a line is added: they are too many bytes, or the oldest one
-// is a day too old.
+// isFull reports whether changes have to be dropped before a line is added, because they have too many bytes or the
+// oldest change is a day too old.
 func (a *auditLog) isFull(l auditLine) bool {
 	old := len(a.lines) > 0 && l.at.Sub(a.lines[0].at) > keepAudit+24*time.Hour
 	return old || a.bytes+len(l.text) > a.max
 }
 
-// withRoom returns the log with room for a line: without what is older than keepAudit, and if that does not suffice,
-// without the oldest changes of the callers whose changes take most bytes. A caller can so drop only what it has
-// written itself, as long as others have written less: many changes do not hide one.
+// withRoom returns the log with room for a line: without the changes older than keepAudit, and if that does not
+// suffice, without the oldest changes of the callers whose changes take most bytes. So a caller can drop only its own
+// changes, as long as others have written less, and a change cannot be hidden by making many.
 func (a *auditLog) withRoom(l auditLine) auditLog {
 	left := auditLog{max: a.max}
 	for _, old := range a.lines {
@@ -97,14 +98,14 @@ func (a *auditLog) withRoom(l auditLine) auditLog {
 	return kept
 }
 
-// excess returns the bytes that each caller has over a share, which is chosen so that all together keep at most most
-// bytes.
+// excess returns the bytes that each caller has over a share, which is chosen so that all callers together keep a sum
+// of at most most bytes.
 func (a *auditLog) excess(most int) map[string]int {
 	of := map[string]int{}
 	for _, l := range a.lines {
 		of[l.author] += len(l.text)
 	}
-	low, high := 0, a.bytes // all callers keep at most most with a share of low, and more with one of high+1
+	low, high := 0, a.bytes // shares of low keep at most most bytes, and shares of high+1 more
 	for low < high {
 		share, sum := (low+high+1)/2, 0
 		for _, n := range of {
@@ -122,7 +123,7 @@ func (a *auditLog) excess(most int) map[string]int {
 	return of
 }
 
-// find returns the changes that a query asks for, newest first.
+// find returns the changes that a query selects, newest first.
 func (a *auditLog) find(q rules.AuditQuery) []rules.Change {
 	out := []rules.Change{}
 	for i := len(a.lines) - 1; i >= 0 && len(out) < q.Limit; i-- {
@@ -145,7 +146,7 @@ func (o *Overrides) record(l auditLine) error {
 	return nil
 }
 
-// rewrite replaces audit.jsonl by what is kept of the audit, and a line.
+// rewrite replaces audit.jsonl by the kept changes and a line.
 func (o *Overrides) rewrite(l auditLine) error {
 	kept := o.audit.withRoom(l)
 	var buf bytes.Buffer
@@ -160,8 +161,7 @@ func (o *Overrides) rewrite(l auditLine) error {
 	return nil
 }
 
-// readAudit reads the changes. Torn is true when the last line has no end: its
-// writer crashed before it answered.
+// readAudit reads the changes. torn is true if the last line has no end, because its writer crashed before it answered.
 func readAudit(d disk) (log auditLog, torn bool, err error) {
 	log.max = maxAudit
 	data, err := d.read(auditFile)
@@ -187,8 +187,8 @@ func readAudit(d disk) (log auditLog, torn bool, err error) {
 	return log, false, nil
 }
 
-// dropUncommitted drops the last line where overrides.json ends with the one before
-// it. An audit that does not fit otherwise was changed by a person, and stays.
+// dropUncommitted drops the last line if overrides.json ends with the change before it. A person changed an audit that
+// does not match in another way, so it stays.
 func (a *auditLog) dropUncommitted(last *rules.Change) (dropped bool) {
 	n := len(a.lines)
 	if n == 1 && last == nil || n > 1 && last != nil && a.lines[n-2].isOf(last) {
@@ -199,8 +199,8 @@ func (a *auditLog) dropUncommitted(last *rules.Change) (dropped bool) {
 	return false
 }
 
-// missing says what somebody has taken away while the program did not run: overrides.json beside an audit, or lines of
-// the audit that overrides.json counts; "" for nothing.
+// missing describes the files or lines that were removed while the program did not run: overrides.json beside an audit,
+// or lines of the audit that overrides.json counts. It returns "" if nothing is missing.
 func missing(d disk, env envelope, log auditLog) string {
 	n := len(log.lines)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// stamp is the time of a change: later than the one before it, so that changes
-// have an order even where the clock has none. The caller holds mu.
+// stamp returns the time of a change. It is later than the time of the last change, so that changes have an order even
+// if the clock stands still or runs backwards. The caller holds mu.
 func (o *Overrides) stamp() time.Time {
 	now := o.now().UTC().Truncate(time.Microsecond)
 	if last := o.last; last != nil && !now.After(last.At) {
@@ -18,8 +18,7 @@ func (o *Overrides) stamp() time.Time {
 	return now
 }
 
-// commit writes a change down and makes it hold, or does neither, and returns it with its revision. The caller
-// holds mu.
+// commit writes a change and puts it in force, or does neither, and returns it with its revision. The caller holds mu.
 func (o *Overrides) commit(c rules.Change) (rules.Change, error) {
 	c.Revision = c.At.UnixMicro()
 	if o.closed {

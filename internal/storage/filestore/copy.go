@@ -13,16 +13,16 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// copyFormat is that of a copy. Another one is not read.
+// copyFormat is the format of a copy. A copy of another format is not read.
 const copyFormat = 1
 
-// OverridesCopy keeps what a process last knew of the overrides that it shares with others, so that
-// they hold when it starts while their store is away.
+// OverridesCopy keeps the last known state of the overrides that a process shares with other processes, so that they
+// hold if the process starts while their store is unreachable.
 //
 //	DIR/shared-overrides.json   {"version": 1, "of": […], "revision": …, "entries": {id: override as JSON text}}
 //	DIR/copy.lock               held while a process has the copy open
 //
-// It is no store: overrides are not changed in it. One goroutine at a time may use it.
+// It is not a store, because overrides are not changed in it. Only one goroutine at a time may use it.
 type OverridesCopy struct {
 	disk disk
 	lock *dirlock.Lock
@@ -39,9 +39,8 @@ type sharedCopy struct {
 	Entries  map[string]string `json:"entries"`
 }
 
-// OpenCopy opens the copy in a directory, and makes the directory if need be. of says whose
-// overrides they are (namespace, servers): a copy of others' is not read. It fails when
-// another process has it open.
+// OpenCopy opens the copy in a directory, which it makes if it does not exist. of identifies the overrides (namespace,
+// servers), because a copy of other overrides must not be read. OpenCopy fails if another process has the copy open.
 func OpenCopy(dir string, of []string, log *slog.Logger) (*OverridesCopy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w; set --state.dir to a directory that can be written", err)
@@ -56,8 +55,8 @@ func OpenCopy(dir string, of []string, log *slog.Logger) (*OverridesCopy, error)
 // Close lets another process open the copy.
 func (c *OverridesCopy) Close() error { return c.lock.Close() }
 
-// Load gives what was saved last; revision 0 where there is nothing that can be used. A
-// damaged file is set aside, with a warning.
+// Load returns the state that was saved last, or revision 0 if there is no usable state. It sets a damaged file aside,
+// with a warning.
 func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 	data, err := c.disk.read(copyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +83,7 @@ func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 	return s.Revision, s.Entries
 }
 
-// Save keeps a state in the place of the last one.
+// Save replaces the saved state.
 func (c *OverridesCopy) Save(revision int64, entries map[string]string) error {
 	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision, Entries: entries}, "",
 		"  ")
@@ -98,9 +97,8 @@ func (c *OverridesCopy) Save(revision int64, entries map[string]string) error {
 	return c.disk.replace(copyFile, append(data, '\n'))
 }
 
-// RulesCopy is the last good copy of what a central store of rules held, for a start while
-// the store is away: DIR/rules.NAMESPACE.json. It is for one goroutine; programs of one
-// namespace may share the file.
+// RulesCopy is the last good copy of the rules of a central store, for a start while the store is unreachable:
+// DIR/rules.NAMESPACE.json. It is for one goroutine; programs of one namespace may share the file.
 type RulesCopy struct {
 	dir  dirDisk
 	name string
@@ -112,7 +110,7 @@ func NewRulesCopy(dir, namespace string) *RulesCopy {
 
 func (c *RulesCopy) Path() string { return c.dir.path(c.name) }
 
-// Save replaces the copy, and makes the directory if need be.
+// Save replaces the copy, and makes the directory if it does not exist.
 func (c *RulesCopy) Save(s *rules.Stored) error {
 	data, err := json.Marshal(s)
 	if err == nil {
@@ -125,7 +123,7 @@ func (c *RulesCopy) Save(s *rules.Stored) error {
 	return c.dir.replaceBy(fmt.Sprintf("%s.%d%s", c.name, os.Getpid(), tempSuffix), c.name, data)
 }
 
-// Load gives the copy; nil: there is none.
+// Load returns the copy, or nil if there is none yet.
 func (c *RulesCopy) Load() (*rules.Stored, error) {
 	data, err := c.dir.read(c.name)
 	if errors.Is(err, fs.ErrNotExist) {

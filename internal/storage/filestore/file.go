@@ -1,23 +1,20 @@
-// Package filestore keeps the live overrides of a single machine in a state
-// directory, so that they outlive the process. It is the edge to the disk; where
-// several machines share overrides, package rediscontrol is used instead.
+// Package filestore keeps the live overrides of a single machine in a state directory, so that they outlive the
+// process. It is the only package that writes them to a disk; if several machines share overrides, package rediscontrol
+// is used instead.
 //
 //	DIR/overrides.json   {"version": 1, "last": …, "overrides": […]}, replaced as a whole
 //	DIR/audit.jsonl      one change a line, oldest first: 30 days, as far as they fit into 64 MiB
 //	DIR/lock             held while a process has the directory open
 //
-// What enters are overrides and who set them, what leaves is the list, the
-// audit, and a call to each subscriber with a change.
+// Callers put and delete overrides with the name of their author. The package returns the list and the audit, and calls
+// each subscriber with every change.
 //
-// A change is written to the audit, then into overrides.json by a temporary
-// file, fsync and rename, and only then answered. A crash in between leaves an
-// audit line that no answer was given for: Open knows it by "last", which is the
-// change that overrides.json holds, and drops it. A file that cannot be read is
-// an error that says how to fix it; it is never taken for an empty one. A change that
-// would make a file larger than the size up to which files are read is refused.
+// A change is written to the audit, then into overrides.json by a temporary file, fsync and rename, and only then
+// answered. A crash in between leaves an audit line that was never answered: OpenOverrides recognizes it by "last", the
+// change that overrides.json holds, and drops it. A file that cannot be read is an error that states how to fix it, and
+// never counts as empty. A change that would make a file larger than the size up to which files are read is rejected.
 //
-// Beside them it keeps the last good copy of rules from a central store; see
-// [RulesCopy].
+// The directory also holds the last good copy of rules from a central store; see [RulesCopy].
 package filestore
 
 import (
@@ -49,7 +46,8 @@ type envelope struct {
 	Overrides []rules.Override `json:"overrides"`
 }
 
-// encode returns the text of overrides.json. It is rules.ErrTooManyOverrides if it could not be read again.
+// encode returns the text of overrides.json, or rules.ErrTooManyOverrides if the text would be too long to be read
+// again.
 func (o *Overrides) encode(list []rules.Override, last *rules.Change, changes int) ([]byte, error) {
 	list = append([]rules.Override{}, list...) // [] and not null, which is damage
 	data, err := json.MarshalIndent(envelope{formatVersion, last, changes, list}, "", "  ")
@@ -63,7 +61,7 @@ func (o *Overrides) encode(list []rules.Override, last *rules.Change, changes in
 	return append(data, '\n'), nil
 }
 
-// readEnvelope reads overrides.json. Its version is 0 if there is none.
+// readEnvelope reads overrides.json. Its version is 0 if the file does not exist.
 func readEnvelope(d disk) (envelope, error) {
 	data, err := d.read(overridesFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,20 +117,20 @@ func lineOf(data []byte, err error) string {
 	return fmt.Sprintf(" line %d", 1+bytes.Count(data[:offset], []byte("\n")))
 }
 
-// disk is what the store needs of a directory. Errors name the file.
+// disk is the part of a directory that the store needs. Errors name the file.
 type disk interface {
 	path(name string) string
-	// read returns a whole file; fs.ErrNotExist when there is none.
+	// read returns a whole file, or fs.ErrNotExist.
 	read(name string) ([]byte, error)
-	// replace puts data in place of a file: all of it or, after a crash, none.
+	// replace replaces a file by data: entirely or, after a crash, not at all.
 	replace(name string, data []byte) error
 	// add appends data to a file.
 	add(name string, data []byte) error
-	// sweep removes what a crash left of replace.
+	// sweep removes the temporary files that a crash left.
 	sweep() error
 }
 
-// noDisk keeps nothing.
+// noDisk stores nothing.
 type noDisk struct{}
 
 func (noDisk) path(name string) string      { return name }
@@ -166,7 +164,7 @@ func (f dirDisk) replace(name string, data []byte) error {
 	return f.replaceBy(name+tempSuffix, name, data)
 }
 
-// replaceBy is replace with a temporary file of that name.
+// replaceBy replaces a file through the temporary file tempName.
 func (f dirDisk) replaceBy(tempName, name string, data []byte) error {
 	temp := f.path(tempName)
 	err := writeSynced(temp, os.O_TRUNC, data)

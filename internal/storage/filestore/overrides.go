@@ -17,15 +17,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// MaxOverrides is how many overrides a directory holds. Each is looked at by
-// people: more are a program's mistake.
+// MaxOverrides is the maximum number of overrides of a directory. People look at each of them, so a larger number is a
+// program's mistake.
 const MaxOverrides = 10_000
 
-// memoryAudit bounds the audit of a store that keeps nothing on a disk, in bytes.
+// memoryAudit bounds the audit of a store without a disk, in bytes.
 const memoryAudit = 1 << 20
 
-// Overrides is an open state directory. Build it with OpenOverrides and Close
-// it; any goroutine may use it in between.
+// Overrides is an open state directory. Build it with OpenOverrides and Close it; any goroutine may use it in between.
 type Overrides struct {
 	disk disk
 	lock *dirlock.Lock
@@ -36,17 +35,16 @@ type Overrides struct {
 	closed  bool
 	entries map[string]rules.Override
 	audit   auditLog
-	last    *rules.Change // the newest change; nil: none
-	torn    bool          // audit.jsonl is not what audit says: write it anew
-	failing error         // of the last write; nil: it succeeded
-	missing string        // what was gone when the directory was opened
+	last    *rules.Change // the newest change, or nil
+	torn    bool          // audit.jsonl differs from audit: write it again
+	failing error         // error of the last write, or nil
+	missing string        // report of missing files or lines at the opening
 	// subscribers are called with every change.
 	subscribers []func([]rules.Override)
 }
 
-// OpenOverrides opens a state directory and makes it if need be. It fails when
-// another process has it open, or when a file in it is damaged; the error says
-// what to do.
+// OpenOverrides opens a state directory, which it makes if it does not exist. It fails if another process has the
+// directory open, or if a file in it is damaged; the error states the remedy.
 func OpenOverrides(dir string) (*Overrides, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w; set --state.dir to a directory that can be written", err)
@@ -63,7 +61,7 @@ func OpenOverrides(dir string) (*Overrides, error) {
 	return o, nil
 }
 
-// InMemory makes a store that keeps nothing on a disk: its overrides end with it.
+// InMemory returns a store without a disk: its overrides end with the store.
 func InMemory() *Overrides {
 	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile,
 		entries: map[string]rules.Override{}, audit: auditLog{max: memoryAudit}}
@@ -93,11 +91,11 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	return o, nil
 }
 
-// Missing says what was taken away from the directory before it was opened, as a sentence for the log; "" for nothing.
+// Missing returns a sentence for the log about the files or lines that were removed from the directory before it was
+// opened, or "" if nothing is missing.
 func (o *Overrides) Missing() string { return o.missing }
 
-// Close lets another process open the directory. Everything was written by the
-// call that changed it.
+// Close lets another process open the directory. It writes nothing, because each change was written by its own call.
 func (o *Overrides) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,14 +111,14 @@ func (o *Overrides) Close() error {
 
 var errClosed = errors.New("filestore: the state directory is closed")
 
-// List returns every override by ID; expired ones are among them until Trim.
+// List returns every override by ID, including expired overrides until Trim.
 func (o *Overrides) List(context.Context) ([]rules.Override, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.list(), nil
 }
 
-// list is called with mu held.
+// list returns every override by ID. The caller holds mu.
 func (o *Overrides) list() []rules.Override { return sortedByID(o.entries) }
 
 func sortedByID(entries map[string]rules.Override) []rules.Override {
@@ -137,7 +135,7 @@ func (o *Overrides) Put(ctx context.Context, e rules.Override) (rules.Override, 
 	return *c.After, nil
 }
 
-// PutIf stores an override, with an ID made from its key where it had none, and with Created of now. It returns after
+// PutIf stores an override. It sets Created to the present time, and makes an absent ID from the key. It returns after
 // the last write to the disk.
 func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (rules.Change, error) {
 	e.ID = cmp.Or(e.ID, e.DefaultID())
@@ -161,13 +159,13 @@ func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (r
 	return o.commit(c)
 }
 
-// Delete removes an override; rule.ErrNoOverride when there is none.
+// Delete removes an override, or returns rule.ErrNoOverride if there is none with the ID.
 func (o *Overrides) Delete(ctx context.Context, id, author string) error {
 	_, err := o.DeleteIf(ctx, id, author, rules.AnyVersion)
 	return err
 }
 
-// DeleteIf removes an override that has a version, or rules.AnyVersion.
+// DeleteIf removes an override that has version, or any version if it is rules.AnyVersion.
 func (o *Overrides) DeleteIf(_ context.Context, id, author string, version int64) (rules.Change, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,14 +193,14 @@ func (o *Overrides) Audit(ctx context.Context, limit int) ([]rules.Change, error
 	return o.FindChanges(ctx, rules.AuditQuery{Limit: limit})
 }
 
-// FindChanges returns the changes that a query asks for, newest first.
+// FindChanges returns the changes that a query selects, newest first.
 func (o *Overrides) FindChanges(_ context.Context, q rules.AuditQuery) ([]rules.Change, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.audit.find(q), nil
 }
 
-// Revision is that of the newest change, 0 where there never was one.
+// Revision returns the revision of the newest change, or 0 if there never was one.
 func (o *Overrides) Revision(context.Context) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,8 +210,8 @@ func (o *Overrides) Revision(context.Context) (int64, error) {
 	return o.last.Revision, nil
 }
 
-// Trim removes the overrides that ended at or before now and tells how many.
-// No person made that change, so the audit does not show it.
+// Trim removes the overrides that ended at or before now, and returns their number. No person made that change, so the
+// audit does not show it.
 func (o *Overrides) Trim(now time.Time) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -239,9 +237,9 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 	return gone, nil
 }
 
-// Subscribe calls fn with all overrides: now, and with every change before the
-// call returns that makes it, so that who has set one meets it with the next
-// request. fn must be quick, call nothing of o, and may keep the list.
+// Subscribe calls fn with all overrides: at once, and with every change before the call that makes it returns, so that
+// the author of an override meets it with the next request. fn must be quick, must call nothing of o, and may keep the
+// list.
 func (o *Overrides) Subscribe(fn func([]rules.Override)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
