@@ -27,8 +27,8 @@ const (
 	methodAuthenticate = "/etcdserverpb.Auth/Authenticate"
 )
 
-// serviceConfig spreads calls over the members that can be reached, and lets a call wait for one until its time ends.
-// Reads change nothing, so they are repeated where a member is gone or has no leader.
+// serviceConfig spreads calls over the reachable members, and lets a call wait for a member until its time ends. Reads
+// change nothing, so they are repeated if a member is unreachable or has no leader.
 const serviceConfig = `{
 	"loadBalancingConfig": [{"round_robin": {}}],
 	"methodConfig": [
@@ -46,10 +46,10 @@ type client struct {
 	user, password string
 
 	mu    sync.Mutex // guards token
-	token *string    // of the user, nil: unknown; "": etcd asks for none
+	token *string    // of the user; nil if unknown, "" if etcd asks for no token
 }
 
-// dial makes a client. It does not need the server.
+// dial returns a client. It does not need the server.
 func dial(cfg *Config) (*client, error) {
 	members, secure, err := members(cfg.Endpoints, cfg.TLS != nil)
 	if err != nil {
@@ -80,7 +80,8 @@ func dial(cfg *Config) (*client, error) {
 	return &client{conn: conn, user: cfg.Username, password: cfg.Password}, nil
 }
 
-// members returns the addresses of endpoints, and reports whether they speak TLS: all do, or none.
+// members returns the addresses of endpoints, and reports whether they all speak TLS. It returns an error if only some
+// do.
 func members(endpoints []string, byDefault bool) (list []resolver.Endpoint, secure bool, err error) {
 	for i, e := range endpoints {
 		addr, tls := e, byDefault
@@ -98,7 +99,7 @@ func members(endpoints []string, byDefault bool) (list []resolver.Endpoint, secu
 	return list, secure, nil
 }
 
-// call makes one call, as the user if there is one. A token that etcd no longer accepts is replaced once.
+// call makes one call, as the user if there is one. It replaces a token that etcd no longer accepts, once.
 func (c *client) call(ctx context.Context, method string, in []byte) (out []byte, err error) {
 	for range 2 {
 		var as context.Context
@@ -144,8 +145,8 @@ func (c *client) authenticate(ctx context.Context) (token string, err error) {
 	return decodeToken(out)
 }
 
-// forgetToken reports whether an error may come from a token that is too old, and forgets it. etcd says Unauthenticated
-// for an invalid token, and InvalidArgument for one of older users, or for none.
+// forgetToken forgets the token and returns true if an error may come from a token that is too old. etcd returns
+// Unauthenticated for an invalid token, and InvalidArgument for a token of older users or an absent one.
 func (c *client) forgetToken(err error) bool {
 	code := status.Code(err)
 	if c.user == "" || code != codes.Unauthenticated && code != codes.InvalidArgument {

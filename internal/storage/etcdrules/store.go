@@ -1,10 +1,9 @@
-// Package etcdrules keeps a central store of rules in etcd: under one key what holds, and
-// behind it, in KEY/history/VERSION, the last changes. What is stored is JSON that package
-// rules makes and reads.
+// Package etcdrules keeps a central store of rules in etcd. One key holds the rules in force, and the keys
+// KEY/history/VERSION the last changes. The values are JSON, which package rules writes and reads.
 //
-// A follower watches the key and, in case a watch is lost, looks at it once a second. A
-// look that finds nothing new reads no value. A watch begins at what is there now and is
-// only a hint to look, so it does not matter what etcd has compacted meanwhile.
+// A follower watches the key and, in case a watch is lost, checks its revision once a second. A check without news
+// reads no value. A watch begins with the present revision and is only a hint to check, so compactions of etcd in the
+// meantime do not matter.
 package etcdrules
 
 import (
@@ -27,7 +26,7 @@ const (
 	pollEvery = time.Second
 	// watchAgain is the pause after a watch that ended.
 	watchAgain = time.Second
-	// maxMessage bounds an answer of etcd: the history with all its texts.
+	// maxMessage bounds a response of etcd, which may be the history with all its texts.
 	maxMessage = rules.MaxRevisions*rules.MaxText*2 + 1<<20
 )
 
@@ -35,19 +34,18 @@ type Config struct {
 	Endpoints          []string // host:port, or http:// and https:// before it
 	Key                string
 	Username, Password string
-	TLS                *tls.Config   // nil: none, unless an endpoint begins with https://
+	TLS                *tls.Config   // nil for no TLS, unless an endpoint begins with https://
 	Timeout            time.Duration // of one call
 	Log                *slog.Logger
 }
 
-// Store is a central store of rules. Any number of goroutines may share it. Close it when
-// nothing uses it any more.
+// Store is a central store of rules. Any number of goroutines may share it. Close it after the last use.
 type Store struct {
 	cfg    Config
 	client *client
 }
 
-// Open makes a client. It does not need the server.
+// Open returns a store. It does not need the server.
 func Open(cfg Config) (*Store, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New("etcdrules: where is etcd? Set --etcd.addr, such as 127.0.0.1:2379")
@@ -64,13 +62,13 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) Close() error { return s.client.conn.Close() }
 
-// Read gives what the store holds; nil: nothing.
+// Read returns the content of the store, or nil if it is empty.
 func (s *Store) Read(ctx context.Context) (*rules.Stored, error) {
 	stored, _, err := s.read(ctx)
 	return stored, err
 }
 
-// read also gives etcd's revision of the key; 0: it is not there.
+// read also returns etcd's revision of the key, or 0 if the key is absent.
 func (s *Store) read(ctx context.Context) (*rules.Stored, int64, error) {
 	kv, err := s.get(ctx, false)
 	if err != nil || kv == nil {
@@ -102,8 +100,8 @@ func (s *Store) list(ctx context.Context, r *keyRange) ([]keyValue, error) {
 	return decodeRange(reply)
 }
 
-// Write puts next in the place of the version before, 0 for none, and into the
-// history; rules.ErrConflict where the store holds another version.
+// Write replaces version before, 0 for an empty store, by next, and adds next to the history. It returns
+// rules.ErrConflict if the store holds another version.
 func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored) error {
 	stored, revision, err := s.read(ctx)
 	if err != nil {
@@ -136,12 +134,12 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored) err
 	return nil
 }
 
-// entry is the key of a change; keys are in the order of versions.
+// entry returns the key of a change. The order of the keys is the order of the versions.
 func (s *Store) entry(version int64) string {
 	return fmt.Sprintf("%s/history/%019d", s.cfg.Key, version)
 }
 
-// History gives the last changes, newest first.
+// History returns the last changes, newest first.
 func (s *Store) History(ctx context.Context) ([]rules.Revision, error) {
 	list, err := s.list(ctx, &keyRange{key: s.cfg.Key + "/history/", end: s.cfg.Key + "/history0", // '0' follows '/'
 		limit: rules.MaxRevisions, newestFirst: true})
@@ -151,16 +149,15 @@ func (s *Store) History(ctx context.Context) ([]rules.Revision, error) {
 	var out []rules.Revision
 	for _, kv := range list {
 		var r rules.Revision
-		if json.Unmarshal(kv.value, &r) == nil && r.Version > 0 { // what is not ours is left out
+		if json.Unmarshal(kv.value, &r) == nil && r.Version > 0 { // foreign entries are left out
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// Follow calls fn after every look at the store: with what it holds, nil for nothing, or
-// with why that cannot be said. fn is called by one goroutine, at least as often as the
-// poll looks. It returns nil when ctx ends.
+// Follow calls fn after every look at the store, at least at each poll: with the content or nil if the store is empty,
+// or with the error of the look. All calls are from one goroutine. It returns nil when ctx ends.
 func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	hints := make(chan struct{}, 1) // one pending look is as good as ten
 	watching := make(chan struct{})
@@ -176,7 +173,7 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 			break // the end of ctx is not a failure of etcd
 		}
 		fn(stored, err)
-		// Up to a tenth less, so that many followers do not look in step.
+		// The pause is up to a tenth shorter, so that many followers do not look in step.
 		wait.ForHint(ctx, pollEvery-rand.N(pollEvery/10), hints)
 	}
 	return nil
@@ -184,21 +181,21 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 
 func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 	for ctx.Err() == nil {
-		// Why it ended does not matter: the poll meets the same trouble, and logs it.
+		// The error does not matter, because the poll meets the same trouble and logs it.
 		_ = s.client.watch(ctx, s.cfg.Key, func() { wait.Signal(hints) })
 		wait.For(ctx, watchAgain)
 	}
 }
 
-// follower is what one Follow knows. One goroutine uses it.
+// follower is the state of one Follow. Only one goroutine uses it.
 type follower struct {
 	s        *Store
 	last     *rules.Stored
-	revision int64 // of etcd, for last; 0: the key was not there
+	revision int64 // etcd's revision of last; 0 if the key was absent
 	failing  bool
 }
 
-// look reads the value where it changed, and logs when trouble begins and ends.
+// look reads the value if it changed, and logs when trouble begins and ends.
 func (f *follower) look(ctx context.Context) (*rules.Stored, error) {
 	kv, err := f.s.get(ctx, true)
 	switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/protofield"
 )
 
-// Messages of etcd's API v3 (etcdserverpb) are written and read here by hand: the store needs four requests with a
-// dozen fields. The tests compare them with the published package. Numbers that are zero and empty texts are left out,
-// as in proto3.
+// Messages of etcd's API v3 (etcdserverpb) are written and read here by hand, because the store needs four requests
+// with a dozen fields. The tests compare them with the published package. Numbers that are zero and empty texts are
+// left out, as in proto3.
 
 // codec passes messages that are encoded already.
 type codec struct{}
@@ -42,7 +42,7 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// appendMessage adds a message, also an empty one.
+// appendMessage appends a message, also an empty one.
 func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
@@ -54,7 +54,7 @@ func appendNumber(b []byte, field protowire.Number, n int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
 }
 
-// keyRange asks for the keys from key to end, without end; an empty end means key alone.
+// keyRange selects the keys from key to end, without end; an empty end means key alone.
 type keyRange struct {
 	key, end    string
 	limit       int64 // 0: no limit
@@ -84,8 +84,8 @@ func deleteOp(key, end string) []byte {
 	return appendMessage(nil, 3, appendText(appendText(nil, 1, key), 2, end))
 }
 
-// txnIfUnchanged returns a TxnRequest: it runs ops if the key was last modified in etcd's given revision; 0: the key is
-// absent.
+// txnIfUnchanged returns a TxnRequest that runs ops if the key was last modified in revision of etcd, or if the key is
+// absent and revision is 0.
 func txnIfUnchanged(key string, revision int64, ops ...[]byte) []byte {
 	compare := appendText(appendNumber(nil, 2, 2), 3, key) // result: EQUAL is 0; target: MOD
 	compare = protowire.AppendTag(compare, 6, protowire.VarintType)
@@ -105,7 +105,7 @@ func authenticateRequest(user, password string) []byte {
 	return appendText(appendText(nil, 1, user), 2, password)
 }
 
-// keyValue holds what is read of a mvccpb.KeyValue.
+// keyValue holds the used fields of a mvccpb.KeyValue.
 type keyValue struct {
 	modRevision int64
 	value       []byte
@@ -133,7 +133,7 @@ func decodeRange(b []byte) (list []keyValue, err error) {
 	return list, err
 }
 
-// decodeTxn reads of a TxnResponse whether the comparison held.
+// decodeTxn reads from a TxnResponse whether the comparison held.
 func decodeTxn(b []byte) (succeeded bool, err error) {
 	err = protofield.Each(b, func(field protowire.Number, _ []byte, n uint64) error {
 		succeeded = succeeded || field == 2 && n != 0
@@ -142,7 +142,7 @@ func decodeTxn(b []byte) (succeeded bool, err error) {
 	return succeeded, err
 }
 
-// decodeWatch reads of a WatchResponse whether etcd has ended the watch.
+// decodeWatch reads from a WatchResponse whether etcd has ended the watch.
 func decodeWatch(b []byte) (canceled bool, err error) {
 	err = protofield.Each(b, func(field protowire.Number, _ []byte, n uint64) error {
 		canceled = canceled || field == 4 && n != 0
