@@ -22,27 +22,27 @@ import (
 var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "query_bounds", "parse_as",
 	"upstreams", "redact"}
 
-// file gives kong the settings of the YAML file. It is loaded when the first
-// flag asks, because only then is the value of --config known.
+// file resolves settings from the YAML file for kong. It is loaded when kong asks for the first flag, because only then
+// is the value of --config known.
 type file struct {
 	path   string
 	data   []byte
 	loaded bool
-	secret []byte                // of the hashes of redacted values
+	secret []byte                // for the hashes of redacted values
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
-	// stored are rules from a central store, in place of those of the file; nil: the file's hold.
+	// stored holds rules from a central store in place of the rules of the file, or nil if the file's rules are in
+	// force.
 	stored *storedRules
 }
 
 var _ kong.Resolver = (*file)(nil)
 
-// Validate is part of kong.Resolver; the file is checked when it is loaded.
+// Validate does nothing and is part of kong.Resolver. The file is checked when it is loaded.
 func (f *file) Validate(*kong.Application) error { return nil }
 
-// Resolve gives the value of a flag in the file, nil when the file has none
-// or the environment says otherwise. Errors are kept and reported together, by
-// line, when parsing is over.
+// Resolve returns the value of a flag in the file, or nil if the file has no value or the environment overrides it.
+// Errors are kept and reported together, by line, after parsing.
 func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !f.loaded {
 		f.loaded = true
@@ -55,8 +55,7 @@ func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, e
 	return textOf(flag, node)
 }
 
-// configPath is the value of --config of the chosen command, "" when it has
-// none.
+// configPath returns the value of --config of the chosen command, or "" if there is none.
 func configPath(ctx *kong.Context) string {
 	for _, flag := range ctx.Flags() {
 		if flag.Name == "config" {
@@ -89,14 +88,13 @@ func (f *file) load(path string) {
 
 func (f *file) take(path string, data []byte) {
 	f.path, f.data = path, data
-	// What is no YAML package rules reports: it reads the same bytes and says
-	// where the error is.
+	// Package rules reports text that is not YAML: it reads the same bytes and names the line of the error.
 	if top := topLevel(data); top != nil {
 		f.settings(top)
 	}
 }
 
-// topLevel is the mapping that a file is, nil where it is none.
+// topLevel returns the top-level mapping of a file, or nil if there is none.
 func topLevel(data []byte) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
@@ -115,7 +113,7 @@ func (f *file) settings(top *yaml.Node) {
 			continue // rules reports unknown sections, with its own suggestions
 		}
 		if read[section.Value] {
-			continue // rules reports sections that are there twice
+			continue // rules reports sections that occur twice
 		}
 		read[section.Value] = true
 		if body.Kind != yaml.MappingNode {
@@ -148,14 +146,14 @@ func (f *file) fail(line int, name string, err error) {
 	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %w", f.path, line, name, err))
 }
 
-// check parses a value as its flag would, into nothing.
+// check parses a value as its flag would, and discards the result.
 func check(flag *kong.Flag, n *yaml.Node) error {
 	v, err := textOf(flag, n)
 	if err != nil {
 		return err
 	}
 	scratch := reflect.New(flag.Target.Type()).Elem()
-	value := *flag.Value // Parse notes in it that it was set, and all share the flag
+	value := *flag.Value // Parse marks its value as set, and all share the flag
 	if err := value.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
 		return cmp.Or(errors.Unwrap(err), err) // without the flag: the line of the file names the setting
 	}
@@ -165,13 +163,14 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	return checkValue(flag, scratch)
 }
 
-// names are settings that name a process, by what carries the name: Redis would have no report of a limiter whose name
-// it refuses, and no hot set of such an aggregator.
+// names are the settings that name a process, with the check of their names. Redis would reject the reports of a
+// limiter, or the hot set of an aggregator, whose name is invalid.
 var names = map[string]func(string) bool{
 	"gate.instance": conf.ValidID, "aggregator.id": conf.ValidID, "kafka.instance": conf.ValidInstance,
 }
 
-// checkValue is the error about a number or a time below 0, which no setting can be, or about the name of a process.
+// checkValue returns an error for a number or time below 0, which no setting accepts, and for an invalid name of a
+// process.
 func checkValue(flag *kong.Flag, value reflect.Value) error {
 	if value.CanInt() && value.Int() < 0 || value.CanFloat() && value.Float() < 0 {
 		return fmt.Errorf("%v is below 0; the default is %s", value.Interface(), flag.Default)
@@ -191,7 +190,7 @@ func textOf(flag *kong.Flag, n *yaml.Node) (string, error) {
 	return flagText(n)
 }
 
-// flagText writes a node as the text of a flag that holds plain text, a list or a mapping of it.
+// flagText returns a node as the text of a flag. The node is plain text, or a list or mapping of plain text.
 func flagText(n *yaml.Node) (string, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -216,7 +215,7 @@ func flagText(n *yaml.Node) (string, error) {
 	return "", errors.New("must be plain text, a list or a mapping")
 }
 
-// entryText writes a value of a mapping: plain text, or a list of it.
+// entryText returns the text of a value of a mapping, which is plain text or a list of it.
 func entryText(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.SequenceNode {
 		if n.Kind != yaml.ScalarNode {
@@ -239,8 +238,8 @@ func items(n *yaml.Node) ([]string, error) {
 	return parts, nil
 }
 
-// err is everything that is wrong in the file when a setting is: the rules are
-// checked too, so that a person mends all of it at once.
+// err returns all errors of the file if a setting is wrong. The rules are checked too, so that a person can correct all
+// errors at once.
 func (f *file) err() error {
 	if len(f.errs) == 0 {
 		return nil
@@ -254,8 +253,8 @@ func (f *file) err() error {
 	return errors.Join(errs...)
 }
 
-// rulesOf parses the rules in force: those of a central store, else those of the file; without either
-// they are the defaults. toRun is that of [rules.Options].
+// rulesOf parses the rules in force: the rules of a central store, or else of the file, or else the defaults. toRun is
+// passed to [rules.Options].
 func (f *file) rulesOf(toRun *rules.Remedies) (*rules.Set, error) {
 	o := rules.Options{Secret: f.secret, ToRun: toRun}
 	if f.stored != nil {

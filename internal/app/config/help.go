@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpAll is the argument that shows every setting of a command; --help shows those that have a group.
+// helpAll is the argument that shows every setting of a command. --help shows only settings that have a group.
 const helpAll = "--help-all"
 
 // groups are the headings of settings in --help, in the order in which people need them.
@@ -20,8 +20,8 @@ var groups = []kong.Group{
 	{Key: "operate", Title: "Operation:"},
 }
 
-// printHelp prints the help of a command. A program has over a hundred settings, so that without all the help of one
-// shows only those with a group. Flags of commands that have no such settings are all shown.
+// printHelp prints the help of a command. A program has over a hundred settings, so that without helpAll its help shows
+// only those with a group. Commands without such settings show all flags.
 func (p *Parser) printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	selected := ctx.Selected()
 	if selected == nil {
@@ -62,7 +62,7 @@ func arrangeFlags(command *kong.Node, all bool) (hidden int) {
 // isSetting reports whether a flag is also a field of the configuration file.
 func isSetting(f *kong.Flag) bool { return strings.Contains(f.Name, ".") }
 
-// takeHelpAll returns args with --help in the place of --help-all, and whether it was there.
+// takeHelpAll returns args with --help in place of --help-all, and reports whether it was there.
 func takeHelpAll(args []string) ([]string, bool) {
 	i := slices.Index(args, helpAll)
 	if end := slices.Index(args, "--"); i < 0 || end >= 0 && end < i {

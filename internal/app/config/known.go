@@ -25,7 +25,7 @@ var allSettings = sync.OnceValue(func() surface {
 		"limiter-sidecar": &Sidecar{}, "serve": &Serve{}, "doctor": &Doctor{}} {
 		k, err := kong.New(cli, vars(""))
 		if err != nil {
-			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test
+			panic("config: a program's settings do not build: " + err.Error()) // a mistake here, which every test finds
 		}
 		for _, flag := range k.Model.Flags {
 			if isSetting(flag) {
@@ -38,10 +38,10 @@ var allSettings = sync.OnceValue(func() surface {
 	return s
 })
 
-// knownFlags returns the settings that may stand in a file.
+// knownFlags returns the settings that are allowed in a file.
 func knownFlags() map[string]*kong.Flag { return allSettings().flags }
 
-// sections are the top-level names of the file that belong to programs.
+// sections returns the top-level names of the file that belong to programs.
 func sections() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
 		section, _, _ := strings.Cut(name, ".")
@@ -71,7 +71,7 @@ func (p *Parser) elsewhere(args []string, err error) error {
 	return nil
 }
 
-// needServer are the settings of serve that need a client of a server or gRPC; a name that ends in a dot is a section.
+// needServer are the settings of serve that need gRPC or a client of a server. A name that ends in a dot is a section.
 var needServer = []string{"rules", "redis.", "etcd.", "envoy."}
 
 func needsServer(name string) bool {
@@ -82,8 +82,9 @@ func needsServer(name string) bool {
 // Option changes how [Build] makes a parser.
 type Option = kong.Option
 
-// OneProcess is an option of [Build] for a program without clients of servers and without gRPC: its help does not show
-// the settings of serve that need one. They are parsed all the same, because a file may have them for other programs.
+// OneProcess is an option of [Build] for a program without clients of servers and without gRPC. The help of such a
+// program does not show the settings of serve that need them. They are still parsed, because a file may have them for
+// other programs.
 func OneProcess() Option {
 	return kong.PostBuild(func(k *kong.Kong) error {
 		for _, flag := range k.Model.Flags {
@@ -93,8 +94,8 @@ func OneProcess() Option {
 	})
 }
 
-// CheckOneProcess returns an error for a setting that needs a server, if a flag or a variable gives it to this program.
-// A file is no reason, because many programs may read the same.
+// CheckOneProcess returns an error for a setting that needs a server, if a flag or a variable sets it for this program.
+// A setting in the file is not an error, because many programs may read the same file.
 func (p *Parser) CheckOneProcess() error {
 	for _, name := range slices.Sorted(maps.Keys(p.settings)) {
 		if needsServer(name) && p.SetForOne(name) {
@@ -104,7 +105,7 @@ func (p *Parser) CheckOneProcess() error {
 	return nil
 }
 
-// InOneProcess returns the error about a setting that this program cannot have.
+// InOneProcess returns the error about a setting that this program does not support.
 func InOneProcess(setting string) error {
 	return Usage("--%s: this program runs in one process, without clients of servers and gRPC; "+
 		"hotparam serve has this setting (go run ./cmd/hotparam serve)", setting)

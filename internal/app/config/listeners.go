@@ -2,10 +2,10 @@ package config
 
 import "time"
 
-// The sections of what listens. As in sections.go the doc comment of a field is its text in
+// This file has the sections of listeners. As in sections.go, the doc comment of a field is its text in
 // docs/settings.md.
 
-// Port is where a listener listens, and who may connect.
+// Port holds the settings of a port on which a program listens, and of its connections.
 type Port struct {
 	// Certificate (PEM) with which the listener speaks TLS. Certificate, key and authorities are read again when their
 	// files change; wrong files change nothing and are logged.
@@ -33,7 +33,7 @@ type Listener struct {
 	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
 }
 
-// HTTPToken is what callers of an HTTP listener show.
+// HTTPToken holds the token that callers of an HTTP listener show.
 type HTTPToken struct {
 	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless
 	// the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
@@ -73,7 +73,7 @@ type SSO struct {
 	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
 }
 
-// Answer is how the proxy and gateways report verdicts to clients.
+// Answer holds the settings by which the proxy and gateways report verdicts to clients.
 type Answer struct {
 	// Header fields that name the limit that applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit
 	// (X-RateLimit-Limit, -Remaining and -Reset, which is in seconds from now), or both.
@@ -122,7 +122,7 @@ type Decide struct {
 	Listener
 }
 
-// StatusCheck is the listener for gateways that ask by HTTP and look at the status of the answer.
+// StatusCheck is the listener for gateways that ask by HTTP and read the status of the response.
 type StatusCheck struct {
 	// Address of the endpoint /check for gateways that read the status of its response; empty for none. See
 	// gateways.md.

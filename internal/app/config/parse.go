@@ -1,15 +1,12 @@
-// Package config is the configuration surface of the programs: which settings
-// each has, where their values come from, and what the error says when one is
-// wrong.
+// Package config is the configuration surface of the programs. It defines the settings of each program, the sources of
+// their values, and the errors about wrong values.
 //
-// A setting comes from its flag, else its environment variable, else the YAML
-// file, else its default. Its name is the same everywhere: --redis.addr,
-// HOTPARAM_REDIS_ADDR, and addr in the section redis of the file. The rules
-// (namespace, rules, ip, classes, overrides, limits) live only in the file and
-// belong to package rules; one file serves all programs, so a section that this
-// program does not use is checked but otherwise left alone.
+// A setting comes from its flag, or else its environment variable, the YAML file, or its default. Its name is the same
+// everywhere: --redis.addr, HOTPARAM_REDIS_ADDR, and addr in the section redis of the file. The rules (namespace,
+// rules, ip, classes, overrides, limits) live only in the file and belong to package rules. One file serves all
+// programs, so a section that this program does not use is checked but otherwise ignored.
 //
-// The package reads the environment and files; nothing below cmd does.
+// The package reads the environment and files.
 package config
 
 import (
@@ -32,8 +29,8 @@ import (
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// Build makes the parser of a program from its struct of settings. Flags may
-// come from the environment (prefix HOTPARAM_) and from the file of --config.
+// Build makes the parser of a program from its struct of settings. Flags may come from the environment (prefix
+// HOTPARAM_) and from the file of --config.
 func Build(cli any, name, description string, options ...Option) (*Parser, error) {
 	f := &file{}
 	p := &Parser{file: f}
@@ -44,7 +41,7 @@ func Build(cli any, name, description string, options ...Option) (*Parser, error
 		kong.DefaultEnvars("HOTPARAM"),
 		kong.Resolvers(f),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
-		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }), // printHelp says how variables are named
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }), // printHelp describes the variables
 		kong.Help(p.printHelp),
 		kong.ExplicitGroups(groups),
 		kong.UsageOnError(),
@@ -61,30 +58,31 @@ func Build(cli any, name, description string, options ...Option) (*Parser, error
 	return p, nil
 }
 
-// vars are what tags of settings name in ${}.
+// vars returns the variables that tags of settings use in ${}.
 func vars(admin string) kong.Vars {
 	return kong.Vars{"admin_listen": admin, "log_formats": strings.Join(accesslog.Names(), ",")}
 }
 
-// shortSettings are settings of programs, and of commands that call them, whose names have no dot.
+// shortSettings are the settings of programs, and of commands that call them, whose names have no dot.
 var shortSettings = []string{
 	"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author",
 }
 
-// onlySettings leaves the environment to settings. Other flags are said with one command: a variable such as
-// HOTPARAM_FOR would mean the life of an override to one command and the length of a trace to the next.
+// onlySettings removes the environment variables of flags that are not settings. Such flags are meant for one command:
+// a variable such as HOTPARAM_FOR would set the life of an override in one command and the length of a trace in the
+// next.
 func onlySettings(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok && len(flag.Envs) == 0 && !strings.Contains(flag.Name, ".") &&
 			!slices.Contains(shortSettings, flag.Name) {
-			flag.Envs = []string{"-"} // none, to DefaultEnvars
+			flag.Envs = []string{"-"} // DefaultEnvars reads "-" as no variable
 		}
 		return next(nil)
 	})
 }
 
-// DefaultAdmin is the admin address of a program; each has its own port, so
-// that all of them can run on one machine.
+// DefaultAdmin returns the admin address of a program. Each program has its own port, so that all of them can run on
+// one machine.
 func DefaultAdmin(program string) string {
 	switch program {
 	case "collector":
@@ -99,19 +97,18 @@ type Parser struct {
 	Kong *kong.Kong
 	file *file
 	args []string
-	// settings are the values of all flags after Parse, by name.
+	// settings holds the values of all flags after Parse, by name.
 	settings map[string]any
-	// command is the one that was called, as people write it: its help says more than that of the program.
+	// command is the command that was called, as people write it. Its help shows more than the help of the program.
 	command string
-	// helpAll is set where the help is to show every setting.
+	// helpAll is true if the help is to show every setting.
 	helpAll bool
-	// again builds the same parser with nothing in its settings.
+	// again builds the same parser with empty settings.
 	again func() (*Parser, error)
 }
 
-// Parse reads flags, environment and file. What is wrong in the file is
-// reported in full before anything else, because a bad file is the likelier
-// cause of whatever else is missing.
+// Parse reads flags, environment and file. All errors in the file are reported before any other error, because a wrong
+// file is the likely cause of other missing values.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	args, p.helpAll = takeHelpAll(args)
 	ctx, err := p.Kong.Parse(args)
@@ -136,7 +133,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	return ctx, err
 }
 
-// openToAll writes an address to listen on as Go has it: *:8080, as nginx and HAProxy write it, is :8080.
+// openToAll converts an address to listen on to the form of Go: *:8080, as nginx and HAProxy write it, becomes :8080.
 func openToAll(flag *kong.Flag) {
 	if !strings.HasSuffix(flag.Name, "listen") && flag.Name != "accesslog.syslog" {
 		return
@@ -151,10 +148,11 @@ func openToAll(flag *kong.Flag) {
 	}
 }
 
-// anyHost is the host of an address that means all of the machine's, behind the scheme that StatsD's addresses have.
+// anyHost matches the host * of an address, which means all addresses of the machine, after the scheme of StatsD's
+// addresses.
 var anyHost = regexp.MustCompile(`^(|(?:udp|tcp)://)\*:`)
 
-// commandPath is the command of a parsed line, also of one with a mistake in it; "" where none was found.
+// commandPath returns the command of a parsed line, even if the line has a mistake, or "" if no command was found.
 func commandPath(ctx *kong.Context, err error) string {
 	if wrong := new(kong.ParseError); errors.As(err, &wrong) {
 		ctx = wrong.Context
@@ -165,7 +163,7 @@ func commandPath(ctx *kong.Context, err error) string {
 	return ctx.Selected().FullPath()
 }
 
-// secret is the key of the hashes of redacted values, nil for none.
+// secret returns the key of the hashes of redacted values. It is empty if the settings have no key.
 func (p *Parser) secret() ([]byte, error) {
 	text, _ := p.settings["privacy.secret"].(string)
 	if path, _ := p.settings["privacy.secret_file"].(string); path != "" {
@@ -184,14 +182,14 @@ func (p *Parser) secret() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Rules are the rules of the file that --config named; the defaults without one. Call it after Parse.
+// Rules returns the rules in force: of a central store, of the file of --config, or the defaults. Call it after Parse.
 func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf(nil) }
 
-// defaultRules tells a user how to get the default rules.
+// defaultRules describes how a user gets the default rules.
 const defaultRules = "start without --config"
 
-// RulesToRun are Rules for a program that runs by them: rules that are empty or hash values without a secret are
-// rejected, see [rules.Options].
+// RulesToRun returns Rules for a program that runs by them. Rules that are empty, or that hash values without a secret,
+// are an error, see [rules.Options].
 func (p *Parser) RulesToRun() (*rules.Set, error) {
 	set, err := p.file.rulesOf(&rules.Remedies{Rules: defaultRules,
 		Secret: "set --privacy.secret_file, the same for all programs"})
@@ -201,8 +199,8 @@ func (p *Parser) RulesToRun() (*rules.Set, error) {
 	return set, nil
 }
 
-// Warnings are those of the rules in force and of unknown variables of the environment. Call it after Parse. A command
-// that reads no configuration, such as the health check of a container, has none.
+// Warnings returns the warnings about the rules in force and about unknown environment variables. Call it after Parse.
+// A command that reads no configuration, such as the health check of a container, has no warnings.
 func (p *Parser) Warnings() (warnings []string) {
 	if _, reads := p.settings["config"]; !reads {
 		return nil
@@ -217,13 +215,13 @@ func (p *Parser) Warnings() (warnings []string) {
 // variablePrefix begins the names of the variables that are settings.
 const variablePrefix = "HOTPARAM_"
 
-// notSettings are variables with the prefix of settings that are none: those that Kubernetes sets for a service named
-// hotparam, and those of tests.
+// notSettings matches variables with the prefix of settings that are not settings: the variables that Kubernetes sets
+// for a service named hotparam, and the variables of tests.
 var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$` +
 	`|^HOTPARAM_(TEST|REQUIRE|LIMIT|FUZZ)_` +
 	`|^HOTPARAM_(TRAFFIC|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS|PICTURES|PROGRAMS|NIGHTLY)$`)
 
-// unknownVariables are warnings of variables that look like settings of a program and are none.
+// unknownVariables returns warnings about variables that look like settings but are not settings of any program.
 func unknownVariables(environment []string) (warnings []string) {
 	var known []string
 	for _, name := range append(slices.Sorted(maps.Keys(knownFlags())), shortSettings...) {
@@ -238,8 +236,7 @@ func unknownVariables(environment []string) (warnings []string) {
 	return warnings
 }
 
-// ServeDefaults are serve's settings when none are given, for programs
-// that contain it.
+// ServeDefaults returns the default settings of serve, for programs that contain it.
 func ServeDefaults() Serve {
 	var s Serve
 	k, err := kong.New(&s, vars(DefaultAdmin("")))
@@ -247,16 +244,16 @@ func ServeDefaults() Serve {
 		_, err = k.Parse(nil)
 	}
 	if err != nil {
-		panic("config: the defaults of serve do not parse: " + err.Error()) // a mistake of ours, found by every test
+		panic("config: the defaults of serve do not parse: " + err.Error()) // a mistake here, which every test finds
 	}
 	return s
 }
 
-// release is the version that a release was built as, set by the linker (.goreleaser.yaml).
+// release is the version of a release. The linker sets it (.goreleaser.yaml).
 var release string
 
-// Version is the version of a release, else that of the module as the go command
-// stamped it, else "devel" for a build from a checkout.
+// Version returns the version of a release, or else the version of the module as the go command stamped it, or else
+// "devel" for a build from a checkout.
 func Version() string {
 	if release != "" {
 		return release

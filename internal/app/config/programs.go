@@ -15,7 +15,7 @@ type Common struct {
 	Stop    Stop    `embed:"" prefix:"stop."`
 }
 
-// RuleSource is where a program has its rules from.
+// RuleSource names the source of a program's rules.
 type RuleSource struct {
 	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
 	Etcd  Etcd   `embed:"" prefix:"etcd."`
@@ -36,7 +36,7 @@ type Collector struct {
 	Admin Admin `embed:"" prefix:"admin."`
 }
 
-// Counts is how a program sends counts on.
+// Counts holds the settings by which a program sends counts.
 type Counts struct {
 	Names  Names     `embed:"" prefix:"names."`
 	StatsD StatsDOut `embed:"" prefix:"statsd."`
@@ -83,7 +83,7 @@ type Sidecar struct {
 	Admin Admin `embed:"" prefix:"admin."`
 }
 
-// Gateways are the listeners that gateways and services ask.
+// Gateways are the listeners for gateways and services.
 type Gateways struct {
 	Decide Decide      `embed:"" prefix:"decide."`
 	Check  StatusCheck `embed:"" prefix:"check."`
@@ -108,8 +108,8 @@ type Serve struct {
 	Admin         Admin         `embed:"" prefix:"admin."`
 }
 
-// Doctor is the surface of hotparam doctor: the settings of the programs that say
-// where things are, and where to look besides.
+// Doctor is the surface of hotparam doctor: the settings of the programs that locate other systems, and additional
+// places to inspect.
 type Doctor struct {
 	Config      string      `short:"c" placeholder:"FILE" help:"YAML file with rules and settings, as the programs have it."`
 	Rules       string      `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
@@ -127,20 +127,20 @@ type Doctor struct {
 	Tally       Tally       `embed:"" prefix:"tally."`
 }
 
-// Names is how keys are written as metrics. All programs that meet must agree.
+// Names holds the form of keys as metrics. All programs of a pipeline must agree on it.
 type Names struct {
 	Prefix string `default:"hotparam" help:"First part of every metric name."`
 	// Form of metric names: hp1 survives every StatsD server, plain is easier to read.
 	Style string `enum:"hp1,plain" default:"hp1" help:"Form of metric names: ${enum}."`
 }
 
-// Metric are the names as they are written.
+// Metric returns the names in their written form.
 func (n Names) Metric() (canon.Names, error) {
 	names := canon.Names{Prefix: n.Prefix, Style: canon.Style(n.Style)}
 	return names, names.Validate()
 }
 
-// LogFormat is the format that two options choose; "" detects it.
+// LogFormat returns the format that two options select, or "" if it is to be detected.
 func LogFormat(name, custom string) (accesslog.Format, error) {
 	if custom != "" {
 		f, err := accesslog.Custom(custom)

@@ -13,10 +13,10 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Path is the file that --config named, "" for none.
+// Path returns the path of the file of --config, or "" if there is none.
 func (p *Parser) Path() string { return p.file.path }
 
-// Data is what the file held. It is not to be changed.
+// Data returns the contents of the file. The caller must not change it.
 func (p *Parser) Data() []byte { return p.file.data }
 
 // With parses the same command line as if the file held data.
@@ -34,11 +34,10 @@ func (p *Parser) With(data []byte) (*Parser, error) {
 // reloadable are the settings that take effect while a program runs.
 var reloadable = []string{"admin.tokens"}
 
-// Setting is the value of a flag after Parse; nil for one that this program does not
-// have.
+// Setting returns the value of a flag after Parse, or nil if this program does not have the flag.
 func (p *Parser) Setting(name string) any { return p.settings[name] }
 
-// SetForOne reports whether a setting is from a flag or a variable, and not from the file, which many programs may
+// SetForOne reports whether a setting comes from a flag or a variable, and not from the file, which many programs may
 // read.
 func (p *Parser) SetForOne(name string) bool {
 	_, set := os.LookupEnv(variablePrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")))
@@ -48,10 +47,9 @@ func (p *Parser) SetForOne(name string) bool {
 	})
 }
 
-// NeedRestart lists the settings of this program, and the namespace, that have
-// another value in next and cannot change while a program runs. What a
-// flag or the environment says does not depend on the file, and settings of
-// other programs are theirs.
+// NeedRestart returns the settings of this program, and the namespace, that have another value in next and cannot
+// change while a program runs. Values of flags and variables do not depend on the file, and settings of other programs
+// are ignored.
 func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 	before, err := p.Rules()
 	if err != nil {
@@ -73,24 +71,22 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 	return names, nil
 }
 
-// Removed lists what the rules of this parser have and those of next do not, by the
-// way to it: rules[topic], rules[topic].limit, overrides[topic?id=42],
-// ip.fixed, query_bounds.pairs. Of what is removed as a whole its entries are listed,
-// not their fields.
+// Removed returns the paths of the rules' parts that this parser has and next does not: rules[topic],
+// rules[topic].limit, overrides[topic?id=42], ip.fixed, query_bounds.pairs. Of a part that is removed as a whole, the
+// entries are listed, but not their fields.
 func (p *Parser) Removed(next *Parser) []string {
 	before, after := p.file.ruleTop(), next.file.ruleTop()
 	var out []string
 	for _, section := range ruleSections {
 		if section == "namespace" && next.file.stored != nil {
-			continue // where it is not said it is the program's
+			continue // without it the program's namespace is in force
 		}
 		out = removed(out, section, field(before, section), field(after, section))
 	}
 	return out
 }
 
-// removed adds what is at path before and not after. A field without a value is
-// one that is not there.
+// removed appends the paths of the parts of before that after lacks. A field without a value counts as missing.
 func removed(out []string, path string, before, after *yaml.Node) []string {
 	if isNothing(before) {
 		return out
@@ -115,7 +111,7 @@ func removed(out []string, path string, before, after *yaml.Node) []string {
 
 func isNothing(n *yaml.Node) bool { return n == nil || n.ShortTag() == "!!null" }
 
-// field is the value of a field of a mapping; nil where there is none.
+// field returns the value of a field of a mapping, or nil if there is no such field.
 func field(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -128,8 +124,8 @@ func field(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// entries are those of a list by what a person calls them: their id, name, key or whom they are for, with the
-// beginning of their schedule, or the value itself. Of several with one name the second is "name #2".
+// entries returns the entries of a list by the name that a person would use: their id, name, key or target, with the
+// beginning of their schedule, or the value itself. A second entry with the same name is "name #2".
 func entries(n *yaml.Node) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -155,12 +151,12 @@ func entries(n *yaml.Node) map[string]*yaml.Node {
 }
 
 type storedRules struct {
-	name string // where from, for messages: "redis: version 7"
+	name string // source, for messages: "redis: version 7"
 	text []byte
 }
 
-// WithRules is p with rules from a central store in place of those of the file. name says in messages
-// where they are from. The rest of the file holds as before.
+// WithRules returns p with rules from a central store in place of the file's. name is their source in messages. The
+// rest of the file stays in force.
 func (p *Parser) WithRules(name, text string) (*Parser, error) {
 	next := *p
 	file := *p.file
@@ -174,7 +170,7 @@ func CheckStored(name, text string) (*rules.Set, error) {
 	return (&file{path: name, stored: &storedRules{name, []byte(text)}}).rulesOf(&rules.Remedies{Rules: defaultRules})
 }
 
-// RulesFrom says where the rules are from: a file, or a version of a central store.
+// RulesFrom returns the source of the rules: a file, or a version of a central store.
 func (p *Parser) RulesFrom() string {
 	name, _ := p.file.ruleText()
 	return name
@@ -182,7 +178,7 @@ func (p *Parser) RulesFrom() string {
 
 func (p *Parser) HasRules() bool { return field(p.file.ruleTop(), "rules") != nil }
 
-// ruleText is where the rules stand, and the text.
+// ruleText returns the source of the rules, and their text.
 func (f *file) ruleText() (name string, text []byte) {
 	if f.stored != nil {
 		return f.stored.name, f.stored.text
@@ -190,13 +186,13 @@ func (f *file) ruleText() (name string, text []byte) {
 	return f.path, f.data
 }
 
-// ruleTop is the mapping in which the rules stand, nil where there is none.
+// ruleTop returns the mapping that has the rules, or nil if there is none.
 func (f *file) ruleTop() *yaml.Node {
 	_, text := f.ruleText()
 	return topLevel(text)
 }
 
-// parse reads the rules. What names no namespace has that of the program's file.
+// parse reads the rules. Rules without a namespace get the namespace of the program's file.
 func (s *storedRules) parse(file []byte, o rules.Options) (*rules.Set, error) {
 	top := topLevel(s.text)
 	if err := s.onlyRules(top); err != nil {
@@ -212,10 +208,10 @@ func (s *storedRules) parse(file []byte, o rules.Options) (*rules.Set, error) {
 	return set, nil
 }
 
-// onlyRules rejects settings of programs: they would take effect nowhere, and may be secret.
+// onlyRules rejects settings of programs, because they would have no effect and may be secret.
 func (s *storedRules) onlyRules(top *yaml.Node) error {
 	if top == nil {
-		return nil // rules.Parse says what is wrong
+		return nil // rules.Parse reports the mistake
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		if section := top.Content[i]; slices.Contains(rules.ProgramSections, section.Value) {

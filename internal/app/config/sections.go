@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// The doc comment of a field is its text in docs/settings.md, the help tag its
-// text in --help. A field without a doc comment has the help tag in both.
+// The doc comment of a field is its text in docs/settings.md, and the help tag its text in --help. A field without a
+// doc comment has the help tag in both.
 
-// Log says how the program reports.
+// Log holds the level and form of the program's log.
 type Log struct {
 	Level  string `group:"operate" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
 	Format string `group:"operate" enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
-// Privacy is how values are hashed that rules redact.
+// Privacy holds the key of the hashes of redacted values.
 type Privacy struct {
 	// Key of the hashes of redacted values (redact: hash), at least 16 bytes. All programs of a namespace need the
 	// same; with another one, old and new hashes of a value are two keys. Better set by the environment than as a flag.
@@ -33,7 +33,7 @@ type Stop struct {
 	Delay time.Duration `default:"0s" help:"How long listeners go on accepting after SIGTERM, not ready."`
 }
 
-// Redis is where hot set, overrides and shared limits live.
+// Redis is the server of the hot set, the overrides and the shared limits.
 type Redis struct {
 	Addr     []string `group:"state" placeholder:"HOST:PORT" help:"Redis server, or several nodes of one Redis Cluster."`
 	Username string   `help:"User for AUTH."`
@@ -70,7 +70,7 @@ type TLSFiles struct {
 	ServerName string `name:"server_name" help:"Name in the certificate of ${of} if not the dialled host."`
 }
 
-// Etcd is where rules live with --rules etcd:KEY.
+// Etcd is the store of rules with --rules etcd:KEY.
 type Etcd struct {
 	Addr     []string `placeholder:"HOST:PORT" help:"Members of the etcd cluster that has the rules."`
 	Username string   `help:"User of etcd."`
@@ -104,7 +104,7 @@ type Kafka struct {
 	PasswordFile string `name:"password_file" placeholder:"FILE" help:"File that holds the password for SASL."`
 }
 
-// KafkaGroup is how aggregators share the partitions.
+// KafkaGroup holds the settings by which aggregators share the partitions.
 type KafkaGroup struct {
 	// Consumer group of the aggregators. Two namespaces need two groups: in one, each would lose the partitions of the
 	// other. Default: hotparam-aggregator-NAMESPACE.
@@ -126,7 +126,7 @@ func (g KafkaGroup) Name(namespace string) string {
 	return cmp.Or(g.Group, "hotparam-aggregator-"+namespace)
 }
 
-// StatsDOut is where counts are sent to by StatsD.
+// StatsDOut holds the StatsD servers to which counts are sent.
 type StatsDOut struct {
 	// StatsD servers that counts are sent to, or unix:/path. Several servers divide the keys; give all programs the
 	// same list.
@@ -161,7 +161,7 @@ type StatsDIn struct {
 	ForwardAll bool   `name:"forward_all" help:"Forward hotparam's lines too, for their history in Graphite."`
 }
 
-// Graphite is the render API that counts are asked from.
+// Graphite is the render API that is asked for counts.
 type Graphite struct {
 	// Graphite (graphite-web 1.1) to ask for counts, such as http://127.0.0.1:8080.
 	URL      string `group:"counts" name:"url" placeholder:"URL" help:"Graphite to ask for counts."`
@@ -188,7 +188,7 @@ type Graphite struct {
 	MaxSeries int `name:"max_series" default:"200000" help:"Most series to remember."`
 }
 
-// Tally is how counts are combined before they are sent.
+// Tally holds the settings by which counts are combined before they are sent.
 type Tally struct {
 	Flush time.Duration `default:"100ms" help:"How often sums are sent."`
 	// Most keys between two flushes; further ones are dropped and counted.
@@ -198,7 +198,7 @@ type Tally struct {
 	TrackClients int `name:"track_clients" default:"1024" help:"Of how many keys the clients are counted; 0: none."`
 }
 
-// Detect is how hot keys are found.
+// Detect holds the settings by which hot keys are found.
 type Detect struct {
 	// How often keys are judged; one that crosses its threshold is published at once.
 	Tick time.Duration `default:"100ms" help:"How often keys are judged."`
@@ -213,7 +213,7 @@ type Detect struct {
 	MaxRate float64 `name:"max_rate" default:"0" help:"Most requests per second that one rule is expected to get."`
 }
 
-// Gate is how requests are decided.
+// Gate holds the settings by which requests are decided.
 type Gate struct {
 	Budget time.Duration `default:"20ms" help:"Longest wait for Redis in one decision."`
 	// Most clients and keys held in memory by the in-process limits.
@@ -222,7 +222,7 @@ type Gate struct {
 	Instance string `help:"Name of this limiter in reports."`
 }
 
-// State is where a program keeps what survives a restart.
+// State holds the directory of data that survives a restart.
 type State struct {
 	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those
 	// that it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a
@@ -230,7 +230,7 @@ type State struct {
 	Dir string `group:"state" default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
 }
 
-// History is what a program keeps of what was, in state.dir.
+// History bounds the past data that a program keeps in state.dir.
 type History struct {
 	// How long minutes, hot spans and events are kept; 0: none are.
 	Keep time.Duration `group:"state" default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
@@ -239,7 +239,7 @@ type History struct {
 	Keys     int   `default:"100" help:"How many keys of a minute are kept, the heaviest."`
 }
 
-// Access is access logs as a source.
+// Access holds access logs as sources of counts.
 type Access struct {
 	File []string `group:"counts" placeholder:"FILE" help:"Access log to follow; - is standard input."`
 	// Address that receives access logs by syslog, UDP and TCP, as access_log syslog: of nginx sends them. Senders
@@ -253,22 +253,21 @@ type Access struct {
 	LogFormat string `name:"log_format" placeholder:"FORM" help:"Form of the lines in place of format, as log_format of nginx has it, or json:time=ts,client=ip,target=url."`
 }
 
-// StatsDAdmin is where a StatsD server tells how it is set up.
+// StatsDAdmin locates the configuration of a StatsD server.
 type StatsDAdmin struct {
 	// Management interface of a Node.js StatsD server, such as 127.0.0.1:8126.
 	Admin  string `placeholder:"HOST:PORT" help:"Management interface of a Node.js StatsD server."`
 	Config string `placeholder:"FILE" help:"Its config.js."`
 }
 
-// Carbon is where Graphite's carbon is set up.
+// Carbon locates the configuration of Graphite's carbon.
 type Carbon struct {
 	// Directory of carbon.conf, storage-schemas.conf and storage-aggregation.conf.
 	Conf string `placeholder:"DIR" help:"Directory of carbon.conf and its like."`
 }
 
-// Targets are Graphite targets. As text they are joined by ",", as the
-// arguments of Graphite's functions are, so only those outside of brackets
-// part two of them.
+// Targets are Graphite targets. As text they are separated by ",". The arguments of Graphite's functions are too, so
+// only commas outside of brackets separate targets.
 type Targets []string
 
 func (t *Targets) UnmarshalText(text []byte) error {
