@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Check reports why a key written by a person is not one that a request can
-// have, and how it has to be written.
+// Check returns an error if a key written by a person is not a key that a request can have. The error shows how to
+// write it.
 func Check(key hottype.Key) error {
 	resource, _ := key.Cut()
 	switch {
@@ -21,7 +21,7 @@ func Check(key hottype.Key) error {
 	return fmt.Errorf("canon: key %.300q is not in canonical form; write %.300q", key, Canonical(key))
 }
 
-// IsCanonical reports whether a key is one that a request can have, or an alias.
+// IsCanonical reports whether a request can have the key, or the key is an alias.
 func IsCanonical(key hottype.Key) bool {
 	if _, _, ok := cutAlias(string(key)); ok {
 		return true
@@ -31,8 +31,7 @@ func IsCanonical(key hottype.Key) bool {
 		isCanonical([]byte(params)) && key == hottype.NewKey(resource, params))
 }
 
-// Canonical gives the key that a person means who writes its parameters as in
-// a query, in any order and spelling.
+// Canonical returns the canonical key for parameters that a person writes as in a query, in any order and spelling.
 func Canonical(key hottype.Key) hottype.Key {
 	resource, params := key.Cut()
 	if params == Malformed {
@@ -50,8 +49,8 @@ func Canonical(key hottype.Key) hottype.Key {
 	return hottype.Key(out)
 }
 
-// isCanonical reports whether a text is what Selector.Append writes: pairs
-// with exactly one bare "=", in order, every byte in its one spelling.
+// isCanonical reports whether Selector.Append can write the text: pairs with exactly one bare "=", in order, every byte
+// in its only spelling.
 func isCanonical(params []byte) bool {
 	if len(params) == 0 {
 		return true
@@ -90,9 +89,8 @@ func isSpelled(text []byte) bool {
 	return true
 }
 
-// Malformed is the reserved parameter under which a request beyond the limits
-// is counted: the key "resource?!malformed". A canonical query escapes "!" and
-// has a "=" in every pair, so no request can write it.
+// Malformed is the reserved parameter under which a request beyond the limits is counted: the key
+// "resource?!malformed". A canonical query escapes "!" and has a "=" in every pair, so no request can write it.
 const Malformed = "!malformed"
 
 // IsMalformed reports whether a key has the reserved parameter.
@@ -101,30 +99,30 @@ func IsMalformed(key []byte) bool {
 	return at >= 0 && key[at] == '?' && string(key[at+1:]) == Malformed
 }
 
-// MaxKeys is how many keys one request can have under one rule. A request whose
-// parameters would give it more is beyond the limits.
+// MaxKeys is the maximum number of keys of one request under one rule. A request whose parameters would give it more is
+// beyond the limits.
 const MaxKeys = 4
 
-// QueryBounds bound the work that one request can cause and the keys it can make.
-// The zero value lets nothing pass; start from [DefaultQueryBounds].
+// QueryBounds bounds the work that one request can cause and the keys that it can make. The zero value lets no request
+// pass; start from [DefaultQueryBounds].
 type QueryBounds struct {
-	// Pairs is how many pairs a query may have, tracked or not.
+	// Pairs is the maximum number of pairs in a query, tracked or not.
 	Pairs int
 	// NameBytes and ValueBytes bound each tracked name and value, decoded.
 	NameBytes, ValueBytes int
 	// QueryBytes bounds the raw query. A longer query is not even scanned.
 	QueryBytes int
-	// PathBytes bounds the path. Of a request with a longer one no rule is looked at.
+	// PathBytes bounds the path. No rule is tried on a request with a longer path.
 	PathBytes int
 }
 
-// DefaultQueryBounds are those of the public contract: 256 pairs, names of 64
-// bytes, values of 256 bytes, a query of 8 KiB, a path of 8 KiB.
+// DefaultQueryBounds returns the bounds of the public contract: 256 pairs, names of 64 bytes, values of 256 bytes, a
+// query of 8 KiB, a path of 8 KiB.
 func DefaultQueryBounds() QueryBounds {
 	return QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 8192, PathBytes: 8192}
 }
 
-// Validate reports a limit that is outside what a program can sensibly do.
+// Validate returns an error if a bound is outside the range that a program can use.
 func (l QueryBounds) Validate() error {
 	for _, f := range []struct {
 		name      string

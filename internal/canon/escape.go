@@ -26,10 +26,10 @@ var digits = func() (t [256]byte) {
 	return t
 }()
 
-// unhex gives the value of a hex digit of either case, 16 for other bytes.
+// unhex returns the value of a hex digit of either case, or 16 for other bytes.
 func unhex(c byte) byte { return digits[c] }
 
-// unhexUpper is unhex for upper-case digits only.
+// unhexUpper returns the value of an upper-case hex digit, or 16 for other bytes.
 func unhexUpper(c byte) byte {
 	if 'a' <= c && c <= 'f' {
 		return 16
@@ -37,8 +37,8 @@ func unhexUpper(c byte) byte {
 	return unhex(c)
 }
 
-// FNV1a is the 64-bit hash of Fowler, Noll and Vo, variant 1a, which docs/protocol.md and docs/redis.md name. The
-// library's allocates.
+// FNV1a returns the 64-bit hash of Fowler, Noll and Vo, variant 1a, which docs/protocol.md and docs/redis.md name. The
+// library's function allocates.
 func FNV1a[T ~string | ~[]byte](text T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -47,7 +47,7 @@ func FNV1a[T ~string | ~[]byte](text T) uint64 {
 	return h
 }
 
-// Mix is the finaliser of MurmurHash3 (fmix64): FNV's high bits move too little for short input.
+// Mix applies the finaliser of MurmurHash3 (fmix64), because FNV's high bits change too little for short input.
 func Mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -64,18 +64,17 @@ func isPlain(text string) bool {
 	return true
 }
 
-// spelling is how a name or a value is written in a request.
+// spelling is the way in which a request writes a name or a value.
 type spelling uint8
 
 const (
 	bare    spelling = iota // unreserved bytes only: already canonical
-	literal                 // bytes as they are: headers
+	literal                 // unescaped bytes: headers
 	path                    // %HH: path segments
 	query                   // %HH, and "+" for a space: queries
 )
 
-// appendDecoded appends the bytes that text spells. A "%" that two hex digits
-// do not follow is a "%".
+// appendDecoded appends the bytes that text spells. A "%" without two hex digits behind it is a "%".
 func appendDecoded(dst []byte, text string, as spelling) []byte {
 	if as <= literal {
 		return append(dst, text...)
@@ -98,8 +97,7 @@ func appendDecoded(dst []byte, text string, as spelling) []byte {
 	return dst
 }
 
-// appendEncoded appends the canonical form of decoded bytes and reports
-// whether it holds an escape.
+// appendEncoded appends the canonical form of decoded bytes and reports whether it holds an escape.
 func appendEncoded(dst, decoded []byte) ([]byte, bool) {
 	escaped := false
 	for _, c := range decoded {
@@ -118,8 +116,8 @@ func appendEscape(dst []byte, mark, c byte) []byte {
 	return append(dst, mark, upperHex[c>>4], upperHex[c&15])
 }
 
-// DecodedByte gives the byte that a non-empty text begins with, unescaped or
-// escaped, and how many bytes spell it. A "%" without its two digits is a "%".
+// DecodedByte returns the byte that a non-empty text begins with, unescaped or escaped, and the number of bytes that
+// spell it. A "%" without its two digits is a "%".
 func DecodedByte[T ~string | ~[]byte](text T) (byte, int) {
 	c := text[0]
 	if c != '%' || len(text) < 3 {
@@ -135,7 +133,7 @@ func DecodedByte[T ~string | ~[]byte](text T) (byte, int) {
 	return c, 1
 }
 
-// compareDecoded orders two canonical texts by the bytes they spell.
+// compareDecoded orders two canonical texts by the bytes that they spell.
 func compareDecoded[T ~string | ~[]byte](a, b T) int {
 	for len(a) > 0 && len(b) > 0 {
 		x, m := DecodedByte(a)
@@ -148,8 +146,7 @@ func compareDecoded[T ~string | ~[]byte](a, b T) int {
 	return len(a) - len(b)
 }
 
-// EqualDecoded reports whether a path segment, which may hold %HH escapes, spells the
-// given bytes.
+// EqualDecoded reports whether a path segment, which may hold %HH escapes, spells the bytes of text.
 func EqualDecoded(segment, text string) bool {
 	if strings.IndexByte(segment, '%') < 0 {
 		return segment == text
@@ -164,7 +161,7 @@ func EqualDecoded(segment, text string) bool {
 	return segment == "" && text == ""
 }
 
-// Unescape gives the bytes that a path segment spells.
+// Unescape returns the bytes that a path segment spells.
 func Unescape(segment string) string { return string(appendDecoded(nil, segment, path)) }
 
 func lower(text []byte) {

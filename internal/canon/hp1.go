@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// HP1 writes bytes as tokens over [A-Za-z0-9_=-], the bytes that every server
-// on the way of a metric keeps. "Z" is its escape:
+// HP1 writes bytes as tokens over [A-Za-z0-9_=-], the bytes that every server on the way of a metric keeps. "Z" is its
+// escape:
 //
 //	A-Y a-z 0-9   themselves
 //	Z             ZZ
@@ -15,19 +15,17 @@ import (
 //	other bytes   Z and two upper-case hex digits
 //	nothing       Ze
 //	=  -          between name and value, between pairs
-//	Zh + 32 hex   stands for the rest of what is too long
+//	Zh + 32 hex   stands for the rest of a text that is too long
 //
-// Exporters make "_" of "=" and "-". Because an underscore never stands alone
-// and never at an end, a single "_" can only be a separator, and separators
-// alternate: nothing is lost.
+// Exporters make "_" of "=" and "-". Because an underscore never stands alone and never at an end, a single "_" can
+// only be a separator, and separators alternate, so no information is lost.
 const (
-	maxComponent = 200 // longer ones are hashed
-	maxHashed    = 160 // of which so much is kept, in whole tokens
+	maxComponent = 200 // longer components are hashed
+	maxHashed    = 160 // bytes that are kept of a hashed component, in whole tokens
 	hashDigits   = 32
 
-	// ShortPart is a length of a resource or of canonical parameters up to
-	// which the component cannot be longer than maxComponent: a byte becomes
-	// three at most, and one empty name more two.
+	// ShortPart is the length of a resource or of canonical parameters up to which the component cannot be longer than
+	// maxComponent: a byte becomes at most three, and one more empty name adds two.
 	ShortPart = (maxComponent - 2) / 3
 
 	noParams      = "Ze"
@@ -70,11 +68,11 @@ func appendResource[T ~string | ~[]byte](dst []byte, resource T) []byte {
 	return finish(&e, resource)
 }
 
-// encodePairs writes canonical parameters. Of a text that is not canonical, which
-// only a key made by hand can hold, it makes pairs that are.
+// encodePairs writes canonical parameters. It turns a text that is not canonical, which only a key made by hand can
+// hold, into canonical pairs.
 func encodePairs[T ~string | ~[]byte](e *encoder, text T) {
 	value := false // reading a value, not a name
-	first := true  // nothing of this name or value has been read
+	first := true  // no byte of this name or value has been read
 	for i := 0; i < len(text) && !e.over(); {
 		c, n := DecodedByte(text[i:])
 		if separates(text, i, value) {
@@ -117,8 +115,7 @@ func (e *encoder) end(value, first bool) {
 	}
 }
 
-// byte writes one byte of a name or value; edge says that it is the first or
-// the last of it.
+// byte writes one byte of a name or value; edge is true for its first and its last byte.
 func (e *encoder) byte(c byte, edge bool) {
 	switch {
 	case isHP1Literal(c):
@@ -146,8 +143,8 @@ func (e *encoder) mark() {
 
 func (e *encoder) over() bool { return len(e.dst)-e.start > maxComponent }
 
-// finish hashes what has become too long. The text is hashed in the memory
-// behind the component, to allocate nothing.
+// finish hashes a component that has become too long. It hashes the text in the memory behind the component, so that it
+// allocates nothing.
 func finish[T ~string | ~[]byte](e *encoder, text T) []byte {
 	if !e.over() {
 		return e.dst
@@ -163,8 +160,7 @@ func finish[T ~string | ~[]byte](e *encoder, text T) []byte {
 	return hex.AppendEncode(dst[:end], sum[:hashDigits/2])
 }
 
-// appendPlain appends canonical parameters in style plain. They hold none of
-// the bytes that split a metric's name but ".".
+// appendPlain appends canonical parameters in style plain. Of the bytes that split a metric's name they hold only ".".
 func appendPlain(dst []byte, params string) []byte {
 	if params == "" {
 		return append(dst, noParams...)
@@ -202,8 +198,7 @@ func decodePlain(dst, component []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// appendPlainResource appends a resource: unreserved bytes but "." as they
-// are, every other as %HH.
+// appendPlainResource appends a resource: unreserved bytes except "." unchanged, and all other bytes as %HH.
 func appendPlainResource(dst []byte, resource string) []byte {
 	for i := range len(resource) {
 		if c := resource[i]; !plain[c] || c == '.' {

@@ -2,7 +2,7 @@ package canon
 
 import "errors"
 
-// What can be wrong with a component. Names.Parse says in which.
+// Errors of a component. Names.Parse adds the metric.
 var (
 	errToken     = errors.New("not an hp1 component")
 	errSpelling  = errors.New("a byte is not written in its hp1 form")
@@ -17,12 +17,12 @@ type decoder struct {
 	in     []byte
 	at     int
 	dst    []byte
-	raw    bool // write bytes as they are: a resource
+	raw    bool // writes bytes unchanged, for a resource
 	hashed bool // a hash stands for the rest
 }
 
-// decodeResource appends a decoded resource. Hashed is true, and dst as it
-// was, where it cannot be decoded.
+// decodeResource appends a decoded resource. If the resource is hashed, it cannot be decoded: then hashed is true and
+// dst is unchanged.
 func decodeResource(dst, component []byte) (_ []byte, hashed bool, err error) {
 	d := decoder{in: component, dst: dst, raw: true}
 	if len(component) > maxComponent {
@@ -40,9 +40,8 @@ func decodeResource(dst, component []byte) (_ []byte, hashed bool, err error) {
 	return d.dst, false, nil
 }
 
-// decodeComponent appends decoded canonical parameters. Only what the encoder
-// writes is taken, so that a key has one component. Hashed is true, and dst as
-// it was, where it cannot be decoded.
+// decodeComponent appends decoded canonical parameters. It accepts only text that the encoder writes, so that a key has
+// one component. If the component is hashed, it cannot be decoded: then hashed is true and dst is unchanged.
 func decodeComponent(dst, component []byte) (_ []byte, hashed bool, err error) {
 	switch {
 	case string(component) == noParams:
@@ -89,8 +88,7 @@ func (d *decoder) pair() (pair, error) {
 	return p, err
 }
 
-// separator reads one separator, or the "_" that an exporter made of it, and
-// writes what it stands for.
+// separator reads one separator, or the "_" that an exporter made of it, and writes its meaning.
 func (d *decoder) separator(c, means byte) bool {
 	if d.at == len(d.in) || d.in[d.at] != c && d.in[d.at] != '_' {
 		return false
@@ -108,7 +106,7 @@ func (d *decoder) part() error {
 		case isHP1Literal(c):
 			d.at++
 			d.write(c)
-		case c == '_': // ended has seen that it is two
+		case c == '_': // ended has checked that there are two
 			d.at += 2
 			if d.at-2 == from || d.ended() {
 				return errSpelling
@@ -123,7 +121,7 @@ func (d *decoder) part() error {
 		}
 	}
 	if d.at == from {
-		return errToken // nothing is written Ze
+		return errToken // the encoder writes an empty part as Ze
 	}
 	return nil
 }
@@ -197,8 +195,7 @@ func isHash(text []byte) bool {
 	return true
 }
 
-// appendSeparators appends a component with the separators that an exporter
-// has made "_" of.
+// appendSeparators appends a component with the separators from which an exporter has made "_".
 func appendSeparators(dst, component []byte) []byte {
 	next, other := byte('='), byte('-')
 	for i := 0; i < len(component); i++ {
@@ -217,8 +214,8 @@ func appendSeparators(dst, component []byte) []byte {
 	return dst
 }
 
-// holdsHash reports whether one part of an alias is hashed. A hash mark is distinguished
-// from the bytes "Zh" inside an escape ("ZZh") by reading whole tokens.
+// holdsHash reports whether one part of an alias is hashed. It reads whole tokens to distinguish a hash mark from the
+// bytes "Zh" inside an escape ("ZZh").
 func holdsHash(alias []byte) bool {
 	for i := 0; i+1 < len(alias); i++ {
 		if alias[i] != 'Z' {
@@ -227,7 +224,7 @@ func holdsHash(alias []byte) bool {
 		if alias[i+1] == 'h' {
 			return true
 		}
-		i++ // the escaped byte; hex digits and "e" are read as plain ones
+		i++ // the escaped byte; hex digits and "e" are read as plain bytes
 	}
 	return false
 }

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// IntegerForm says how an application makes a whole number of a value. Values that
-// it takes for the same number have the same normal form: the shortest decimal.
-// What it rejects stays as it is.
+// IntegerForm is the way in which an application reads a whole number from a value. Values that it reads as the same
+// number have the same normal form: the shortest decimal. Values that it rejects stay unchanged.
 type IntegerForm uint8
 
 // The forms of whole numbers.
@@ -26,12 +25,12 @@ const (
 	IntegerSpring              // @RequestParam int: as java, "4 2", 0x2a, #2a
 )
 
-// IntegerForms are the names of the forms, by form, as a configuration writes them.
+// IntegerForms returns the names of the forms, by form, as a configuration writes them.
 func IntegerForms() []string {
 	return []string{"none", "decimal", "go", "js", "js_number", "php", "python", "ruby", "java", "spring"}
 }
 
-// apply gives the normal form of a decoded value, in its memory where it fits.
+// apply returns the normal form of a decoded value, in the value's memory if it fits.
 func (f IntegerForm) apply(value []byte) []byte {
 	switch f {
 	case IntegerNone:
@@ -56,24 +55,23 @@ func (f IntegerForm) apply(value []byte) []byte {
 
 const asciiSpace = " \t\n\v\f\r"
 
-// isSpace is what some language trims: white space, the byte order mark, and the
-// separators U+001C to U+001F.
+// isSpace reports whether some language trims r: white space, the byte order mark, and the separators U+001C to U+001F.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || isSeparator(r) || r == 0xFEFF }
 
 func isSeparator(r rune) bool { return 0x1c <= r && r <= 0x1f }
 
-// isSpaceJS is what JavaScript trims. A number behind a space that the language rejects would charge
-// a value that the application never looks up.
+// isSpaceJS reports whether JavaScript trims r. A number behind a space that the language rejects would charge a value
+// that the application never uses.
 func isSpaceJS(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xFEFF }
 
-// isSpaceJava is Character.isWhitespace, which has no non-breaking space.
+// isSpaceJava reports whether Character.isWhitespace has r. It has no non-breaking space.
 func isSpaceJava(r rune) bool {
 	return isSeparator(r) || unicode.IsSpace(r) && r != 0x85 && r != 0xA0 && r != 0x2007 && r != 0x202F
 }
 
 func trim(value []byte) []byte { return bytes.TrimFunc(value, isSpace) }
 
-// dropSpaces also drops those inside.
+// dropSpaces drops all spaces, also inside the value.
 func dropSpaces(value []byte) []byte {
 	if bytes.IndexFunc(value, isSpaceJava) < 0 {
 		return value
@@ -81,15 +79,15 @@ func dropSpaces(value []byte) []byte {
 	return bytes.Join(bytes.FieldsFunc(value, isSpaceJava), nil)
 }
 
-// numeral says what a number may be written with, beside a sign and 0-9.
+// numeral selects the characters of a number, beside a sign and 0-9.
 type numeral struct {
 	scripts     bool   // digits of all scripts
 	underscores bool   // single ones between digits
 	prefix      bool   // anything behind the digits
-	hex         string // what a hexadecimal number begins with: "0x", or also "#"
+	hex         string // "0x", or "0x#" if "#" begins a hexadecimal number too
 }
 
-// leading reads the number that text begins with. Without one it gives value.
+// leading reads the number at the beginning of text. Without a number it returns value.
 func leading(value, text []byte, form numeral) []byte {
 	negative := false
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
@@ -125,8 +123,8 @@ func (form numeral) cutHex(text []byte) ([]byte, bool) {
 	return text[1:], text[0] == '#' && len(form.hex) > 2
 }
 
-// digits reads the decimal digits that text begins with, and gives how many bytes
-// they take. Digits that stand as they are stay where they are.
+// digits reads the decimal digits at the beginning of text, and returns the number of bytes that they take. ASCII
+// digits in a row are not copied.
 func (form numeral) digits(to *[]byte, text []byte) (n int) {
 	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
 		n++
@@ -148,8 +146,8 @@ func (form numeral) digits(to *[]byte, text []byte) (n int) {
 	return n
 }
 
-// digit is the value of a decimal digit of any script, -1 for other characters.
-// They come in runs of ten, from zero.
+// digit returns the value of a decimal digit of any script, or -1 for other characters. Digits come in runs of ten,
+// from zero.
 func digit(r rune) int {
 	for _, t := range unicode.Nd.R16 {
 		if rune(t.Lo) <= r && r <= rune(t.Hi) {
@@ -164,9 +162,8 @@ func digit(r rune) int {
 	return -1
 }
 
-// whole reads a decimal number with a point and an exponent: all of text where
-// exact is true, which also takes 0x2a, else what it begins with, without what is
-// behind the point.
+// whole reads a decimal number with a point and an exponent. If exact is true, all of text must be the number, which
+// may also be like 0x2a. Otherwise whole reads the number at the beginning of text and drops its fraction.
 func whole(value, text []byte, exact bool) []byte {
 	if exact && len(text) > 2 && text[0] == '0' && text[1]|0x20 == 'x' {
 		return leading(value, text, numeral{hex: "0x"})
@@ -186,8 +183,8 @@ func whole(value, text []byte, exact bool) []byte {
 	return strconv.AppendInt(value[:0], i, 10)
 }
 
-// decimalLen is how much of a text is a number, and whether that has neither a
-// point nor an exponent.
+// decimalLen returns the number of bytes of the number at the beginning of a text, and whether it has neither a point
+// nor an exponent.
 func decimalLen(text []byte) (n int, plain bool) {
 	i, digits := 0, 0
 	count := func() {
@@ -221,7 +218,7 @@ func decimalLen(text []byte) (n int, plain bool) {
 	return n, plain
 }
 
-// orZero makes 0 of what is no number.
+// orZero returns 0 for a value that is not a number.
 func orZero(value []byte) []byte {
 	text := bytes.TrimPrefix(value, []byte("-"))
 	if len(text) > 0 && bytes.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' }) < 0 {
@@ -230,8 +227,7 @@ func orZero(value []byte) []byte {
 	return append(value[:0], '0')
 }
 
-// appendNumber appends a number without leading zeros. The digits may be in
-// the memory behind dst.
+// appendNumber appends a number without leading zeros. The digits may be in the memory behind dst.
 func appendNumber(dst []byte, negative bool, digits []byte) []byte {
 	for len(digits) > 1 && digits[0] == '0' {
 		digits = digits[1:]

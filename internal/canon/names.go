@@ -9,22 +9,22 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Style is how keys are written as metric names. It is a setting that all
-// programs share and is never guessed from a name.
+// Style is the way in which keys are written as metric names. It is a setting that all programs share and is never
+// guessed from a name.
 type Style string
 
 // The styles.
 const (
-	// StyleHP1 survives etsy statsd, carbon, Graphite and statsd_exporter. A
-	// resource or parameters that would be longer than 200 bytes are hashed.
+	// StyleHP1 survives etsy statsd, carbon, Graphite and statsd_exporter. A resource or parameters that would be
+	// longer than 200 bytes are hashed.
 	StyleHP1 Style = "hp1"
-	// StylePlain writes the canonical parameters as they are, but "." as %2E,
-	// for servers that keep names. Nothing is hashed, however long it is.
+	// StylePlain writes the canonical parameters unchanged, but "." as %2E, for servers that keep names. It hashes no
+	// part, however long.
 	StylePlain Style = "plain"
 )
 
-// ErrForeign says that a metric is not one of ours: another prefix, or no
-// hot_param part. It is no error of the sender.
+// ErrForeign is the error for a metric that hotparam did not write: it has another prefix, or no hot_param part. The
+// sender has made no error.
 var ErrForeign = errors.New("canon: not a hot_param metric of this prefix")
 
 // aliasMark begins the alias of a key. No resource begins so.
@@ -39,7 +39,7 @@ type Names struct {
 	Style  Style // "" is hp1
 }
 
-// Validate reports a prefix or a style that cannot be used.
+// Validate returns an error if the prefix or the style cannot be used.
 func (n Names) Validate() error {
 	for part := range strings.SplitSeq(n.Prefix, ".") {
 		if !isName(part) {
@@ -54,7 +54,7 @@ func (n Names) Validate() error {
 	return fmt.Errorf("canon: metric style %q is neither hp1 nor plain", n.Style)
 }
 
-// isName reports whether s is [a-z][a-z0-9_]*: a resource that a rule gives.
+// isName reports whether s is [a-z][a-z0-9_]*, the form of a rule's name.
 func isName[T ~string | ~[]byte](s T) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -83,11 +83,9 @@ func (n Names) Append(dst []byte, key hottype.Key) []byte {
 	return appendComponent(dst, params)
 }
 
-// Parse reads a metric name back into its key, also as a statsd_exporter
-// without a mapping leaves it ("." "=" and "-" become "_"; hp1 only). It gives
-// [ErrForeign], without allocating, for names that are not ours, and other
-// errors for names that are broken. What has been hashed gives the alias of
-// its key; see [Alias].
+// Parse reads a metric name back into its key, also as a statsd_exporter without a mapping leaves it ("." "=" and "-"
+// become "_"; hp1 only). It returns [ErrForeign], without allocating, for names that hotparam did not write, and other
+// errors for names that are broken. For a hashed name it returns the alias of the key; see [Alias].
 func (n Names) Parse(metric []byte) (hottype.Key, error) {
 	if _, _, ok := n.cut(metric); !ok {
 		return "", ErrForeign
@@ -96,20 +94,20 @@ func (n Names) Parse(metric []byte) (hottype.Key, error) {
 	return hottype.Key(key), err
 }
 
-// AppendAlive appends "{prefix}.alive", the metric by which a sender says that it
-// lives. It has no hot_param part, so no key is written like it.
+// AppendAlive appends "{prefix}.alive", the metric by which a sender shows that it lives. It has no hot_param part, so
+// no key is written like it.
 func (n Names) AppendAlive(dst []byte) []byte {
 	return append(append(dst, n.Prefix...), aliveSuffix...)
 }
 
-// IsAlive reports whether a metric is what AppendAlive writes.
+// IsAlive reports whether AppendAlive writes the metric.
 func (n Names) IsAlive(metric []byte) bool {
 	prefix, ok := bytes.CutSuffix(metric, []byte(aliveSuffix))
 	return ok && string(prefix) == n.Prefix
 }
 
-// AppendKey is Parse into memory of the caller: it appends the key to dst, and
-// nothing where there is an error. It allocates only for an error.
+// AppendKey parses like Parse, but appends the key to dst, and appends nothing if there is an error. It allocates only
+// for an error.
 func (n Names) AppendKey(dst, metric []byte) ([]byte, error) {
 	resource, component, ok := n.cut(metric)
 	if !ok {
@@ -122,7 +120,7 @@ func (n Names) AppendKey(dst, metric []byte) ([]byte, error) {
 	return key, nil
 }
 
-// cut finds the two parts of a metric that make up its key.
+// cut returns the two parts of a metric that make up its key.
 func (n Names) cut(metric []byte) (resource, component []byte, ok bool) {
 	p := len(n.Prefix)
 	if len(metric) <= p {
@@ -181,7 +179,7 @@ func (n Names) appendKey(dst, resource, component []byte) (_ []byte, err error) 
 	return dst, err
 }
 
-// isResource reports whether a key can begin so: with a rule's name or a path.
+// isResource reports whether a key can begin with r: a rule's name or a path.
 func isResource[T ~string | ~[]byte](r T) bool {
 	if len(r) == 0 || r[0] != '/' {
 		return isName(r)
@@ -194,8 +192,8 @@ func isResource[T ~string | ~[]byte](r T) bool {
 	return true
 }
 
-// appendAlias appends the alias of a key of which one part is hashed. The
-// other part may be decodable; it has to be sound then.
+// appendAlias appends the alias of a key of which one part is hashed. The other part, if it can be decoded, must be
+// valid.
 func appendAlias(dst, resource, component []byte) ([]byte, error) {
 	end := len(dst)
 	if _, _, err := decodeResource(dst, resource); err != nil {
@@ -209,9 +207,8 @@ func appendAlias(dst, resource, component []byte) ([]byte, error) {
 	return appendSeparators(dst, component), nil
 }
 
-// Alias appends to dst the alias of a key whose hp1 form is hashed, which is
-// how [Names.Parse] spells it: "!hp1:" + resource + "." + component, both in
-// hp1. It gives false, quickly, for all other keys.
+// Alias appends to dst the alias of a key whose hp1 form is hashed, as [Names.Parse] spells it: "!hp1:" + resource +
+// "." + component, both in hp1. It returns false, quickly, for all other keys.
 func Alias(key, dst []byte) ([]byte, bool) {
 	resource, params, _ := bytes.Cut(key, []byte("?"))
 	if len(resource) <= ShortPart && len(params) <= ShortPart || bytes.HasPrefix(key, []byte(aliasMark)) {
@@ -228,7 +225,7 @@ func Alias(key, dst []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// cutAlias gives the two components of an alias key.
+// cutAlias returns the two components of an alias key.
 func cutAlias(key string) (resource, component string, ok bool) {
 	rest, ok := strings.CutPrefix(key, aliasMark)
 	if !ok {
@@ -238,7 +235,7 @@ func cutAlias(key string) (resource, component string, ok bool) {
 	return resource, component, ok && isSafe(resource) && isSafe(component)
 }
 
-// isSafe reports whether a text has bytes of the hp1 alphabet only.
+// isSafe reports whether a text has only bytes of the hp1 alphabet.
 func isSafe(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; !isHP1Literal(c) && c != 'Z' && c != '_' && c != '=' && c != '-' {

@@ -8,25 +8,24 @@ import (
 // Value is the value of an extra pair for one request.
 type Value struct {
 	Text string
-	// Escaped is true where Text holds %HH escapes, as a path segment does.
+	// Escaped is true if Text holds %HH escapes, as a path segment does.
 	Escaped bool
-	// Present is false where the request has no such value; no pair is written.
+	// Present is false if the request has no such value; then no pair is written.
 	Present bool
 }
 
-// Scratch is memory that [Selector.Append] reuses between calls. The zero
-// value is ready; it is not for concurrent use.
+// Scratch is memory that [Selector.Append] reuses between calls. The zero value is ready; it is not for concurrent use.
 type Scratch struct {
 	pairs []pair // in the order of the request
 	order []int32
 	buf   []byte
-	// choices are the names of which each value makes a key, where there are
-	// several. Each has two values or more, so MaxKeys bounds their number.
+	// choices are the names with several values of which each makes a key. Each has at least two values, so MaxKeys
+	// bounds their number.
 	choices []choice
-	start   int    // where buf was in the writer's memory
-	query   []byte // a query spelled anew
+	start   int    // position of buf in the writer's memory
+	query   []byte // a query in plain spelling
 	fold    []byte // a name in lower case
-	root    []byte // a name spelled anew
+	root    []byte // a name in plain spelling
 }
 
 // choice is a run of pairs of one name in Scratch.order, of which a key has one.
@@ -35,13 +34,13 @@ type choice struct{ at, n int }
 // pair is one pair in canonical spelling, in the memory of a writer.
 type pair struct {
 	at, eq, end int   // name is [at:eq], value is [eq+1:end]
-	lead        int16 // first decoded byte of the name, -1 for none; may be 0 for all
+	lead        int16 // first decoded byte of the name, or -1 without a name; may be 0 for all
 	escaped     bool  // holds a %HH, so its bytes do not sort as they stand
 	keep        Duplicates
 }
 
-// writer writes pairs as they come, behind the "?" at start. Most requests
-// come with their tracked pairs in order: then what is written is the result.
+// writer writes pairs as they come, behind the "?" at start. Most requests have their tracked pairs in order, and then
+// the written text is the result.
 type writer struct {
 	dst    []byte
 	start  int
@@ -49,19 +48,16 @@ type writer struct {
 	lim    *QueryBounds
 	secret []byte
 	sorted bool
-	// repeats is set where a name may occur twice that does not keep all its values.
+	// repeats is true if a name may occur twice that does not keep all its values.
 	repeats bool
 }
 
-// Append appends "?" and the canonical parameters of a request to dst, which
-// ends in the resource, or nothing where no parameter is left. Extra holds one
-// value for each extra pair of the selection, in its order.
+// Append appends "?" and the canonical parameters of a request to dst, which ends in the resource, or nothing if no
+// parameter is left. Extra holds one value for each extra pair of the selection, in its order.
 //
-// The second result is how many keys the request has: 1, or up to [MaxKeys]
-// where names with [DuplicatesEach] have several distinct values. The first key
-// is appended here, the others by [Scratch.AppendKey]. It is 0 where the request
-// is beyond the limits; "?!malformed" is appended then. Nothing is allocated
-// once dst and sc have grown.
+// The second result is the number of keys of the request: 1, or up to [MaxKeys] if names with [DuplicatesEach] have
+// several distinct values. The first key is appended here, the others by [Scratch.AppendKey]. It is 0 if the request is
+// beyond the limits; then "?!malformed" is appended. Nothing is allocated once dst and sc have grown.
 func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *QueryBounds, sc *Scratch) ([]byte, int) {
 	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, secret: s.secret, sorted: true}
 	sc.pairs = sc.pairs[:0]
@@ -72,7 +68,7 @@ func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Query
 		}
 	}
 	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
-		return AppendMalformed(w.dst[:w.start]), 0 // keeps what has grown
+		return AppendMalformed(w.dst[:w.start]), 0 // the result keeps grown memory
 	}
 	if w.sorted && !w.repeats {
 		return w.dst, 1
@@ -109,9 +105,8 @@ func (w *writer) extras(s *Selector, values []Value) bool {
 	return true
 }
 
-// query writes the tracked pairs of a raw query. It gives false at the first
-// thing beyond the limits. Values of names that are not tracked are stepped
-// over without being read.
+// query writes the tracked pairs of a raw query. It returns false as soon as a bound is exceeded. Values of names that
+// are not tracked are stepped over without being read.
 func (w *writer) query(s *Selector, raw string) bool {
 	for i, n := 0, 0; i < len(raw); i++ { // i++ steps over the "&" behind a piece
 		if raw[i] == '&' {
@@ -150,8 +145,8 @@ func (w *writer) query(s *Selector, raw string) bool {
 	return true
 }
 
-// lookup gives how a query name is tracked, nil where it is not. The decoded
-// name is left in the scratch where it is spelled with anything special.
+// lookup returns the tracked parameter of a query name, or nil if it is not tracked. If the name is spelled with any
+// special byte, its decoded form is left in the scratch.
 func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	var t *tracked
 	var ok bool
@@ -188,9 +183,8 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	return &s.other
 }
 
-// begin starts a pair where it belongs: its name and "=". It gives false where the name is beyond
-// the limit. The fields are set one by one: to copy a pair there costs as much as all else
-// that is done for it.
+// begin starts a pair in its place with its name and "=". It returns false if the name is beyond the limit. The fields
+// are set individually, because copying a pair there costs as much as all other work on it.
 func (w *writer) begin(t *tracked, name string, spelled bool) (p *pair, ok bool) {
 	n, at, length := len(w.sc.pairs), len(w.dst), len(t.name)
 	if n == cap(w.sc.pairs) {
@@ -224,8 +218,8 @@ func leadOf(name string) int16 {
 	return int16(name[0])
 }
 
-// value writes the value and ends the pair. It gives false beyond the
-// limit, which is checked before any work on an oversized text.
+// value writes the value and ends the pair. It returns false if the value is beyond the limit, which is checked before
+// any work on an oversized text.
 func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 	if len(text) > 3*w.lim.ValueBytes {
 		return false
@@ -238,7 +232,7 @@ func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 		var escaped bool
 		value := t.normal.Value(w.secret, w.sc.buf)
 		if len(value) > len(w.sc.buf) {
-			w.sc.buf = value // keeps what has grown
+			w.sc.buf = value // keeps grown memory
 		}
 		w.dst, escaped = appendEncoded(w.dst, value)
 		p.escaped = p.escaped || escaped
@@ -252,9 +246,8 @@ func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 	return true
 }
 
-// compare notes how a pair stands to the one before it. While all are in order,
-// pairs of one name stand side by side; behind the first that is not, any may repeat
-// an earlier one.
+// compare records the order of a pair and the pair before it. While all are in order, pairs of one name are neighbours;
+// behind the first pair that is not in order, any pair may repeat an earlier pair.
 func (w *writer) compare(last, p *pair) {
 	same := false
 	if w.sorted {
@@ -267,7 +260,7 @@ func (w *writer) compare(last, p *pair) {
 	w.repeats = w.repeats || p.keep != DuplicatesAll && (same || !w.sorted)
 }
 
-// skipPlain gives the first place from i on that holds a special byte.
+// skipPlain returns the first place from i on that holds a special byte.
 func skipPlain(s string, i int) int {
 	for i < len(s) && plain[s[i]] {
 		i++
@@ -275,7 +268,7 @@ func skipPlain(s string, i int) int {
 	return i
 }
 
-// skipName gives the first place from i on that ends a name.
+// skipName returns the first place from i on that ends a name.
 func skipName(s string, i int) int {
 	for i < len(s) && s[i] != '=' && s[i] != '&' {
 		i++
@@ -283,7 +276,7 @@ func skipName(s string, i int) int {
 	return i
 }
 
-// pieceLen is how long a text is before its first "&".
+// pieceLen returns the length of a text before its first "&".
 func pieceLen(s string) int {
 	if i := strings.IndexByte(s, '&'); i >= 0 {
 		return i

@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 )
 
-// Redact is what replaces a parameter's value in keys.
+// Redact is the way in which a parameter's value is replaced in keys.
 type Redact uint8
 
-// The ways to redact. A hash tells values apart without saying them; masked, a
-// parameter has one value; dropped, it is not tracked.
+// The ways to redact. A hash distinguishes values without revealing them; a masked parameter has one value; a dropped
+// parameter is not tracked.
 const (
 	RedactNone Redact = iota
 	RedactHash
@@ -18,8 +18,8 @@ const (
 	RedactDrop
 )
 
-// Redaction says how to redact parameters whose name a glob matches, in upper or lower
-// case, and also where something in brackets follows the name.
+// Redaction is the way to redact parameters whose name a glob matches, in upper or lower case, and also if brackets
+// follow the name.
 type Redaction struct {
 	Name   string
 	Redact Redact
@@ -46,8 +46,7 @@ func newRedactions(list []Redaction) []redaction {
 	return out
 }
 
-// RedactionOf is how the value of a decoded name is redacted. The first glob that
-// matches counts.
+// RedactionOf returns how the value of a decoded name is redacted. The first glob that matches counts.
 func RedactionOf(list []Redaction, name string) Redact {
 	how, _ := redactionOf(newRedactions(list), []byte(name), nil)
 	return how
@@ -65,15 +64,14 @@ func redactionOf(list []redaction, name, buf []byte) (Redact, []byte) {
 	return RedactNone, buf
 }
 
-// redacted is how the selection treats the value of a decoded name.
+// redacted returns how the selection redacts the value of a decoded name.
 func (s *Selector) redacted(name []byte, sc *Scratch) (how Redact) {
 	how, sc.fold = redactionOf(s.redact, name, sc.fold)
 	return how
 }
 
-// Value gives what replaces a decoded value in a key, in its memory where it fits.
-// Without a secret a hash would confirm a guess of the value, so the
-// value is masked then.
+// Value returns the replacement of a decoded value in a key, in the value's memory if it fits. Without a secret the
+// value is masked, because a hash would confirm a guess of the value.
 func (n Normalization) Value(secret, value []byte) []byte {
 	value = n.apply(value)
 	switch {
@@ -86,8 +84,8 @@ func (n Normalization) Value(secret, value []byte) []byte {
 	return hex.AppendEncode(append(value[:0], valueMark...), sum[:valueDigits/2])
 }
 
-// IsRedacted reports whether a value is what [Normalization.Value] makes of one that is redacted. Only what people
-// write may be taken for that: clients send such values too.
+// IsRedacted reports whether a value is like a value that [Normalization.Value] has redacted. Use it only for values
+// that people write, because clients can send such values too.
 func IsRedacted(value string) bool {
 	if value == masked {
 		return true
@@ -103,7 +101,7 @@ func IsRedacted(value string) bool {
 	return true
 }
 
-// keyedHash is HMAC-SHA256. That of the library allocates for each value.
+// keyedHash returns HMAC-SHA256. The library's function allocates for each value.
 func keyedHash(secret, value []byte) [sha256.Size]byte {
 	var inner, outer [sha256.BlockSize]byte
 	if len(secret) > sha256.BlockSize {

@@ -2,11 +2,11 @@ package canon
 
 import "bytes"
 
-// Duplicates says which of several values of one name count.
+// Duplicates selects which of several values of one name count.
 type Duplicates uint8
 
-// The ways to treat duplicates. First and last are meant in the order of the
-// query, before sorting. Each makes a key for every distinct value.
+// The ways to treat duplicates. First and last are meant in the order of the query, before sorting. Each makes a key
+// for every distinct value.
 const (
 	DuplicatesAll Duplicates = iota
 	DuplicatesFirst
@@ -14,13 +14,11 @@ const (
 	DuplicatesEach
 )
 
-// Normalization is the normalisation of one parameter's values. The zero value leaves
-// them as they are.
+// Normalization describes how the values of one parameter are normalised. The zero value leaves them unchanged.
 type Normalization struct {
 	// Fold makes A-Z lower case. Other bytes stay.
 	Fold bool
-	// Trim drops white space from both ends: that of Unicode, and the byte order
-	// mark.
+	// Trim drops the white space of Unicode and the byte order mark from both ends.
 	Trim bool
 	// Integer brings whole numbers into one form, as the application reads them.
 	Integer    IntegerForm
@@ -34,45 +32,43 @@ type Param struct {
 	Normal Normalization
 }
 
-// Selection says which parameters are tracked.
+// Selection describes which parameters are tracked.
 type Selection struct {
-	// Names are query names that are tracked, also where Ignore matches them.
+	// Names are query names that are tracked, even if Ignore matches them.
 	Names []Param
-	// All tracks every query name that no Ignore glob matches; Normal is how
-	// the values of names not in Names are treated then.
+	// All tracks every query name that no Ignore glob matches. Normal is the normalisation of names that are not in
+	// Names.
 	All    bool
 	Normal Normalization
 	Ignore []string
-	// Spelling is how the upstream reads a query.
+	// Spelling describes how the upstream reads a query.
 	Spelling QuerySyntax
-	// Extra are pairs that do not come from the query. A query parameter of
-	// the same name is not tracked, so that a client cannot write one.
+	// Extra are pairs that do not come from the query. A query parameter of the same name is not tracked, so that a
+	// client cannot write one.
 	Extra []Param
-	// Redact says which names that only All selects are redacted, and Secret is the
-	// key of hashes.
+	// Redact selects the redaction of names that only All selects, and Secret is the key of hashes.
 	Redact []Redaction
 	Secret []byte
 }
 
-// Selector is a compiled [Selection]. It is immutable and shared freely; the
-// zero value tracks nothing.
+// Selector is a compiled [Selection]. It is immutable and shared freely; the zero value tracks nothing.
 type Selector struct {
 	names  []tracked
 	all    bool
-	other  tracked // what a name that only All selects is treated as
+	other  tracked // for names that only All selects
 	redact []redaction
-	hashed tracked // and what one whose value is hashed is
+	hashed tracked // likewise, if the value is hashed
 	masked tracked
 	secret []byte
 	ignore []Glob
 	extra  []tracked
 
 	spelling QuerySyntax
-	touched  *[256]bool // bytes that have a meaning in the spelling; nil: plain
+	touched  *[256]bool // bytes with a meaning in the spelling, or nil if it is plain
 }
 
-// tracked is a parameter, and how its name is written: "&id=". That is empty for
-// Selector.other, whose name is the query's.
+// tracked is a parameter and the spelling of its name, such as "&id=". The spelling is empty for Selector.other, whose
+// name is the query's.
 type tracked struct {
 	name    string
 	written []byte
@@ -81,8 +77,8 @@ type tracked struct {
 	normal  Normalization
 }
 
-// NewSelector compiles a selection. Where a name is listed twice the
-// first holds; a name of an extra pair is not tracked in the query.
+// NewSelector compiles a selection. If a name is listed twice, the first entry counts; a name of an extra pair is not
+// tracked in the query.
 func NewSelector(sel Selection) Selector {
 	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}, redact: newRedactions(sel.Redact),
 		secret: sel.Secret}
@@ -110,8 +106,8 @@ func newTracked(p Param) tracked {
 	return t
 }
 
-// findParam gives how a query name that the selection names is tracked: nil for an
-// extra pair, whose name a query cannot use. The name is decoded.
+// findParam returns the tracked parameter of a query name that the selection names, or nil for an extra pair, whose
+// name a query cannot use. The name is decoded.
 func findParam[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
 	for i := range s.extra {
 		if s.extra[i].name == string(name) {
@@ -144,7 +140,7 @@ func (n Normalization) rewrites() bool {
 	return n.Fold || n.Trim || n.Integer != IntegerNone || n.Redact != RedactNone
 }
 
-// apply gives the normal form of a decoded value, in its memory where it fits.
+// apply returns the normal form of a decoded value, in the value's memory if it fits.
 func (n Normalization) apply(value []byte) []byte {
 	if n.Trim {
 		value = trim(value)
@@ -156,21 +152,19 @@ func (n Normalization) apply(value []byte) []byte {
 	return value
 }
 
-// Glob is a compiled pattern in which "*" stands for any bytes, also none, and
-// every other byte for itself. It is immutable; the zero value matches the
-// empty text only.
+// Glob is a compiled pattern in which "*" stands for any bytes, or for no byte, and every other byte for itself. It is
+// immutable; the zero value matches only the empty text.
 //
-// A pattern is cut at its stars. The first and the last piece have their places
-// at the ends of a text; each piece between is taken where it occurs first.
-// That never has to be taken back, so matching is linear in text and pattern:
-// no pattern can be made slow.
+// A pattern is cut at its stars. The first and the last piece have their places at the ends of a text; each piece
+// between is matched where it occurs first. That choice never has to be undone, so matching is linear in text and
+// pattern: no pattern can be made slow.
 type Glob struct {
 	head, tail []byte
 	middle     [][]byte
 	star       bool
 }
 
-// NewGlob compiles a pattern. Every text is a valid one.
+// NewGlob compiles a pattern. Every text is a valid pattern.
 func NewGlob(pattern string) Glob {
 	pieces := bytes.Split([]byte(pattern), []byte("*"))
 	g := Glob{head: pieces[0]}
@@ -206,8 +200,8 @@ func (g *Glob) Match(text []byte) bool {
 	return true
 }
 
-// MatchesWithin reports whether the pattern can match a key of a resource. A "*"
-// before the "?" may stand for the rest of the key as well.
+// MatchesWithin reports whether the pattern can match a key of a resource. A "*" before the "?" may stand for the rest
+// of the key as well.
 func (g *Glob) MatchesWithin(resource []byte) bool {
 	if i := bytes.IndexByte(g.head, '?'); i >= 0 || !g.star {
 		named, _, _ := bytes.Cut(g.head, []byte("?"))
@@ -216,7 +210,7 @@ func (g *Glob) MatchesWithin(resource []byte) bool {
 	return bytes.HasPrefix(resource, g.head)
 }
 
-// Literal is how many bytes of a matching text the pattern itself gives.
+// Literal returns the number of bytes of a matching text that the pattern itself determines.
 func (g *Glob) Literal() int {
 	n := len(g.head) + len(g.tail)
 	for _, p := range g.middle {

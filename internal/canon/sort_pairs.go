@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// insertionSortMax is up to how many pairs insertion is the quicker way to sort.
+// insertionSortMax is the maximum number of pairs for which insertion sort is faster.
 const insertionSortMax = 12
 
 // comparePairs orders two pairs in buf by decoded name, then decoded value.
@@ -34,10 +34,9 @@ func compareTexts(x, y []byte, escaped bool) int {
 	return bytes.Compare(x, y)
 }
 
-// arrange puts what the writer has written into canonical order, without the
-// duplicates that a parameter does not want, and gives how many keys it makes.
-// Pairs are ordered by their places in sc.pairs, which is cheaper than to move
-// them. [Scratch.AppendKey] writes the keys.
+// arrange puts the written pairs into canonical order, without the duplicates that a parameter does not want, and
+// returns the number of keys. Pairs are ordered by their places in sc.pairs, which is cheaper than moving them.
+// [Scratch.AppendKey] writes the keys.
 func (w *writer) arrange() int {
 	sc := w.sc
 	sc.order, sc.choices = sc.order[:0], sc.choices[:0]
@@ -53,9 +52,8 @@ func (w *writer) arrange() int {
 	return keys
 }
 
-// AppendKey appends the canonical parameters of the k-th key of the request that
-// was last given to [Selector.Append], counted from 0. It is for requests of
-// several keys: only Append itself writes the key of others.
+// AppendKey appends the canonical parameters of the k-th key, counted from 0, of the last request passed to
+// [Selector.Append]. It is for requests with several keys: the key of other requests is only written by Append itself.
 func (sc *Scratch) AppendKey(dst []byte, k int) []byte {
 	mark := byte('?')
 	choices := sc.choices
@@ -72,8 +70,7 @@ func (sc *Scratch) AppendKey(dst []byte, k int) []byte {
 	return dst
 }
 
-// sortPairs sorts in place. Equal pairs may change places: nothing tells them
-// apart but where they stood.
+// sortPairs sorts in place. Equal pairs may change places, because they differ only in their position.
 func sortPairs(buf []byte, pairs []pair, order []int32) {
 	if len(order) > insertionSortMax {
 		slices.SortFunc(order, func(a, b int32) int { return comparePairs(buf, &pairs[a], &pairs[b]) })
@@ -89,10 +86,9 @@ func sortPairs(buf []byte, pairs []pair, order []int32) {
 	}
 }
 
-// dropDuplicates keeps, of each run of one name, what the name wants: the pair
-// that stood first or last in the query, the distinct values of which each makes a
-// key, or all. It works in place on sorted pairs and gives how many keys there are;
-// it stops above MaxKeys.
+// dropDuplicates reduces each run of one name to the pairs that the name wants: the first or the last pair in the
+// query, one pair for each distinct value, which makes a key, or all. It works in place on sorted pairs and returns the
+// number of keys; it stops above MaxKeys.
 func (sc *Scratch) dropDuplicates(buf []byte) int {
 	order, kept, keys := sc.order, sc.order[:0], 1
 	for i := 0; i < len(order) && keys <= MaxKeys; {
@@ -120,8 +116,7 @@ func (sc *Scratch) dropDuplicates(buf []byte) int {
 	return keys
 }
 
-// distinct drops all but one pair of each value, in place, from sorted pairs of
-// one name.
+// distinct drops all but one pair of each value, in place, from sorted pairs of one name.
 func (sc *Scratch) distinct(buf []byte, order []int32) []int32 {
 	return slices.CompactFunc(order, func(a, b int32) bool {
 		return compareValues(buf, &sc.pairs[a], &sc.pairs[b]) == 0

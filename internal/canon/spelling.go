@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// NameForm says which spellings of a parameter's name an upstream takes for it.
+// NameForm selects the spellings of a parameter's name that an upstream accepts.
 type NameForm string
 
 // The forms of names.
@@ -20,29 +20,29 @@ const (
 	NamesAny    NameForm = "any"    // all of these
 )
 
-// Semicolon says what a raw ";" in a query is.
+// Semicolon selects the meaning of a raw ";" in a query.
 type Semicolon string
 
 // The meanings of a semicolon.
 const (
-	SemicolonText      Semicolon = ""          // a byte like others
-	SemicolonSeparator Semicolon = "separator" // parts pairs, as "&" does
+	SemicolonText      Semicolon = ""          // an ordinary byte
+	SemicolonSeparator Semicolon = "separator" // separates pairs, as "&" does
 	SemicolonDrop      Semicolon = "drop"      // the pair that holds it is dropped
 	SemicolonEither    Semicolon = "either"    // text and separator: both readings count
 )
 
-// BadEscape says how a pair with a "%" without two hex digits is read.
+// BadEscape selects how a pair with a "%" without two hex digits is read.
 type BadEscape string
 
 // The ways to read a bad escape.
 const (
 	BadEscapeKeep      BadEscape = ""          // "%" means itself
 	BadEscapeDrop      BadEscape = "drop"      // the pair is dropped
-	BadEscapeMalformed BadEscape = "malformed" // so is the request
+	BadEscapeMalformed BadEscape = "malformed" // the request is malformed
 )
 
-// QuerySyntax says how an upstream reads a query, beyond what all do. The zero value
-// is plain: pairs at "&", names as they are.
+// QuerySyntax describes how an upstream reads a query, beyond the common rules. The zero value is plain: pairs at "&",
+// unchanged names.
 type QuerySyntax struct {
 	Names     NameForm
 	Semicolon Semicolon
@@ -51,8 +51,7 @@ type QuerySyntax struct {
 	Question bool
 }
 
-// specialBytes marks the bytes that a query must hold to be read in another way than
-// plainly.
+// specialBytes marks the bytes without which a query is read plainly.
 func (f *QuerySyntax) specialBytes() (t [256]bool) {
 	t[';'] = f.Semicolon != SemicolonText
 	t['%'] = f.BadEscape != BadEscapeKeep || f.Names != NamesPlain
@@ -70,11 +69,10 @@ func (f *QuerySyntax) specialBytes() (t [256]bool) {
 	return t
 }
 
-// normalizeQuery gives a query in which every pair is spelled plainly, so that it means to
-// the selector what raw means to the upstream. It is raw where nothing is to be
-// done, else in memory of sc until the next call. It gives false where the request
-// is malformed, also if more pairs come out than a query may have: a client chooses how many there are, and to respell
-// one costs more than to step over it.
+// normalizeQuery returns a query in which every pair is spelled plainly, so that it means to the selector what raw
+// means to the upstream. The result is raw if it needs no change, or else in memory of sc until the next call. It
+// returns false if the request is malformed, or has more pairs than a query may have: a client chooses their number,
+// and respelling a pair costs more than stepping over it.
 func (s *Selector) normalizeQuery(raw string, maxPairs int, sc *Scratch) (string, bool) {
 	f := &s.spelling
 	if f.Question {
@@ -113,7 +111,7 @@ type queryNormalizer struct {
 	pairs, maxPairs int
 }
 
-// piece writes what stands between two "&".
+// piece writes the text between two "&".
 func (r *queryNormalizer) piece(text string) bool {
 	switch i := strings.IndexByte(text, ';'); {
 	case i < 0 || r.s.spelling.Semicolon == SemicolonText:
@@ -145,7 +143,7 @@ func (r *queryNormalizer) piece(text string) bool {
 
 func (r *queryNormalizer) pair(text string) bool {
 	if text == "" {
-		return true // an empty piece is no pair
+		return true // an empty piece holds no pair
 	}
 	if r.s.spelling.BadEscape != BadEscapeKeep && badEscape(text) {
 		r.changed = true
@@ -168,7 +166,7 @@ func (r *queryNormalizer) pair(text string) bool {
 	return true
 }
 
-// nameLen is where the name of a pair ends. qs ends it at "]=" where there is one.
+// nameLen returns the place at which the name of a pair ends. In qs it ends at "]=" if the pair has that.
 func (r *queryNormalizer) nameLen(text string) int {
 	end := strings.IndexByte(text, '=')
 	if end < 0 {
@@ -198,8 +196,8 @@ func (r *queryNormalizer) touches(name string) bool {
 	return false
 }
 
-// respellName writes the name that a name means, and gives false where it means
-// itself. What follows the root (an index) is kept only where "*" tracks the name.
+// respellName writes the meaning of a name, and returns false if the name means itself. The text behind the root (an
+// index) is kept only if "*" tracks the name.
 func (r *queryNormalizer) respellName(name string) bool {
 	decoded := appendDecoded(r.sc.buf[:0], name, query)
 	r.sc.buf = decoded
@@ -227,8 +225,8 @@ func (r *queryNormalizer) respellName(name string) bool {
 
 var anyForms = []NameForm{NamesQS, NamesPHP, NamesRack, NamesSpring, NamesNginx}
 
-// root leaves in dst the name that a decoded name stands for, and gives what
-// follows it: an index or a path into an array.
+// root stores in dst the name for which a decoded name stands, and returns the rest behind it: an index or a path into
+// an array.
 func (f NameForm) root(dst *[]byte, name []byte) (rest []byte) {
 	root := name
 	switch f {
@@ -250,7 +248,7 @@ func (f NameForm) root(dst *[]byte, name []byte) (rest []byte) {
 	return rest
 }
 
-// rootQS takes [id] and what stands before a bracket.
+// rootQS returns id of [id], or the text before a bracket.
 func rootQS(name []byte) (root, rest []byte) {
 	i := bytes.IndexByte(name, '[')
 	if i > 0 {
@@ -262,8 +260,8 @@ func rootQS(name []byte) (root, rest []byte) {
 	return name, nil
 }
 
-// rootPHP drops leading spaces and what follows a NUL. Dots and spaces before an
-// index are underscores; a bracket that nothing closes is one, too.
+// rootPHP drops leading spaces and all text from a NUL on. Dots and spaces before an index become underscores, and so
+// does a bracket that is never closed.
 func rootPHP(dst *[]byte, name []byte) (rest []byte) {
 	name = bytes.TrimLeft(name, " ")
 	if i := bytes.IndexByte(name, 0); i >= 0 {
@@ -282,8 +280,7 @@ func rootPHP(dst *[]byte, name []byte) (rest []byte) {
 	return rest
 }
 
-// rootRack drops brackets before a name and closing ones behind it. A name with
-// only "[" behind it is taken as it is.
+// rootRack drops brackets before a name and closing brackets behind it. A name with only "[" behind it stays unchanged.
 func rootRack(name []byte) (root, rest []byte) {
 	root = bytes.TrimLeft(name, "[]")
 	end := bytes.IndexAny(root, "[]")
