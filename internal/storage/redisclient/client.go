@@ -1,10 +1,8 @@
-// Package redisclient is the connection to Redis that packages rediscontrol and
-// redislimits share: its address, the timeout of calls, what is sent again and what
-// never is, and the names of the keys.
+// Package redisclient connects packages rediscontrol and redislimits to Redis. It holds the address and the timeout of
+// calls, decides which calls are sent again and which never are, and builds the names of the keys.
 //
-// A [Client] is opened once and shared. Nothing here needs the server to be up: calls
-// fail within their timeout. It works on one server, behind TLS, on a unix socket and
-// on a cluster: all keys of a namespace have one hash tag.
+// A [Client] is opened once and shared. Nothing here needs the server to be up: calls fail within their timeout. It
+// works on one server, behind TLS, on a unix socket and on a cluster: all keys of a namespace have one hash tag.
 package redisclient
 
 import (
@@ -19,26 +17,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Client is a connection to Redis that packages rediscontrol and redislimits share. Any
-// number of goroutines may share it. Close it when nothing uses it any more; what still
-// runs on it then fails with an error.
+// Client is a connection to Redis that packages rediscontrol and redislimits share. Any number of goroutines may share
+// it. Close it after its last use; calls that still run then fail with an error.
 type Client struct {
 	rdb     redis.UniversalClient
-	cluster *redis.ClusterClient // nil: one server
+	cluster *redis.ClusterClient // nil for one server
 	cfg     Config
 	keys    Keys
 	closers []closer
-	// sentinels is nil where Redis is at a fixed address.
+	// sentinels is nil if Redis is at a fixed address.
 	sentinels *sentinels
-	// readOnly and sentinelsTooFew are what Watch last found.
+	// readOnly and sentinelsTooFew are the last findings of Watch.
 	readOnly, sentinelsTooFew atomic.Bool
 }
 
-// closer belongs to who makes calls in goroutines of its own.
+// closer belongs to a caller that makes calls in goroutines of its own.
 type closer struct{ stop, wait func() }
 
-// Open makes a client. It does not need the server: only a bad Config is an
-// error, and connections are made when they are first needed.
+// Open returns a client. It does not need the server: only a bad Config is an error, and connections are made when they
+// are first needed.
 func Open(cfg Config) (*Client, error) {
 	cfg, options, err := cfg.resolve()
 	if err != nil {
@@ -60,8 +57,8 @@ func Open(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Wrap makes a client of the caller's connections, for limits. The caller's options hold: a context ends a call only if
-// the options have ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
+// Wrap returns a client that uses the caller's connections, for limits. The caller's options hold: a context ends a
+// call only if the options have ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
 // Timeout, Budget and Log count.
 func Wrap(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	if isNil(rdb) {
@@ -81,12 +78,12 @@ func newClient(rdb redis.UniversalClient, cfg Config) *Client {
 	return &Client{rdb: rdb, cfg: cfg, keys: NewKeys(cfg.Namespace)}
 }
 
-// OnClose has stop called before the connections are closed, and wait after that. It
-// must not be called once the client is shared.
+// OnClose registers stop to be called before the connections are closed, and wait to be called after that. It must not
+// be called once the client is shared.
 func (c *Client) OnClose(stop, wait func()) { c.closers = append(c.closers, closer{stop, wait}) }
 
-// Close ends all connections. Followers and reporters must have returned, or
-// return soon by their context; they retry until then.
+// Close ends all connections. Followers and reporters must have returned, or return soon by their context; they retry
+// until then.
 func (c *Client) Close() error {
 	for _, s := range c.closers {
 		s.stop()
@@ -101,7 +98,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Ping asks the server for an answer: one round trip.
+// Ping asks the server for a reply. It takes one round trip.
 func (c *Client) Ping(ctx context.Context) error {
 	if err := c.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redisclient: ping %v: %w", c.cfg.Addrs, err)
@@ -109,23 +106,21 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Redis makes calls: each takes at most the Timeout, and scripts are sent once.
+// Redis returns the client that makes calls. Each call takes at most the Timeout, and scripts are sent once.
 func (c *Client) Redis() redis.UniversalClient { return c.rdb }
 
-// Cluster knows which node has a key; nil on one server.
+// Cluster returns the client that knows which node has a key, or nil if there is one server.
 func (c *Client) Cluster() *redis.ClusterClient { return c.cluster }
 
-// Config is what the client was made with, defaults filled in.
+// Config returns the configuration of the client, with its defaults.
 func (c *Client) Config() Config { return c.cfg }
 
-// sendOnceHook is a hook of every client. It bounds each call by the client's Timeout,
-// including the dial and all redirects, and has scripts sent once: most of them
-// charge or give back, and a script whose answer was lost may have been run. The
-// cluster client of go-redis would send it again after a lost answer, up to three
-// times, whatever MaxRetries says.
+// sendOnceHook is a hook of every client. It bounds each call by the client's Timeout, including the dial and all
+// redirects, and sends scripts once, because most of them charge or refund, and a script whose reply was lost may have
+// run. Without it the cluster client of go-redis would send a script again after a lost reply, up to three times,
+// independent of MaxRetries.
 //
-// Redirects (MOVED, ASK) and NOSCRIPT are still followed: a server that answers
-// one of them has run nothing.
+// Redirects (MOVED, ASK) and NOSCRIPT are still followed, because a server that answers so has run nothing.
 type sendOnceHook struct{ timeout time.Duration }
 
 // DialHook changes nothing.
@@ -140,8 +135,8 @@ func (o sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook bounds a pipeline. One script in it is enough for go-redis to
-// send none of it again.
+// ProcessPipelineHook bounds a pipeline. One script in it is enough to keep go-redis from sending any of its commands
+// again.
 func (o sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		ctx, cancel := o.bound(ctx)
@@ -154,9 +149,9 @@ func (o sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// spreadError gives every command of a pipeline the pipeline's error if none of them has an error: nothing was sent,
-// for example because the server refused the login. go-redis leaves the commands without an error then, so that each
-// reads as an empty answer: a version "", a hash without entries, a refund that was made.
+// spreadError sets the pipeline's error on every command if none of them has an error, because nothing was sent then,
+// for example because the server refused the login. go-redis leaves such commands without an error, so that each reads
+// as an empty reply: a version "", a hash without entries, a refund that was made.
 func spreadError(cmds []redis.Cmder, err error) error {
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
 		return err
@@ -174,8 +169,8 @@ func (o sendOnceHook) bound(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, o.timeout)
 }
 
-// sentOnce wraps a script. Other commands stay what they are: go-redis looks at
-// the types of those that it sends to several nodes.
+// sentOnce wraps a script. It returns other commands unchanged, because go-redis reads the types of the commands that
+// it sends to several nodes.
 func sentOnce(cmd redis.Cmder) redis.Cmder {
 	if strings.HasPrefix(cmd.Name(), "eval") {
 		return noRetry{cmd}
@@ -183,19 +178,17 @@ func sentOnce(cmd redis.Cmder) redis.Cmder {
 	return cmd
 }
 
-// noRetry is a command that go-redis must not send again after a lost answer.
+// noRetry is a command that go-redis must not send again after a lost reply.
 type noRetry struct{ redis.Cmder }
 
 func (noRetry) NoRetry() bool { return true }
 
-// takeFrom sets in o where Redis is and who we are from the caller's client.
+// takeFrom copies the address and the credentials of the caller's client to o.
 //
-// The store does not use that client itself. A decision has to come within its
-// budget whatever Redis does, for which connections must honour contexts, be made
-// once, be watched, and send scripts once (see options, dialer, once): as options or
-// hooks of the caller's client these would change the caller's own calls, and
-// without them a Redis that hangs would hold decisions for seconds. So the store
-// has connections of its own, and closes only those.
+// The store does not use that client itself. A decision has to come within its budget even if Redis hangs. So
+// connections must honor contexts, be dialed once, be watched, and send scripts once (see options, dialer,
+// sendOnceHook). As options or hooks of the caller's client these would change the caller's own calls, and without them
+// a Redis that hangs would hold decisions for seconds. So the store has connections of its own, and closes only those.
 func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 	if isNil(client) {
 		return errNilClient
@@ -207,7 +200,7 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 		o.Username, o.Password, o.TLSConfig, o.OnConnect = from.Username, from.Password, from.TLSConfig, from.OnConnect
 		o.CredentialsProvider, o.CredentialsProviderContext = from.CredentialsProvider, from.CredentialsProviderContext
 		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
-		o.Dialer = from.Dialer // that of a Sentinel client finds the master
+		o.Dialer = from.Dialer // of a Sentinel client, it finds the master
 	case *redis.ClusterClient:
 		from := c.Options()
 		if from.ClusterSlots != nil {
@@ -231,7 +224,7 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 
 var errNilClient = errors.New("redisclient: the client is nil; make one with redis.NewClient or redis.NewClusterClient")
 
-// isNil reports whether there is no client, also behind a type.
+// isNil reports whether client is nil, also behind a type.
 func isNil(client redis.UniversalClient) bool {
 	switch c := client.(type) {
 	case nil:
@@ -244,8 +237,8 @@ func isNil(client redis.UniversalClient) bool {
 	return false
 }
 
-// callerClient is a client of the caller's. Its scripts are sent once, as the hook once
-// has it, without a hook that would do so to the caller's own scripts.
+// callerClient is a client of the caller's. It sends its scripts once, as sendOnceHook does, but without a hook, which
+// would do so to the caller's own scripts.
 type callerClient struct {
 	redis.UniversalClient
 	once sendOnceHook
@@ -256,7 +249,7 @@ func (c callerClient) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.once.ProcessHook(c.UniversalClient.Process)(ctx, cmd)
 }
 
-// Pipelined makes many commands in one round trip, each of which has an error if nothing was sent.
+// Pipelined makes many commands in one round trip. Each of them has an error if nothing was sent.
 func (c callerClient) Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error) {
 	cmds, err := c.UniversalClient.Pipelined(ctx, fn)
 	return cmds, spreadError(cmds, err)

@@ -19,42 +19,41 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// Config says where Redis is. The zero value of a field means its default.
+// Config holds the address of Redis and how to call it. The zero value of a field means its default.
 type Config struct {
-	// Addrs is one server, or some nodes of a cluster, each "host:port", "host" (port 6379) or
-	// "/path/of.sock". A single address may also be a URL, which comes before the fields:
-	// redis://user:password@host:port/db, rediss:// with TLS, unix:/path. Default 127.0.0.1:6379.
+	// Addrs is one server, or some nodes of a cluster, each "host:port", "host" (port 6379) or "/path/of.sock". A
+	// single address may also be a URL, which overrides the fields: redis://user:password@host:port/db, rediss:// with
+	// TLS, unix:/path. Default 127.0.0.1:6379.
 	Addrs []string
-	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a *redis.ClusterClient.
-	// Its address, credentials, TLS and dialer are taken and those here ignored; the client itself is
-	// not used, see takeFrom.
+	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a *redis.ClusterClient. Its address,
+	// credentials, TLS and dialer replace the fields of Config; the client itself is not used, see takeFrom.
 	OptionsFrom redis.UniversalClient
 	Cluster     bool // the cluster protocol with a single address too; several are always a cluster
 	Username    string
 	Password    string
-	// PasswordFile, if set, holds the password, which is read for each connection. While it cannot be used, the one
-	// from before is sent.
+	// PasswordFile, if set, holds the password, which is read for each connection. While the file cannot be used, the
+	// last password is sent.
 	PasswordFile string
 	DB           int            // the database number; a cluster has only 0
 	TLS          bool           // with the system's authorities, and the name of the address
 	TLSFiles     tlsfiles.Files // TLS with an authority, a certificate or a name of one's own
-	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are those of the
-	// Sentinels (port 26379 if none is given), and the other fields hold for the servers; TLS for both.
+	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are the addresses of the Sentinels
+	// (default port 26379), and the other fields hold for the servers; TLS for both.
 	SentinelMaster string
 	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
 	SentinelUsername, SentinelPassword, SentinelPasswordFile string
 	Namespace                                                string // 1 to 64 of A-Z a-z 0-9 . _ -; default "default"
-	// Timeout bounds a call with waiting for a connection, dialling, writing, reading and redirects of
-	// a cluster. A context that ends sooner ends the call sooner. Default 1s.
+	// Timeout bounds a call, including waiting for a connection, dialing, writing, reading and redirects of a cluster.
+	// A context that ends sooner ends the call sooner. Default 1s.
 	Timeout time.Duration
-	// Budget is the shortest time that a caller of Take waits. A call without an answer for a quarter
-	// of it no longer keeps others from being made. Default 20ms.
+	// Budget is the shortest time that a caller of Take waits. A call without an answer for a quarter of it no longer
+	// keeps others from being made. Default 20ms.
 	Budget time.Duration
-	// PoolSize is how many connections a process may hold. Default 16: callers share pipelines, so
-	// more connections only cost Redis memory.
+	// PoolSize is the maximum number of connections of a process. Default 16: callers share pipelines, so more
+	// connections only cost Redis memory.
 	PoolSize int
-	Now      func() time.Time // the clock of this process, for what it writes and ages; default time.Now
-	Log      *slog.Logger     // receives an outage when it begins and when it ends; nil: nothing is logged
+	Now      func() time.Time // the process clock, for written times and ages; default time.Now
+	Log      *slog.Logger     // receives the beginning and the end of an outage; nil discards
 }
 
 const (
@@ -93,7 +92,7 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	return cfg, cfg.options(), nil
 }
 
-// resolveLike is the end of resolve where Redis is where a client of the caller's says.
+// resolveLike resolves a Config that copies the address of a client of the caller's.
 func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
 	o := cfg.options()
 	if err := takeFrom(o, cfg.OptionsFrom); err != nil {
@@ -133,8 +132,8 @@ func (cfg Config) isCluster() bool {
 	return cfg.SentinelMaster == "" && (cfg.Cluster || len(cfg.Addrs) > 1)
 }
 
-// options are for short calls of waiting requests: no retries (callers decide what a
-// failure means), no background traffic, no push messages.
+// options returns the options of short calls for waiting requests: no retries (callers decide how to treat a failure),
+// no background traffic, no push messages.
 func (cfg Config) options() *redis.UniversalOptions {
 	o := &redis.UniversalOptions{
 		Addrs:                 cfg.Addrs,
@@ -143,7 +142,7 @@ func (cfg Config) options() *redis.UniversalOptions {
 		Username:              cfg.Username,
 		Password:              cfg.Password,
 		DB:                    cfg.DB,
-		Protocol:              2, // push messages of RESP3 would be looked for at every call
+		Protocol:              2, // every call would check for push messages of RESP3
 		MaxRetries:            -1,
 		DialTimeout:           max(dialTimeout, cfg.Timeout),
 		DialerRetries:         1,
@@ -164,7 +163,7 @@ func (cfg Config) options() *redis.UniversalOptions {
 	return o
 }
 
-// credentials returns what reads the password for a new connection.
+// credentials returns a function that reads the password for a new connection.
 func (cfg Config) credentials() func(context.Context) (user, password string, err error) {
 	file := &textfile.SecretFile{Path: cfg.PasswordFile}
 	return func(context.Context) (string, string, error) {
@@ -182,7 +181,7 @@ func (cfg Config) credentials() func(context.Context) (user, password string, er
 	}
 }
 
-// dial makes connections, with TLS where it is asked for.
+// dial returns a function that makes connections, with TLS if it is configured.
 func (cfg Config) dial() dialFunc {
 	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
 		return dialTLS(cfg.TLSFiles) // within dialTimeout: a call that ends first would not name the reason
@@ -195,7 +194,7 @@ func validNamespace(s string) bool {
 	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, allowed) == ""
 }
 
-// parseAddrs writes every address as host:port or as the path of a socket.
+// parseAddrs converts every address to host:port or the path of a socket.
 func (cfg Config) parseAddrs() (Config, error) {
 	port := "6379"
 	if cfg.SentinelMaster != "" {
@@ -216,7 +215,7 @@ func (cfg Config) parseAddrs() (Config, error) {
 }
 
 func parseAddr(a, defaultPort string) (string, error) {
-	if strings.Contains(a, "://") { // which may hold a password
+	if strings.Contains(a, "://") { // it may hold a password
 		return "", errors.New("redisclient: only a single address, and none of a Sentinel, may be a URL; want host:port")
 	}
 	if path := strings.TrimPrefix(a, "unix:"); strings.HasPrefix(path, "/") {
@@ -224,7 +223,7 @@ func parseAddr(a, defaultPort string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(a)
 	if err != nil {
-		// No port, or an IPv6 address without brackets.
+		// The port is missing, or the address is an IPv6 address without brackets.
 		host, port = strings.Trim(a, "[]"), defaultPort
 		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
 			return "", fmt.Errorf("redisclient: address %q: want host:port", a)
@@ -239,8 +238,8 @@ func parseAddr(a, defaultPort string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// parseURL reads redis://, rediss:// and unix://. Errors show nothing of the URL: where a
-// password is not escaped, any part of it may be the password's.
+// parseURL reads redis://, rediss:// and unix://. Its errors contain no part of the URL, because any part of it may
+// belong to a password that is not escaped.
 func (cfg Config) parseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errUnknownEndpoint is why no node of a cluster can be found.
+// errUnknownEndpoint explains why no node of a cluster can be found.
 var errUnknownEndpoint = errors.New("redisclient: the nodes of the cluster do not say at which address they are " +
 	"(cluster-preferred-endpoint-type unknown-endpoint): set it to ip or hostname on all nodes, " +
 	"redis-cli --cluster call HOST:PORT CONFIG SET cluster-preferred-endpoint-type ip, and in redis.conf")
@@ -39,8 +39,8 @@ func (endpointHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// explainSilentEnd names what an end before the first answer usually means: a port that speaks TLS closes the
-// connection of a client that does not.
+// explainSilentEnd explains a connection that ends before the first answer: usually it is a port that speaks TLS, which
+// closes the connection of a client that does not.
 func explainSilentEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return whole(fmt.Errorf("%w before the first answer; is this a port with TLS? Then set redis.tls", err))
@@ -48,8 +48,8 @@ func explainSilentEnd(err error) error {
 	return err
 }
 
-// whole returns an error with the text of err of which go-redis cuts nothing: of an error that wraps a single one it
-// shows only the wrapped one when a connection cannot be set up.
+// whole returns an error with the text of err that go-redis does not cut. When a connection cannot be set up, go-redis
+// shows of an error that wraps a single error only the wrapped one.
 func whole(err error) error { return errors.Join(err) }
 
 // explainMovingSlot adds the cause to the error of a command whose keys are in a slot that moves to another node. The

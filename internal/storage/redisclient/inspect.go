@@ -12,34 +12,35 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// pings is how often Inspect asks for the time it takes to answer.
+// pings is the number of pings by which Inspect measures the response time.
 const pings = 100
 
-// Inspection is what a look at the server found. It is plain: package doctor
-// judges it. What could not be read is empty, and why is in Unknown.
+// Inspection holds the findings of Inspect. It is plain data, which package doctor judges. A field that could not be
+// read is empty, and Unknown has the reason.
 type Inspection struct {
 	Addrs []string
-	Err   string // why nothing answers; then all else is empty
-	// Version is that of Redis which the server speaks, and its own where it is another: "7.2.4 (Valkey 8.1.1)".
+	Err   string // the reason if nothing answers; all other fields are then empty
+	// Version is the version of Redis that the server speaks, with its own version if that differs: "7.2.4 (Valkey
+	// 8.1.1)".
 	Version      string
-	Cluster      bool   // it is one node of several
-	ClusterState string // "ok", or what the cluster reports
-	WholeOnly    bool   // all nodes of the cluster refuse everything while one master has no replacement
+	Cluster      bool   // the server is one node of several
+	ClusterState string // "ok", or the state that the cluster reports
+	WholeOnly    bool   // all nodes refuse everything while one master has no replacement
 	Role         string // "master" or "slave"
 	UsedMemory   int64  // bytes
-	MaxMemory    int64  // bytes; 0: no bound
+	MaxMemory    int64  // bytes; 0 for no bound
 	Policy       string
-	Evicted      int64 // keys thrown away since the server started
+	Evicted      int64 // number of evicted keys since the server started
 	AppendOnly   bool
 	SavesToRDB   bool
 	Overrides    int64
-	// Median and Worst are of 100 pings, one after the other.
+	// Median and Worst are the times of 100 pings, one after the other.
 	Median, Worst time.Duration
 	ClockAhead    time.Duration     // the server's clock less this machine's, to within half of Median
-	ReadOnly      bool              // it refuses writes, as a replica does
-	Sentinels     int               // that were asked
+	ReadOnly      bool              // the server refuses writes, as a replica does
+	Sentinels     int               // number of Sentinels that were asked
 	Silent        map[string]string // Sentinels that do not report the master, with the reason
-	Rights        Rights            // what the ACL of the user refuses
+	Rights        Rights            // rights that the ACL of the user refuses
 	Missing       []string          // commands of ours that the server does not have
 	Publishers    []PublisherSeen   // aggregators that have written, by name
 	Unknown       map[string]string // questions without an answer, with the reason
@@ -49,12 +50,11 @@ type Inspection struct {
 type PublisherSeen struct {
 	Name      string
 	Live      bool  // the set has not expired
-	Takeovers int64 // while Inspect looked: two processes have the name
+	Takeovers int64 // growth of the epoch during Inspect; above 0 if two processes have the name
 }
 
-// Inspect looks at the server without changing anything that lasts: it writes
-// one key of its own for a second and publishes to a channel without subscribers. It takes some 150
-// round trips and a second.
+// Inspect examines the server without changing anything that lasts: it writes one key of its own for a second and
+// publishes to a channel without subscribers. It takes some 150 round trips and a second.
 func (c *Client) Inspect(ctx context.Context) Inspection {
 	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Unknown: map[string]string{}}
 	if c.sentinels != nil {
@@ -95,7 +95,7 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 		}
 	}
 	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(info[name], 10, 64) // what is absent is 0
+		n, _ := strconv.ParseInt(info[name], 10, 64) // an absent field is 0
 		return n
 	}
 	in.Version, in.Role = info["redis_version"], info["role"]
@@ -116,8 +116,8 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 	}
 }
 
-// inspectHello reads from the greeting, which every user may ask for, what INFO
-// would have said.
+// inspectHello reads the version, the role and the mode from the greeting, which every user may ask for, instead of
+// INFO.
 func (c *Client) inspectHello(ctx context.Context, in *Inspection) {
 	answer, err := c.rdb.Do(ctx, "HELLO").Slice()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Client) inspectHello(ctx context.Context, in *Inspection) {
 	}
 }
 
-// inspectConfig reads what INFO does not say. Managed servers often refuse it.
+// inspectConfig reads settings that INFO does not contain. Managed servers often refuse this.
 func (c *Client) inspectConfig(ctx context.Context, in *Inspection) {
 	read := func(name string) string {
 		values, err := c.rdb.ConfigGet(ctx, name).Result()
@@ -155,7 +155,7 @@ func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 	took := make([]time.Duration, 0, pings)
 	for range pings {
 		begin := time.Now()
-		_ = c.rdb.Ping(ctx).Err() // one that is lost takes as long as its timeout
+		_ = c.rdb.Ping(ctx).Err() // a lost ping takes as long as its timeout
 		took = append(took, time.Since(begin))
 	}
 	slices.Sort(took)
@@ -169,7 +169,7 @@ func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 	in.ClockAhead = there.Sub(begin.Add(time.Since(begin) / 2))
 }
 
-// inspectPublishers looks twice, a second apart.
+// inspectPublishers reads the publishers twice, a second apart.
 func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	index, err := c.rdb.HGetAll(ctx, c.keys.HotIndex()).Result()
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	after := c.epochs(ctx, names)
 	now := time.Now().Add(in.ClockAhead)
 	for _, name := range names {
-		_, rest, _ := strings.Cut(index[name], " ") // behind the version: a flag if there is one, and the expiry
+		_, rest, _ := strings.Cut(index[name], " ") // after the version: an optional flag and the expiry
 		expiry := rest[strings.LastIndexByte(rest, ' ')+1:]
 		ms, _ := strconv.ParseInt(expiry, 10, 64) // 0 has expired
 		if strings.HasPrefix(rest, "stopped ") {
@@ -196,13 +196,13 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	}
 }
 
-// epochs reads how often each publisher's name has changed hands so far.
+// epochs returns the epoch of each publisher's name, which grows when the name changes hands.
 func (c *Client) epochs(ctx context.Context, names []string) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range names {
 		text, err := c.rdb.Get(ctx, c.keys.HotEpoch(name)).Result()
 		if err != nil {
-			continue // gone or not readable: no change is seen
+			continue // absent or not readable: no change is seen
 		}
 		epoch, _, _ := strings.Cut(text, " ")
 		out[name], _ = strconv.ParseInt(epoch, 10, 64)

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogTo gives the lines of go-redis, which it writes to standard error, to a logger. They are of the whole process, so
-// a program calls it and a library does not.
+// LogTo sends the lines of go-redis, which otherwise go to standard error, to a logger. They belong to the whole
+// process, so a program calls it and a library does not.
 func LogTo(log *slog.Logger) { redis.SetLogger(lines{log}) }
 
 type lines struct{ log *slog.Logger }

@@ -13,28 +13,28 @@ import (
 
 // Denied is a right that the user of the programs lacks.
 type Denied struct {
-	// Right is what to add to the user, as ACL SETUSER writes it: "+evalsha", "~hp:{news}:limit:*".
+	// Right is the right to add to the user, as ACL SETUSER writes it: "+evalsha", "~hp:{news}:limit:*".
 	Right string
 	// Err is the refusal in the server's words.
 	Err string
 }
 
-// Rights are what the user may not do. Each is found by doing what the programs do, in a form that changes nothing but
-// the key that [Keys.Probe] names.
+// Rights holds the rights that the user lacks. Each is tested by a command that the programs run, in a form that
+// changes nothing but the key that [Keys.Probe] names.
 type Rights struct {
-	// User is the user that is asked for; "default" where none is set.
+	// User is the tested user; "default" if none is configured.
 	User string
-	// Limiter are the rights without which no program works, Aggregator those that only aggregators and programs that
-	// change overrides use.
+	// Limiter holds the missing rights without which no program works, Aggregator the missing rights that only
+	// aggregators and programs that change overrides use.
 	Limiter, Aggregator []Denied
-	// Rules are the rights without which a program cannot follow the rules in Redis, RulesChange those without which
-	// its admin listener cannot change them, and it cannot write back what Redis lost.
+	// Rules holds the missing rights without which a program cannot follow the rules in Redis, RulesChange those
+	// without which its admin listener cannot change them, and it cannot write back rules that Redis lost.
 	Rules, RulesChange []Denied
 }
 
-// trial is a command that the programs or their scripts use, and the word of the documented users that allows it. What
-// a script may do is what its caller may do. The arguments let no command make or change a key but by SET: most meet a
-// string or nothing, HSET has a value too few. A server asks its ACL before it looks at any of that.
+// trial is a command that the programs or their scripts use, and the word of the documented users that allows it. A
+// script may do the same as its caller. The arguments let no command make or change a key except SET: most commands
+// meet a string or an absent key, and HSET has a value too few. A server checks its ACL before all of that.
 type trial struct {
 	allowedBy string
 	args      []any // the first one is the command
@@ -42,7 +42,7 @@ type trial struct {
 
 func (t trial) command() string { return t.args[0].(string) }
 
-// limiterTrials are for a key that is a string or is not there.
+// limiterTrials returns trials for a key that is a string or is absent.
 func limiterTrials(key string) []trial {
 	return slices.Concat([]trial{{"+ping", []any{"ping"}}},
 		trials(key, "+@read", "get", "mget", "exists", "hget f", "hmget f", "hgetall", "hlen", "lrange 0 0", "zcard",
@@ -56,7 +56,7 @@ func limiterTrials(key string) []trial {
 		})
 }
 
-// trials are commands on a key, each with what follows the key.
+// trials returns commands on a key, each with its arguments after the key.
 func trials(key, allowedBy string, commands ...string) (all []trial) {
 	for _, c := range commands {
 		t := trial{allowedBy: allowedBy}
@@ -81,13 +81,13 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	r.Limiter = append(c.tryCommands(ctx, in, limiter), c.tryKeys(ctx, in)...)
 	err := c.again(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
 	r.Limiter = append(r.Limiter, c.channelDenied(in, "subscribe", err)...)
-	// What only aggregators and admin listeners do. LPUSH has no form that changes nothing.
+	// Only aggregators and admin listeners use these. LPUSH has no form that changes nothing.
 	r.Aggregator = c.tryCommands(ctx, in, trials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
 	rules := c.keys.Prefix() + "rules:"
 	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
 	r.RulesChange = c.tryFamily(ctx, in, rules, "~"+rules+"*", "del")
-	// What the limiter lacks already need not be told twice.
+	// A right that the limiter lacks already is reported once.
 	r.Aggregator = slices.DeleteFunc(r.Aggregator, func(d Denied) bool {
 		return slices.ContainsFunc(r.Limiter, func(l Denied) bool { return l.Right == d.Right })
 	})
@@ -95,7 +95,7 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 
 func (c *Client) user() string { return cmp.Or(c.cfg.Username, "default") }
 
-// tryCommands names every command that is refused, and the category where all of it is.
+// tryCommands returns every command that is refused, or its category if all commands of the category are.
 func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial) []Denied {
 	tried, refused := map[string]int{}, map[string][]Denied{}
 	for _, t := range trials {
@@ -119,7 +119,7 @@ func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial
 	return out
 }
 
-// tryKeys looks at every family of keys that limiters use.
+// tryKeys tests every family of keys that limiters use.
 func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
 	prefix := c.keys.Prefix()
 	var out []Denied
@@ -136,8 +136,8 @@ func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
 	return out
 }
 
-// tryFamily runs commands on an unused key of a family, so nothing is written. If the server denies one
-// for the key, right is lacking.
+// tryFamily runs commands on an unused key of a family, so it writes nothing. It returns right if the server denies a
+// command for the key.
 func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right string, commands ...string) []Denied {
 	for _, command := range commands {
 		if err := c.try(ctx, in, command, family+"probe"); refusedFor(err) == "key" {
@@ -147,7 +147,7 @@ func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right st
 	return nil
 }
 
-// tryAggregator looks whether the user may publish and write where aggregators and changes of overrides do.
+// tryAggregator tests whether the user may publish and write where aggregators and changes of overrides do.
 func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
 		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // it has no subscribers
@@ -179,7 +179,7 @@ func (c *Client) trySubscribe(ctx context.Context, channel string) error {
 	return err
 }
 
-// try makes a call. What is not an answer of the server is noted as unknown.
+// try makes a call. It records an error that is not a reply of the server as unknown.
 func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
 	err := c.again(ctx, func() error { return c.rdb.Do(ctx, args...).Err() })
 	if err != nil && !isReply(err) {
@@ -191,7 +191,7 @@ func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
 	return err
 }
 
-// tries is how often Inspect asks for what gets no answer: a busy machine may be late once.
+// tries is the number of tries of a call that gets no reply, because a busy machine may be late once.
 const tries = 3
 
 func (c *Client) again(ctx context.Context, call func() error) (err error) {
@@ -208,8 +208,8 @@ func isReply(err error) bool {
 	return is
 }
 
-// refusedFor says what an ACL does not allow by its refusal: "command", "key", "channel", or "" for any other error.
-// Servers differ in their words, and a name in a refusal may be anything, so the command's is looked for first.
+// refusedFor returns the kind of right that an ACL refusal is about: "command", "key", "channel", or "" for any other
+// error. It looks for a command first, because servers differ in their words, and a name in a refusal may be anything.
 func refusedFor(err error) string {
 	switch {
 	case err == nil || !strings.Contains(err.Error(), "NOPERM"):
@@ -222,7 +222,7 @@ func refusedFor(err error) string {
 	return "key"
 }
 
-// refusedCommand is the command that an ACL does not allow: "client|setname", or "" for any other error.
+// refusedCommand returns the command that an ACL does not allow ("client|setname"), or "" for any other error.
 func refusedCommand(err error) string {
 	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		return ""

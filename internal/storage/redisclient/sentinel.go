@@ -14,15 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinels know which server is the master. Every new connection asks them, and
-// [Client.Watch] does once a second, because a master that was replaced while it is cut
-// off from its Sentinels may still answer: what is written to it then is lost.
+// sentinels finds the server that is the master. Every new connection asks the Sentinels, and [Client.Watch] does once
+// a second, because a master that was replaced while it is cut off from its Sentinels may still answer, and writes to
+// it are lost.
 //
-// All are queried at once. Of a majority that answers the one with the newest
-// configuration counts, because a Sentinel that is cut off itself knows an old master.
-// Where fewer answer within a third of the time that a call has, a second third is for
-// asking the server that they name, and the last master, for its own role: only a server
-// that says that it is a master is used. The last third is for connecting to it.
+// All Sentinels are queried at once. If a majority answers, the Sentinel with the newest configuration counts, because
+// a Sentinel that is cut off itself knows an old master. If fewer answer within a third of the time of a call, a second
+// third is for asking the server that they name, and the last master, for its role: only a server that claims to be a
+// master is used. The last third is for connecting to it.
 type sentinels struct {
 	name    string
 	nodes   []*redis.Client
@@ -30,8 +29,8 @@ type sentinels struct {
 	timeout time.Duration                   // of a call
 	conns   *watchdog                       // the connections to the master
 	asked   sync.WaitGroup                  // queries whose answer is no longer needed
-	last    atomic.Pointer[string]          // the address of the last master; nil: none was found yet
-	few     atomic.Pointer[fewMaster]       // of the last look; nil: a majority answered, or no server is the master
+	last    atomic.Pointer[string]          // address of the last master, or nil
+	few     atomic.Pointer[fewMaster]       // of the last look; nil after a majority or without a master
 }
 
 // fewMaster is the master that a look found while too few Sentinels answered.
@@ -40,7 +39,7 @@ type fewMaster struct {
 	until time.Time // by then there is another look, if any
 }
 
-// newSentinels opens no connection.
+// newSentinels returns sentinels. It opens no connection.
 func newSentinels(cfg Config, conns *watchdog) *sentinels {
 	s := &sentinels{name: cfg.SentinelMaster, timeout: cfg.Timeout, conns: conns}
 	single := func(cfg Config, addr string, connections int) *redis.Client {
@@ -67,24 +66,24 @@ type masterReply struct {
 
 // foundMaster is a server to use as the master.
 type foundMaster struct {
-	addr   string // "": none was found
-	tooFew bool   // fewer than a majority of the Sentinels answered; the server itself says that it is a master
+	addr   string // "" if no master was found
+	tooFew bool   // fewer than a majority of the Sentinels answered; the server itself claims to be a master
 }
 
-// dialer makes connections to the master, whatever address they are asked for.
+// dialer makes connections to the master, ignoring the address that it is called with.
 func (s *sentinels) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		master, err := s.masterToDial(ctx)
 		if err != nil {
-			return deadConn{err: whole(err), addr: addr}, nil // the connection says it, so that no dial is retried
+			return deadConn{err: whole(err), addr: addr}, nil // so that no dial is retried
 		}
 		return s.conns.dialer(base)(ctx, network, master)
 	}
 }
 
-// masterToDial returns the master for a new connection. Sentinels that were silent at the last look are not awaited
-// again, because each connection would take a third of the time of a call then: the server that the look found is asked
-// for its role.
+// masterToDial returns the master for a new connection. It does not wait again for Sentinels that were silent at the
+// last look, because each connection would then take a third of the time of a call. Instead it asks the server that the
+// look found for its role.
 func (s *sentinels) masterToDial(ctx context.Context) (string, error) {
 	if few := s.few.Load(); few != nil && time.Now().Before(few.until) {
 		if addr, err := s.firstMaster(ctx, s.third(ctx), []string{few.addr}); err == nil {
@@ -103,8 +102,8 @@ func (s *sentinels) third(ctx context.Context) time.Duration {
 	return s.timeout / 3
 }
 
-// master finds the master: one round trip to each Sentinel, side by side, and where too few of them answer one to each
-// server that may be it.
+// master finds the master. It takes one round trip to each Sentinel, side by side, and if too few of them answer, one
+// to each server that may be the master.
 func (s *sentinels) master(ctx context.Context) (foundMaster, error) {
 	third := s.third(ctx)
 	newest, heard, err := s.askAll(ctx, third)
@@ -131,8 +130,8 @@ func (s *sentinels) master(ctx context.Context) (foundMaster, error) {
 	return found, nil
 }
 
-// askAll asks all Sentinels, until a majority has answered or for a time. It returns the master of the newest
-// configuration, "" for none, the number of Sentinels that named one, and the errors of the others.
+// askAll asks all Sentinels until a majority has answered, or until within has passed. It returns the master of the
+// newest configuration or "", the number of Sentinels that named one, and the errors of the others.
 func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr string, heard int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	answers := make(chan masterReply, len(s.nodes))
@@ -140,7 +139,7 @@ func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr stri
 	for _, n := range s.nodes {
 		asking.Go(func() { answers <- s.ask(ctx, n) })
 	}
-	s.asked.Go(func() { // what comes after a majority is not needed, but its connection is
+	s.asked.Go(func() { // later answers are not needed, but their connections are
 		asking.Wait()
 		cancel()
 	})
@@ -160,7 +159,7 @@ func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr stri
 	return newest.addr, heard, errors.Join(errs...)
 }
 
-// firstMaster asks servers for their own role, side by side, and returns the first that is a master.
+// firstMaster asks servers for their own role, side by side, and returns the first in addrs that is a master.
 func (s *sentinels) firstMaster(ctx context.Context, within time.Duration, addrs []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -176,8 +175,8 @@ func (s *sentinels) firstMaster(ctx context.Context, within time.Duration, addrs
 	return "", errors.Join(errs...)
 }
 
-// checkMaster returns nil if a server says that it is a master. Every user may ask for the greeting; ROLE is for
-// servers before Redis 6, which have none. One round trip after those of a new connection, or two.
+// checkMaster returns nil if a server claims to be a master. Every user may ask for the greeting; ROLE is for servers
+// before Redis 6, which have no greeting. It takes one or two round trips after connecting.
 func (s *sentinels) checkMaster(ctx context.Context, addr string) error {
 	c := s.server(addr)
 	defer c.Close()
@@ -198,8 +197,8 @@ func (s *sentinels) checkMaster(ctx context.Context, addr string) error {
 	return nil
 }
 
-// ask asks one Sentinel for the address, which may be news already, and for the age of
-// what it knows.
+// ask asks one Sentinel for the address, which may already be the next master's, and for the epoch of its
+// configuration.
 func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
 	pipe := n.Pipeline()
 	where := pipe.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.name)
@@ -215,7 +214,7 @@ func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
 	if err != nil {
 		return masterReply{err: fmt.Errorf("sentinel %s: %w", n.Options().Addr, err)}
 	}
-	fields, _ := what.StringSlice() // epoch 0 where a Sentinel says less
+	fields, _ := what.StringSlice() // epoch 0 if a Sentinel reports less
 	seen := masterReply{addr: net.JoinHostPort(addr[0], addr[1])}
 	for i := 0; i+1 < len(fields); i += 2 {
 		if fields[i] == "config-epoch" {
@@ -225,7 +224,7 @@ func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
 	return seen
 }
 
-// look drops connections to any server but the master.
+// look finds the master, and drops connections to any other server.
 func (s *sentinels) look(ctx context.Context) (foundMaster, error) {
 	master, err := s.master(ctx)
 	if err != nil {
@@ -241,7 +240,8 @@ func (s *sentinels) look(ctx context.Context) (foundMaster, error) {
 	return master, nil
 }
 
-// inspect asks each Sentinel by itself: what it does not answer, by its address.
+// inspect asks each Sentinel by itself. It returns the errors of the Sentinels that do not name the master, by their
+// address.
 func (s *sentinels) inspect(ctx context.Context) map[string]string {
 	silent := map[string]string{}
 	for _, n := range s.nodes {

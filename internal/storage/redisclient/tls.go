@@ -18,8 +18,8 @@ import (
 // tlsSetting begins errors about the files, up to the name of a setting.
 const tlsSetting = "redisclient: tls_"
 
-// dialTLS makes connections with TLS. It reads the files for each, so certificates may
-// be renewed while programs run.
+// dialTLS returns a function that makes connections with TLS. It reads the files for each connection, so certificates
+// may be renewed while programs run.
 func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := files.Client(tlsSetting)
@@ -39,8 +39,8 @@ func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr strin
 	}
 }
 
-// greet asks for one line. With TLS 1.3 a server refuses the client's certificate after the
-// handshake, and who writes more by then may see a reset connection in place of the reason.
+// greet sends PING and reads one line. With TLS 1.3 a server refuses the client's certificate after the handshake, and
+// a client that writes more by then may see a reset connection in place of the reason.
 func greet(ctx context.Context, conn net.Conn) error {
 	deadline, ok := ctx.Deadline()
 	if end := time.Now().Add(dialTimeout); !ok || end.Before(deadline) {
@@ -53,7 +53,7 @@ func greet(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	var b [1]byte
-	for n := 0; b[0] != '\n'; n++ { // no buffer: what follows the line belongs to the client
+	for n := 0; b[0] != '\n'; n++ { // no buffer: bytes after the line belong to the client
 		if _, err := conn.Read(b[:]); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func greet(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// hint says what to do about a handshake that failed; "" where nothing more can be said.
+// hint returns the remedy for a failed handshake, or "" if it is unknown.
 func hint(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unreached *net.OpError

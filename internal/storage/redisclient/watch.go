@@ -20,8 +20,8 @@ const watchEvery = time.Second
 var errReadOnly = errors.New("redisclient: the server is a read-only replica: it refuses all writes; " +
 	"set redis.addr to its master, or redis.sentinel_master and the Sentinels that know it")
 
-// CheckWrites is nil if the server takes what programs have to write: one round trip,
-// which leaves a key of no meaning for a second.
+// CheckWrites returns nil if the server takes the writes of programs. It takes one round trip, which leaves a key
+// without meaning for a second.
 func (c *Client) CheckWrites(ctx context.Context) error {
 	err := c.rdb.Set(ctx, c.keys.Probe(), "", time.Second).Err()
 	switch {
@@ -36,7 +36,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 // isReadOnly reports whether a replica refused to write, also within a script.
 func isReadOnly(err error) bool { return err != nil && strings.Contains(err.Error(), "READONLY") }
 
-// Stats is what Watch found last.
+// Stats holds the last findings of Watch.
 type Stats struct {
 	ReadOnly        bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
 	SentinelsTooFew bool `metric:"hotparam_redis_sentinels_too_few" help:"1 while fewer than a majority of the Sentinels answer, so that a replaced master may go unnoticed."`
@@ -46,8 +46,8 @@ func (c *Client) Stats() Stats {
 	return Stats{ReadOnly: c.readOnly.Load(), SentinelsTooFew: c.sentinelsTooFew.Load()}
 }
 
-// Watch looks once a second whether the server takes writes, and under Sentinels which
-// server it is, until ctx ends. It logs when that changes.
+// Watch checks once a second, until ctx ends, whether the server takes writes, and under Sentinels which server is the
+// master. It logs changes.
 func (c *Client) Watch(ctx context.Context) error {
 	master := ""
 	for running := true; running; running = wait.For(ctx, watchEvery) {
@@ -57,8 +57,8 @@ func (c *Client) Watch(ctx context.Context) error {
 	return nil
 }
 
-// watchMaster drops what is connected to a server that is the master no more, and logs which server is the master and
-// when too few Sentinels answer.
+// watchMaster drops connections to a server that is no longer the master, and logs which server is the master and when
+// too few Sentinels answer.
 func (c *Client) watchMaster(ctx context.Context, known *string) {
 	if c.sentinels == nil {
 		return
@@ -80,14 +80,14 @@ func (c *Client) watchMaster(ctx context.Context, known *string) {
 		log.Info("Redis: a majority of the Sentinels answers again")
 	}
 	if err != nil || master.addr == *known {
-		return // who needs a connection gets the error
+		return // callers that need a connection get the error
 	}
 	log.Info("Redis: the Sentinels' master", "master", master.addr, "before", *known)
 	*known = master.addr
 }
 
-// watchWrites records whether the server denies writes. Other errors do not show that,
-// and are reported by the calls that fail.
+// watchWrites records whether the server denies writes. Other errors do not show that, and the calls that fail report
+// them.
 func (c *Client) watchWrites(ctx context.Context) {
 	err := c.CheckWrites(ctx)
 	readOnly := errors.Is(err, errReadOnly)
@@ -102,22 +102,21 @@ func (c *Client) watchWrites(ctx context.Context) {
 	c.cfg.Log.Info("Redis takes writes again", "addr", c.cfg.Addrs)
 }
 
-// reloadEvery is how often a client that meets errors looks up anew which nodes
-// of a cluster serve what. By itself it would do so when the knowledge is ten
-// seconds old, and until then ask a node that is gone.
+// reloadEvery is the minimum interval at which a client that meets errors reloads which nodes of a cluster serve which
+// keys. By itself it would do so when its state is ten seconds old, and until then ask a node that is gone.
 const reloadEvery = 100 * time.Millisecond
 
-// reloader is a hook of a cluster client that looks up the cluster again when a
-// call fails in a way that another node might not.
+// reloader is a hook of a cluster client that reloads the cluster's state when a call fails in a way that another node
+// might not.
 type reloader struct {
 	cluster *redis.ClusterClient
-	last    atomic.Int64 // when it did so, unix nanoseconds
+	last    atomic.Int64 // time of the last reload, unix nanoseconds
 }
 
 // DialHook changes nothing.
 func (r *reloader) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook looks at the error of a command.
+// ProcessHook checks the error of a command.
 func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
@@ -126,7 +125,7 @@ func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook looks at the error of a pipeline.
+// ProcessPipelineHook checks the error of a pipeline.
 func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
@@ -138,8 +137,8 @@ func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// onError reloads, in a goroutine of the cluster client, where an error calls for it
-// and the last time is long enough ago.
+// onError reloads, in a goroutine of the cluster client, if an error calls for it and the last reload is long enough
+// ago.
 func (r *reloader) onError(ctx context.Context, err error) {
 	if err == nil || !misplaced(err) {
 		return
@@ -150,8 +149,8 @@ func (r *reloader) onError(ctx context.Context, err error) {
 	}
 }
 
-// misplaced are errors that may come of asking the wrong node: it does not answer
-// at all, or not for these keys.
+// misplaced reports whether an error may come from asking the wrong node: it does not answer at all, or not for these
+// keys.
 func misplaced(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	if network || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {

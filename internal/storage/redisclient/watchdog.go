@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-// watchdog watches a client's connections, for what a pool cannot know: a firewall that
-// dropped them, or a failover of an address, ends all at once without a message. Each
-// would then cost a call its whole timeout, one call after the other, and with a breaker
-// before it a fraction of a second each.
+// watchdog watches a client's connections for failures that a pool cannot detect: a firewall that dropped them, or a
+// failover of an address, ends all at once without a message. Each connection would then cost a call its whole timeout,
+// one call after the other, and with a breaker before it a fraction of a second each.
 //
-// So when a command was not answered in time, the idle connections to the same server
-// that have received nothing since are closed too, and the next call dials. If the server
-// is only slow, that is a few dials more; none if other calls are answered.
+// So when a command was not answered in time, the watchdog also closes the idle connections to the same server that
+// have received nothing since, and the next call dials. If the server is only slow, that costs a few more dials; it
+// costs none if other calls are answered.
 type watchdog struct {
 	born time.Time
 
@@ -37,10 +36,10 @@ type watchedConn struct {
 	of   *watchdog
 	addr string
 
-	asked, heard atomic.Int64 // when, in nanoseconds since of.born; asked is of the first write after an answer
-	waiting      atomic.Bool  // something was asked and nothing heard since
+	asked, heard atomic.Int64 // nanoseconds since of.born; asked is the time of the first write after a reply
+	waiting      atomic.Bool  // something was asked and nothing received since
 	reading      atomic.Bool
-	answered     atomic.Bool // Redis was ever heard
+	answered     atomic.Bool // Redis has ever answered
 	closed       atomic.Bool
 }
 
@@ -53,10 +52,11 @@ func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
 	return w
 }
 
-// tlsAlert begins the record by which a port with TLS refuses what is not TLS. Redis begins no answer with it.
+// tlsAlert is the first byte of the record by which a port with TLS refuses plain text. No reply of Redis begins with
+// it.
 const tlsAlert = 0x15
 
-// Write notes that an answer is due.
+// Write records that a reply is due.
 func (w *watchedConn) Write(p []byte) (int, error) {
 	if !w.waiting.Load() {
 		w.asked.Store(int64(time.Since(w.of.born)))
@@ -65,7 +65,7 @@ func (w *watchedConn) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// Read notes that the server speaks, or that it does not.
+// Read records that the server answers, or that it does not.
 func (w *watchedConn) Read(p []byte) (int, error) {
 	w.reading.Store(true)
 	n, err := w.Conn.Read(p)
@@ -92,8 +92,8 @@ func (w *watchedConn) isPlain() bool {
 	return !encrypted
 }
 
-// closeSilent closes the idle connections to where w waited in vain. One that is being taken
-// from the pool at this moment fails its call at once instead of in vain.
+// closeSilent closes the idle connections to the server for which w waited in vain. A connection that is just being
+// taken from the pool fails its call at once instead of after a timeout.
 func (d *watchdog) closeSilent(w *watchedConn) {
 	since := w.asked.Load()
 	d.dropIf(func(other *watchedConn) bool {
@@ -115,13 +115,12 @@ func (d *watchdog) dropIf(unwanted func(*watchedConn) bool) {
 
 func (w *watchedConn) Close() error {
 	if !w.forget() {
-		return nil // dropped before: no error to anybody
+		return nil // dropped before: no caller gets an error
 	}
 	return w.Conn.Close()
 }
 
-// drop closes an unused connection; under TLS without close_notify, which would have to
-// be written.
+// drop closes an unused connection; under TLS without close_notify, which would have to be written.
 func (w *watchedConn) drop() {
 	if !w.forget() {
 		return
@@ -133,12 +132,12 @@ func (w *watchedConn) drop() {
 	_ = conn.Close() // no caller waits for it
 }
 
-// keepOnly closes the connections to other servers; calls that are out on them fail.
+// keepOnly closes the connections to other servers; calls in progress on them fail.
 func (d *watchdog) keepOnly(addr string) {
 	d.dropIf(func(w *watchedConn) bool { return w.addr != addr })
 }
 
-// forget ends looking after a connection, once.
+// forget removes a connection from the watchdog, and reports whether it was the first call.
 func (w *watchedConn) forget() bool {
 	if w.closed.Swap(true) {
 		return false
@@ -149,11 +148,11 @@ func (w *watchedConn) forget() bool {
 	return true
 }
 
-// freshFor is how long a connection is taken to be good after it was read from: to look costs a system call.
+// freshFor is how long a connection counts as good after it was read from, because a check costs a system call.
 const freshFor = time.Millisecond
 
-// SyscallConn is how the pool looks whether an idle connection is still good. One
-// that was closed here is not; what TLS hides is taken to be.
+// SyscallConn returns the raw connection by which the pool checks whether an idle connection is still good. A
+// connection that was closed here is not good; one that TLS hides counts as good.
 func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	if w.closed.Load() {
 		return nil, net.ErrClosed
@@ -165,7 +164,7 @@ func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is a connection that cannot be looked into.
+// opaque is a raw connection that hides its state.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }
@@ -174,13 +173,11 @@ func (opaque) Write(func(uintptr) bool) error { return nil }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a connection also when the dial fails: one on which every use
-// fails with the dial's error. The caller gets the same error as otherwise, but
-// the pool of go-redis does not count it. It would, after as many failures as
-// it has places, refuse to dial at all and try again once a second in the
-// background, so that a server that is back is found a second late; and it
-// would write a line to standard error for each. Connections that were made are
-// watched by the watchdog.
+// dialer returns a connection even if the dial fails: every use of it then fails with the dial's error. The caller gets
+// the same error as otherwise, but the pool of go-redis does not count it. After as many failures as it has places, the
+// pool would refuse to dial at all and try again once a second in the background, so that a server that is back is
+// found a second late; and it would write a line to standard error for each failure. The watchdog watches the
+// connections that were made.
 func (d *watchdog) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
