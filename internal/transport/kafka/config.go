@@ -62,7 +62,7 @@ type Openers struct {
 
 var openBrokers = &Openers{
 	Client: func(ctx context.Context, brokers []string, settings *sarama.Config) (sarama.Client, error) {
-		settings.Net.Proxy.Enable = true // the only way to use our own dialer
+		settings.Net.Proxy.Enable = true // not a proxy: this only sets our dialer
 		settings.Net.Proxy.Dialer = newDialer(ctx)
 		return sarama.NewClient(brokers, settings)
 	},
