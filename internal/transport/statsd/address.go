@@ -20,7 +20,7 @@ type address struct {
 	isName  bool   // the host has to be resolved
 }
 
-// parseAddress reads the address of a server: "host:port", "udp://host:port", "unix:/path" (datagrams).
+// parseAddress parses the address of a server: "host:port", "udp://host:port", "unix:/path" (datagrams).
 func parseAddress(s string) (address, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		if path == "" {
@@ -37,7 +37,7 @@ func parseAddress(s string) (address, error) {
 	return address{network: "udp", addr: hostPort, isName: err != nil && host != ""}, nil
 }
 
-// transports are the forms of an address to listen on besides "host:port".
+// transports holds the forms of an address to listen on besides "host:port".
 var transports = []struct{ prefix, network string }{
 	{"udp://", "udp"},
 	{"tcp://", "tcp"},
@@ -46,9 +46,8 @@ var transports = []struct{ prefix, network string }{
 	{"unix:", "unixgram"},
 }
 
-// parseListen reads an address to listen on: "host:port" and "udp://host:port"
-// (datagrams), "tcp://host:port", "unix:/path" (datagrams) and
-// "unixstream:/path".
+// parseListen parses an address to listen on: "host:port" and "udp://host:port" (datagrams), "tcp://host:port",
+// "unix:/path" (datagrams) and "unixstream:/path".
 func parseListen(s string) (address, error) {
 	for _, t := range transports {
 		rest, ok := strings.CutPrefix(s, t.prefix)
@@ -92,7 +91,7 @@ func (a address) reaches(at net.Addr) bool {
 	return udp.IP.Equal(ip) || local && (udp.IP.IsUnspecified() || udp.IP.IsLoopback())
 }
 
-// ParseAllow reads networks ("10.0.0.0/8", "fd00::/8") and single addresses.
+// ParseAllow parses networks ("10.0.0.0/8", "fd00::/8") and single addresses.
 func ParseAllow(list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range list {
@@ -109,18 +108,18 @@ func ParseAllow(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// senders decides whose datagrams and connections are read. It is safe for concurrent use.
+// senders selects the senders whose datagrams and connections are read. It is safe for concurrent use.
 type senders struct {
-	allow    []netip.Prefix // empty: all senders
+	allow    []netip.Prefix // empty if all senders are allowed
 	rejected atomic.Uint64
 	bad      *rejectLog
 }
 
-// all reports whether every sender is allowed, so that no address has to be read.
+// all reports whether every sender is allowed, so that addresses do not have to be read.
 func (s *senders) all() bool { return len(s.allow) == 0 }
 
-// allows reports whether an address may send, and counts one that may not. A
-// sender without an address is one at a unix socket, which its file guards.
+// allows reports whether an address may send, and counts a rejected one. A sender without an address uses a unix
+// socket, which is guarded by its file.
 func (s *senders) allows(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if s.all() || !a.IsValid() || slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -131,7 +130,7 @@ func (s *senders) allows(a netip.Addr) bool {
 	return false
 }
 
-// peer is the address of the other end; the zero Addr at a unix socket.
+// peer returns the address of the other end, or the zero Addr for a unix socket.
 func peer(conn net.Conn) netip.Addr {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()
@@ -139,24 +138,23 @@ func peer(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// quiet is how long nothing more is said about strangers' mistakes.
+// quiet is the time for which further mistakes of strangers are not logged.
 const quiet = 10 * time.Second
 
-// rejectLog logs an example of what is wrong with received lines every ten seconds. The program's logger
-// bounds lines too, but a line costs more than reading a name, and any sender can make a reader write one.
-// Safe for concurrent use.
+// rejectLog logs an example of a malformed line every ten seconds. The program's logger bounds lines too, but a line
+// costs more than reading a name, and any sender can make a reader write one. A rejectLog is safe for concurrent use.
 type rejectLog struct {
 	log *slog.Logger
 
-	mu         sync.Mutex // guards the rest
-	next       time.Time  // nothing is said before
-	suppressed uint64     // malformed lines since the last one that was shown
+	mu         sync.Mutex // guards the fields below
+	next       time.Time  // nothing is logged before
+	suppressed uint64     // malformed lines since the last logged one
 
 	nextAccept time.Time // the same for connections
-	nextSender time.Time // and for senders that statsd.allow does not have
+	nextSender time.Time // and for senders that are not in statsd.allow
 }
 
-// line logs a malformed line, or counts it for the next time. From is the zero Addr at a unix socket.
+// line logs a malformed line, or counts it for the next message. from is the zero Addr for a unix socket.
 func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +167,7 @@ func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	if from.IsValid() {
 		sender = from.Unmap().String()
 	}
-	for cause != nil && errors.Unwrap(cause) != nil { // the outer ones repeat the line
+	for cause != nil && errors.Unwrap(cause) != nil { // the outer errors repeat the line
 		cause = errors.Unwrap(cause)
 	}
 	if cause != nil {
@@ -199,7 +197,7 @@ func (c *rejectLog) warn(next *time.Time, message string, args ...any) {
 	}
 }
 
-// sanitise makes bytes of a stranger fit for a terminal and a log.
+// sanitise makes a stranger's bytes fit for a terminal and a log.
 func sanitise(line []byte) string {
 	const most = 120
 	if len(line) > most {

@@ -10,44 +10,42 @@ import (
 	"time"
 )
 
-// link is a connected datagram socket that is opened when it is needed,
-// resolved anew from time to time and opened anew after an error. Connected,
-// because the kernel then reports if no socket listens.
+// link is a connected datagram socket that is opened when it is needed, resolved again from time to time and opened
+// again after an error. It is connected because the kernel then reports if no socket listens.
 //
-// Only the first resolution is waited for. Later ones go on beside the
-// sending: a name server that hangs must not cost counts of a server that is
-// well.
+// Only the first resolution delays the sending. Later ones run beside it, because a name server that hangs must not
+// cost the counts of a server that works.
 //
-// Not safe for concurrent use but for the counters.
+// A link is not safe for concurrent use, except for the counters.
 type link struct {
 	addr    address
 	connect dial
 	resolve time.Duration
 
-	conn  net.Conn  // nil: not open
+	conn  net.Conn  // nil if not open
 	id    string    // of conn, in heartbeats
 	lines uint64    // written to conn
-	until time.Time // when a resolved name is to be looked at again
-	fresh *dialing  // the look under way; nil: none
+	until time.Time // when a resolved name is resolved again
+	fresh *dialing  // the resolution in progress, or nil
 
 	err   error     // of the last attempt to open
-	retry time.Time // not before this
+	retry time.Time // earliest time of the next attempt
 
 	errors, refused atomic.Uint64
 }
 
-// dial is net.Dialer.DialContext, or the caller's.
+// dial is the type of net.Dialer.DialContext, or of the caller's function.
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 type dialing struct {
-	done   chan struct{} // closed when conn and err are there
+	done   chan struct{} // closed when conn and err are set
 	cancel context.CancelFunc
 	conn   net.Conn
 	err    error
 }
 
 const (
-	// retryAfter spaces the attempts to open, which may wait for a name server.
+	// retryAfter is the interval between attempts to open, which may wait for a name server.
 	retryAfter = time.Second
 	// resolveTimeout bounds a resolution in the background.
 	resolveTimeout = 5 * time.Second
@@ -67,7 +65,7 @@ func (l *link) open(ctx context.Context) error {
 		return l.err
 	}
 	conn, err := l.dial(ctx)
-	// The time that an attempt took is not part of the pause.
+	// The duration of the attempt is not part of the pause.
 	now := time.Now()
 	if err != nil {
 		l.errors.Add(1)
@@ -83,7 +81,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return l.connect(ctx, l.addr.network, l.addr.addr)
 }
 
-// renew resolves a name anew when it is time, and takes the result when it is there. It does not wait.
+// renew starts to resolve a name again when it is time, and adopts the result when it is there. It does not wait.
 func (l *link) renew() {
 	switch {
 	case l.fresh != nil:
@@ -104,7 +102,7 @@ func (l *link) renew() {
 	}
 }
 
-// adopt takes a new socket when the name has another address now.
+// adopt replaces the socket if the name has another address now.
 func (l *link) adopt(d *dialing) {
 	d.cancel()
 	l.until = time.Now().Add(l.resolve)
@@ -112,17 +110,17 @@ func (l *link) adopt(d *dialing) {
 	case d.err != nil:
 		l.errors.Add(1)
 	case d.conn.RemoteAddr().String() == l.conn.RemoteAddr().String():
-		_ = d.conn.Close() // the old one may hold something that is not out yet
+		_ = d.conn.Close() // the old one may hold datagrams that are not sent yet
 	default:
 		_ = l.conn.Close()
 		l.use(d.conn)
 	}
 }
 
-// use takes a socket, of which nothing is known at the other end.
+// use sets a new socket, with a new id, because the receiver does not know it yet.
 func (l *link) use(conn net.Conn) { l.conn, l.id, l.lines = conn, rand.Text(), 0 }
 
-// write sends one datagram before the deadline of ctx. The refusal of an earlier one is not its error.
+// write sends one datagram before the deadline of ctx. The refusal of an earlier datagram is not returned as its error.
 func (l *link) write(ctx context.Context, b []byte) error {
 	err := l.try(ctx, b)
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -169,12 +167,12 @@ func (l *link) try(ctx context.Context, b []byte) error {
 // drop closes the socket; the next write opens another.
 func (l *link) drop() {
 	if l.conn != nil {
-		_ = l.conn.Close() // datagrams: there is nothing left to fail
+		_ = l.conn.Close() // datagrams: a close has nothing left to send
 		l.conn = nil
 	}
 }
 
-// close closes the socket and ends what goes on beside it.
+// close closes the socket and ends a resolution in progress.
 func (l *link) close() {
 	if l.fresh != nil {
 		l.fresh.cancel()

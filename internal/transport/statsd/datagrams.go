@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// maxRead is how much of a datagram is read: more than UDP can carry. A unix
-// socket can carry more; what is over is cut off at the last whole line.
+// maxRead is the number of bytes that are read of a datagram, more than UDP can carry. A unix socket can carry more;
+// then the datagram is cut off after its last whole line.
 const maxRead = 1 << 16
 
-// socket is what *net.UDPConn and *net.UnixConn have in common.
+// socket contains the common methods of *net.UDPConn and *net.UnixConn.
 type socket interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// packets is a socket that may be another one than the kernel's.
+// packets is a socket that need not be one of the kernel's.
 type packets struct{ net.PacketConn }
 
 func (packets) SetReadBuffer(int) error { return errors.ErrUnsupported }
 
 func (packets) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
 
-// receiver takes datagrams in. Only for one goroutine.
+// receiver receives datagrams. It is used by one goroutine.
 type receiver interface {
 	receive() (int, error)     // waits for datagrams until the socket's deadline and returns their number
 	packet(i int) []byte       // datagram i; the next call of receive overwrites it
@@ -71,7 +71,8 @@ func (b *single) arrived(int) time.Time { return time.Time{} }
 
 func (b *single) timed() bool { return false }
 
-// datagrams is one socket with its own reader and sums. Only run is for one goroutine.
+// datagrams is one socket with its own reader and sums. It is safe for concurrent use, but run must be called by one
+// goroutine.
 type datagrams struct {
 	name    string
 	conn    socket
@@ -79,8 +80,8 @@ type datagrams struct {
 	in      receiver
 	reader  *reader
 	from    *senders
-	armed   time.Time     // the read deadline that is set; zero: none
-	drops   atomic.Uint64 // as last seen: a closed socket has no count
+	armed   time.Time     // the current read deadline, or zero
+	drops   atomic.Uint64 // last known number, because a closed socket has no count
 }
 
 // openDatagrams binds an address, with several sockets if the kernel can share it.
@@ -135,17 +136,16 @@ func bind(a address, shared bool) (socket, error) {
 	return s, nil
 }
 
-// removeSocket removes the socket file of a process that died, nothing else.
+// removeSocket removes the socket file of a process that died, and no other file.
 func removeSocket(path string) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		return os.Remove(path)
 	}
-	return nil // bind reports what is wrong
+	return nil // bind reports the problem
 }
 
-// grow asks for a large receive buffer and reads back what was granted: the
-// kernel cuts it to its own limit without a word. The default of 208 KiB holds
-// some ten milliseconds of a busy site, less than a hiccup of the scheduler.
+// grow requests a large receive buffer and reads back the granted size, because the kernel silently cuts it to its own
+// limit. The default of 208 KiB holds some ten milliseconds of a busy site, less than a hiccup of the scheduler.
 func (l *Listener) grow(d *datagrams) {
 	growBuffer(d.conn, l.cfg.ReadBuffer)
 	d.granted = receiveBuffer(d.conn)
@@ -170,13 +170,13 @@ func (d *datagrams) run(ctx context.Context) error {
 	release := wakeAtEnd(ctx, d.conn.SetReadDeadline)
 	err := d.read(ctx)
 	release()
-	_ = drain(d.conn.SetReadDeadline, d.receive) // an error is the end of what waited
+	_ = drain(d.conn.SetReadDeadline, d.receive) // an error ends the waiting datagrams
 	d.reader.finish()
 	d.readDrops()
 	return err
 }
 
-// wakeAtEnd sets a deadline in the past when ctx ends. After release, deadlines are the caller's.
+// wakeAtEnd sets a deadline in the past when ctx ends. After release, the caller may set deadlines.
 func wakeAtEnd(ctx context.Context, setDeadline func(time.Time) error) (release func()) {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -199,8 +199,8 @@ func (d *datagrams) read(ctx context.Context) error {
 			return fmt.Errorf("statsd: read from %s: %w", d.name, err)
 		}
 		if next := d.reader.flush(time.Now()); next != d.armed {
-			// Wake up for the flush even if no datagram arrives. The look at
-			// ctx comes after this, so that its wake-up is not overwritten.
+			// Wake up for the flush even if no datagram arrives. ctx is checked after this, so that the wake-up at its
+			// end is not overwritten.
 			d.armed = next
 			_ = d.conn.SetReadDeadline(next)
 		}
@@ -231,13 +231,14 @@ func (d *datagrams) datagram(p []byte) {
 	d.reader.packet(p)
 }
 
-// drainFor bounds the reading after the end; a stream that never pauses for drainIdle is cut off then.
+// drainFor bounds the reading after the end; a stream that never pauses for drainIdle is then cut off.
 const (
 	drainFor  = time.Second
 	drainIdle = 5 * time.Millisecond
 )
 
-// drain calls next until it has found nothing for a moment, and returns the error of that call; nil if the time is up.
+// drain calls next until a call finds no data for drainIdle, and returns the error of that call, or nil if the time is
+// up.
 func drain(setDeadline func(time.Time) error, next func() error) error {
 	for end := time.Now().Add(drainFor); time.Now().Before(end); {
 		_ = setDeadline(time.Now().Add(drainIdle))
@@ -256,7 +257,7 @@ func (d *datagrams) readDrops() {
 
 func (d *datagrams) received() received { return d.reader.received() }
 
-// stats adds what the kernel says of the socket.
+// stats adds the kernel's statistics of the socket.
 func (d *datagrams) stats(to *ListenerStats) {
 	d.readDrops()
 	s := SocketStats{KernelDrops: d.drops.Load(), ReceiveBuffer: d.granted}

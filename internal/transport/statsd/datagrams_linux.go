@@ -11,22 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burst receives all datagrams that wait, up to burstSize, with one call of
-// the kernel (recvmmsg). Under load that is worth a fifth to a half: bench/udp
-// counted 4.9 M lines a CPU second in full packets and 0.5 M in single ones,
-// where one at a time made 4.1 M and 0.36 M. At rest a burst is one datagram.
+// burst receives all waiting datagrams, up to burstSize, with one system call (recvmmsg). Under load that gains a fifth
+// to a half: bench/udp counted 4.9 M lines a CPU second in full packets and 0.5 M in single ones, compared with 4.1 M
+// and 0.36 M with one datagram at a time. At rest a burst is one datagram.
 //
-// Not safe for concurrent use.
+// A burst is not safe for concurrent use.
 type burst struct {
 	raw   syscall.RawConn
 	bufs  []byte // burstSize times maxRead
 	msgs  []message
-	names []unix.RawSockaddrAny // who sent each datagram
+	names []unix.RawSockaddrAny // the sender of each datagram
 	times []arrivalTime         // when each datagram arrived
-	known bool                  // the kernel reports them
+	known bool                  // the kernel reports the times
 	n     int
 	errno syscall.Errno
-	once  func(fd uintptr) bool // kept, or every call would allocate it
+	once  func(fd uintptr) bool // stored, because every call would allocate it
 }
 
 // message is struct mmsghdr of recvmmsg(2).
@@ -77,7 +76,7 @@ func (b *burst) receive() (int, error) {
 	return b.n, nil
 }
 
-// try reports false when nothing waits; the caller comes again.
+// try reports false if no datagram waits; the caller then calls it again.
 func (b *burst) try(fd uintptr) bool {
 	for i := range b.msgs { // the kernel has left the lengths of the last burst there
 		b.msgs[i].hdr.Namelen = unix.SizeofSockaddrAny
@@ -96,13 +95,13 @@ func (b *burst) try(fd uintptr) bool {
 	}
 }
 
-// packet is datagram i of the last burst; it is overwritten by the next.
+// packet returns datagram i of the last burst; the next burst overwrites it.
 func (b *burst) packet(i int) []byte {
 	from := i * maxRead
 	return b.bufs[from : from+int(b.msgs[i].n)]
 }
 
-// peer is the sender of datagram i of the last burst; zero if it has no address.
+// peer returns the sender of datagram i of the last burst, or zero if it has no address.
 func (b *burst) peer(i int) netip.AddrPort {
 	if b.msgs[i].hdr.Namelen == 0 {
 		return netip.AddrPort{}
@@ -120,7 +119,8 @@ func (b *burst) peer(i int) netip.AddrPort {
 
 func (b *burst) timed() bool { return b.known }
 
-// arrived is the time at which the kernel received datagram i of the last burst; zero if it does not report it.
+// arrived returns the time at which the kernel received datagram i of the last burst, or zero if the kernel does not
+// report it.
 func (b *burst) arrived(i int) time.Time {
 	t := &b.times[i]
 	if uint64(b.msgs[i].hdr.Controllen) < uint64(unsafe.Sizeof(*t)) ||
@@ -130,32 +130,31 @@ func (b *burst) arrived(i int) time.Time {
 	return time.Unix(t.time.Unix())
 }
 
-// hostOrder reads a port as the kernel wrote it.
+// hostOrder converts a port from the kernel's byte order.
 func hostOrder(port uint16) uint16 {
 	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(make([]byte, 0, 2), port))
 }
 
-// growBuffer asks for a receive buffer: beyond the limit of the system where
-// the program may (CAP_NET_ADMIN), else up to it.
+// growBuffer requests a receive buffer, beyond the system's limit if the program may (CAP_NET_ADMIN), else up to it.
 func growBuffer(s socket, size int) {
 	forced := false
 	control(s, func(fd int) { forced = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil })
 	if !forced {
-		_ = s.SetReadBuffer(size) // what counts is the reading back
+		_ = s.SetReadBuffer(size) // the size is read back later
 	}
 }
 
-// receiveBuffer reads the size of the receive buffer: Linux reports double of what may be used.
+// receiveBuffer reads the size of the receive buffer; Linux reports double the usable size.
 func receiveBuffer(s socket) int64 {
 	size := 0
 	control(s, func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF) })
 	return int64(size / 2)
 }
 
-// canShare says that several sockets can share a port.
+// canShare reports that several sockets can share a port.
 const canShare = true
 
-// sharePort lets further sockets of this user bind the port. The kernel gives each sender one of them.
+// sharePort allows further sockets of this user to bind the port. The kernel assigns each sender to one of them.
 func sharePort(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 }
@@ -163,8 +162,8 @@ func sharePort(fd uintptr) error {
 // dropsIndex is SK_MEMINFO_DROPS of linux/sock_diag.h.
 const dropsIndex = 8
 
-// socketDrops reads how many datagrams found the buffer full, modulo 2^32.
-// There is no ready-made call for this option.
+// socketDrops reads the number of datagrams that found the buffer full, modulo 2^32. There is no ready-made call for
+// this option.
 func socketDrops(s socket) (drops uint32, ok bool) {
 	var info [dropsIndex + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
@@ -176,7 +175,7 @@ func socketDrops(s socket) (drops uint32, ok bool) {
 	return info[dropsIndex], ok
 }
 
-// control does nothing where the socket is closed.
+// control calls f with the file descriptor, unless the socket is closed.
 func control(s socket, f func(fd int)) {
 	if raw, err := s.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { f(int(fd)) })

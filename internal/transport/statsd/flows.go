@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// maxFlows bounds the senders of which a Listener remembers what it received.
+	// maxFlows is the maximum number of senders whose flows a Listener remembers.
 	maxFlows = 1024
-	// flowTTL is how long one is remembered without a heartbeat, and how long an address counts as shared by several.
+	// flowTTL is how long a sender is remembered without a heartbeat, and how long an address counts as shared by
+	// several.
 	flowTTL = 10 * time.Second
 )
 
-// flows is what all readers of a Listener received of each sender that states what it sends. Readers write to it once
-// a second for each sender.
+// flows holds the flows that all readers of a Listener received, of the senders that state the number of their lines.
+// Readers write to it once a second for each sender.
 type flows struct {
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	byID map[string]flowSeen
 	full time.Time // when there was last no room for another
 }
@@ -53,8 +54,8 @@ func (f *flows) expire(now time.Time) {
 	}
 }
 
-// Received is what arrived of each sender that states what it sends, by the id of its socket. It is not complete while
-// there are more than 1024.
+// Received returns the flow of each sender that states the number of its lines, by the id of its socket. The list is
+// not complete while there are more than 1024.
 func (l *Listener) Received() (list map[string]arrival.Flow, complete bool) {
 	f, now := &l.flows, l.cfg.Now()
 	f.mu.Lock()
@@ -69,16 +70,16 @@ func (l *Listener) Received() (list map[string]arrival.Flow, complete bool) {
 
 // sender is an address from which heartbeats come.
 type sender struct {
-	lines  uint64 // of ours received from there
+	lines  uint64 // our lines received from it
 	id     string // of the last heartbeat
 	at     time.Time
-	first  uint64    // its number in the first heartbeat
+	first  uint64    // number of sent lines in the first heartbeat of the id
 	base   uint64    // lines at that time
-	shared time.Time // when the id was last another than before
+	shared time.Time // when the id last changed
 }
 
-// heartbeat reads what a sender says it has sent, and records what arrived. Heartbeats without an id, a gauge of 1,
-// come from senders of other languages.
+// heartbeat parses the number of lines that a sender has sent, and records the number that arrived. Heartbeats without
+// an id, a gauge of 1, come from senders in other languages.
 func (r *reader) heartbeat(value []byte) error {
 	member, ok := bytes.CutSuffix(value, []byte("|s"))
 	if !ok {
@@ -96,7 +97,7 @@ func (r *reader) heartbeat(value []byte) error {
 	return nil
 }
 
-// complete completes the flow of a heartbeat, before which so many lines came in its datagram.
+// complete completes the flow of a heartbeat. before is the number of lines before it in its datagram.
 func (r *reader) complete(id string, flow *arrival.Flow, before uint64, now time.Time) {
 	if flow.Uncounted = !r.remember(now); flow.Uncounted {
 		return
@@ -113,7 +114,7 @@ func (r *reader) complete(id string, flow *arrival.Flow, before uint64, now time
 	flow.First, flow.Received, flow.Uncounted = s.first, lines-s.base, now.Sub(s.shared) < flowTTL
 }
 
-// remember ensures that there is a sender, where datagrams have one and there is room.
+// remember ensures that there is a sender, and reports whether the datagram has an address and there is room.
 func (r *reader) remember(now time.Time) bool {
 	if r.sender != nil {
 		return true

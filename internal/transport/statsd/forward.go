@@ -11,14 +11,14 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// forwarder sends lines on to another StatsD server in its own datagrams. Readers never wait for it: the
-// oldest are dropped and counted.
+// forwarder forwards lines to another StatsD server in its own datagrams. Readers never wait for it: if its queue is
+// full, the oldest datagrams are dropped and counted.
 type forwarder struct {
 	to   string
 	log  *slog.Logger
-	link *link     // this and what follows belong to run
+	link *link     // this and the next two fields belong to run
 	down bool      // the outage has been logged
-	said time.Time // when
+	said time.Time // when the last outage was logged
 
 	queue chan datagram
 
@@ -31,8 +31,8 @@ type datagram struct {
 }
 
 const (
-	forwardQueue   = 4096 // datagrams; some 6 MB of usual ones
-	forwardMTU     = 1432 // bytes; a longer line goes alone
+	forwardQueue   = 4096 // datagrams; usually some 6 MB
+	forwardMTU     = 1432 // bytes; a longer line is sent alone
 	forwardTimeout = 500 * time.Millisecond
 )
 
@@ -69,7 +69,7 @@ func (f *forwarder) drop() bool {
 	}
 }
 
-// run sends until ctx ends, and then what is left, for at most drainFor.
+// run sends until ctx ends, and then the rest, for at most drainFor.
 func (f *forwarder) run(ctx context.Context) {
 	defer f.link.close()
 	for ctx.Err() == nil {
@@ -104,7 +104,7 @@ func (f *forwarder) send(ctx context.Context, p datagram) {
 	f.report(err)
 }
 
-// report logs an outage and its end, of a server that comes and goes one in ten seconds.
+// report logs an outage and its end. Of a server that comes and goes it logs one outage in ten seconds.
 func (f *forwarder) report(err error) {
 	now := time.Now()
 	switch {
@@ -117,7 +117,7 @@ func (f *forwarder) report(err error) {
 	}
 }
 
-// write sends a datagram that has left the queue, also when ctx ends meanwhile.
+// write sends a datagram that has left the queue, even if ctx ends meanwhile.
 func (f *forwarder) write(ctx context.Context, b []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardTimeout)
 	defer cancel()
@@ -131,13 +131,13 @@ func (f *forwarder) stats() ForwardStats {
 	}
 }
 
-// outbox packs the lines of one reader into datagrams. A nil one is empty. Not safe for concurrent use.
+// outbox packs the lines of one reader into datagrams. A nil outbox is empty. It is not safe for concurrent use.
 type outbox struct {
 	to  *forwarder
 	now datagram
 }
 
-// add takes a line, byte for byte.
+// add adds a line, byte for byte.
 func (o *outbox) add(line []byte) {
 	if len(o.now.b) > 0 && len(o.now.b)+1+len(line) > forwardMTU {
 		o.flush()
@@ -161,20 +161,18 @@ func (o *outbox) flush() {
 	}
 }
 
-// rendezvous says which of several servers a metric name belongs to, by rendezvous
-// hashing (Thaler, Ravishankar, "A Name-Based Mapping Scheme for Rendezvous",
-// 1996): every server bids for the name, and the highest bid has it. A server
-// that is added takes only what it now bids highest for, one that is removed
-// leaves its names to the next highest bids, and senders have to agree on
-// nothing but the list. The hash is published in docs/protocol.md, so that other
-// senders can do the same. It costs one step for each server and name.
+// rendezvous assigns each metric name to one of several servers by rendezvous hashing (Thaler, Ravishankar, "A
+// Name-Based Mapping Scheme for Rendezvous", 1996): every server bids for the name, and the highest bid wins it. A
+// server that is added takes only the names for which it now bids highest, a server that is removed leaves its names to
+// the next highest bids, and senders have to agree only on the list. The hash is published in docs/protocol.md, so that
+// other senders can do the same. It costs one step for each server and name.
 //
-// The servers' names are their configured addresses, byte for byte, and not
-// what they resolve to: a server that moves keeps its names.
+// The servers' names are their configured addresses, byte for byte, and not the resolved ones: a server that moves
+// keeps its names.
 type rendezvous []uint64
 
-// newRendezvous takes sorted names, so that equal bids fall to the first in byte order. It fails if one is
-// listed twice: its share would be that of one.
+// newRendezvous expects sorted names, so that equal bids fall to the first in byte order. It returns an error if a
+// server is listed twice, because its share would not be doubled.
 func newRendezvous(servers []string) (rendezvous, error) {
 	r := make(rendezvous, len(servers))
 	for i, s := range servers {
@@ -199,10 +197,9 @@ func (r rendezvous) of(name []byte) int {
 	return server
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea, Flood, "Fast
-// Splittable Pseudorandom Number Generators", 2014, with the constants of
-// Stafford's variant 13). FNV alone carries a difference in the last bytes to
-// the high bits hardly at all, and bids are compared by them.
+// mix is the output function of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014,
+// with the constants of Stafford's variant 13). FNV alone hardly carries a difference in the last bytes to the high
+// bits, by which bids are compared.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

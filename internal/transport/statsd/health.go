@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// refusedAfter is how long datagrams have to be refused: a server that starts again is no outage.
+	// refusedAfter is how long datagrams have to be refused before that is an outage, because a server that restarts is
+	// not an outage.
 	refusedAfter = 3 * time.Second
 	// refusedFor is how long a server counts as absent after a refusal. Linux limits how many ICMP messages it sends to
 	// another host, so most datagrams to a closed port are not refused.
 	refusedFor = 5 * time.Second
 )
 
-// health is what is known about one server: whether it can be sent to, and whether that arrives. Safe for concurrent
-// use.
+// health records whether counts can be sent to one server and whether they arrive. It is safe for concurrent use.
 type health struct {
 	server string
 	log    *slog.Logger
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	monitor arrival.Monitor
 	err     error // of the last batch
-	down    error // what has been logged; nil: works
+	down    error // the logged outage, or nil if counts arrive
 	refused struct{ first, last time.Time }
 }
 
-// sentBatch records how a batch ended. errRefused is of a datagram before it.
+// sentBatch records the result of a batch. errRefused refers to a datagram before it.
 func (h *health) sentBatch(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +52,7 @@ func (h *health) sentHeartbeat(id string) {
 	h.monitor.HeartbeatSent(id)
 }
 
-// observe takes what a publisher received, and returns whether it received something new of this flow.
+// observe records a publisher's report, and returns whether the publisher received new lines of this flow.
 func (h *health) observe(now time.Time, r arrival.Report) (arrives bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *health) observe(now time.Time, r arrival.Report) (arrives bool) {
 	return arrives
 }
 
-// update logs when an outage begins and when it ends.
+// update logs the beginning and the end of an outage.
 func (h *health) update(now time.Time) {
 	err := h.err
 	if err == nil {
@@ -82,7 +82,7 @@ func (h *health) update(now time.Time) {
 	h.down = err
 }
 
-// reported reports whether a receiver of ours has reported on what was sent here.
+// reported reports whether a receiver of ours has reported on the lines sent to this server.
 func (h *health) reported() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,8 @@ func (h *health) id() string {
 	return h.monitor.ID()
 }
 
-// read returns the share of the counts that is lost, -1 if it is not known, and why they are lost, nil if they are not.
+// read returns the share of the counts that is lost, or -1 if it is not known, the state, and why counts are lost, or
+// nil if they are not.
 func (h *health) read() (loss float64, state arrival.State, down error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +107,7 @@ func (h *health) read() (loss float64, state arrival.State, down error) {
 	return loss, h.monitor.State(), h.down
 }
 
-// FlowIDs are the ids under which receivers report what arrived of this Sender.
+// FlowIDs returns the ids under which receivers report the lines that arrived from this Sender.
 func (s *Sender) FlowIDs() []string {
 	var ids []string
 	for _, l := range s.servers {
@@ -120,10 +121,10 @@ func (s *Sender) FlowIDs() []string {
 	return ids
 }
 
-// Observe takes what a publisher received, each of its reports once, and returns whether any of it is new.
+// Observe records a publisher's report, each report once, and returns whether any of it is new.
 func (s *Sender) Observe(r arrival.Report) (arrives bool) {
 	now := time.Now()
-	if s.standby != nil { // what the publisher has not received went to the other one
+	if s.standby != nil { // counts that one did not receive may have gone to the other
 		complete := r.Complete
 		r.Complete = false
 		r.Complete = complete && !s.standby.Observe(r)
@@ -134,7 +135,7 @@ func (s *Sender) Observe(r arrival.Report) (arrives bool) {
 	return arrives
 }
 
-// Status is for people: whether counts arrive at all servers, as far as that is known.
+// Status returns a text for people and reports whether counts arrive at all servers, as far as that is known.
 func (s *Sender) Status() (text string, ok bool) {
 	text, worst := "counts arrive", -1.0
 	for _, l := range s.servers {

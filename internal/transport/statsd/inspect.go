@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// Inspection is what Inspect found, for package doctor to judge.
+// Inspection holds the results of Inspect, which package doctor judges.
 type Inspection struct {
 	Addr string
-	// AddrErr is why no datagram can be sent there: the name does not resolve, or on the same machine, no
-	// socket listens. UDP reports nothing else.
+	// AddrErr is the reason why no datagram can be sent there: the name does not resolve, or on the same machine, no
+	// socket listens. UDP does not report other problems.
 	AddrErr string
-	// Admin is the address of the management interface, AdminErr why it does not answer. Only the Node.js
-	// server has one.
+	// Admin is the address of the management interface, and AdminErr why it does not answer. Only the Node.js server
+	// has one.
 	Admin, AdminErr string
 	Health          string // "up" or "down"
-	// Settings are those of the running server, else those of the file, by name: "flushInterval",
-	// "graphite > legacyNamespace". What is absent has the server's default.
+	// Settings holds the settings of the running server, or else of the file, by name: "flushInterval", "graphite >
+	// legacyNamespace". Missing settings have the server's default.
 	Settings      map[string]string
 	Known         bool     // Settings could be read
-	BadLines      string   // how many lines the server could not read, "" when it does not say
+	BadLines      string   // number of lines that the server could not read; "" if not reported
 	File, FileErr string   // the configuration file that was read, and why it was not
-	Unread        []string // settings of the file whose value is not written out there
+	Unread        []string // settings of the file whose value is not a literal
 }
 
 const inspectWithin = 2 * time.Second
 
-// Target says where to look. Each part may be empty.
+// Target names the places to inspect. Each of them may be empty.
 type Target struct {
 	Addr  string // of StatsD, UDP "host:port" or "unix:/path"
 	Admin string // of the management interface, TCP "host:port"
 	File  string // config.js
 }
 
-// Inspect looks at a server of the kind of Node.js statsd and changes nothing.
+// Inspect inspects a server like Node.js statsd without changing it.
 func Inspect(ctx context.Context, t Target) Inspection {
 	in := Inspection{Addr: t.Addr, Admin: t.Admin, File: t.File, Settings: map[string]string{}}
 	if t.File != "" {
@@ -77,7 +77,7 @@ func probe(ctx context.Context, addr string) error {
 	if _, err := conn.Write([]byte("\n")); err != nil {
 		return fmt.Errorf("statsd: %w", err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // a UDP socket always takes one
+	_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // a UDP socket always accepts a deadline
 	_, err = conn.Read(make([]byte, 1))
 	var timeout net.Error
 	if err == nil || errors.As(err, &timeout) && timeout.Timeout() {
@@ -120,7 +120,7 @@ func (in *Inspection) manage(ctx context.Context, addr string) error {
 
 const maxLines = 10_000
 
-// ask sends a command and reads "name: value" lines up to the last one, or until it is quiet.
+// ask sends a command and reads "name: value" lines up to the last one, or until the server is silent.
 func (m manager) ask(command string, last func(string) bool) (map[string]string, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("statsd: management interface: %s: %w; is this a Node.js statsd?", command, err)
@@ -160,11 +160,11 @@ var (
 	jsLiteral = regexp.MustCompile(`^(true|false|null|-?\d+(\.\d+)?|"[^"]*"|'[^']*')$`)
 )
 
-// nested are the settings that stand one level down, as the server tells them.
+// nested maps the settings that are one level down to the names that the server uses for them.
 var nested = map[string]string{"legacyNamespace": "graphite > legacyNamespace",
 	"globalPrefix": "graphite > globalPrefix"}
 
-// readFile finds settings in config.js. That is a program, so only literal values are read.
+// readFile finds settings in config.js. Because that is a program, only literal values are read.
 func (in *Inspection) readFile(path string) {
 	data, err := os.ReadFile(path)
 	if err != nil {

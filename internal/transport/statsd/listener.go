@@ -1,32 +1,29 @@
-// Package statsd writes counts as StatsD counters and reads them back: one
-// line "{prefix}.{resource}.hot_param.{component}:{n}|c" for each key. The
-// names are package canon's, the wire is described in docs/protocol.md.
+// Package statsd writes counts as StatsD counters and reads them back: one line
+// "{prefix}.{resource}.hot_param.{component}:{n}|c" for each key. Package canon defines the names, and docs/protocol.md
+// describes the wire format.
 //
 //	tally ──> Sender ──> datagrams of up to 1432 bytes ──> Listener ──> Handle
 //	                     UDP, or a unix socket
 //
-// [Sender] is a sink for package tally. Several servers share the keys, each
-// with a queue and a goroutine of its own:
+// [Sender] is a sink for package tally. Several servers share the keys, each with a queue and a goroutine of its own:
 //
-//	Send ──> rendezvous: whose name is it? ──> serverQueue ──> packer ──> link
-//	            └──> queue ──> …          │ paced   │ full     │ opened, resolved
-//	                                      │         │ datagrams│ anew, rejected
+//	Send ──> rendezvous: server of the name ──> serverQueue ──> packer ──> link
+//	            └──> queue ──> …               │ paced   │ full     │ opened, resolved
+//	                                           │         │ datagrams│ again, refused
 //
-// Sending waits for no server. A server that is absent, takes nothing, or whose
-// name does not resolve costs its own share of the counts and bounded memory.
-// [Listener] takes lines from anybody, in datagrams and by connections. What is
-// not a counter or set of ours is ignored, or goes on to another server as it
-// is; what is broken is counted, nothing is trusted:
+// Sending waits for no server. A server that is absent, accepts no datagrams, or whose name does not resolve costs its
+// own share of the counts and bounded memory. [Listener] reads lines from any sender, in datagrams and by connections.
+// Lines that are not counters or sets of ours are ignored, or forwarded unchanged to another server. Malformed lines
+// are counted, and no input is trusted:
 //
 //	socket ──> burst ────────────┐
 //	connection ──> splitter ─────┴> reader ──> sums ──> Handle
 //	                                   └──> outbox ──> forwarder ──> link
 //
-// StatsD carries no time and no sender. Counts are placed by the second in
-// which the kernel received them, unless a line says its own, and a lost datagram is lost. Our
-// sender says it of counts that could arrive after their second, once a receiver of
-// ours has reported: other servers reject such lines.
-// Package kafka repeats them. Heartbeats make a loss visible: see package arrival.
+// StatsD carries neither a time nor a sender. Counts are placed by the second in which the kernel received them, unless
+// a line carries its own, and a lost datagram is lost. Our sender appends the second to counts that could arrive after
+// it, once a receiver of ours has reported, because other servers reject such lines. Package kafka repeats lost counts.
+// Heartbeats make a loss visible: see package arrival.
 package statsd
 
 import (
@@ -47,44 +44,44 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ListenerConfig configures a Listener. Addresses or Packets, Names and Handle are needed.
+// ListenerConfig configures a Listener. Addresses or Packets, Names and Handle are required.
 type ListenerConfig struct {
-	// Addresses are "host:port" or "udp://host:port" (datagrams), "tcp://host:port",
-	// "unix:/path" (datagrams) or "unixstream:/path". An existing socket file is replaced.
+	// Addresses are of the form "host:port" or "udp://host:port" (datagrams), "tcp://host:port", "unix:/path"
+	// (datagrams) or "unixstream:/path". An existing socket file is replaced.
 	Addresses []string
-	// Packets are datagram sockets that are open, read like those of Addresses and closed at the end. A sender's
-	// address counts where it is a *net.UDPAddr.
+	// Packets holds open datagram sockets, which are read like the sockets of Addresses and closed at the end. A
+	// sender's address is used if it is a *net.UDPAddr.
 	Packets []net.PacketConn
 	Names   canon.Names // how the senders write keys
-	// Handle gets the counts, summed by key, and may keep the slice. Each socket has a goroutine
-	// that calls it and does not read meanwhile, so it must be quick.
+	// Handle receives the counts, summed by key, and may keep the slice. Each socket has a goroutine that calls Handle
+	// and does not read meanwhile, so it must be quick.
 	Handle func([]hottype.Count)
-	// Readers is how many sockets share a UDP port, each with its own goroutine and sums; default
-	// 1. The kernel gives each sender one of them. More help when one core is not enough, on Linux.
+	// Readers is the number of sockets that share a UDP port, each with its own goroutine and sums; default 1. The
+	// kernel assigns each sender to one of them. On Linux, more sockets help when one core is not enough.
 	Readers int
 	Flush   time.Duration // how long counts are summed; default 20 ms
-	// MaxNames bounds the names that a reader remembers, default 65536, and MaxNameBytes their
-	// memory with keys and clients, default 32 MiB. At a bound all are handed over and forgotten.
+	// MaxNames bounds the names that a reader remembers, default 65536, and MaxNameBytes their memory with keys and
+	// clients, default 32 MiB. At a bound all counts are handed over and all names forgotten.
 	MaxNames, MaxNameBytes int
-	// MaxCount is the most that a line may count; default and at most hottype.MaxCount.
+	// MaxCount is the maximum count of a line; default and upper bound hottype.MaxCount.
 	MaxCount int64
-	// Allow are the addresses that are read, empty: all. Files guard unix sockets.
+	// Allow holds the addresses that are read, or is empty to read all. Unix sockets are guarded by their files.
 	Allow      []netip.Prefix
 	MaxLine    int // bytes of a line, default 8192; longer ones are malformed
-	ReadBuffer int // bytes of receive buffer to ask the kernel for; default 16 MiB
+	ReadBuffer int // bytes of receive buffer to request from the kernel; default 16 MiB
 	// MaxConnections bounds the connections of all stream addresses, of 16 KiB each; default 1024.
 	MaxConnections int
 	Idle           time.Duration // how long a connection may be silent; default 5 min
-	// Forward is another StatsD server, "host:port" or "unix:/path", that gets all lines that are
-	// not ours, byte for byte; empty: none. With ForwardAll it gets ours too, without their time.
+	// Forward is another StatsD server, "host:port" or "unix:/path", that receives all lines that are not ours, byte
+	// for byte, or "" if there is none. With ForwardAll it receives our lines too, without their time.
 	Forward    string
 	ForwardAll bool
 	Now        func() time.Time // default time.Now
-	// Standstill notices that this process stood still. What it reads soon afterwards is left out if the kernel does
-	// not report when it arrived, as with streams: it may have waited, and would make keys hot. nil: everything counts.
+	// Standstill reports that this process stood still. Lines that it reads soon afterwards are left out if the kernel
+	// does not report when they arrived, as with streams, because they may have waited and would make keys hot. If
+	// Standstill is nil, all lines count.
 	Standstill *wait.Standstill
-	// Log receives a warning about a small buffer, malformed lines, and a failing forward; default
-	// slog.Default().
+	// Log receives a warning about a small buffer, malformed lines, and a failing forward; default slog.Default().
 	Log *slog.Logger
 }
 
@@ -105,18 +102,18 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	return c
 }
 
-// Listener receives StatsD lines and hands over the counters that are ours.
+// Listener receives StatsD lines and hands over our counters.
 //
 //	n datagram sockets ─────────────────────> n readers ─┬─> Handle
 //	m stream sockets ─> 1 goroutine a client ─> m readers ─┴─> 1 forwarder
 //
-// Stats and Addrs may be called by any goroutine; Run by one.
+// Stats and Addrs may be called by any goroutine, and Run by one.
 type Listener struct {
 	cfg         ListenerConfig
 	sources     []source
 	bad         *rejectLog
 	senders     senders
-	forward     *forwarder // nil: none
+	forward     *forwarder // nil if lines are not forwarded
 	connections connections
 	flows       flows
 }
@@ -128,7 +125,7 @@ type source interface {
 	received() received
 }
 
-// NewListener binds the addresses; the kernel keeps what arrives before Run. Without Run call Close.
+// NewListener binds the addresses; the kernel keeps datagrams that arrive before Run. Without Run call Close.
 func NewListener(cfg ListenerConfig) (*Listener, error) {
 	if err := cfg.Names.Validate(); err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
@@ -191,10 +188,10 @@ func (l *Listener) newReader() *reader {
 	return newReader(l.cfg, l.bad, out, &l.flows)
 }
 
-// Addr is the first address that is listened on.
+// Addr returns the first address that is listened on.
 func (l *Listener) Addr() net.Addr { return l.sources[0].addr() }
 
-// Addrs are the addresses of the sockets, in the order of the configuration.
+// Addrs returns the addresses of the sockets, in the order of the configuration.
 func (l *Listener) Addrs() []net.Addr {
 	var out []net.Addr
 	for _, s := range l.sources {
@@ -212,8 +209,8 @@ func (l *Listener) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run reads until ctx ends. Then it hands over and forwards what the kernel had already received,
-// closes the sockets and returns nil. An error means that a socket broke.
+// Run reads until ctx ends. Then it hands over and forwards the lines that the kernel had already received, closes the
+// sockets and returns nil. An error means that a socket broke.
 func (l *Listener) Run(ctx context.Context) error {
 	forwarding, stopForwarding := context.WithCancel(context.WithoutCancel(ctx))
 	forwarded := make(chan struct{})
@@ -233,8 +230,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// LastReceived is when the last line of a sender of ours came, the zero time before the first, and
-// whether heartbeats came: senders send one a second, so silence then means that they are cut off.
+// LastReceived returns the time of the last line from a sender of ours, or the zero time before the first, and whether
+// heartbeats came: senders send one each second, so that silence then means that they are cut off.
 func (l *Listener) LastReceived() (last time.Time, promised bool) {
 	for _, s := range l.sources {
 		r := s.received()

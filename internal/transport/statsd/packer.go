@@ -10,17 +10,16 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-// maxDatagram is the most that UDP over IPv4 carries.
+// maxDatagram is the maximum number of bytes that a datagram over IPv4 carries.
 const maxDatagram = 65507
 
-// packer is the Sender that the StatsD client writes its lines to. It fills
-// datagrams with them. The client's own buffered sender would block its caller
-// for good on a socket that takes nothing and would swallow the errors.
+// packer is the sender to which the StatsD client writes its lines. It fills datagrams with them. The client's own
+// buffered sender would block its caller permanently on a socket that accepts no data, and would swallow the errors.
 //
-// The lines of one key are a group: they share a datagram where they fit into
-// one, so that a counter and who stands behind it arrive together.
+// The lines of one key are a group: they share a datagram if they fit into one, so that a counter and its clients
+// arrive together.
 //
-// Not safe for concurrent use but for the counters.
+// A packer is not safe for concurrent use, except for the counters.
 type packer struct {
 	link  *link
 	mtu   int
@@ -29,14 +28,14 @@ type packer struct {
 	ctx   context.Context // bounds the writes of this batch
 	n     uint64          // requests in buf
 	began time.Time       // when the first line of buf was written
-	// second is that of the next line, which says it; 0: it says none.
+	// second is appended to the next line, unless it is 0.
 	second int64
 
 	// Since begin.
 	sent    uint64 // requests
 	written int    // datagrams
 	failed  error  // the first error
-	stop    bool   // nothing more may be written until the next begin
+	stop    bool   // writing is over until the next begin
 
 	lines, datagrams atomic.Uint64
 }
@@ -47,7 +46,7 @@ func (p *packer) begin(ctx context.Context) {
 	p.sent, p.written, p.failed, p.stop = 0, 0, nil, false
 }
 
-// Send takes one line of the group. It never fails; see failed.
+// Send adds one line to the group. It never returns an error; see failed.
 func (p *packer) Send(line []byte) (int, error) {
 	p.group = append(p.group, line...)
 	if p.second != 0 {
@@ -63,7 +62,7 @@ func (p *packer) end(n uint64) {
 	if whole := len(p.group) - 1; len(p.buf) > 0 && len(p.buf)+1+whole > p.mtu && whole <= p.mtu {
 		p.flush()
 	}
-	// A group that fits nowhere is cut between lines.
+	// A group that does not fit into one datagram is cut between lines.
 	for line := range bytes.Lines(p.group) {
 		p.add(line[:len(line)-1], n)
 		n = 0 // the counter comes first, and its datagram stands for the requests
@@ -84,11 +83,11 @@ func (p *packer) add(line []byte, n uint64) {
 	p.n += n
 }
 
-// Close is part of the client's interface.
+// Close implements the client's interface.
 func (p *packer) Close() error { return nil }
 
-// flush writes the datagram, unless it waited for maxAge because this process stood still: its lines may not say their
-// second. Without time left, or if the first of a batch fails, the rest is not tried.
+// flush writes the datagram, unless it waited for maxAge because this process stood still: its lines may lack their
+// second. If the time is up, or if the first datagram of a batch fails, the rest is not tried.
 func (p *packer) flush() {
 	if len(p.buf) == 0 {
 		return
@@ -115,9 +114,8 @@ func (p *packer) flush() {
 
 var newline = []byte{'\n'}
 
-// pacer spreads one batch over a time: tens of thousands of lines thrown at a
-// socket in one millisecond overrun the receive buffer of a server that could
-// easily take them in a tenth of a second.
+// pacer spreads one batch over a time, because tens of thousands of lines thrown at a socket in one millisecond overrun
+// the receive buffer of a server that could easily accept them in a tenth of a second.
 //
 //	lines ^        ,─ even: a large batch fills the time
 //	      |     ,-'
@@ -126,33 +124,32 @@ var newline = []byte{'\n'}
 //	      +──────────────────> time
 type pacer struct {
 	start time.Time
-	over  time.Duration // the batch takes no longer
+	over  time.Duration // maximum duration of the batch
 	total int           // counts in the batch
 
 	counts, datagrams int // done before start
 }
 
 const (
-	// perDatagram is the least time between datagrams: 10 a millisecond, 14
-	// kB/ms, of which the usual 208 KiB of a receive buffer hold some ten
-	// milliseconds.
+	// perDatagram is the minimum time between datagrams: 10 a millisecond, 14 kB/ms, of which the usual 208 KiB of a
+	// receive buffer hold some ten milliseconds.
 	perDatagram = 100 * time.Microsecond
-	// paceStep is how far the sender may run ahead: waking up costs more than a few datagrams.
+	// paceStep is how far the sender may run ahead, because waking up costs more than a few datagrams.
 	paceStep = time.Millisecond
-	// paceLag is the lateness that is made good: about what a receive buffer holds.
+	// paceLag is the lateness that is caught up: about the amount that a receive buffer holds.
 	paceLag = 4 * time.Millisecond
 )
 
-// due says when the next datagram may go after so many counts and datagrams.
-// It never decreases and is never later than over after the start.
+// due returns the time at which the next datagram may be sent after the given counts and datagrams. It never decreases
+// and is never later than over after the start.
 func (p pacer) due(counts, datagrams int) time.Time {
 	even := time.Duration(float64(p.over) * float64(counts-p.counts) / float64(max(p.total-p.counts, 1)))
 	quick := time.Duration(datagrams-p.datagrams) * perDatagram
 	return p.start.Add(min(even, quick, p.over))
 }
 
-// from gives the pace to go on with. A sender that was held up spreads the rest over the time left, and
-// does not send in one burst.
+// from returns the pace to continue with. A sender that was held up spreads the rest over the time left, and does not
+// send it in one burst.
 func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 	if now.Sub(p.due(counts, datagrams)) < paceLag {
 		return p
@@ -161,8 +158,8 @@ func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 	return pacer{start: now, over: max(left, 0), total: p.total, counts: counts, datagrams: datagrams}
 }
 
-// pause waits until a time, and reports false at once when ctx has ended or
-// the next batch is in the queue: then it is late.
+// pause waits until a time. It reports false at once if ctx has ended or the next batch is in the queue, because this
+// batch is then late.
 func pause(ctx context.Context, until time.Time, next *batchqueue.Queue) bool {
 	d := time.Until(until)
 	if d < paceStep {
@@ -175,8 +172,8 @@ func pause(ctx context.Context, until time.Time, next *batchqueue.Queue) bool {
 		case <-timer.C:
 			return true
 		case <-next.Ready:
-			// The token may be of a batch that has been taken already. One that
-			// has not is found without it: the sender checks the queue first.
+			// The token may belong to a batch that was taken already. A batch that was not taken is found without the
+			// token, because the sender checks the queue first.
 			if next.Len() > 0 {
 				return false
 			}

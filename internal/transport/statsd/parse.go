@@ -6,36 +6,34 @@ import (
 	"strconv"
 )
 
-// kind is what a line turned out to be.
+// kind is the kind of a line.
 type kind uint8
 
 const (
 	counter   kind = iota
 	setMember      // of a set
-	otherType      // a gauge, a timer, …: not for us, and no mistake
+	otherType      // a gauge, a timer, …: not for us, but valid
 	malformed
 )
 
-// value is what stands behind the name of a line.
+// value is the part of a line after the name.
 type value struct {
 	kind    kind
-	fault   fault   // of a malformed one
+	fault   fault   // of a malformed line
 	total   float64 // of a counter, scaled by the sample rate
-	stamped bool    // a counter that says its own second
+	stamped bool    // a counter that carries its own second
 	second  int64
 	member  []byte // of a set; a part of the line
 }
 
-// parseValue reads what stands behind the name of a line:
+// parseValue parses the part of a line after the name:
 //
 //	value[:value…]|type[|@rate][|#tags][|Tseconds][|…]
 //
-// and gives the sum of the values, scaled by the sample rate. Tags and sections
-// that it does not know (DogStatsD's container "c:", external data "e:" and
-// what comes next year) are skipped. Anything but a finite decimal number that
-// is not negative, a rate in (0, 1] and whole seconds makes the whole line
-// malformed, and so is a sum above most. A set has one member, which may hold
-// colons.
+// It returns the sum of the values, scaled by the sample rate. Tags and unknown sections (DogStatsD's container "c:",
+// external data "e:" and future ones) are skipped. Anything but a finite decimal number that is not negative, a rate in
+// (0, 1] and whole seconds makes the whole line malformed, and so does a sum above most. A set has one member, which
+// may contain colons.
 func parseValue(rest []byte, most int64) value {
 	values, rest, ok := bytes.Cut(rest, []byte{'|'})
 	if !ok {
@@ -88,7 +86,7 @@ func kindOf(typ []byte) kind {
 	return malformed
 }
 
-// sections reads the sample rate and the time behind the type, each at most once.
+// sections reads the sample rate and the time after the type, each of which may occur once.
 func (v *value) sections(rest []byte) (rate float64, f fault) {
 	rate = 1
 	rated := false
@@ -120,9 +118,8 @@ func parseSecond(b []byte) (int64, bool) {
 	return int64(n), err == nil && len(b) <= 18
 }
 
-// parseNumber reads a decimal number that is finite and not negative, with or
-// without a fraction and an exponent. strconv alone would also take "inf",
-// "nan", hexadecimal numbers and a sign.
+// parseNumber parses a decimal number that is finite and not negative, with or without a fraction and an exponent.
+// strconv alone would also accept "inf", "nan", hexadecimal numbers and a sign.
 func parseNumber(b []byte) (float64, bool) {
 	if len(b) == 0 || len(b) > 32 {
 		return 0, false
@@ -150,36 +147,35 @@ func parseFloat(b []byte) (float64, bool) {
 	return f, err == nil && !math.IsInf(f, 0)
 }
 
-// isNotice reports an event ("_e{") or a service check ("_sc|") of DogStatsD,
-// whose form is another one than that of metrics.
+// isNotice reports whether a line is an event ("_e{") or a service check ("_sc|") of DogStatsD, whose form differs from
+// metrics.
 func isNotice(line []byte) bool {
 	return line[0] == '_' && (bytes.HasPrefix(line, []byte("_e{")) || bytes.HasPrefix(line, []byte("_sc|")))
 }
 
-// splitter finds the lines of a stream, which arrive in pieces. It holds one
-// unfinished line, and of a line that is too long nothing: the rest of it is
-// passed over. What it gives does not depend on how the stream was cut.
+// splitter finds the lines of a stream, which arrive in pieces. It holds one unfinished line, but no part of a line
+// that is too long, the rest of which it skips. Its results do not depend on how the stream was cut.
 //
-// Not safe for concurrent use.
+// A splitter is not safe for concurrent use.
 type splitter struct {
 	max   int    // longest line, without its end
-	buf   []byte // of a fixed size, more than max+1
+	buf   []byte // of a fixed size, greater than max+1
 	n     int    // bytes at its beginning: a line without its end
-	pass  bool   // the line under way is too long
+	pass  bool   // the current line is too long
 	lines func([]byte)
 	cut   func(line []byte)
 }
 
-// newSplitter makes a splitter. Lines gets whole lines with line feeds between them, cut the beginning of
-// one that is too long or unfinished at the end. Neither may keep them.
+// newSplitter makes a splitter. lines receives whole lines with line feeds between them. cut receives the beginning of
+// a line that is too long or unfinished at the end. Neither function may keep its argument.
 func newSplitter(longest int, lines, cut func([]byte)) *splitter {
 	return &splitter{max: longest, buf: make([]byte, max(2*longest, 16<<10)), lines: lines, cut: cut}
 }
 
-// room is where the next bytes are to be read to; it is never empty.
+// room returns the buffer for the next bytes; it is never empty.
 func (s *splitter) room() []byte { return s.buf[s.n:] }
 
-// filled takes n bytes that were read to room.
+// filled processes n bytes that were read into room.
 func (s *splitter) filled(n int) {
 	p := s.buf[:s.n+n]
 	if s.pass {
@@ -200,7 +196,7 @@ func (s *splitter) filled(n int) {
 	}
 }
 
-// end takes the rest. Whole: the sender has ended the stream, so a line feed may be missing.
+// end processes the rest. If whole is true, the sender has ended the stream, so that a line feed may be missing.
 func (s *splitter) end(whole bool) {
 	switch {
 	case s.n == 0:
@@ -212,7 +208,7 @@ func (s *splitter) end(whole bool) {
 	s.n = 0
 }
 
-// fault is why a line is malformed; sound: it is not.
+// fault is the reason why a line is malformed, or noFault.
 type fault uint8
 
 const (
@@ -228,10 +224,10 @@ const (
 	badRate
 	badTime
 	badMember
-	faults // how many there are
+	faults // the number of faults
 )
 
-// reasons name the faults in metrics, and say them in the log.
+// reasons holds the name of each fault in metrics and its text in the log.
 var reasons = [faults]struct{ name, says string }{
 	tooLong:   {"too_long", "the line is too long"},
 	cutOff:    {"cut_off", "the end of the datagram or of the connection cut the line off"},
@@ -246,7 +242,7 @@ var reasons = [faults]struct{ name, says string }{
 	badMember: {"member", "the member of the set is not one that a sender of ours writes"},
 }
 
-// MalformedStats is how many lines were malformed for one reason.
+// MalformedStats holds the number of lines that were malformed for one reason.
 type MalformedStats struct {
 	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by what is wrong with them."`
 }

@@ -18,28 +18,28 @@ import (
 type reader struct {
 	cfg  ListenerConfig
 	sums *sums
-	out  *outbox    // of lines for another server; nil: none
+	out  *outbox    // of lines for another server, or nil
 	bad  *rejectLog // shared with other readers
-	// from is the sender of what is read now: zero if it is unknown, without a port that of a connection.
+	// from is the sender of the current lines: zero if it is unknown, and without a port for a connection.
 	from   netip.AddrPort
-	sender *sender // of from; nil: it has sent no heartbeat
-	// arrived is the time at which the kernel received the datagram that is read now; zero if it is unknown.
+	sender *sender // of from, or nil if it has not sent a heartbeat
+	// arrived is the time at which the kernel received the current datagram, or zero if it is unknown.
 	arrived  time.Time
-	leaveOut bool // arrived is unknown, and what is read now may have waited while this process stood still
+	leaveOut bool // arrived is unknown, and the lines may have waited in a standstill
 	senders  map[netip.AddrPort]*sender
 	flows    *flows    // shared with other readers
 	key      []byte    // scratch
-	due      time.Time // when the sums are to be handed over; zero: there are none
-	forget   time.Time // when names are to be forgotten
+	due      time.Time // time at which the sums are handed over, or zero without sums
+	forget   time.Time // time at which names are forgotten
 
 	now    received // counted so far
-	before uint64   // lines of ours before the datagram or chunk that is read
+	before uint64   // our lines before the current datagram or chunk
 
 	mu    sync.Mutex
 	shown received // guarded by mu: now, as of the last datagram, chunk or flush
 }
 
-// A line may have its own time. One further off is in no window, not even of an hour.
+// Bounds of the time that a line may carry. A time beyond them is in no window, not even in a window of an hour.
 const (
 	oldest = 3600                                   // seconds before it arrives
 	newest = int64(hottype.MaxFuture / time.Second) // and after
@@ -47,7 +47,7 @@ const (
 
 const remember = 10 * time.Second // how long metric names are remembered
 
-// newReader makes a reader; out is nil where nothing is passed on.
+// newReader makes a reader; out is nil if lines are not forwarded.
 func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox, flows *flows) *reader {
 	return &reader{
 		cfg: cfg, flows: flows, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
@@ -55,7 +55,7 @@ func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox, flows *flows) *r
 	}
 }
 
-// received is what was counted. Any goroutine may call it.
+// received returns the counters. It may be called by any goroutine.
 func (r *reader) received() received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *reader) lines(p []byte) {
 	r.sums.sender = origins.SenderAddr(r.from.Addr())
 	r.sender = r.senders[r.from]
 	if second := now.Unix(); second != r.sums.second {
-		r.handOver() // with the second before
+		r.handOver() // they belong to the previous second
 		r.sums.second = second
 	}
 	r.now.Bytes += uint64(len(p))
@@ -97,7 +97,7 @@ func (r *reader) lines(p []byte) {
 		}
 		ours := r.line(line)
 		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
-			if ours { // other servers know no time of a line
+			if ours { // other servers do not know the time of a line
 				raw = withoutTime(raw)
 			}
 			r.out.add(raw)
@@ -112,7 +112,7 @@ func (r *reader) lines(p []byte) {
 	r.show()
 }
 
-// arrival returns the time at which what is read now arrived, as far as that is known, and sets leaveOut. The kernel's
+// arrival returns the time at which the current lines arrived, as far as that is known, and sets leaveOut. The kernel's
 // time may be ahead if the clock was set back meanwhile.
 func (r *reader) arrival() time.Time {
 	now := r.cfg.Now()
@@ -123,7 +123,7 @@ func (r *reader) arrival() time.Time {
 	return now
 }
 
-// withoutTime is a line of ours without the second that it may end with.
+// withoutTime returns a line of ours without the second that it may end with.
 func withoutTime(line []byte) []byte {
 	if i := bytes.LastIndexByte(line, '|'); i >= 0 && i+1 < len(line) && line[i+1] == 'T' {
 		return line[:i]
@@ -131,8 +131,8 @@ func withoutTime(line []byte) []byte {
 	return line
 }
 
-// line reads one line and reports whether its name is ours. Names are looked up first, since most lines are
-// foreign and may have any value.
+// line reads one line and reports whether its name is ours. Names are looked up first, because most lines are foreign
+// and may have any value.
 func (r *reader) line(line []byte) (ours bool) {
 	r.now.Lines++
 	name, rest, ok := bytes.Cut(line, []byte{':'})
@@ -194,12 +194,12 @@ func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
 	if i >= 0 && !r.sums.hasRoom(i) {
 		r.forgetEarly()
 		i = -1
-		r.key, _ = r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
+		r.key, _ = r.cfg.Names.AppendKey(r.key[:0], name) // the name could be read before
 	}
 	r.sums.join(r.entry(i, name), m)
 }
 
-// count adds a counter to its own second, or else to that of its arrival.
+// count adds a counter to its own second, or else to the second of its arrival.
 func (r *reader) count(i int32, name []byte, v value) {
 	now := r.sums.second
 	switch {
@@ -223,7 +223,7 @@ func (r *reader) count(i int32, name []byte, v value) {
 	r.now.Counted++
 }
 
-// entry gives the entry of a name; i is from sums.known, and if that is -1, r.key is the name's key.
+// entry returns the entry of a name; i is the result of sums.known, and if that is -1, r.key is the name's key.
 func (r *reader) entry(i int32, name []byte) int32 {
 	if i >= 0 {
 		return i
@@ -241,7 +241,7 @@ func (r *reader) malformed(line []byte, why fault, cause error) {
 	r.bad.line(line, why, cause, r.from.Addr())
 }
 
-// cut counts a line of a stream that is not read: too long, or without an end.
+// cut counts a line of a stream that is too long or unfinished, and therefore not read.
 func (r *reader) cut(line []byte) {
 	why := cutOff
 	if len(line) > r.cfg.MaxLine {
@@ -252,7 +252,7 @@ func (r *reader) cut(line []byte) {
 	r.show()
 }
 
-// flush hands over what is due and returns when something will be; zero: nothing waits.
+// flush hands over the counts that are due and returns the time at which the next are, or zero if no counts wait.
 func (r *reader) flush(now time.Time) time.Time {
 	if !r.due.IsZero() && !now.Before(r.due) {
 		r.handOver()
@@ -271,7 +271,7 @@ func (r *reader) flush(now time.Time) time.Time {
 
 func (r *reader) finish() { r.forgetNames() }
 
-// forgetEarly makes room for further names. Those that come again are read again; no count is lost.
+// forgetEarly makes room for further names. Forgotten names that come again are parsed again; no count is lost.
 func (r *reader) forgetEarly() {
 	r.now.NamesFull++
 	r.forgetNames()

@@ -20,35 +20,36 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// SenderConfig configures a Sender. Servers and Names are needed.
+// SenderConfig configures a Sender. Servers and Names are required.
 type SenderConfig struct {
-	// Servers that share the counts, each "host:port" (UDP) or "unix:/path" (datagrams). The texts
-	// as written choose the one of a key, so all senders need the same list, in any order.
+	// Servers share the counts, each "host:port" (UDP) or "unix:/path" (datagrams). The server of a key is chosen by
+	// these texts as written, so that all senders need the same list, in any order.
 	Servers []string
-	// Standby get a copy of all counts. Servers and Standby are aggregators of which one publishes: what the one does
-	// not receive may have gone to the other.
+	// Standby servers receive a copy of all counts. Servers and Standby are aggregators of which one publishes: counts
+	// that one does not receive may have gone to the other.
 	Standby []string
 	Names   canon.Names // how keys are written, as on the server's side
-	// MTU bounds a datagram in bytes; default 1432, an Ethernet frame. A longer line goes alone.
+	// MTU bounds a datagram in bytes; default 1432, an Ethernet frame. A longer line is sent alone.
 	MTU int
-	// Interval is the time between two calls of Send; default 100 ms. A large batch is spread over
-	// most of it, at most a second, so that it does not overrun the server's receive buffer.
+	// Interval is the time between two calls of Send; default 100 ms. A large batch is spread over most of it, at most
+	// a second, so that it does not overrun the server's receive buffer.
 	Interval time.Duration
-	// Timeout is how long a batch may take beyond that; default 500 ms. The rest of it is lost.
+	// Timeout is how long a batch may take beyond Interval; default 500 ms. The rest of the batch is lost.
 	Timeout time.Duration
-	// MaxQueued bounds the counts that wait for one server, default 131072 and 64 MiB. The oldest
-	// are dropped, and all that waited for a second, because lines have no time. One batch may be
-	// larger.
+	// MaxQueued bounds the counts that wait for one server, default 131072 and 64 MiB. The oldest are dropped, and so
+	// are counts that waited for a second, because lines have no time. One batch may be larger.
 	MaxQueued int
 	NoSets    bool // no lines that name clients, for servers without StatsD sets
-	// Relay returns what this program receives of others as a server. It is sent on with each heartbeat. nil: nothing.
+	// Relay returns the flows that this program receives of other senders as a server. They are sent with each
+	// heartbeat. If Relay is nil, none are sent.
 	Relay    func() map[string]arrival.Flow
 	Resolve  time.Duration // how long a resolved host name is used; default 30 s
-	Resolver *net.Resolver // nil: net.DefaultResolver
-	// Dial opens a connected datagram socket; nil: that of a net.Dialer with Resolver.
+	Resolver *net.Resolver // default net.DefaultResolver
+	// Dial opens a connected datagram socket; by default a net.Dialer with Resolver does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Standstill notices that this process stood still. Counts of earlier seconds are then dropped for a while, unless
-	// their lines say the second: they would count when they arrive. nil: none are.
+	// Standstill reports that this process stood still. Counts of earlier seconds are then dropped for a while, unless
+	// their lines carry the second, because they would count when they arrive. If Standstill is nil, no counts are
+	// dropped.
 	Standstill *wait.Standstill
 	Log        *slog.Logger // receives each outage once; default slog.Default()
 }
@@ -66,19 +67,20 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	return c
 }
 
-// Sender sends counts to StatsD servers, as a sink of package tally. Only Run is for one goroutine.
+// Sender sends counts to StatsD servers, as a sink of package tally. It is safe for concurrent use, but Run must be
+// called by one goroutine.
 type Sender struct {
 	names   canon.Names
 	servers []*serverQueue // sorted by server
 	ring    rendezvous
-	standby *Sender // nil: none
+	standby *Sender // nil without standby servers
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	text   []byte     // scratch
 	closed bool
 }
 
-// NewSender builds a Sender. It uses no network: an absent server costs counts until it is there.
+// NewSender builds a Sender. It does not use the network: an absent server costs counts until it is there.
 func NewSender(cfg SenderConfig) (*Sender, error) {
 	if err := cfg.Names.Validate(); err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
@@ -130,15 +132,14 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 
 var errStopped = errors.New("statsd: the sender has stopped")
 
-// Send queues counts and returns at once; the slice belongs to the Sender from then on. What a server does
-// not take in time is dropped and counted in Stats. An error means that Run has ended and nothing was
-// taken.
+// Send queues counts and returns at once; afterwards the slice belongs to the Sender. Counts that a server does not
+// accept in time are dropped and counted in Stats. An error means that Run has ended and no counts were taken.
 func (s *Sender) Send(ctx context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
 	}
 	if s.standby != nil {
-		_ = s.standby.Send(ctx, slices.Clone(counts)) // it ends with this one
+		_ = s.standby.Send(ctx, slices.Clone(counts)) // the standby ends with this sender
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +165,8 @@ func (s *Sender) Send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// Run sends what is queued until ctx ends, then the rest at once, and returns nil within twice Timeout and
-// an Interval. End the callers of Send before.
+// Run sends the queued counts until ctx ends, then the rest at once, and returns nil within twice Timeout and an
+// Interval. Stop the callers of Send before.
 func (s *Sender) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	if s.standby != nil {
@@ -182,7 +183,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// ServerStats is what became of counts for one server. All but Queued, Down and Loss only grow. Once Run has
+// ServerStats holds the results of sending to one server. All fields but Queued, Down and Loss only grow. Once Run has
 // ended, the requests that Send took are Sent, Dropped or Invalid.
 type ServerStats struct {
 	Sent      uint64 `metric:"_sent_total" help:"Requests whose counts were handed to the kernel for StatsD; _loss_ratio is the share that does not arrive."`
@@ -195,11 +196,11 @@ type ServerStats struct {
 	Refused   uint64 `metric:"_refused_total" help:"Datagrams that the server's host refused: nothing listens there."`
 	Queued    int64  `metric:"_queued" help:"Counts that wait to be sent."`
 	Down      bool   `metric:"_down" help:"1 while counts cannot be sent, or do not arrive."`
-	// Loss is the greatest of all servers where it is known; -1: it is known of none.
+	// Loss is the greatest loss of the servers for which it is known, or -1 if it is unknown for all.
 	Loss float64 `metric:"_loss_ratio" help:"Share of the lines of the last 3 s that did not arrive, as the aggregators report; -1 while unknown."`
 }
 
-// SenderStats are the sums over all servers, and each of them by its address, without those of a standby.
+// SenderStats holds the sums over all servers, and the statistics of each by its address, without standby servers.
 type SenderStats struct {
 	ServerStats `prefix:"hotparam_statsd"`
 	Servers     map[string]ServerStats `label:"server" prefix:"hotparam_statsd_servers"`

@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// serverQueue is the way to one server: a queue, and a goroutine that empties it at its own speed, so that
-// a slow server costs the others no time.
+// serverQueue sends to one server. It has a queue, and a goroutine that empties it at its own speed, so that a slow
+// server does not delay the others.
 type serverQueue struct {
 	server   string
 	names    canon.Names
@@ -29,7 +29,7 @@ type serverQueue struct {
 
 	queue *batchqueue.Queue
 
-	// Of the goroutine that runs.
+	// The fields up to stamps belong to the goroutine that runs.
 	link    *link
 	out     *packer
 	client  statsd.StatSender // writes into out
@@ -37,12 +37,12 @@ type serverQueue struct {
 	ends    []int             // scratch: where they end
 	members []byte            // scratch: of one set
 
-	// stamps says that the server is one of ours, which reads the time of a line. Counts that could arrive after their
-	// second have one then.
+	// stamps is true if the server is one of ours, which reads the time of a line. Counts that could arrive after their
+	// second then carry it.
 	stamps bool
 
 	standstill *wait.Standstill               // see SenderConfig
-	relay      func() map[string]arrival.Flow // nil: no flows of others are reported
+	relay      func() map[string]arrival.Flow // flows of other senders to report, or nil
 	beat       time.Time                      // of the last heartbeat
 
 	health                           health
@@ -55,17 +55,18 @@ const maxQueuedBytes = 64 << 20
 // maxAge is how long a batch may wait. Later it would count in a wrong second.
 const maxAge = time.Second
 
-// mayTake is how long a datagram may be under way, the wait for a busy receiver included, with its counts in the right
-// second.
+// mayTake is the time from sending a datagram until it is read, the wait for a busy receiver included, within which its
+// counts are still placed in the right second.
 const mayTake = 250 * time.Millisecond
 
-// chunkSize is for how many names there is one allocation.
+// chunkSize is the number of names that share one allocation.
 const chunkSize = 256
 
-// heartbeatEvery is how often a sender states what it has sent, so that its silence is noticed and losses are seen.
+// heartbeatEvery is the interval at which a sender states the number of sent lines, so that its silence is noticed and
+// losses are seen.
 const heartbeatEvery = time.Second
 
-// run sends what is queued until ctx ends, then the rest without any pause.
+// run sends the queued counts until ctx ends, then the rest without any pause.
 func (l *serverQueue) run(ctx context.Context) {
 	defer l.link.close()
 	l.beat = time.Now()
@@ -102,7 +103,7 @@ func (l *serverQueue) put(counts []hottype.Count, now time.Time) {
 	l.dropped.Add(dropped)
 }
 
-// send writes one batch, and what it cannot write until the deadline is lost.
+// send writes one batch. Counts that it cannot write until the deadline are lost.
 func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline time.Time) {
 	lost := batchqueue.Requests(b.Counts)
 	if time.Since(b.At) <= maxAge {
@@ -114,12 +115,12 @@ func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline tim
 	l.dropped.Add(lost)
 }
 
-// leavesOut reports whether this process passes on what others send, and may leave out what it reads now, because it
-// stood still. Without heartbeats the receiver notices that counts are missing, and hot keys do not cool.
+// leavesOut reports whether this process relays lines of other senders, and may leave out the lines that it reads now,
+// because it stood still. Without heartbeats the receiver notices that counts are missing, and hot keys do not cool.
 func (l *serverQueue) leavesOut() bool { return l.relay != nil && l.standstill.Recent() }
 
-// sendHeartbeat sends what this socket has sent so far, as a member of a set: other servers count the members, under
-// one name for all senders. A server without sets gets a gauge of 1. The flows of others follow.
+// sendHeartbeat sends the number of lines that this socket has sent so far, as a member of a set: other servers count
+// the members, under one name for all senders. A server without sets receives a gauge of 1. The flows of others follow.
 func (l *serverQueue) sendHeartbeat(ctx context.Context) {
 	l.withSocket(ctx, time.Now().Add(l.timeout), func() {
 		name := string(l.names.AppendAlive(nil))
@@ -147,7 +148,7 @@ func (l *serverQueue) sendHeartbeat(ctx context.Context) {
 	})
 }
 
-// withSocket calls f with an open socket and reports the outcome. The end of ctx ends only the pauses.
+// withSocket calls f with an open socket and records the result. The end of ctx ends only the pauses.
 func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func()) {
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
@@ -165,10 +166,10 @@ func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func
 	l.health.sentBatch(err)
 }
 
-// write gives counts to the packer, at a pace, and returns how many requests were not sent.
+// write writes counts to the packer, at a pace, and returns the number of requests that were not sent.
 func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost uint64) {
-	// A batch that another waits for is late already. Four fifths, because the
-	// next one will not come to the millisecond.
+	// A batch is already late if another waits for it. The pace uses four fifths of the interval, because the next
+	// batch will not come to the millisecond.
 	p := pacer{start: time.Now(), over: l.interval * 4 / 5, total: len(counts)}
 	l.stamps = l.health.reported()
 	paced, written, valid := l.queue.Len() == 0, 0, uint64(0)
@@ -193,7 +194,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 	return valid - l.out.sent
 }
 
-// name makes one string of the names of counts: one allocation for a chunk.
+// name makes one string of the names of counts, so that a chunk needs one allocation.
 func (l *serverQueue) name(counts []hottype.Count) string {
 	l.text, l.ends = l.text[:0], l.ends[:0]
 	for i := range counts {
@@ -204,7 +205,7 @@ func (l *serverQueue) name(counts []hottype.Count) string {
 }
 
 // count writes the lines of one count, and returns its requests. Counts of earlier seconds that waited through a
-// standstill of this process are lost if a line cannot say its second.
+// standstill of this process are lost if a line cannot carry its second.
 func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	if c.N <= 0 || !isSendable(name) {
 		l.invalid.Add(uint64(max(c.N, 0)))
@@ -214,7 +215,7 @@ func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	if !l.stamps && c.Second < now.Unix() && l.standstill.Recent() {
 		return uint64(c.N) // was not sent, so it counts as lost
 	}
-	// Our own sender is underneath, which keeps its errors to itself.
+	// The client writes to our own sender, which keeps its errors to itself.
 	if l.stamps && !now.Before(time.Unix(c.Second+1, 0).Add(-max(l.interval, mayTake))) {
 		l.out.second = c.Second
 	}
@@ -230,8 +231,8 @@ func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
 	return uint64(c.N)
 }
 
-// isSendable reports whether a name fits on the wire. Names of package canon do unless they are too long;
-// others could hold a line break and so a second metric.
+// isSendable reports whether a name fits on the wire. Names of package canon do unless they are too long; others could
+// contain a line break and so a second metric.
 func isSendable(name string) bool {
 	if len(name)+clientsketch.MaxMember+8 > maxDatagram {
 		return false
@@ -245,10 +246,10 @@ func isSendable(name string) bool {
 	return true
 }
 
-// errRefused is what the kernel tells about datagrams that it took.
+// errRefused is the error that the kernel reports about datagrams that it accepted before.
 var errRefused = errors.New("no server listens there, what was sent before is lost")
 
-// isTimeout reports that there is no time left, so trying again is pointless.
+// isTimeout reports whether there is no time left, so that trying again is pointless.
 func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled)

@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// streams is one address that connections are made to. They share a reader, a chunk of lines at a time;
-// none is read with the lock held, so a slow one delays no other.
+// streams is one address that accepts connections. They share a reader, for a chunk of lines at a time. Connections are
+// not read with the lock held, so that a slow connection does not delay the others.
 type streams struct {
 	name   string
 	cfg    ListenerConfig
@@ -24,19 +24,19 @@ type streams struct {
 	shared *connections
 	from   *senders
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	reader *reader
 	timer  *time.Timer // calls flush when the reader's sums are due
 	armed  bool
 }
 
-// acceptor is what *net.TCPListener and *net.UnixListener have in common.
+// acceptor contains the common methods of *net.TCPListener and *net.UnixListener.
 type acceptor interface {
 	net.Listener
 	SetDeadline(time.Time) error
 }
 
-// connections counts those of all addresses.
+// connections counts the connections of all addresses.
 type connections struct {
 	open                     atomic.Int64
 	accepted, rejected, idle atomic.Uint64
@@ -60,7 +60,7 @@ func (l *Listener) openStreams(a address) error {
 	}
 	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader()}
 	s.timer = time.AfterFunc(time.Hour, s.flush)
-	s.timer.Stop() // until something is due
+	s.timer.Stop() // until counts are due
 	if a.network == "tcp" {
 		s.name = ln.Addr().String()
 	}
@@ -74,14 +74,14 @@ func (s *streams) close() error { return s.ln.Close() }
 
 func (s *streams) received() received { return s.reader.received() }
 
-// run accepts until ctx ends. Then it reads what the kernel has of all connections, waiting ones included,
+// run accepts until ctx ends. Then it reads the data that the kernel has of all connections, waiting ones included,
 // hands it over and returns.
 func (s *streams) run(ctx context.Context) error {
 	var conns sync.WaitGroup
 	release := wakeAtEnd(ctx, s.ln.SetDeadline)
 	err := s.accept(ctx, &conns)
 	release()
-	_ = drain(s.ln.SetDeadline, func() error { // the connections that the kernel has made already
+	_ = drain(s.ln.SetDeadline, func() error { // the connections that the kernel has accepted already
 		conn, err := s.ln.Accept()
 		if err == nil {
 			s.add(ctx, conn, &conns)
@@ -97,7 +97,7 @@ func (s *streams) run(ctx context.Context) error {
 	return err
 }
 
-// accept returns nil when ctx ended. Without file descriptors it tries again, for the open connections.
+// accept returns nil when ctx ended. Without file descriptors it tries again, for the sake of the open connections.
 func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 	for ctx.Err() == nil {
 		conn, err := s.ln.Accept()
@@ -136,7 +136,7 @@ func (s *streams) add(ctx context.Context, conn net.Conn, conns *sync.WaitGroup)
 	})
 }
 
-// serve reads one connection until it ends or is idle, or until ctx ends and nothing is left to read.
+// serve reads one connection until it ends or is idle, or until ctx ends and no data is left to read.
 func (s *streams) serve(ctx context.Context, conn net.Conn) {
 	from := peer(conn)
 	lines := newSplitter(s.cfg.MaxLine,
@@ -166,8 +166,8 @@ func (s *streams) read(ctx context.Context, conn net.Conn, lines *splitter) erro
 	return nil
 }
 
-// waits gives a connection its time and reports whether ctx is still there. It
-// looks at ctx last, so that the wake-up at its end is not overwritten.
+// waits sets the deadline of a connection and reports whether ctx has not ended. It checks ctx last, so that the
+// wake-up at its end is not overwritten.
 func (s *streams) waits(ctx context.Context, conn net.Conn) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(s.cfg.Idle))
 	return ctx.Err() == nil
@@ -189,7 +189,7 @@ func (s *streams) take(from netip.Addr, lines []byte) {
 	}
 }
 
-// arm has the sums handed over at a time; zero: there are none.
+// arm sets the time at which the sums are handed over, or stops if next is zero because there are none.
 func (s *streams) arm(next time.Time) {
 	if s.armed = !next.IsZero(); s.armed {
 		s.timer.Reset(time.Until(next))

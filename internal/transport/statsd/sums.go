@@ -5,30 +5,28 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
-// sums adds up by metric name what arrives in one second. It remembers names
-// between flushes, so that a name is decoded once and not with every line.
+// sums sums up the counts of one second by metric name. It remembers names between flushes, so that a name is decoded
+// once and not with every line.
 //
-// Sample rates make fractions: 1|c|@0.3 stands for 3.33 requests. The whole
-// part is handed over, the fraction stays with its name for the next time, and
-// when names are forgotten it is rounded to the nearest. So the total of a key
-// is never off by more than one.
+// Sample rates make fractions: 1|c|@0.3 stands for 3.33 requests. The whole part is handed over, the fraction stays
+// with its name for the next time, and when names are forgotten it is rounded to the nearest. So the total of a key is
+// never off by more than one.
 //
-// Members of sets say who stands behind the counts of a name. They follow their
-// count, and belong to its second: clients of a count that was sent late would
-// else be missing in this second, where one client would seem to have sent all.
-// Members without a count leave with the name's next count.
+// Members of sets identify the clients of a name's counts. They follow their count, and belong to its second. Otherwise
+// the clients of a count that was sent late would be missing in this second, where one client would seem to have sent
+// all. Members without a count are handed over with the name's next count.
 //
-// Not safe for concurrent use.
+// A sums is not safe for concurrent use.
 type sums struct {
-	max     int              // of names, and of pairs of a name and a time
-	most    int              // of bytes
-	bytes   int              // of names, entries and client sketches, about
-	second  int64            // of everything that has no time of its own
-	sender  uint32           // of what is added now; see package origins
+	max     int              // maximum number of names, and of pairs of a name and a time
+	most    int              // maximum of bytes
+	bytes   int              // of names, entries and client sketches, roughly
+	second  int64            // of all counts without a time of their own
+	sender  uint32           // of the current lines; see package origins
 	names   map[string]int32 // metric name -> entries
 	entries []entry
-	touched []int32              // the entries with something new
-	stamped map[stamp]stampedSum // counts that said their own second
+	touched []int32              // the entries with new counts or members
+	stamped map[stamp]stampedSum // counts that carried their own second
 }
 
 type stamp struct {
@@ -36,7 +34,7 @@ type stamp struct {
 	second int64
 }
 
-// stampedSum is a count with a second of its own, and its clients; nil: unknown.
+// stampedSum is a count with a second of its own, and its clients, or nil if they are unknown.
 type stampedSum struct {
 	sum     float64
 	clients *hottype.ClientSketch
@@ -44,22 +42,22 @@ type stampedSum struct {
 
 type entry struct {
 	key     hottype.Key
-	second  int64 // the second that the last count said; 0: it said none
+	second  int64 // the second that the last count carried, or 0 without one
 	sum     float64
 	origin  hottype.Origin        // of the next count
 	dirty   bool                  // is in touched
-	waits   uint8                 // how many flushes client sketch has seen without a count
-	clients *hottype.ClientSketch // of the next count; nil: unknown
+	waits   uint8                 // number of flushes that the client sketch has waited for a count
+	clients *hottype.ClientSketch // of the next count, or nil if unknown
 }
 
 const (
-	// A sum of thirds lands just below the whole number that it stands for.
+	// epsilon is added because a sum of thirds lands just below the whole number that it stands for.
 	epsilon = 1e-6
-	// A set may precede its count by so many flushes; then the count is lost.
+	// maxWaits is the number of flushes by which a set may precede its count; then the count is lost.
 	maxWaits = 50
 )
 
-// What a name and its clients take besides the text, with the room that slices and maps have to spare.
+// The memory of a name and its clients besides the text, with the spare room of slices and maps.
 const (
 	nameBytes   = 192
 	sketchBytes = 1024
@@ -69,7 +67,7 @@ func newSums(names, bytes int) *sums {
 	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]stampedSum{}}
 }
 
-// known gives the entry of a name, -1 for a new one. It does not allocate.
+// known returns the entry of a name, or -1 for a new name. It does not allocate.
 func (s *sums) known(name []byte) int32 {
 	if i, ok := s.names[string(name)]; ok {
 		return i
@@ -85,16 +83,17 @@ func (s *sums) learn(name []byte, key hottype.Key) int32 {
 	return i
 }
 
-// full reports that no further name has room, timesFull that no further time of a name has.
+// full reports whether there is no room for another name, and timesFull whether there is no room for another time of a
+// name.
 func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s.most }
 func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
 
-// hasRoom reports whether there is room for who stands behind a name.
+// hasRoom reports whether there is room for the clients of a name.
 func (s *sums) hasRoom(i int32) bool {
 	return s.bytes < s.most || s.entries[i].clients != nil && !s.lastIsStamped(i)
 }
 
-// lastIsStamped reports whether the last count of a name said its own second, and has not been taken yet.
+// lastIsStamped reports whether the last count of a name carried its own second, and has not been taken yet.
 func (s *sums) lastIsStamped(i int32) bool {
 	second := s.entries[i].second
 	if second == 0 {
@@ -122,7 +121,7 @@ func (s *sums) add(i int32, n float64) {
 	e.origin.Add(s.sender, int64(n+0.5))
 }
 
-// addAt adds to another second than that of the others.
+// addAt adds to another second than the current one.
 func (s *sums) addAt(i int32, second int64, n float64) {
 	at := stamp{i, second}
 	v := s.stamped[at]
@@ -132,7 +131,7 @@ func (s *sums) addAt(i int32, second int64, n float64) {
 	s.entries[i].origin.Add(s.sender, int64(n+0.5))
 }
 
-const maxSum = hottype.MaxCount // more is no count
+const maxSum = hottype.MaxCount // a greater number is not a count
 
 func (s *sums) join(i int32, m clientsketch.Member) {
 	e := s.touch(i)
@@ -156,7 +155,7 @@ func (s *sums) newSketch() *hottype.ClientSketch {
 	return new(hottype.ClientSketch)
 }
 
-// take gives what is new, in a slice that the caller may keep.
+// take returns the new counts, in a slice that the caller may keep.
 func (s *sums) take() []hottype.Count {
 	if s.empty() {
 		return nil
@@ -203,7 +202,7 @@ func (e *entry) originOf(n int64) hottype.Origin {
 	return hottype.Origin{Tag: e.origin.Tag, N: min(e.origin.N, n)}
 }
 
-// forget drops all names and gives the fractions that round up to one. Call take before.
+// forget removes all names and returns the fractions that round up to one. Call take before.
 func (s *sums) forget() []hottype.Count {
 	var counts []hottype.Count
 	for i := range s.entries {
@@ -216,8 +215,8 @@ func (s *sums) forget() []hottype.Count {
 	return counts
 }
 
-// takeSketch gives a client sketch away, nil for an unsound one. Members may be lost or
-// forged, so what was seen is at least what the others add up to.
+// takeSketch returns a client sketch and removes it, or returns nil for an unsound one. Members may be lost or forged,
+// so that the number of attributed requests is raised to at least the sum of the others.
 func (s *sums) takeSketch(from **hottype.ClientSketch) *hottype.ClientSketch {
 	c := *from
 	if c == nil {
