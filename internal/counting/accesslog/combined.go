@@ -13,9 +13,9 @@ import (
 //
 //	[vhost ]client ident user [time] "request" status bytes[ "referer" "agent"]
 //
-// The user may hold any byte but a quote (nginx logs what a client claims to
-// be, unchecked), so the line is cut at the first `] "`, which no client can
-// write where quotes are escaped, and the time is sought backwards from there.
+// The user may contain any byte but a quote (nginx logs the name that a client claims, unchecked). Therefore the line
+// is cut at the first `] "`, which no client can write if quotes are escaped, and the time is searched backwards from
+// there.
 func parseCombined(line string, e *Entry) error {
 	cut := strings.Index(line, `] "`)
 	if cut < 0 {
@@ -39,14 +39,13 @@ func parseCombined(line string, e *Entry) error {
 	if err := parseRequest(request, &e.Request); err != nil {
 		return err
 	}
-	e.Status = max(number(status), 0) // "-" is none
+	e.Status = max(number(status), 0) // "-" stands for no status
 	parseReferrer(rest, &e.header)
 	return nil
 }
 
-// parseWho reads what stands before the time. A virtual host in front is known
-// by "-" as the third field ("host client - user"): the second field of a line
-// without one is "-" with every server of today.
+// parseWho reads the part of a line before the time. A virtual host in front is recognised by "-" as the third field
+// ("host client - user"), because the second field of a line without one is "-" with every server of today.
 func parseWho(s string, r *hottype.Request) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok || first == "" {
@@ -64,8 +63,7 @@ func parseWho(s string, r *hottype.Request) bool {
 	return true
 }
 
-// trimPort drops the port that Apache's vhost_combined always writes; hosts
-// are matched without one.
+// trimPort removes the port that Apache's vhost_combined always writes, because hosts are matched without one.
 func trimPort(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > 0 && number(host[i+1:]) >= 0 {
 		if _, err := netip.ParseAddr(host); err != nil {
@@ -75,9 +73,8 @@ func trimPort(host string) string {
 	return host
 }
 
-// cutRequest finds the quote that ends the request: one that is not escaped
-// and is followed by a status. Servers of the last century wrote quotes of the
-// request as they were; the status tells them from the closing one.
+// cutRequest finds the quote that ends the request: a quote that is not escaped and is followed by a status. Servers of
+// the last century did not escape the quotes of the request; the status distinguishes these from the closing one.
 func cutRequest(s string) (request, status, rest string, ok bool) {
 	for i := 0; i < len(s); {
 		j := closingQuote(s[i:])
@@ -93,7 +90,7 @@ func cutRequest(s string) (request, status, rest string, ok bool) {
 	return "", "", "", false
 }
 
-// cutStatus cuts a space and a status, or "-" for none, from the front of s.
+// cutStatus cuts a space and a status, or "-" for no status, from the front of s.
 func cutStatus(s string) (status, rest string, ok bool) {
 	if len(s) < 2 || s[0] != ' ' {
 		return "", "", false
@@ -102,7 +99,7 @@ func cutStatus(s string) (status, rest string, ok bool) {
 	return status, rest, status == "-" || len(status) == 3 && number(status) >= 0
 }
 
-// closingQuote is the index of the first quote that is not escaped, -1 without.
+// closingQuote returns the index of the first quote that is not escaped, or -1 if there is none.
 func closingQuote(s string) int {
 	for i := 0; ; i++ {
 		j := strings.IndexByte(s[i:], '"')
@@ -120,9 +117,8 @@ func closingQuote(s string) int {
 	}
 }
 
-// parseRequest reads `METHOD target HTTP/1.1`, or without the protocol, as a
-// server notes HTTP/0.9. Spaces inside the target are kept: the server that
-// wrote the line took it so.
+// parseRequest parses `METHOD target HTTP/1.1`, or without the protocol, as servers log HTTP/0.9. Spaces inside the
+// target are kept, because the server that wrote the line accepted them.
 func parseRequest(s string, r *hottype.Request) error {
 	method, target, ok := strings.Cut(s, " ")
 	if !ok || !isToken(method) {
@@ -141,9 +137,8 @@ func parseRequest(s string, r *hottype.Request) error {
 	return nil
 }
 
-// parseReferrer reads ` bytes "referer" "agent"`. The common format ends after
-// the bytes, and a line that was cut off in the agent still tells its request,
-// so nothing here is an error.
+// parseReferrer parses ` bytes "referer" "agent"`. It never returns an error, because the common format ends after the
+// bytes, and a line that was cut off in the agent still contains its request.
 func parseReferrer(s string, h *Header) {
 	i := strings.IndexByte(s, '"')
 	if i < 0 {
@@ -157,7 +152,7 @@ func parseReferrer(s string, h *Header) {
 	}
 }
 
-// quoted cuts s at its closing quote; without one all of s is the value.
+// quoted cuts s at its closing quote; without one, all of s is the value.
 func quoted(s string) (value, rest string) {
 	if i := closingQuote(s); i >= 0 {
 		return s[:i], s[i+1:]
@@ -165,7 +160,7 @@ func quoted(s string) (value, rest string) {
 	return s, ""
 }
 
-// dash turns "-", which stands for an absent header, into "".
+// dash converts "-", which stands for an absent header, to "".
 func dash(s string) string {
 	if s == "-" {
 		return ""

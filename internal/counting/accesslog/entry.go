@@ -1,21 +1,18 @@
-// Package accesslog reads one line of a request log and gives the request it
-// tells of and when it happened.
+// Package accesslog parses one line of a request log and returns its request and the time of the request.
 //
 //	line ──> [Format.Parse] ──> [Entry]: hotparam.Request, unix second, nanoseconds
 //
-// One table has the formats: [Combined], which Apache and nginx write, JSON lines
-// of many programs, and those of HAProxy, Envoy, AWS and IIS. A log_format of
-// nginx is one too ([Custom]). [Detect] finds the format of the first lines. What
-// syslog writes before a line is skipped.
+// One table has the formats: [Combined], which Apache and nginx write, JSON lines of many programs, and the formats of
+// HAProxy, Envoy, AWS and IIS. A log_format of nginx is a format too ([Custom]). [Detect] finds the format of the first
+// lines. The head that syslog writes before a line is skipped.
 //
-// Lines come from strangers, so nothing in a line is believed further than it
-// can be checked: a client cannot move the time, the address or the request of
-// its own line by what it sends, as long as the server escapes quotes. What
-// does not parse is an [*Error] that says what is wrong; nothing panics.
+// Lines come from strangers, so that a line is not trusted further than it can be checked: a client cannot change the
+// time, the address or the request of its own line by the text that it sends, as long as the server escapes quotes. A
+// line that does not parse returns an [*Error] that describes the mistake; the package never panics.
 //
-// The package is pure: a line is an argument, and no file or clock is read. All
-// functions may be used by many goroutines. Strings in an Entry are parts of
-// the line, so keeping one keeps the line's memory: clone what is kept.
+// The package is pure: a line is an argument, and no file or clock is read. All functions are safe for concurrent use.
+// Strings in an Entry are parts of the line, so that keeping one keeps the line's memory: clone the strings that you
+// keep.
 package accesslog
 
 import (
@@ -30,45 +27,45 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Format names a way of writing a line.
+// Format is the name of a log format.
 type Format string
 
 // The formats.
 const (
-	// Combined is the common and the combined format of Apache and nginx, optionally with a virtual host as
-	// first field. Further fields at the end of a line are ignored.
+	// Combined is the common and the combined format of Apache and nginx, optionally with a virtual host as first
+	// field. Further fields at the end of a line are ignored.
 	Combined Format = "combined"
-	// Events is unix_seconds, client, method and target, separated by tabs. Lines that begin with "#" are
-	// skipped, as empty ones are in all formats.
+	// Events is unix_seconds, client, method and target, separated by tabs. Lines that begin with "#" are skipped, as
+	// empty ones are in all formats.
 	Events Format = "events"
-	// JSONL is one object a line with "t" (unix seconds or RFC 3339), "client", "method", "target" and, if
-	// known, "host", "user_agent", "referer" and "status".
+	// JSONL is one object a line with "t" (unix seconds or RFC 3339), "client", "method", "target" and, if known,
+	// "host", "user_agent", "referer" and "status".
 	JSONL Format = "jsonl"
 )
 
 // ErrSkip is returned for empty lines and comments, which hold no request.
 var ErrSkip = errors.New("accesslog: line holds no request")
 
-// Entry is one line. Parse overwrites all of it, so one Entry can be used for
-// many lines; it must not be copied, because Request.Header points into it.
+// Entry is one line. Parse overwrites all of it, so that one Entry can be used for many lines; it must not be copied,
+// because Request.Header points into it.
 type Entry struct {
 	Second int64 // the unix second of the request
-	Nanos  int32 // the part after it, 0 where the log has whole seconds only
-	// Request has a Header with User-Agent and Referer as far as the line has them, never nil after a
+	Nanos  int32 // the part after it, or 0 if the log has whole seconds only
+	// Request has a Header with User-Agent and Referer as far as the line has them. The Header is not nil after a
 	// successful Parse.
 	Request hottype.Request
-	Status  int // of the response, 0 where the line has none
+	Status  int // of the response, or 0 if it is not in the line
 
 	header Header
 }
 
-// At is the time of the request, in UTC.
+// At returns the time of the request, in UTC.
 func (e *Entry) At() time.Time { return time.Unix(e.Second, int64(e.Nanos)).UTC() }
 
-// Header holds the request headers that a log line can tell.
+// Header holds the request headers that a log line can contain.
 type Header struct{ UserAgent, Referer string }
 
-// Get gives a header by its name in any case, "" for what a log does not tell.
+// Get returns a header by its name in any case, or "" for a header that a log does not contain.
 func (h *Header) Get(name string) string {
 	switch {
 	case strings.EqualFold(name, "User-Agent"):
@@ -79,7 +76,7 @@ func (h *Header) Get(name string) string {
 	return ""
 }
 
-// Values gives a header in a list, nil for what a log does not tell.
+// Values returns a header as a list, or nil for a header that a log does not contain.
 func (h *Header) Values(name string) []string {
 	if text := h.Get(name); text != "" {
 		return []string{text}
@@ -87,13 +84,13 @@ func (h *Header) Values(name string) []string {
 	return nil
 }
 
-// Error says why a line does not parse.
+// Error describes why a line does not parse.
 type Error struct {
-	Reason string // what was expected, without any part of the line
+	Reason string // the expected form, without any part of the line
 	Value  string // the part of the line that is wrong, raw and of any length
 }
 
-// Error quotes the beginning of the value, so no control byte of a log reaches a terminal.
+// Error quotes the beginning of the value, so that no control byte of a log reaches a terminal.
 func (e *Error) Error() string {
 	v, more := e.Value, ""
 	if len(v) > 60 {
@@ -102,7 +99,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
 }
 
-// client reads the client field of any format; "-" is an unknown client.
+// client parses the client field of any format; "-" is an unknown client.
 func client(s string) hottype.Client {
 	if s == "-" {
 		return hottype.Client{}
@@ -110,7 +107,7 @@ func client(s string) hottype.Client {
 	return hottype.ParseClient(s)
 }
 
-// parseEvent reads `unix_seconds client method target`, separated by tabs.
+// parseEvent parses `unix_seconds client method target`, separated by tabs.
 func parseEvent(line string, e *Entry) error {
 	if blank(line) || line[0] == '#' {
 		return ErrSkip
@@ -127,7 +124,7 @@ func parseEvent(line string, e *Entry) error {
 	return e.setRequest(who, method, target)
 }
 
-// setRequest takes the fields of the formats that name them.
+// setRequest sets the request from the fields of the formats that name them.
 func (e *Entry) setRequest(who, method, target string) error {
 	switch {
 	case who == "":
@@ -144,7 +141,7 @@ func (e *Entry) setRequest(who, method, target string) error {
 
 func blank(s string) bool { return strings.TrimLeft(s, " \t") == "" }
 
-// event is one line of a JSONL log. Fields it does not name are ignored.
+// event is one line of a JSONL log. Other fields of a line are ignored.
 type event struct {
 	T         json.RawMessage `json:"t"`
 	Client    string          `json:"client"`
@@ -156,7 +153,7 @@ type event struct {
 	Status    int             `json:"status,omitempty"`
 }
 
-// AppendJSONL appends the line of an entry, with its line end. Parse reads it again; what is no UTF-8 becomes
+// AppendJSONL appends the line of an entry, with its line end. Parse can parse it; bytes that are not UTF-8 become
 // U+FFFD. The header of the request may be nil.
 func AppendJSONL(line []byte, e *Entry) []byte {
 	r := &e.Request
@@ -166,7 +163,7 @@ func AppendJSONL(line []byte, e *Entry) []byte {
 		ev.UserAgent, ev.Referer = r.Header.Get("User-Agent"), r.Header.Get("Referer")
 	}
 	text, err := json.Marshal(&ev)
-	if err != nil { // a time that is no number
+	if err != nil { // a time that is not a number
 		return line
 	}
 	return append(append(line, text...), '\n')
@@ -177,8 +174,8 @@ func appendTime(b []byte, second int64, nanos int32) []byte {
 	return fmt.Appendf(b, "%d.%09d", second, nanos)
 }
 
-// parseJSON reads one object. It allocates: encoding/json knows every corner
-// of the grammar, and that is worth more here than speed.
+// parseJSON parses one object. It allocates, because encoding/json implements the whole grammar, which is worth more
+// here than speed.
 func parseJSON(line string, e *Entry) error {
 	if blank(line) {
 		return ErrSkip
@@ -197,7 +194,7 @@ func parseJSON(line string, e *Entry) error {
 	return e.setRequest(ev.Client, ev.Method, ev.Target)
 }
 
-// parseTime reads a JSON number of unix seconds or a JSON string in RFC 3339.
+// parseTime parses a JSON number of unix seconds or a JSON string in RFC 3339.
 func parseTime(raw json.RawMessage) (second int64, nanos int32, ok bool) {
 	if second, nanos, ok = parseUnix(string(raw)); ok {
 		return second, nanos, true
@@ -209,7 +206,7 @@ func parseTime(raw json.RawMessage) (second int64, nanos int32, ok bool) {
 		}
 		return t.Unix(), int32(t.Nanosecond()), t.Unix() > 0 && t.Unix() <= maxSecond
 	}
-	// What is left is a number with an exponent.
+	// The remaining form is a number with an exponent.
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || !(f >= 1 && f <= maxSecond) {
 		return 0, 0, false
@@ -218,9 +215,8 @@ func parseTime(raw json.RawMessage) (second int64, nanos int32, ok bool) {
 	return int64(whole), int32(part * 1e9), true
 }
 
-// unescape gives back the bytes that the server received: Apache writes \" \\
-// \b \n \r \t \v and \xhh, nginx \xHH. A backslash before anything else stands
-// for itself. It allocates only where there is a backslash.
+// unescape returns the bytes that the server received: Apache writes \" \\ \b \n \r \t \v and \xhh, nginx \xHH. A
+// backslash before any other byte stands for itself. It allocates only if there is a backslash.
 func unescape(s string) string {
 	i := strings.IndexByte(s, '\\')
 	if i < 0 {
@@ -236,7 +232,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// unescapeOne decodes the first byte of s and says how long its spelling is.
+// unescapeOne decodes the first byte of s and returns it with the length of its spelling.
 func unescapeOne(s string) (byte, int) {
 	if s[0] != '\\' || len(s) < 2 {
 		return s[0], 1

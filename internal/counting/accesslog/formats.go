@@ -9,7 +9,7 @@ import (
 // form is one row of the table of formats.
 type form struct {
 	name Format
-	// layout is the form of a line as nginx writes one in log_format; "" if parse reads it.
+	// layout is the form of a line as nginx writes one in log_format, or "" if parse reads it.
 	layout string
 	parse  func(p *Parser, line string, e *Entry) error
 }
@@ -30,21 +30,21 @@ var forms = []form{
 
 // Further formats.
 const (
-	// JSON is one object a line with the fields of nginx, Caddy, Traefik, Envoy, Google Cloud or ECS, or with
-	// fields that Custom names.
+	// JSON is one object a line with the fields of nginx, Caddy, Traefik, Envoy, Google Cloud or ECS, or with fields
+	// that Custom names.
 	JSON Format = "json"
 	// Envoy is the default format of Envoy and Istio.
 	Envoy Format = "envoy"
-	// HAProxy is that of HAProxy's option httplog.
+	// HAProxy is the format of HAProxy's option httplog.
 	HAProxy Format = "haproxy"
-	// ALB is that of the application load balancer of AWS.
+	// ALB is the format of the application load balancer of AWS.
 	ALB Format = "alb"
-	// CloudFront and IIS are W3C extended logs, whose fields a line with #Fields names.
+	// CloudFront and IIS are W3C extended logs, whose fields are named by a line with #Fields.
 	CloudFront Format = "cloudfront"
 	IIS        Format = "iis"
 )
 
-// Names are the formats by name.
+// Names returns the names of the formats.
 func Names() (all []string) {
 	for _, f := range forms {
 		all = append(all, string(f.name))
@@ -54,22 +54,21 @@ func Names() (all []string) {
 
 const custom = "log_format:"
 
-// Custom is the format that a text describes: a log_format of nginx, such as '$remote_addr "$request"
-// $status $msec', or for JSON lines json: and fields, such as json:time=ts,client=ip,target=url.
+// Custom returns the format that a text describes: a log_format of nginx, such as '$remote_addr "$request" $status
+// $msec', or for JSON lines json: and fields, such as json:time=ts,client=ip,target=url.
 func Custom(text string) (Format, error) {
 	f := Format(custom + text)
 	_, err := f.Parser()
 	return f, err
 }
 
-// Parser reads the lines of one log. It remembers the #Fields of the log. It is not safe for
-// concurrent use.
+// Parser parses the lines of one log. It remembers the #Fields of the log. It is not safe for concurrent use.
 type Parser struct {
 	parse  func(p *Parser, line string, e *Entry) error
 	layout layout
 	fields []string          // of a W3C log
-	named  map[string]string // fields of JSON lines by what they are, of Custom
-	found  [jsonRoles]string // the name that a role had in the line before
+	named  map[string]string // fields of JSON lines by their role, of Custom
+	found  [jsonRoles]string // the field of each role in the previous line
 }
 
 // Parser returns a parser for the lines of one log.
@@ -112,7 +111,7 @@ func customParser(text string) (*Parser, error) {
 	return p, nil
 }
 
-// Parse reads one line, as [Format.Parse] does. What syslog writes before a line is skipped.
+// Parse parses one line, as [Format.Parse] does. It skips the head that syslog writes before a line.
 func (p *Parser) Parse(line string, e *Entry) error {
 	*e = Entry{}
 	e.Request.Header = &e.header
@@ -122,9 +121,8 @@ func (p *Parser) Parse(line string, e *Entry) error {
 	return p.parse(p, line, e)
 }
 
-// Parse reads one line without its line end into e. It returns ErrSkip for
-// lines that hold no request, an *Error for broken ones. After an error e is
-// not to be used. A log with #Fields needs a [Parser].
+// Parse parses one line without its line end into e. It returns ErrSkip for lines without a request, and an *Error for
+// broken ones. After an error e must not be used. A log with #Fields needs a [Parser].
 func (f Format) Parse(line string, e *Entry) error {
 	p, err := f.Parser()
 	if err != nil {
@@ -133,8 +131,8 @@ func (f Format) Parse(line string, e *Entry) error {
 	return p.Parse(line, e)
 }
 
-// Detect finds the format of the first lines of a log, with the lines that begin with "#": the
-// one that most of them parse as. False when none of them parses as anything.
+// Detect returns the format of the first lines of a log, with the lines that begin with "#": the format as which most
+// of them parse. It returns false if no line parses in any format.
 func Detect(lines []string) (Format, bool) {
 	best, most, e := Format(""), 0, Entry{}
 	for _, row := range forms {
@@ -178,7 +176,7 @@ func cutSyslog(line string) (rest string, ok bool) {
 	default:
 		return line, false
 	}
-	// HOST TAG[PID]: MESSAGE. nginx may leave out the host.
+	// HOST TAG[PID]: MESSAGE. nginx may omit the host.
 	head, message, ok := strings.Cut(rest, ": ")
 	if !ok || len(head) > 128 || strings.Count(head, " ") > 1 || strings.ContainsAny(head, "\"\t[{") &&
 		!strings.HasSuffix(head, "]") {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a field of a JSON line is.
+// The roles of the fields of a JSON line.
 const (
 	jsonTime = iota
 	jsonClient
@@ -25,8 +25,8 @@ var roleNames = [jsonRoles]string{
 	"time", "client", "request", "method", "target", "path", "query", "status", "host", "user_agent", "referer",
 }
 
-// known are the names of fields in the logs of nginx, Caddy, Traefik, Envoy, Google Cloud, ECS and others, the surest
-// first. A dot goes into an object.
+// known holds the names of fields in the logs of nginx, Caddy, Traefik, Envoy, Google Cloud, ECS and others, the most
+// certain first. A dot separates the name of an object from a field in it.
 var known = [jsonRoles][]string{
 	jsonTime: {"t", "ts", "time", "timestamp", "@timestamp", "time_iso8601", "time_local", "msec", "StartUTC",
 		"StartLocal", "start_time", "datetime", "date"},
@@ -50,7 +50,7 @@ var known = [jsonRoles][]string{
 		"http.request.referrer", "httpRequest.referer"},
 }
 
-// object reads one JSON object.
+// object parses one JSON object.
 func (p *Parser) object(line string, e *Entry) error {
 	if blank(line) {
 		return ErrSkip
@@ -95,7 +95,7 @@ func (p *Parser) lookUp(fields map[string]any, role int) string {
 	return ""
 }
 
-// textOf is the text or number of a field, or the first of a list; "" if there is none.
+// textOf returns the text or number of a field, or the first of a list, or "" if there is none.
 func textOf(fields map[string]any, name string) string {
 	value, ok := fields[name]
 	for !ok {
@@ -121,7 +121,7 @@ func textOf(fields map[string]any, name string) string {
 	return ""
 }
 
-// plainNumber writes a number without an exponent, which some programs use for times.
+// plainNumber returns a number without an exponent, which some programs use for times.
 func plainNumber(n json.Number) string {
 	s := string(n)
 	if !strings.ContainsAny(s, "eE") {

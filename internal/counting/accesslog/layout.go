@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// raw is the parts of a line as they are written, for all formats that name them.
+// raw holds the parts of a line as they are written, for all formats that name them.
 type raw struct {
 	time, client, request, method, target, path, query, status, host, agent, referer string
 }
 
-// variables are those of nginx, and what they are. The first that a line has counts.
+// variables maps the variables of nginx to the parts of a line. If a line has several of one part, the first counts.
 var variables = map[string]func(*raw) *string{
 	"time_local": func(r *raw) *string { return &r.time }, "time_iso8601": func(r *raw) *string { return &r.time },
 	"msec":        func(r *raw) *string { return &r.time },
@@ -47,7 +47,7 @@ var (
 	quotes   = regexp.MustCompile(`'([^']*)'`)
 )
 
-// newLayout reads a log_format, also the whole directive with its quotes.
+// newLayout parses a log_format, or the whole directive with its quotes.
 func newLayout(text string) (l layout, err error) {
 	if directive := strings.TrimSpace(text); strings.HasPrefix(directive, "log_format ") {
 		text = ""
@@ -107,7 +107,7 @@ func (p *Parser) byLayout(line string, e *Entry) error {
 	return e.fill(&r)
 }
 
-// cutValue cuts the value that stands before a text. In quotes an escaped quote does not end it.
+// cutValue cuts the value before the text after. In quotes an escaped quote does not end it.
 func cutValue(s, after string, quoted bool) (value, rest string, ok bool) {
 	if after == "" {
 		return s, "", true
@@ -127,7 +127,7 @@ func cutValue(s, after string, quoted bool) (value, rest string, ok bool) {
 	}
 }
 
-// fill takes the parts of a line.
+// fill sets the entry from the parts of a line.
 func (e *Entry) fill(r *raw) error {
 	var ok bool
 	if e.Second, e.Nanos, ok = anyTime(r.time); !ok {
@@ -163,7 +163,7 @@ func (e *Entry) fill(r *raw) error {
 	return nil
 }
 
-// relative makes a target of a URL, as balancers write them, that of a path.
+// relative converts the target from a URL, as balancers write it, to a path.
 func (e *Entry) relative() {
 	scheme, rest, ok := strings.Cut(e.Request.Target, "://")
 	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#") {
@@ -181,7 +181,7 @@ func (e *Entry) relative() {
 	}
 }
 
-// clientOf is the first of a list of addresses, without a port.
+// clientOf returns the first of a list of addresses, without a port.
 func clientOf(s string) string {
 	s, _, _ = strings.Cut(s, ",")
 	if s = strings.TrimSpace(s); s == "" {
@@ -200,8 +200,8 @@ func clientOf(s string) string {
 	return s
 }
 
-// anyTime reads unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C and the time of
-// Apache. A time without a zone is UTC.
+// anyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C and the time of Apache. A time
+// without a zone is UTC.
 func anyTime(s string) (second int64, nanos int32, ok bool) {
 	if second, nanos, ok = parseUnix(s); ok && second < 100_000_000_000 {
 		return second, nanos, true
@@ -236,7 +236,7 @@ var (
 		"cs(User-Agent) cs(Referer) sc-status")
 )
 
-// w3c reads a line of a W3C extended log, whose fields are separated by sep.
+// w3c parses a line of a W3C extended log, whose fields are separated by sep.
 func (p *Parser) w3c(line, sep string, e *Entry) error {
 	if blank(line) || line[0] == '#' {
 		if fields, ok := strings.CutPrefix(line, "#Fields:"); ok {

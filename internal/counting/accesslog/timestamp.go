@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// maxSecond is the end of the year 9999. What lies beyond is milliseconds or
-// worse, not seconds.
+// maxSecond is the end of the year 9999. Greater numbers are milliseconds or smaller units, not seconds.
 const maxSecond = 253402300799
 
-// parseCLF reads "17/May/2015:10:05:03 +0200", with an optional fraction
-// behind the seconds. It does not call time.Parse, which costs more than all the
-// rest of a line.
+// parseCLF parses "17/May/2015:10:05:03 +0200", with an optional fraction after the seconds. It does not call
+// time.Parse, which costs more than the rest of a line.
 func parseCLF(s string) (second int64, nanos int32, ok bool) {
 	if len(s) < 26 || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' {
 		return 0, 0, false
@@ -36,8 +34,7 @@ func parseCLF(s string) (second int64, nanos int32, ok bool) {
 	return local - offset, nanos, ok && local > offset
 }
 
-// parseLocal reads "17/May/2015:10:05:03", whose separators are known to be in
-// place, as if it were UTC.
+// parseLocal parses "17/May/2015:10:05:03", whose separators are known to be in place, as if it were UTC.
 func parseLocal(s string) (int64, bool) {
 	day, year := number(s[0:2]), number(s[7:11])
 	hour, minute, sec := number(s[12:14]), number(s[15:17]), number(s[18:20])
@@ -52,7 +49,7 @@ func parseLocal(s string) (int64, bool) {
 	return date.Unix() + int64(hour*3600+minute*60+sec), true
 }
 
-// parseZone reads " +0200" and gives seconds east of UTC.
+// parseZone parses " +0200" and returns seconds east of UTC.
 func parseZone(s string) (int64, bool) {
 	if len(s) != 6 || s[0] != ' ' || (s[1] != '+' && s[1] != '-') {
 		return 0, false
@@ -68,7 +65,7 @@ func parseZone(s string) (int64, bool) {
 	return east, true
 }
 
-// monthNumber is 0 for what is no month. Servers write English names whatever
+// monthNumber returns the number of a month, or 0 if the name is not a month. Servers write English names whatever
 // their locale.
 func monthNumber(s string) int {
 	i := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", s)
@@ -78,7 +75,7 @@ func monthNumber(s string) int {
 	return i/3 + 1
 }
 
-// number reads decimal digits, -1 when there is anything else.
+// number parses decimal digits, and returns -1 if there is any other byte.
 func number(s string) int {
 	n := 0
 	for i := 0; i < len(s); i++ {
@@ -90,8 +87,8 @@ func number(s string) int {
 	return n
 }
 
-// parseUnix reads unix seconds, whole or with a decimal fraction. Zero and
-// what lies after the year 9999 is refused: it is no time of a request.
+// parseUnix parses unix seconds, whole or with a decimal fraction. It rejects zero and times after the year 9999,
+// because they are not times of a request.
 func parseUnix(s string) (second int64, nanos int32, ok bool) {
 	i := 0
 	for ; i < len(s) && isDigit(s[i]); i++ {
@@ -112,8 +109,7 @@ func parseUnix(s string) (second int64, nanos int32, ok bool) {
 	return second, nanos, ok
 }
 
-// fraction reads the digits behind a decimal point as nanoseconds; what is
-// finer is cut off.
+// fraction parses the digits after a decimal point as nanoseconds; finer digits are cut off.
 func fraction(s string) (nanos int32, ok bool) {
 	unit := int32(100_000_000)
 	for i := 0; i < len(s); i++ {
