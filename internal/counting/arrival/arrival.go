@@ -1,10 +1,10 @@
-// Package arrival answers whether counts arrive. A sender of StatsD lines states once a second how many lines it has
+// Package arrival measures whether counts arrive. A sender of StatsD lines states once a second how many lines it has
 // sent, the receiver publishes how many it received, and a [Monitor] of the sender compares the two.
 //
 //	sender ── heartbeat: id, lines sent ──> receiver ──> Redis ── [Report] ──> Monitor of the sender
 //
-// A flow is what one socket of a sender sends to one server. Its id is new for each socket, so numbers of two sockets
-// are never compared. The package is pure: time is an argument.
+// A flow is the lines that one socket of a sender sends to one server. Its id is new for each socket, so that numbers
+// of two sockets are never compared. The package is pure: time is an argument.
 package arrival
 
 import (
@@ -14,19 +14,21 @@ import (
 	"strings"
 )
 
-// Flow is what a receiver knows of one flow. All numbers are lines.
+// Flow is the state of one flow at a receiver. All numbers are lines.
 type Flow struct {
-	// Sent is the sender's number of the newest heartbeat, First that of the first one received, and Received what
-	// came in between.
+	// Sent is the sender's number in the newest heartbeat, First its number in the first received heartbeat, and
+	// Received the number of lines that came in between.
 	Sent, First, Received uint64
-	// Uncounted: Received is unknown. The lines came by a stream, or others came from the same address.
+	// Uncounted is true if Received is unknown, because the lines came by a stream, or because other lines came from
+	// the same address.
 	Uncounted bool
 }
 
-// Report is what one receiver published of all its flows.
+// Report holds all flows that one receiver published.
 type Report struct {
 	Publisher string
-	// Complete: a sender whose flow is absent does not reach this publisher. Otherwise it may reach it unseen.
+	// Complete is true if a sender whose flow is absent does not reach this publisher. Otherwise it may reach it
+	// unnoticed.
 	Complete bool
 	Flows    map[string]Flow
 }
@@ -43,7 +45,7 @@ func (f Flow) Append(dst []byte) []byte {
 	return strconv.AppendUint(dst, f.Received, 10)
 }
 
-// ParseFlow reads what Append wrote.
+// ParseFlow parses the text of Append.
 func ParseFlow(text string) (f Flow, err error) {
 	sent, rest, _ := strings.Cut(text, "-")
 	first, received, ok := strings.Cut(rest, "-")
@@ -72,7 +74,7 @@ func AppendRelayed(dst []byte, id string, f Flow) []byte {
 	return f.Append(append(append(dst, id...), '-'))
 }
 
-// ParseHeartbeat reads what AppendHeartbeat or AppendRelayed wrote; only Sent of a flow that is not relayed is set.
+// ParseHeartbeat parses the text of AppendHeartbeat or AppendRelayed; in a flow that is not relayed, only Sent is set.
 func ParseHeartbeat(text string) (id string, f Flow, relayed bool, err error) {
 	id, rest, _ := strings.Cut(text, "-")
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, notAlphanumeric) {

@@ -6,41 +6,43 @@ import (
 )
 
 const (
-	// maxLoss is the share of lines that may be missing. Where it is exceeded for lossAfter, the flow fails;
-	// it works again when less than half of that was missing for worksAfter.
+	// maxLoss is the share of lines that may be missing. If it is exceeded for lossAfter, the flow fails; it works
+	// again when less than half of maxLoss was missing for worksAfter.
 	maxLoss    = 0.05
 	window     = 3 * time.Second
 	lossAfter  = 3 * time.Second
 	worksAfter = 2 * time.Second
-	// minMissing lines are never called a loss: a sender without traffic sends one a second.
+	// minMissing is the minimum number of missing lines that counts as a loss, because a sender without traffic sends
+	// one line a second.
 	minMissing = 3
-	// maxPending heartbeats may be on their way, or lost one after the other. A second each: none of the lines arrived.
+	// maxPending is the number of heartbeats without a known arrival at which the flow fails. Fewer may be on their
+	// way, or lost one after the other. They are sent once a second, so that none of the lines arrived for that time.
 	maxPending = 4
-	// pause is the silence of a publisher after which its next reports are those of one that was away: what it has
-	// not received it may not have read yet.
+	// pause is the silence of a publisher after which its next report counts as the report of a publisher that was
+	// away: lines that it has not received may be lines that it has not read yet.
 	pause = 2500 * time.Millisecond
-	// moved is after how long other publishers are believed that a flow does not reach its last receiver. Before, that
-	// one may be starting again.
+	// moved is the time after which other publishers are believed that a flow does not reach its last receiver. Before
+	// that, the receiver may be restarting.
 	moved = 30 * time.Second
 )
 
-// Monitor judges one flow by the reports of all publishers. The zero value knows nothing, and a flow of which nothing
-// is known works: behind a relay, or with a receiver that reports nothing, a loss cannot be seen.
+// Monitor judges one flow by the reports of all publishers. The zero value has no information, and a flow without
+// information works: behind a relay, or with a receiver that does not report, a loss cannot be seen.
 //
-// Not safe for concurrent use.
+// A Monitor is not safe for concurrent use.
 type Monitor struct {
 	id      string
-	pending int // heartbeats sent since one of them is known to have arrived
+	pending int // heartbeats sent since the last known arrival
 
-	receiver string    // publisher that received the flow last; "": none
-	reported time.Time // its last report, or that of any publisher if there is no receiver
+	receiver string    // publisher that received the flow last, or ""
+	reported time.Time // its last report, or any publisher's if there is no receiver
 	newest   Flow
 	samples  []sample // of the window, oldest first
 
 	loss        float64
 	state       State
-	bad, good   time.Time // since when the loss is too great, or small enough; zero: it is not
-	failure     error     // nil: the flow works
+	bad, good   time.Time // since when the loss is too great, or small enough; or zero
+	failure     error     // nil if the flow works
 	lastArrival time.Time
 }
 
@@ -49,14 +51,14 @@ type sample struct {
 	sent, received uint64
 }
 
-// State is what is known of a flow.
+// State is the knowledge about a flow.
 type State int
 
 // The states of a flow.
 const (
-	Unknown State = iota // no publisher can say anything about it
+	Unknown State = iota // no publisher can report on it
 	Arrives              // it arrives, the loss is unknown
-	Counted              // Loss is known
+	Counted              // the loss is known
 )
 
 // HeartbeatSent records a heartbeat of the flow with this id.
@@ -67,11 +69,11 @@ func (m *Monitor) HeartbeatSent(id string) {
 	m.pending++
 }
 
-// ID is the id of the flow, "" before the first heartbeat.
+// ID returns the id of the flow, or "" before the first heartbeat.
 func (m *Monitor) ID() string { return m.id }
 
-// Observe takes what a publisher reported, and returns whether it received something new of the flow. Call it for each
-// report once, soon after it was published.
+// Observe records a publisher's report, and returns whether the publisher received new lines of the flow. Call it once
+// for each report, soon after it was published.
 func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 	if m.id == "" {
 		return false
@@ -84,7 +86,7 @@ func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 	case m.receiver == r.Publisher, m.receiver == "":
 	case now.Sub(m.reported) < moved:
 		return false
-	default: // its receiver is gone, and this one does not have it
+	default: // its receiver is gone, and this publisher does not receive it
 		m.receiver, m.pending = "", 0
 	}
 	if now.Sub(m.reported) > pause && !advanced {
@@ -103,7 +105,7 @@ func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 		m.bad, m.good, m.failure = now, time.Time{}, errNothing
 		return false
 	}
-	if advanced { // else nothing is known that was not known before
+	if advanced { // else there is no new information
 		m.judge(now)
 	}
 	return advanced
@@ -127,7 +129,7 @@ func (m *Monitor) measure(now time.Time, f Flow) {
 	}
 }
 
-// missing counts the lines sent within the window, and those of them that did not arrive.
+// missing returns the number of lines sent within the window, and the number of them that did not arrive.
 func (m *Monitor) missing() (sent, missing uint64) {
 	if len(m.samples) < 2 {
 		return 0, 0
@@ -150,7 +152,7 @@ func (m *Monitor) judge(now time.Time) {
 	}
 }
 
-// since is when a condition began to hold; the zero time while it does not.
+// since returns the time at which a condition began to hold, or the zero time while it does not.
 func since(began, now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:
@@ -161,7 +163,7 @@ func since(began, now time.Time, holds bool) time.Time {
 	return began
 }
 
-// Loss is the share of the lines of the last 3 s that did not arrive, and whether that is known.
+// Loss returns the share of the lines of the last 3 s that did not arrive, and whether it is known.
 func (m *Monitor) Loss() (ratio float64, known bool) {
 	if m.state != Counted {
 		return 0, false
@@ -174,8 +176,8 @@ func (m *Monitor) ArrivedSince(t time.Time) bool { return m.lastArrival.After(t)
 
 var errNothing = fmt.Errorf("none of the last %d heartbeats arrived at an aggregator", maxPending)
 
-// Err is why counts have to be taken for lost; nil: they arrive, or nothing is known.
+// Err returns why counts must be considered lost, or nil if they arrive or there is no information.
 func (m *Monitor) Err() error { return m.failure }
 
-// State is what is known of the flow.
+// State returns the knowledge about the flow.
 func (m *Monitor) State() State { return m.state }
