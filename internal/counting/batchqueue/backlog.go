@@ -1,6 +1,5 @@
-// Package batchqueue holds batches of counts that wait for a sender, in bounded memory. What
-// is too much pushes the oldest out: the newest counts are the ones that can still make a
-// key hot.
+// Package batchqueue holds batches of counts that wait for a sender, in bounded memory. Excess batches push out the
+// oldest, because only the newest counts can still make a key hot.
 package batchqueue
 
 import (
@@ -12,34 +11,34 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Queue holds batches, oldest first. Safe for concurrent use.
+// Queue holds batches, oldest first. It is safe for concurrent use.
 type Queue struct {
-	// Ready holds a token when there may be something.
+	// Ready holds a token when the queue may have a batch.
 	Ready chan struct{}
 
 	maxCounts, maxBytes int
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	batches []Batch
 	counts  int
 	bytes   int
 	closed  bool
 }
 
-// Batch is what one call of Put brought.
+// Batch holds the counts of one call of Put.
 type Batch struct {
 	Counts []hottype.Count
 	At     time.Time
-	bytes  int // of memory
+	bytes  int // size in memory
 }
 
-// New makes a queue of at most so many counts and bytes. The newest batch is kept whatever its size.
+// New makes a queue of at most maxCounts counts and maxBytes bytes. The newest batch is kept whatever its size.
 func New(maxCounts, maxBytes int) *Queue {
 	return &Queue{maxCounts: maxCounts, maxBytes: maxBytes, Ready: make(chan struct{}, 1)}
 }
 
-// Put adds a batch and gives how many requests were pushed out. It reports false, and
-// takes nothing, when the queue is closed.
+// Put adds a batch and returns the number of requests that were pushed out. If the queue is closed, it takes no counts
+// and returns false.
 func (q *Queue) Put(counts []hottype.Count, now time.Time) (dropped uint64, ok bool) {
 	b := Batch{counts, now, sizeOf(counts)}
 	q.mu.Lock()
@@ -53,8 +52,8 @@ func (q *Queue) Put(counts []hottype.Count, now time.Time) (dropped uint64, ok b
 	return q.dropExcess(), true
 }
 
-// Restore puts batches back that Take gave, before all others. It gives how many requests
-// do not fit any more.
+// Restore puts batches of Take back, before all others. It returns the number of requests for which there is no room
+// any more.
 func (q *Queue) Restore(batches []Batch) (dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,7 +64,7 @@ func (q *Queue) Restore(batches []Batch) (dropped uint64) {
 	return q.dropExcess()
 }
 
-// dropExcess drops the oldest batches. The lock is held.
+// dropExcess drops the oldest batches and returns the number of their requests. The caller holds mu.
 func (q *Queue) dropExcess() (dropped uint64) {
 	for (q.counts > q.maxCounts || q.bytes > q.maxBytes) && len(q.batches) > 1 {
 		dropped += Requests(q.shift().Counts)
@@ -73,7 +72,7 @@ func (q *Queue) dropExcess() (dropped uint64) {
 	return dropped
 }
 
-// Next takes the oldest batch out and reports whether there is one.
+// Next removes the oldest batch and reports whether there was one.
 func (q *Queue) Next() (Batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +90,7 @@ func (q *Queue) Take() []Batch {
 	return all
 }
 
-// Close rejects what comes from now on. What is there can still be taken.
+// Close rejects further batches. The present ones can still be taken.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +122,7 @@ func sizeOf(counts []hottype.Count) int {
 	return n
 }
 
-// Requests is how many requests counts stand for. One with n below 1 stands for none.
+// Requests returns the number of requests of the counts. A count with n below 1 has no requests.
 func Requests(counts []hottype.Count) uint64 {
 	var n uint64
 	for i := range counts {
