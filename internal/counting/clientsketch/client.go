@@ -14,19 +14,18 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// maxName is how much of a client's opaque name counts, in bytes.
+// maxName is the number of bytes of a client's opaque name that count.
 const maxName = 64
 
-// The first byte of a client's form: what follows.
+// The first byte of a client's form, which selects the rest.
 const (
 	formName = 0x00 // 1 to maxName bytes
 	formIPv4 = 0x04 // 4 bytes
 	formIPv6 = 0x06 // 8 bytes: the /64
 )
 
-// AppendClient appends the form in which a client is hashed and sent: a byte
-// that says what follows, then 4 bytes of an IPv4 address, the 8 bytes of an
-// IPv6 /64, or the first 64 bytes of a name. The unknown client is empty.
+// AppendClient appends the form in which a client is hashed and sent: a byte that selects the rest, then 4 bytes of an
+// IPv4 address, the 8 bytes of an IPv6 /64, or the first 64 bytes of a name. The form of the unknown client is empty.
 func AppendClient(dst []byte, c hottype.Client) []byte {
 	a := c.Addr.Unmap()
 	switch {
@@ -42,8 +41,7 @@ func AppendClient(dst []byte, c hottype.Client) []byte {
 	return dst
 }
 
-// ParseClient reads the form that AppendClient writes. It is false for
-// anything else, the empty form too.
+// ParseClient parses the form that AppendClient writes. It returns false for anything else, including the empty form.
 func ParseClient(form []byte) (hottype.Client, bool) {
 	if len(form) == 0 {
 		return hottype.Client{}, false
@@ -67,8 +65,8 @@ func ParseClient(form []byte) (hottype.Client, bool) {
 	return hottype.Client{}, false
 }
 
-// canonicalClient is the client that counts for c: see hottype.ClientFromAddr. Clients that
-// the pipeline's readers of requests made are that already.
+// canonicalClient returns the client under which c is counted: see hottype.ClientFromAddr. Clients from the pipeline's
+// own readers of requests are already canonical.
 func canonicalClient(c hottype.Client) hottype.Client {
 	switch {
 	case c.Addr.Is4():
@@ -81,9 +79,8 @@ func canonicalClient(c hottype.Client) hottype.Client {
 	return c
 }
 
-// Hash is the hash of a client that all processes agree on: FNV-1a with 64
-// bits over the client's form (AppendClient), mixed by canon.Mix; of that the
-// upper 32 bits.
+// Hash returns the hash of a client, on which all processes agree: the upper 32 bits of FNV-1a with 64 bits over the
+// client's form (AppendClient), mixed by canon.Mix.
 func Hash(c hottype.Client) uint32 {
 	var buf [1 + maxName]byte
 	return uint32(canon.Mix(canon.FNV1a(AppendClient(buf[:0], c))) >> 32)
@@ -91,9 +88,8 @@ func Hash(c hottype.Client) uint32 {
 
 var errSketch = errors.New("clientsketch: out of bounds or out of order")
 
-// Check reports whether a client sketch that came from outside is one that this package
-// could have made: sizes, order, numbers from 1 to MaxN, and counters that do
-// not add up to more than was seen. nil is sound.
+// Check returns an error if a client sketch from outside is not one that this package could have made. It checks sizes,
+// order, numbers from 1 to MaxN, and that the counters do not add up to more than Attributed. nil is sound.
 func Check(c *hottype.ClientSketch) error {
 	if c == nil {
 		return nil
@@ -106,9 +102,8 @@ func Check(c *hottype.ClientSketch) error {
 	return nil
 }
 
-// Repair makes a client sketch sound that was put together from members of which some
-// may have been lost on the way, or be forged: what was seen is at
-// least what its parts say. It is false where even then the client sketch is unsound.
+// Repair makes a client sketch sound that was put together from members of which some may be lost or forged: it raises
+// Attributed to at least the sum of the parts. It returns false if the client sketch is unsound even then.
 func Repair(c *hottype.ClientSketch) bool {
 	least := int64(len(c.Sample))
 	weight := int64(0)
@@ -130,8 +125,7 @@ func ascending(marks []uint32) bool {
 
 func byN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
 
-// totalHeavy is the sum of the counters, more than any Attributed where one of them is
-// no sound counter.
+// totalHeavy returns the sum of the counters, or more than any Attributed if one of them is not sound.
 func totalHeavy(heavy []hottype.ClientCount) int64 {
 	total := int64(0)
 	for i, h := range heavy {
@@ -144,21 +138,20 @@ func totalHeavy(heavy []hottype.ClientCount) int64 {
 	return total
 }
 
-// MaxMember is the longest member, in bytes: a name of 64 bytes, its n, and
-// what is between.
+// MaxMember is the maximum length of a member, in bytes: a name of 64 bytes, its n, and the text in between.
 const MaxMember = 2*(1+maxName) + 1 + 16
 
 const seenWord = "seen"
 
-// AppendMembers appends what a client sketch says as the members of a StatsD set, each
-// followed by a line feed; a sender makes a line "name:member|s" of each.
+// AppendMembers appends the contents of a client sketch as the members of a StatsD set, each followed by a line feed; a
+// sender makes a line "name:member|s" of each.
 //
-//	seen=300           so many requests were laid to a client
+//	seen=300           the number of requests attributed to clients
 //	0badf00d           a mark: 8 hex digits
 //	04c0000201=285     a heavy client: its form in hex, and its requests
 //
-// Digits are lower case. No member has ":", "|", "@", "#" or a line feed. nil
-// and a client sketch that saw nothing have no members.
+// Digits are lower case. No member contains ":", "|", "@", "#" or a line feed. nil and a client sketch without requests
+// have no members.
 func AppendMembers(dst []byte, c *hottype.ClientSketch) []byte {
 	if c == nil || c.Attributed <= 0 {
 		return dst
@@ -182,22 +175,22 @@ func appendN(dst []byte, n int64) []byte {
 	return append(dst, '\n')
 }
 
-// Member is one member of a set, read. It says one of three things.
+// Member is one parsed member of a set. It holds one of three facts.
 type Member struct {
-	Seen   int64          // how many requests were laid to clients; 0: not said
-	Client hottype.Client // a heavy client with its requests N; unknown: not said
+	Seen   int64          // number of requests attributed to clients, or 0
+	Client hottype.Client // a heavy client with its requests N, or unknown
 	N      int64
-	Hash   uint32 // a client's mark, where neither of the others is said
+	Hash   uint32 // a client's mark, if neither of the others is set
 }
 
-// MaxN is the greatest number that a member or a record may say.
+// MaxN is the maximum number in a member or a record.
 const MaxN = hottype.MaxCount
 
 var errMember = errors.New(
 	"clientsketch: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
 
-// ParseMember reads one member, without a line feed. What AppendMembers did
-// not write is rejected; nothing of member is kept.
+// ParseMember parses one member, without a line feed. It rejects text that AppendMembers does not write, and keeps no
+// part of member.
 func ParseMember(member []byte) (Member, error) {
 	m, ok := parseMember(member)
 	if !ok {
@@ -233,13 +226,13 @@ func parseMember(member []byte) (Member, bool) {
 	return Member{Client: client, N: n}, ok
 }
 
-// parseN reads 1 to MaxN as strconv.AppendInt writes them.
+// parseN parses 1 to MaxN as strconv.AppendInt writes them.
 func parseN(s []byte) (int64, bool) {
 	n, err := strconv.ParseUint(string(s), 10, 63)
 	return int64(n), err == nil && s[0] != '0' && n <= MaxN
 }
 
-// unhex decodes lower case hex digits into dst, whose room bounds them.
+// unhex decodes lower case hex digits into dst, whose capacity bounds them.
 func unhex(dst, s []byte) ([]byte, bool) {
 	if len(s)%2 != 0 || len(s)/2 > cap(dst) || bytes.ContainsAny(s, "ABCDEF") {
 		return nil, false
@@ -248,9 +241,8 @@ func unhex(dst, s []byte) ([]byte, bool) {
 	return dst, err == nil
 }
 
-// AddTo adds what the member says to a client sketch. All members of a set added to an
-// empty client sketch, in any order, make the client sketch that AppendMembers wrote; those of
-// a second sender are merged with it.
+// AddTo adds a member to a client sketch. All members of a set, added to an empty client sketch in any order, make the
+// client sketch that AppendMembers wrote; the members of a second sender are merged with it.
 func (m Member) AddTo(dst *hottype.ClientSketch) {
 	switch {
 	case m.Seen > 0:

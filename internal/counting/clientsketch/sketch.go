@@ -1,34 +1,28 @@
-// Package clientsketch summarises which clients made the requests of one key: about
-// how many different clients there are, and which of them are the heaviest.
-// Summaries of different moments and processes merge into one, and each is of
-// a fixed size, whatever the traffic.
+// Package clientsketch summarises the clients that made the requests of one key: about how many different clients there
+// are, and which of them are the heaviest. Summaries of different moments and processes merge into one, and each has a
+// fixed size, whatever the traffic.
 //
-// What enters is clients with their requests ([Add]) or other summaries
-// ([Merge]); what leaves is how many clients there are ([Clients]) and what
-// would be left of the requests if no client counted for more than so much
-// ([CappedCount]). The last one tells a viral key from a loop: a key asked for a
-// thousand times by one client needs no protection from others.
+// Its input is clients with their requests ([Add]) or other summaries ([Merge]). Its output is the number of clients
+// ([Clients]) and the number of requests that would be left if each client counted for at most a given number
+// ([CappedCount]). The latter distinguishes a viral key from a loop: a key that one client requests a thousand times
+// needs no protection from others.
 //
-// Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample
-// (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002):
-// the [MaxSample] smallest different hashes; the hash is published (docs/protocol.md)
-// and the same everywhere, so the union of two sketches is that of their
-// clients. Heavy is a Misra-Gries summary of [MaxHeavy] counters (Agarwal et
-// al., "Mergeable summaries", 2012): no client's counter is above its requests,
-// and none is below by more than
+// Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample (Bar-Yossef et al., "Counting distinct
+// elements in a data stream", 2002): the [MaxSample] smallest different hashes. The hash is published
+// (docs/protocol.md) and the same everywhere, so that the union of two sketches is the sketch of all their clients.
+// Heavy is a Misra-Gries summary of [MaxHeavy] counters (Agarwal et al., "Mergeable summaries", 2012): a client's
+// counter never exceeds its requests, and is below them by at most
 //
-//	(Seen - sum of the counters) / (MaxHeavy + 1)
+//	(Attributed - sum of the counters) / (MaxHeavy + 1)
 //
-// so a client with more than a ninth of the requests is always among them,
-// also after any number of merges.
+// so that a client with more than a ninth of the requests always has a counter, even after any number of merges.
 //
-// The hash being public, a client can choose addresses with small sample hashes and
-// look like many clients to Clients, which is only shown to people. Effective goes by
-// counters, and by the sample hashes only where their number is exact: for that one
-// address more is one client more and nothing else.
+// Because the hash is public, a client can choose addresses with small sample hashes and look like many clients to
+// Clients, which is only shown to people. CappedCount uses the counters, and the sample hashes only while their number
+// is exact: there one more address is only one more client.
 //
-// The package is pure. A sketch that may still be read must not be changed;
-// nothing here is safe for concurrent use of one ClientSketch.
+// The package is pure. A sketch that may still be read must not be changed; the functions are not safe for concurrent
+// use of one ClientSketch.
 package clientsketch
 
 import (
@@ -41,17 +35,15 @@ import (
 
 // The sizes of the sketches.
 const (
-	// MaxSample is how many sample hashes a sketch keeps. Below it their number is that
-	// of the clients; from there on the standard error of the estimate is
-	// 1/sqrt(MaxSample-2), about 18 %.
+	// MaxSample is the number of sample hashes that a sketch keeps. Below it their number is the number of clients;
+	// from there on the standard error of the estimate is 1/sqrt(MaxSample-2), about 18 %.
 	MaxSample = 32
-	// MaxHeavy is how many heavy clients a sketch keeps.
+	// MaxHeavy is the number of heavy clients that a sketch keeps.
 	MaxHeavy = 8
 )
 
-// Add lays n requests to a client. It allocates when dst's sketches grow, and
-// nothing once they have (see Reset). n below 1 and the unknown client add
-// nothing: such requests are counted, and not seen.
+// Add attributes n requests to a client. It allocates when dst's slices grow, and no longer once they have grown (see
+// Reset). Requests with n below 1 or of the unknown client are not attributed.
 func Add(dst *hottype.ClientSketch, client hottype.Client, n int64) {
 	if n <= 0 || client.IsZero() {
 		return
@@ -59,15 +51,15 @@ func Add(dst *hottype.ClientSketch, client hottype.Client, n int64) {
 	client = canonicalClient(client)
 	dst.Attributed = sum(dst.Attributed, n)
 	if addKnown(dst.Heavy, client, n) {
-		return // the sample knows it since it was first added
+		return // the sample has it since it was first added
 	}
 	addToSample(dst, Hash(client))
 	addHeavy(dst, client, n)
 }
 
-// Merge adds to dst what src saw; src is not changed and dst keeps no part of
-// it. Merge(a, b) and Merge(b, a) give the same; the order of three or more
-// may move heavy counters, within the bound of the package. src may be nil.
+// Merge adds the requests of src to dst; src is not changed and dst keeps no part of it. Merge(a, b) and Merge(b, a)
+// have the same result; the order of three or more may move heavy counters, within the bound of the package. src may be
+// nil.
 func Merge(dst, src *hottype.ClientSketch) {
 	if src == nil {
 		return
@@ -77,8 +69,8 @@ func Merge(dst, src *hottype.ClientSketch) {
 	mergeHeavy(dst, src.Heavy)
 }
 
-// Clients is how many different clients there are: exactly, up to colliding
-// sample hashes, while there are fewer than MaxSample, about, beyond that. 0 for nil.
+// Clients returns the number of different clients. It is exact, up to colliding sample hashes, while there are fewer
+// than MaxSample, and an estimate beyond that. It returns 0 for nil.
 func Clients(c *hottype.ClientSketch) int64 {
 	if c == nil {
 		return 0
@@ -87,15 +79,14 @@ func Clients(c *hottype.ClientSketch) int64 {
 	if len(c.Sample) < MaxSample {
 		return least
 	}
-	// If the k smallest of hashes spread over 2^32 reach up to m, there are
-	// about (k-1)/m as many as would fill it: the unbiased estimator.
+	// If the k smallest of hashes spread over 2^32 reach up to m, about (k-1)/m times as many would fill it: the
+	// unbiased estimator.
 	about := float64(MaxSample-1) * (1 << 32) / (float64(c.Sample[MaxSample-1]) + 1)
 	return max(least, min(int64(about), c.Attributed))
 }
 
-// Heaviest gives the heaviest client and its share of the requests that were
-// laid to clients, 0 to 1, both from below; the unknown client and 0 where
-// no client is known.
+// Heaviest returns the heaviest client and its share of the requests that were attributed to clients, 0 to 1, as a
+// lower bound, or the unknown client and 0 if no client is known.
 func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 	if c == nil || len(c.Heavy) == 0 {
 		return hottype.Client{}, 0
@@ -104,21 +95,19 @@ func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 	return first.Client, min(1, float64(first.N)/float64(max(c.Attributed, 1)))
 }
 
-// CappedCount is what is left of the n requests of a key when no client counts
-// for more than most (at least 1) of them. What was not seen is taken to be
-// like what was; where nothing was seen all n are left.
+// CappedCount returns the number that is left of the n requests of a key if each client counts for at most most (at
+// least 1) of them. Requests that were not attributed are assumed to be distributed like the attributed ones; if none
+// were attributed, all n are left.
 //
-// It is never below the true value for what was seen. It is above it by at
-// most the counters' error for each client over the cap: with h of them and r
-// requests of all others, by h r / (MaxHeavy+1-h). And it is never above the
-// cap times the clients while those are fewer than MaxSample. So a few loops are
-// always found out, and many clients are never taken for one.
+// For the attributed requests the result is never below the true value. It exceeds it by at most the counters' error
+// for each client over the cap: with h such clients and r requests of all others, by h r / (MaxHeavy+1-h). And while
+// there are fewer than MaxSample clients, it never exceeds the cap times the clients. So a few loops are always
+// recognised, and many clients are never mistaken for a loop.
 func CappedCount(c *hottype.ClientSketch, n int64, most float64) int64 {
 	if c == nil || c.Attributed <= 0 || n <= 0 {
 		return max(n, 0)
 	}
-	// A client's part of n is its part of what was seen, so the cap shrinks
-	// with that.
+	// A client's part of n is its part of the attributed requests, so the cap shrinks with them.
 	seen := float64(c.Attributed)
 	limit := max(most, 1)
 	if c.Attributed < n {
@@ -137,11 +126,11 @@ func CappedCount(c *hottype.ClientSketch, n int64, most float64) int64 {
 
 // Reset empties a client sketch and keeps its memory for the next use.
 func Reset(c *hottype.ClientSketch) {
-	clear(c.Heavy) // names
+	clear(c.Heavy) // releases the names
 	c.Attributed, c.Sample, c.Heavy = 0, c.Sample[:0], c.Heavy[:0]
 }
 
-// sum adds two numbers that are not negative; beyond the largest it stays there.
+// sum adds two numbers that are not negative, and returns the largest number if they overflow.
 func sum(a, b int64) int64 {
 	if c := a + b; c >= 0 {
 		return c
@@ -149,8 +138,7 @@ func sum(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// addToSample keeps mark if it is among the smallest. In a large one it hardly
-// ever is, and that is one comparison.
+// addToSample keeps mark if it is among the smallest. In a large sample it rarely is, and then one comparison suffices.
 func addToSample(c *hottype.ClientSketch, mark uint32) {
 	full := len(c.Sample) == MaxSample
 	if full && mark > c.Sample[MaxSample-1] {
@@ -166,7 +154,7 @@ func addToSample(c *hottype.ClientSketch, mark uint32) {
 	c.Sample = slices.Insert(c.Sample, i, mark)
 }
 
-// mergeSamples makes c's sample hashes the smallest of the union. Both are ascending.
+// mergeSamples replaces c's sample hashes by the smallest of the union. Both are in ascending order.
 func mergeSamples(c *hottype.ClientSketch, other []uint32) {
 	if len(other) == 0 {
 		return
@@ -191,10 +179,9 @@ func mergeSamples(c *hottype.ClientSketch, other []uint32) {
 	c.Sample = append(c.Sample[:0], union[:n]...)
 }
 
-// addHeavy counts n for a client. Where no counter is free all of them pay:
-// each loses what the newcomer loses, so that those remain that come more often
-// than all newcomers together (Misra and Gries, "Finding repeated elements",
-// 1982). The counters stay in order, heaviest first.
+// addHeavy counts n for a client. If no counter is free, all counters pay: each loses as much as the new client loses,
+// so that the clients remain that come more often than all new clients together (Misra and Gries, "Finding repeated
+// elements", 1982). The counters stay in order, heaviest first.
 func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 	if addKnown(c.Heavy, client, n) {
 		return
@@ -210,7 +197,7 @@ func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 	}
 }
 
-// addKnown counts n for a client that has a counter, and reports whether it has.
+// addKnown counts n for a client that has a counter, and reports whether it has one.
 func addKnown(heavy []hottype.ClientCount, client hottype.Client, n int64) bool {
 	for i := range heavy {
 		if heavy[i].Client == client {
@@ -228,8 +215,8 @@ func moveUp(heavy []hottype.ClientCount, i int) {
 	}
 }
 
-// decrement takes from each counter and drops those with nothing left. They are in
-// order, heaviest first, so those are the last ones.
+// decrement subtracts paid from each counter and removes the counters that become empty. They are the last ones,
+// because the order is heaviest first.
 func decrement(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
 	n := 0
 	for ; n < len(heavy) && heavy[n].N > paid; n++ {
@@ -239,8 +226,8 @@ func decrement(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
 	return heavy[:n]
 }
 
-// mergeHeavy adds the counters of other to those of c. Where that makes more
-// than MaxHeavy, all pay as much as the first one too many has.
+// mergeHeavy adds the counters of other to the counters of c. If that makes more than MaxHeavy, every counter is
+// reduced by the value of the first counter beyond MaxHeavy.
 func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 	var buf [2 * MaxHeavy]hottype.ClientCount
 	all := append(buf[:0], c.Heavy...)
@@ -252,7 +239,7 @@ func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 		}
 		all[i].N = sum(all[i].N, o.N)
 	}
-	slices.SortFunc(all, func(a, b hottype.ClientCount) int { // ties by client: always in the same order
+	slices.SortFunc(all, func(a, b hottype.ClientCount) int { // ties by client, so that the order is always the same
 		return cmp.Or(cmp.Compare(b.N, a.N), a.Client.Addr.Compare(b.Client.Addr),
 			cmp.Compare(a.Client.Name, b.Client.Name))
 	})
