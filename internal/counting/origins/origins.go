@@ -1,12 +1,12 @@
-// Package origins shares the places of a full summary between those that want to fill it, so that no client and no
-// sender of counts decides which keys of others are seen.
+// Package origins divides the places of a full summary among the origins of its keys, so that no client and no sender
+// of counts decides which keys of others are seen.
 //
-// What enters is claims: a key, its weight, and the networks and senders behind it ([hottype.Origin]). What leaves is
-// an order in which the first claims get the places ([Rank]). A network is an IPv4 /24, an IPv6 /48 or a client's name;
-// a sender is an address, a file or a name that its transport knows. Both are tags of 32 bits, the same in all
-// processes. An origin that chooses to share a tag with another shares its places, and wins none.
+// Its input is claims: a key, its weight, and the networks and senders behind it ([hottype.Origin]). Its output is an
+// order in which the first claims get the places ([Rank]). A network is an IPv4 /24, an IPv6 /48 or a client's name; a
+// sender is an address, a file or a name that its transport knows. Both are tags of 32 bits, the same in all processes.
+// An origin that chooses to share a tag with another shares its places, and does not gain any.
 //
-// The package is pure and keeps nothing.
+// The package is pure and has no state.
 package origins
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// sender is the bit of a tag that tells senders from networks.
+// sender is the bit of a tag that distinguishes senders from networks.
 const sender = 1 << 31
 
-// Network is the tag of a client's network; 0 if the client is unknown. IPv4 networks have a tag each.
+// Network returns the tag of a client's network, or 0 if the client is unknown. Each IPv4 network has its own tag.
 func Network(c *hottype.Client) uint32 {
 	switch {
 	case c.Addr.Is4():
@@ -38,7 +38,7 @@ func Network(c *hottype.Client) uint32 {
 	return 0
 }
 
-// Sender is the tag of a sender of counts by its name; 0 if it is unknown.
+// Sender returns the tag of a sender of counts by its name, or 0 if it is unknown.
 func Sender(name string) uint32 {
 	if name == "" {
 		return 0
@@ -46,7 +46,7 @@ func Sender(name string) uint32 {
 	return tag([]byte(name)) | sender
 }
 
-// SenderAddr is the tag of a sender by its address, IPv6 by /64; 0 if it is unknown.
+// SenderAddr returns the tag of a sender by its address, IPv6 by /64, or 0 if it is unknown.
 func SenderAddr(a netip.Addr) uint32 {
 	b := a.As16()
 	switch {
@@ -58,10 +58,10 @@ func SenderAddr(a netip.Addr) uint32 {
 	return tag(b[:8]) | sender
 }
 
-// IsSender reports whether a tag is that of a sender.
+// IsSender reports whether a tag belongs to a sender.
 func IsSender(tag uint32) bool { return tag&sender != 0 }
 
-// tag is a hash (FNV-1a) that is no tag of an IPv4 network.
+// tag returns a hash (FNV-1a) that differs from the tags of all IPv4 networks.
 func tag(name []byte) uint32 {
 	h := uint32(2166136261)
 	for _, b := range name {
@@ -70,10 +70,12 @@ func tag(name []byte) uint32 {
 	return h | 1<<30
 }
 
-// Share is the part of the places that an origin has by the full weight of its keys: one of so many.
+// Share is the divisor of the places that yields the number of places that an origin has by the full weight of its
+// keys.
 const Share = 8
 
-// Of is where a count comes from. If its sender does not name the network, the heaviest clients of its sketch do.
+// Of returns the network and the sender of a count. If its sender does not name the network, it is derived from the
+// heaviest clients of its sketch.
 func Of(c *hottype.Count) (network, from hottype.Origin) {
 	if IsSender(c.Origin.Tag) {
 		from = c.Origin
@@ -93,22 +95,22 @@ func Of(c *hottype.Count) (network, from hottype.Origin) {
 	return network, from
 }
 
-// Claim is a key that wants a place.
+// Claim is a key that claims a place.
 type Claim struct {
 	Weight  float64
 	Network hottype.Origin // of clients; its N is of Weight
-	Sender  hottype.Origin // of counts; likewise
-	Index   int            // of the caller
+	Sender  hottype.Origin // of counts; its N is of Weight
+	Index   int            // for the caller
 
 	full      float64
-	byNetwork float64 // Weight by its network alone
+	byNetwork float64 // Weight, reduced only for its network
 	round     int
 }
 
-// Rank orders claims for so many places: the first ones have them. A network has an eighth of the places for its
-// heaviest keys. Its other keys weigh what they have of others, and where that is the same, networks take turns.
-// Then the same is done for senders. So an origin fills places that no other wants, and no requests that it adds to
-// a key of others lower that key. Claims that all have a place stay as they are.
+// Rank orders claims for the given places: the first claims get them. A network has an eighth of the places for its
+// heaviest keys. Its other keys weigh only the requests of others for them, and if these are equal, networks take
+// turns. Then the same is done for senders. So an origin fills places that no other origin wants, and the requests that
+// it adds to a key of others never lower that key. If all claims have a place, their order does not change.
 func Rank(claims []Claim, places int) {
 	for i := range claims {
 		claims[i].full, claims[i].round = claims[i].Weight, 0
@@ -127,7 +129,7 @@ func Rank(claims []Claim, places int) {
 	share(claims, quota, func(c *Claim) *hottype.Origin { return &c.Sender })
 }
 
-// share lowers the claims beyond the quota of their origin, and orders anew.
+// share reduces the weight of claims beyond the quota of their origin, and orders the claims again.
 func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
 	taken := make(map[uint32]int)
 	for i := range claims {
@@ -147,10 +149,10 @@ func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
 	})
 }
 
-// left is the weight without what comes from an origin.
+// left returns the weight without the requests of an origin.
 func (c *Claim) left(o *hottype.Origin) float64 { return max(0, c.full-float64(o.N)) }
 
-// Line is the last claim that got a place, for newcomers. The zero value lets all pass.
+// Line is the last claim that got a place, to judge new claims. The zero value accepts all.
 type Line struct {
 	over                    []excess
 	weight, byNetwork, full float64
@@ -162,7 +164,7 @@ type excess struct {
 	full float64
 }
 
-// LineOf is the line of ranked claims for so many places.
+// LineOf returns the line of ranked claims for the given places.
 func LineOf(claims []Claim, places int) Line {
 	if places <= 0 || len(claims) <= places {
 		return Line{}
