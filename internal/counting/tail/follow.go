@@ -12,25 +12,24 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// follower reads a file by its name, whatever file that is. Not safe for
-// concurrent use.
+// follower reads a file by its name, whichever file has that name. It is not safe for concurrent use.
 type follower struct {
 	cfg   Config
 	lines *splitter
 	stats *counters
 	buf   []byte
 
-	file    *os.File // nil: not open
+	file    *os.File // nil if not open
 	offset  int64
-	later   bool      // the file was looked for before, so it is read from its start
+	later   bool      // the file was opened or tried before, so it is read from its start
 	rotated time.Time // when a successor was first seen
-	down    bool      // that the file cannot be opened was logged
+	down    bool      // the failure to open the file was logged
 }
 
-// maxStep bounds what one step reads, so that its caller can look around.
+// maxStep bounds the bytes that one step reads, so that its caller can check for other events.
 const maxStep = 4 << 20
 
-// step reads what is new and reports whether there may be more already.
+// step reads the new bytes and reports whether there may be more already.
 func (f *follower) step() bool {
 	if f.file == nil && !f.open() {
 		return false
@@ -52,7 +51,7 @@ func (f *follower) step() bool {
 	return true
 }
 
-// open opens the file. The first time it skips what is there.
+// open opens the file. The first time it skips the existing contents.
 func (f *follower) open() bool {
 	file, err := os.Open(f.cfg.Path)
 	if err != nil {
@@ -63,7 +62,7 @@ func (f *follower) open() bool {
 	f.file, f.offset, f.rotated = file, 0, time.Time{}
 	if !f.later && !f.cfg.FromStart {
 		if f.offset, err = file.Seek(0, io.SeekEnd); err != nil {
-			f.offset = 0 // a pipe has no end to go to, and nothing to skip
+			f.offset = 0 // a pipe has no end to seek, and no contents to skip
 		}
 	}
 	f.later = true
@@ -74,13 +73,13 @@ func (f *follower) open() bool {
 	return true
 }
 
-// atEnd looks whether the file at this name still is the one that is open, and
-// as long as it was. It reports whether there is something to read.
+// atEnd checks whether the open file still has this name, and has not become shorter. It reports whether there is more
+// to read.
 func (f *follower) atEnd() bool {
 	now, err := os.Stat(f.cfg.Path)
 	open, err2 := f.file.Stat()
 	if err != nil || err2 != nil {
-		return false // renamed away: its writers go on with it, and so do we
+		return false // renamed away: its writers continue with it, and so do we
 	}
 	if os.SameFile(now, open) {
 		f.rotated = time.Time{}
@@ -98,7 +97,7 @@ func (f *follower) atEnd() bool {
 	return true
 }
 
-// truncated begins again in a file that is shorter than what was read.
+// truncated starts again at the beginning of a file that is shorter than the bytes read.
 func (f *follower) truncated(size int64) bool {
 	if size >= f.offset {
 		return false
@@ -107,7 +106,7 @@ func (f *follower) truncated(size int64) bool {
 		return false
 	}
 	f.offset = 0
-	f.lines.forget() // the rest of that line is gone
+	f.lines.forget() // the rest of that line no longer exists
 	f.stats.truncations.Add(1)
 	return true
 }
@@ -127,17 +126,16 @@ func (f *follower) failed(err error) {
 
 func (f *follower) close() {
 	if f.file != nil {
-		_ = f.file.Close() // only read
+		_ = f.file.Close() // it was only read
 		f.file = nil
 	}
 }
 
-// watch tells when a file may have changed. It watches the directory, because
-// a watch on the file stays with it when it is renamed. Where that does not
-// work (a network file system, too many watches) there is only the clock.
+// watch reports when a file may have changed. It watches the directory, because a watch on the file stays with it when
+// it is renamed. If that does not work (a network file system, too many watches), only the clock is used.
 type watch struct {
 	path    string
-	watcher *fsnotify.Watcher // nil: only the clock
+	watcher *fsnotify.Watcher // nil to use only the clock
 	events  chan fsnotify.Event
 	errors  chan error
 }
@@ -156,8 +154,7 @@ func newWatch(path string) *watch {
 	return w
 }
 
-// wait returns when the file may have changed or poll is over, and reports
-// false when ctx ended.
+// wait returns when the file may have changed or poll is over, and reports false when ctx ended.
 func (w *watch) wait(ctx context.Context, poll time.Duration) bool {
 	timer := time.NewTimer(poll)
 	defer timer.Stop()
@@ -168,7 +165,7 @@ func (w *watch) wait(ctx context.Context, poll time.Duration) bool {
 		case <-timer.C:
 			return true
 		case err := <-w.errors:
-			_ = err // events were lost: look
+			_ = err // events were lost, so check the file
 			return true
 		case e := <-w.events:
 			if filepath.Clean(e.Name) == w.path {

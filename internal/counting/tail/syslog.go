@@ -16,19 +16,20 @@ import (
 	"time"
 )
 
-// SyslogConfig configures a Syslog. Only Addr is needed.
+// SyslogConfig configures a Syslog. Only Addr is required.
 type SyslogConfig struct {
 	Addr string // host:port, of UDP and TCP
-	// Allow are the addresses that are read, empty: all.
+	// Allow holds the addresses that are read, or is empty to read all.
 	Allow          []netip.Prefix
-	MaxLine        int           // bytes of a line, default 65536; longer ones are counted and not handed on
+	MaxLine        int           // bytes of a line, default 65536; longer ones are counted and dropped
 	MaxConnections int           // of TCP, each with a buffer of MaxLine; default 256
 	Idle           time.Duration // how long a connection may be silent; default 1 hour
 	Log            *slog.Logger  // receives failures to accept; default slog.Default()
 }
 
-// Syslog receives the messages of syslog: a datagram of UDP is one, and a connection of TCP has one a line, or
-// with their length in front (RFC 6587). Heads are not read. Stats may be called by any goroutine; Run once.
+// Syslog receives the messages of syslog: a UDP datagram is one message, and a TCP connection has one a line, or
+// messages with their length in front (RFC 6587). Heads are not parsed. Stats may be called by any goroutine, and Run
+// once.
 //
 //	1 socket of UDP ──────────────────────────┐
 //	1 socket of TCP ─> 1 goroutine a client ──┴─> f, one call at a time
@@ -60,19 +61,19 @@ func ListenSyslog(ctx context.Context, cfg SyslogConfig) (*Syslog, error) {
 		return nil, errors.Join(fmt.Errorf("tail: syslog: %w", err), s.streams.Close())
 	}
 	if udp, ok := s.packets.(*net.UDPConn); ok {
-		_ = udp.SetReadBuffer(4 << 20) // less where the system allows less
+		_ = udp.SetReadBuffer(4 << 20) // less if the system allows less
 	}
 	return s, nil
 }
 
-// Addr is the address of both sockets.
+// Addr returns the address of both sockets.
 func (s *Syslog) Addr() string { return s.streams.Addr().String() }
 
 // Close closes the sockets of a Syslog that is not run.
 func (s *Syslog) Close() error { return errors.Join(s.packets.Close(), s.streams.Close()) }
 
-// Run calls f for each message until ctx ends, and returns nil. The line is f's until f returns, and f is called
-// by one goroutine at a time. An error means that a socket broke.
+// Run calls f for each message until ctx ends, and returns nil. f may use the line until it returns, and is called by
+// one goroutine at a time. An error means that a socket broke.
 func (s *Syslog) Run(ctx context.Context, f func(line []byte)) error {
 	s.emit = f
 	running, stop := context.WithCancelCause(ctx)
@@ -143,7 +144,7 @@ func (s *Syslog) allowed(from net.Addr) bool {
 	})
 }
 
-// stream reads a connection to its end. A line that is cut off by it is dropped.
+// stream reads a connection to its end. A line that is cut off there is dropped.
 func (s *Syslog) stream(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, s.cfg.MaxLine+1)
 	for {
@@ -152,13 +153,13 @@ func (s *Syslog) stream(conn net.Conn) {
 		}
 		line, err := s.frame(r)
 		if err != nil {
-			return // the end, a silent client, or one that was stopped
+			return // the end, a silent client, or a shutdown
 		}
 		s.message(line)
 	}
 }
 
-// frame reads the next message, nil for one that is too long.
+// frame reads the next message, or returns nil for a message that is too long.
 func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
 	n, head := frameLength(r)
 	if n > s.cfg.MaxLine {
@@ -167,9 +168,9 @@ func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if n > 0 {
-		_, _ = r.Discard(head) // was peeked at
+		_, _ = r.Discard(head) // these bytes were only peeked at
 		line, err := r.Peek(n)
-		_, _ = r.Discard(len(line)) // the line stays where it is until the next read
+		_, _ = r.Discard(len(line)) // the line stays in place until the next read
 		return line, err
 	}
 	line, err := r.ReadSlice('\n')
@@ -183,8 +184,8 @@ func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
 	return nil, err
 }
 
-// frameLength reads the length of a message that has one in front: at most six digits, a space and the < of a
-// priority. Without it n is 0. Head is how many bytes precede the message.
+// frameLength parses the length of a message that has one in front: at most six digits, a space and the < of a
+// priority. It returns 0 if there is no length. head is the number of bytes before the message.
 func frameLength(r *bufio.Reader) (n, head int) {
 	for ; head < 7; head++ {
 		seen, err := r.Peek(head + 1)

@@ -1,15 +1,11 @@
 // Package tail follows a log file, reads standard input, or receives syslog, line by line.
 //
-// A file may be rotated (renamed and made anew, or cut to nothing in place),
-// may appear later and may vanish; lines are bounded in length. What was read
-// is not remembered over a restart: a log that is read twice would count
-// twice.
+// A file may be rotated (renamed and created again, or truncated in place), may appear later and may vanish; lines are
+// bounded in length. The position is not remembered over a restart: a log that is read twice would count twice.
 //
-// It is written on os and fsnotify. github.com/nxadm/tail was tried for it and
-// left: it reads a line whole before it looks at its length, so that a file
-// without line breaks takes all memory; it allocates a string, a Line and a
-// channel send for each line; and its watcher is one goroutine for the process
-// that never ends.
+// It uses os and fsnotify. github.com/nxadm/tail was tried and abandoned: it reads a line whole before it checks its
+// length, so that a file without line breaks takes all memory; it allocates a string, a Line and a channel send for
+// each line; and its watcher is one goroutine for the process that never ends.
 package tail
 
 import (
@@ -28,21 +24,20 @@ import (
 // Stdin is the path of standard input.
 const Stdin = "-"
 
-// Config configures a Tail. Only Path is needed.
+// Config configures a Tail. Only Path is required.
 type Config struct {
 	Path string // of the file, or "-" for standard input
-	// FromStart reads what is in the file already. A file that appears later is always read from its
-	// start.
+	// FromStart reads the existing contents of the file. A file that appears later is always read from its start.
 	FromStart bool
-	MaxLine   int // bytes of a line, default 65536; longer ones are counted and not handed on
-	// Poll is how often to look if the system does not report changes; default 250 ms. A rotated file
-	// is read for as long after its successor was seen, because its writers need a moment to move.
+	MaxLine   int // bytes of a line, default 65536; longer ones are counted and dropped
+	// Poll is how often the file is checked if the system does not report changes; default 250 ms. A rotated file is
+	// read for as long after its successor was seen, because its writers need a moment to move.
 	Poll  time.Duration
 	Input io.Reader    // read for "-"; default os.Stdin
 	Log   *slog.Logger // receives files that cannot be opened; default slog.Default()
 }
 
-// Tail follows one file. Stats may be called by any goroutine; Run once.
+// Tail follows one file. Stats may be called by any goroutine, and Run once.
 type Tail struct {
 	cfg Config
 	counters
@@ -50,7 +45,7 @@ type Tail struct {
 
 type counters struct{ lines, bytes, tooLong, rotations, truncations, errors, rejected atomic.Uint64 }
 
-// New builds a Tail. It opens nothing.
+// New builds a Tail. It does not open the file.
 func New(cfg Config) (*Tail, error) {
 	if cfg.Path == "" {
 		return nil, errors.New(`tail: no path is configured ("-" is standard input)`)
@@ -64,9 +59,8 @@ func New(cfg Config) (*Tail, error) {
 	return &Tail{cfg: cfg}, nil
 }
 
-// Run calls f for each line, without its end, until ctx ends or standard input
-// does, and returns nil. The line is f's until f returns; f is called by this
-// goroutine only. An error means that standard input cannot be read.
+// Run calls f for each line, without its end, until ctx ends or standard input does, and returns nil. f may use the
+// line until it returns, and is called by this goroutine only. An error means that standard input cannot be read.
 func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
 	lines := &splitter{max: t.cfg.MaxLine, emit: f, stats: &t.counters}
 	if t.cfg.Path == Stdin {
@@ -80,11 +74,11 @@ func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
 		for fo.step() && ctx.Err() == nil {
 		}
 	}
-	fo.step() // what was written before the end, up to a bound
+	fo.step() // lines written before the end, up to a bound
 	return nil
 }
 
-// Stats is what a Tail read. All fields only grow.
+// Stats holds the counters of a Tail or a Syslog. All fields only grow.
 type Stats struct {
 	Lines, Bytes uint64
 	TooLong      uint64 // lines longer than MaxLine, which are not in Lines
@@ -94,7 +88,7 @@ type Stats struct {
 	Rejected     uint64 // datagrams and connections that a Syslog rejected
 }
 
-// Stats is what a Tail or a Syslog read.
+// Stats returns the counters.
 func (s *counters) Stats() Stats {
 	return Stats{
 		Lines: s.lines.Load(), Bytes: s.bytes.Load(), TooLong: s.tooLong.Load(), Rotations: s.rotations.Load(),
@@ -102,9 +96,8 @@ func (s *counters) Stats() Stats {
 	}
 }
 
-// readInput reads the input to its end. Another goroutine reads, because the
-// end of ctx cannot interrupt a read from a terminal or an inherited pipe; that
-// one goroutine then stays until the read returns or the process ends.
+// readInput reads the input to its end. Another goroutine reads, because the end of ctx cannot interrupt a read from a
+// terminal or an inherited pipe; that goroutine then stays until the read returns or the process ends.
 func (t *Tail) readInput(ctx context.Context, lines *splitter) error {
 	if d, ok := t.cfg.Input.(interface{ SetReadDeadline(time.Time) error }); ok {
 		defer context.AfterFunc(ctx, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) })()
@@ -137,9 +130,8 @@ type piece struct {
 	err  error
 }
 
-// read hands on what it reads, piece by piece, each when the one before was
-// dealt with: the buffer is the same. It ends with an error or when next is
-// closed.
+// read passes the input on piece by piece, each when the previous one was processed, because the buffer is the same. It
+// ends with an error or when next is closed.
 func read(r io.Reader, pieces chan<- piece, next <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -155,16 +147,15 @@ func read(r io.Reader, pieces chan<- piece, next <-chan struct{}) {
 	}
 }
 
-// splitter makes lines of at most max bytes out of pieces of text. Of a longer
-// line nothing is handed on: its beginning may read as the request for another
-// page. Lines that lie within one piece are not copied.
+// splitter splits pieces of text into lines of at most max bytes. A longer line is dropped entirely, because its
+// beginning may read as the request for another page. Lines within one piece are not copied.
 type splitter struct {
 	max   int
 	emit  func(line []byte)
 	stats *counters
 
 	part []byte // the beginning of a line, at most max bytes
-	long bool   // there was more of it
+	long bool   // the line is longer than max
 }
 
 func (s *splitter) feed(b []byte) {
