@@ -6,18 +6,17 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// budget is what all shards together may hold. It is touched only for new pairs
-// and client sketches.
+// budget bounds the memory of all shards together. It is used only for new pairs and client sketches.
 type budget struct {
 	keys, bytes, sketches          atomic.Int64
 	maxKeys, maxBytes, maxSketches int64
-	// maxOpened is how many pairs more than all others together one network may have in a table.
+	// maxOpened is the number of pairs that one network may have in a table beyond the pairs of all others together.
 	maxOpened int64
-	first     chan struct{} // holds a signal that keys is not 0 any more
+	first     chan struct{} // holds a signal that keys is no longer 0
 }
 
-// reserve asks for the room of one pair. The look before the change keeps cores
-// from fighting over a counter that is at its limit anyway.
+// reserve reserves the room of one pair. It reads the counters before it changes them, to keep cores from contending
+// for a counter that is at its limit anyway.
 func (r *budget) reserve(bytes int) bool {
 	b := int64(bytes)
 	if r.keys.Load() >= r.maxKeys || r.bytes.Load()+b > r.maxBytes {
@@ -35,7 +34,7 @@ func (r *budget) reserve(bytes int) bool {
 	return true
 }
 
-// takeSketch asks for the room of one client sketch. Keys that are not tracked leave half of it to those that are.
+// takeSketch reserves the room of one client sketch. Keys that are not tracked leave half of the room to tracked keys.
 func (r *budget) takeSketch(tracked bool) bool {
 	most := r.maxSketches
 	if !tracked {
@@ -51,7 +50,7 @@ func (r *budget) takeSketch(tracked bool) bool {
 	return true
 }
 
-// release returns the room of what a table holds.
+// release returns the room of a table.
 func (r *budget) release(t *table) {
 	r.keys.Add(-int64(t.used))
 	r.bytes.Add(-int64(len(t.arena)))

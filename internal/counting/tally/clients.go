@@ -5,20 +5,20 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
-// burst is how many requests of one key in one flush make it worth looking at
-// before the ranks say so: a key this fast is heavy at once.
+// burst is the number of requests of one key in one flush from which its clients are recorded before its score is high
+// enough, because a key this fast is heavy at once.
 const burst = 16
 
-// attribution is who made requests that are added: a client, or a client sketch that
-// another process has summed, or unknown. Origin is where most of them come from.
+// attribution is the client of added requests, or the client sketch of another process, or unknown. origin is the
+// origin of most of them.
 type attribution struct {
 	client hottype.Client
 	sketch *hottype.ClientSketch
 	origin hottype.Origin
 }
 
-// addClient notes who made the n requests that at has just counted. It needs the
-// shard's lock. For most keys it is one look into a small table.
+// addClient records the client of the n requests that at has just counted. The caller holds the shard's lock. For most
+// keys it is one look-up in a small table.
 func (t *Tally) addClient(sh *shard, at *slot, n int64, from *attribution) {
 	at.vote(from.origin)
 	if from.sketch == nil && (from.client.IsZero() || !t.isTracked(at)) || t.budget.maxSketches == 0 {
@@ -41,14 +41,14 @@ func (t *Tally) isTracked(at *slot) bool {
 	return at.sketch != 0 || at.n >= burst || t.tracked.Load().has(at.hash)
 }
 
-// sketches are the client sketches of one table. Their memory is used again by the next
-// flush, and halved when a flush used little of it.
+// sketches holds the client sketches of one table. Their memory is used again by the next flush, and halved when a
+// flush used little of it.
 type sketches struct {
 	all  []hottype.ClientSketch
 	used int // all[:used] are in use
 }
 
-// of gives the client sketch of a slot; one that has none yet gets an empty one.
+// of returns the client sketch of a slot, which it creates if needed.
 func (cs *sketches) of(s *slot) *hottype.ClientSketch {
 	if s.sketch == 0 {
 		if cs.used == len(cs.all) {
@@ -70,11 +70,11 @@ func (cs *sketches) reset() {
 	cs.used = 0
 }
 
-// sentSketches are client sketches as they leave, by place.
+// sentSketches holds the client sketches to be sent, by place.
 type sentSketches []hottype.ClientSketch
 
-// send copies what is in use. The parts of all client sketches share two slices of
-// just their length: receivers may keep them.
+// send copies the sketches in use. The parts of all client sketches share two slices of exactly their length, because
+// receivers may keep them.
 func (cs *sketches) send() sentSketches {
 	used := cs.all[:cs.used]
 	marks, heavy := 0, 0
@@ -95,7 +95,7 @@ func (cs *sketches) send() sentSketches {
 	return out
 }
 
-// of gives the client sketch of a slot, nil if it is not tracked or saw nothing.
+// of returns the client sketch of a slot, or nil if it is not tracked or without requests.
 func (cs sentSketches) of(s *slot) *hottype.ClientSketch {
 	if s.sketch == 0 || cs[s.sketch-1].Attributed == 0 {
 		return nil

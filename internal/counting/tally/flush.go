@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// pendingBatch holds the batch that the sink rejected once. Only the goroutine that holds
-// Tally.flushing may use it.
+// pendingBatch holds the batch that the sink rejected once. Only the goroutine that holds Tally.flushing may use it.
 type pendingBatch struct {
 	// pending is at most one batch that the sink rejected once.
 	pending []hottype.Count
@@ -19,9 +18,9 @@ type pendingBatch struct {
 	lost    uint64
 }
 
-// Run flushes every Config.Flush, while something is counted, until ctx ends, then
-// a last time, and returns nil. The end takes at most two calls of the sink, each within
-// Config.Timeout. Stop those who Add first: what is added later stays.
+// Run flushes at every Config.Flush, while there are counts, until ctx ends, then a last time, and returns nil. The end
+// takes at most two calls of the sink, each within Config.Timeout. Stop the callers of Add first: requests that are
+// added later are not flushed.
 func (t *Tally) Run(ctx context.Context) error {
 	for began := time.Now(); wait.For(ctx, t.cfg.Flush-time.Since(began)%t.cfg.Flush); {
 		_ = t.Flush(ctx) // counted and logged
@@ -32,21 +31,19 @@ func (t *Tally) Run(ctx context.Context) error {
 			}
 		}
 	}
-	// A rejected batch has one more chance, then what came since.
+	// A rejected batch has one more chance, then the counts added since.
 	for range 2 {
 		_ = t.Flush(context.WithoutCancel(ctx))
 	}
 	return nil
 }
 
-// Flush hands what was added so far to the sink, and reports what the sink
-// said. It waits for a flush that is under way. Run does this by itself; tests
-// and a shutdown in several steps may want it at once.
+// Flush hands the sums so far to the sink, and returns the sink's error. It waits for a flush in progress. Run does
+// this by itself; tests and a shutdown in several steps may need it at once.
 //
-// A batch that the sink rejects is sent once more at the next flush, before
-// anything newer, and then dropped and counted. So during an outage there is
-// never more than one batch in memory, and what arrives after one is fresh: a
-// sink without timestamps (StatsD) would take a backlog for a burst.
+// A batch that the sink rejects is sent once more at the next flush, before newer counts, and then dropped and counted.
+// So during an outage there is never more than one batch in memory, and the counts after an outage are fresh: a sink
+// without timestamps (StatsD) would take a backlog for a burst.
 func (t *Tally) Flush(ctx context.Context) error {
 	select {
 	case <-t.flushing:
@@ -76,8 +73,8 @@ func (t *Tally) Flush(ctx context.Context) error {
 	return err
 }
 
-// send calls the sink. The end of ctx does not cut a send short: the deadline
-// does, so that a shutdown loses nothing that is on its way.
+// send calls the sink. A send ends by its deadline, not by the end of ctx, so that a shutdown does not lose counts that
+// are on their way.
 func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
@@ -98,7 +95,7 @@ func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// keep makes counts the pending batch; none is nil.
+// keep makes counts the pending batch, or clears it if there are none.
 func (t *Tally) keep(counts []hottype.Count) {
 	if len(counts) == 0 {
 		counts = nil
@@ -140,8 +137,8 @@ func (t *Tally) swap(j int) []*table {
 	return all
 }
 
-// Stats is what a Tally did. Except for Keys, Pending and TrackedKeys the fields only grow
-// and count requests, and once all is flushed
+// Stats holds the counters of a Tally. Except for Keys, Pending and TrackedKeys the fields only grow and count
+// requests, and once all requests are flushed
 //
 //	Added = Flushed + DroppedFull + DroppedSink
 type Stats struct {
@@ -151,15 +148,14 @@ type Stats struct {
 	DroppedFull uint64 `metric:"hotparam_tally_dropped_full_total" help:"Requests not counted because too many keys were requested within one flush interval."`
 	// DroppedSink was rejected by the sink twice.
 	DroppedSink uint64 `metric:"hotparam_tally_dropped_sink_total" help:"Requests whose counts were dropped because sending them failed twice."`
-	// SinkErrors are calls of the sink that failed.
+	// SinkErrors is the number of calls of the sink that failed.
 	SinkErrors uint64 `metric:"hotparam_tally_sink_errors_total" help:"Attempts to send sums that failed."`
-	// Keys are the pairs of key and second now in the tables; Pending are
-	// those in the batch that waits for its second try.
+	// Keys is the number of pairs of key and second now in the tables; Pending is their number in the batch that waits
+	// for its second try.
 	Keys    int64 `metric:"hotparam_tally_keys" help:"Pairs of key and second that are being summed."`
 	Pending int64 `metric:"hotparam_tally_pending" help:"Pairs of key and second that are sent again."`
-	// TrackedKeys are the keys whose clients are looked at, and DroppedClients the
-	// requests of such keys whose client found no room: they are counted, and
-	// not seen.
+	// TrackedKeys is the number of keys whose clients are recorded, and DroppedClients the number of requests of such
+	// keys whose client found no room: they are counted, but not attributed.
 	TrackedKeys    int64  `metric:"hotparam_tally_tracked_keys" help:"Keys whose clients are counted too."`
 	DroppedClients uint64 `metric:"hotparam_tally_dropped_clients_total" help:"Requests counted without their client, because too many clients asked for the key."`
 }

@@ -13,24 +13,22 @@ const (
 	minArena = 1 << 10
 )
 
-// slot is one pair of key and second; n is 0 in an empty one.
+// slot is one pair of key and second; n is 0 in an empty slot.
 type slot struct {
 	hash     uint64
 	off, len uint32 // of the key, in the arena
 	second   int64
 	n        int64
-	sketch   int32  // the clients of n: the place of their sketch + 1; 0: not tracked
+	sketch   int32  // place of the clients' sketch + 1, or 0 if not tracked
 	origin   uint32 // with votes: where most of n come from
 	votes    int64
 }
 
-// table is an open-addressing hash table with the bytes of its keys beside it.
-// It is not safe for concurrent use: a shard's lock guards it, and after the
-// swap the flush owns it alone.
+// table is an open-addressing hash table with the bytes of its keys beside it. It is not safe for concurrent use: a
+// shard's lock guards it, and after the swap the flush owns it alone.
 //
-// It doubles at three quarters full and halves again when a flush found it
-// almost empty, so that a flood of keys costs memory only while it lasts. What
-// it may hold in all is for room to say.
+// It doubles at three quarters full and halves again when a flush found it almost empty, so that a flood of keys costs
+// memory only while it lasts. The budget bounds the pairs and bytes of all tables.
 type table struct {
 	slots    []slot // a power of two
 	used     int
@@ -43,8 +41,8 @@ func newTable() *table {
 	return &table{slots: make([]slot, minSlots), arena: make([]byte, 0, minArena)}
 }
 
-// add counts n for a pair and gives its slot, which is valid until the next
-// one is added; nil where the pair is new and there is no room for it.
+// add counts n for a pair and returns its slot, which is valid until the next pair is added, or nil if the pair is new
+// and there is no room for it.
 func (t *table) add(r *budget, h uint64, key []byte, second, n int64, from *attribution) *slot {
 	if s := t.find(h, key, second); s.n != 0 {
 		s.n = sum(s.n, n)
@@ -56,8 +54,8 @@ func (t *table) add(r *budget, h uint64, key []byte, second, n int64, from *attr
 	return t.insert(h, key, second, n)
 }
 
-// open counts a new pair for its origin, and is false if that has had its part. Without this bound one client that
-// asks for other values all the time could fill the tables of all programs that its keys reach.
+// open counts a new pair for its origin, and returns false if the origin has had its part. Without this bound one
+// client that continually requests other values could fill the tables of all programs that its keys reach.
 func (t *table) open(r *budget, origin uint32) bool {
 	if origins.IsSender(origin) { // it has counts of many clients
 		return true
@@ -69,14 +67,14 @@ func (t *table) open(r *budget, origin uint32) bool {
 	return true
 }
 
-// vote adds to where most requests of a pair come from.
+// vote adds requests of an origin to the vote for the origin of most requests of a pair.
 func (s *slot) vote(from hottype.Origin) {
 	o := hottype.Origin{Tag: s.origin, N: s.votes}
 	o.Add(from.Tag, from.N)
 	s.origin, s.votes = o.Tag, o.N
 }
 
-// addKnown counts n for a pair that is there, and gives nil where it is not.
+// addKnown counts n for a pair that is in the table, or returns nil.
 func (t *table) addKnown(h uint64, key []byte, second, n int64) *slot {
 	s := t.find(h, key, second)
 	if s.n == 0 {
@@ -86,7 +84,7 @@ func (t *table) addKnown(h uint64, key []byte, second, n int64) *slot {
 	return s
 }
 
-// insert adds a pair that is not there.
+// insert adds a pair that is not in the table.
 func (t *table) insert(h uint64, key []byte, second, n int64) *slot {
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.resize(2 * len(t.slots))
@@ -98,12 +96,11 @@ func (t *table) insert(h uint64, key []byte, second, n int64) *slot {
 	return s
 }
 
-// find returns the slot of a pair, or the empty one where it would go. There
-// always is an empty one.
+// find returns the slot of a pair, or the empty slot for it. There always is an empty slot.
 func (t *table) find(h uint64, key []byte, second int64) *slot {
 	mask := uint64(len(t.slots) - 1)
-	// The low bits chose the shard, so they say nothing here. Seconds differ
-	// in their low bits and move the pair only by as much.
+	// The low bits chose the shard, so that they are the same here. Seconds differ in their low bits and move the pair
+	// only by as much.
 	for i := h>>16 + uint64(second); ; i++ {
 		s := &t.slots[i&mask]
 		if s.n == 0 {
@@ -131,8 +128,8 @@ func (t *table) resize(n int) {
 	}
 }
 
-// merge adds what other holds to t. It asks for no room: the flush has given
-// it back already.
+// merge adds the pairs of other to t. It does not reserve room in the budget, because the flush has returned it
+// already.
 func (t *table) merge(other *table) {
 	if other.used == 0 {
 		return
@@ -156,7 +153,7 @@ func (t *table) merge(other *table) {
 
 func (t *table) key(s *slot) []byte { return t.arena[s.off : s.off+s.len] }
 
-// appendTo appends what the table holds. All keys are parts of one string.
+// appendTo appends the counts of the table. All keys are parts of one string.
 func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
 	if t.used == 0 {
 		return counts
@@ -172,7 +169,7 @@ func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
 	return counts
 }
 
-// reset empties the table, and halves what it hardly used.
+// reset empties the table, and halves the memory that it hardly used.
 func (t *table) reset() {
 	if n := len(t.slots); n > minSlots && t.used*8 < n {
 		t.slots = make([]slot, n/2)
@@ -187,7 +184,7 @@ func (t *table) reset() {
 	t.sketches.reset()
 }
 
-// sum adds two positive numbers; beyond the largest it stays there.
+// sum adds two positive numbers, and returns the largest number if they overflow.
 func sum(a, b int64) int64 {
 	if c := a + b; c > 0 {
 		return c
@@ -196,19 +193,18 @@ func sum(a, b int64) int64 {
 }
 
 const (
-	// maxCoreShards bounds how often a key may be held: once for every core.
+	// maxCoreShards bounds the copies of a key: one for every core.
 	maxCoreShards = 8
 	// shardsPerCore is a power of two; with more cores than that, some share.
 	shardsPerCore = 8
 )
 
-// coreShards is a full set of shards that one core (on large machines a few cores)
-// adds to. If all cores added to the same shards, the counters would travel
-// between the caches with every call and two cores would do less than one. The
-// flush joins the core shards again, so that a key still leaves as one count.
+// coreShards is a full set of shards that one core (on large machines a few cores) adds to. If all cores added to the
+// same shards, the counters would travel between the caches with every call and two cores would do less than a single
+// core. The flush joins the core shards again, so that a key still leaves as one count.
 type coreShards struct {
 	shards [shardsPerCore]shard
-	next   *coreShards // in a ring; itself where there is one
+	next   *coreShards // in a ring; itself if there is only one set
 }
 
 func newCoreShards(n int) []coreShards {
@@ -226,7 +222,7 @@ func (l *coreShards) shard(h uint64) *shard { return &l.shards[h%shardsPerCore] 
 
 // shard is one part of coreShards, chosen by the hash of the key.
 type shard struct {
-	mu             sync.Mutex // guards the rest but spare; held for one look-up
+	mu             sync.Mutex // guards the fields below but spare; held for one look-up
 	cur            *table
 	added, dropped uint64 // requests since the start
 	unseen         uint64 // requests whose client sketch found no room
@@ -236,7 +232,7 @@ type shard struct {
 	_ [16]byte // a whole cache line, so that neighbours do not disturb each other
 }
 
-// swap takes the full table and leaves the empty one.
+// swap replaces the full table by the empty one and returns it.
 func (s *shard) swap() *table {
 	s.mu.Lock()
 	full := s.cur

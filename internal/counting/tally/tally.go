@@ -14,38 +14,34 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
-// Sink takes what was counted. Send is called by one goroutine at a time.
+// Sink receives the sums. Send is called by one goroutine at a time.
 //
-// The counts belong to the sink once Send returns nil. After an error they
-// must be unchanged, and none of them may have been delivered, because they
-// are sent once more: a sink that delivered a part returns nil and counts the
-// rest as lost itself. Send must return when ctx ends.
+// The counts belong to the sink once Send returns nil. After an error they must be unchanged, and none of them may have
+// been delivered, because they are sent once more: a sink that delivered a part returns nil and counts the rest as lost
+// itself. Send must return when ctx ends.
 type Sink interface {
 	Send(ctx context.Context, counts []hottype.Count) error
 }
 
-// Config configures a Tally. Only Sink is needed.
+// Config configures a Tally. Only Sink is required.
 type Config struct {
 	Sink Sink
-	// Flush is the time between flushes; default 100 ms. A shorter one shows
-	// hot keys sooner, a longer one saves traffic.
+	// Flush is the time between flushes; default 100 ms. A shorter interval shows hot keys sooner, a longer one saves
+	// traffic.
 	Flush time.Duration
-	// Timeout bounds one call of Sink.Send; default 1 s. Counting goes on
-	// meanwhile, in the same bounded memory.
+	// Timeout bounds one call of Sink.Send; default 1 s. Counting continues meanwhile, in the same bounded memory.
 	Timeout time.Duration
-	// MaxKeys bounds the pairs of key and second in memory; default 65536. A
-	// key that several cores add to may take a place for each, up to 8. Beyond
-	// it new pairs are dropped until the next flush.
+	// MaxKeys bounds the pairs of key and second in memory; default 65536. A key that several cores add to may take a
+	// place for each core, up to 8. Beyond MaxKeys new pairs are dropped until the next flush.
 	MaxKeys int
-	// MaxBytes bounds the bytes of those keys; default 16 MiB. While a flood
-	// lasts the memory is about 3 x MaxBytes + 250 bytes x MaxKeys.
+	// MaxBytes bounds the bytes of those keys; default 16 MiB. During a flood the memory is about 3 x MaxBytes + 250
+	// bytes x MaxKeys.
 	MaxBytes int
-	// TrackClients is for how many keys, the heaviest of the last seconds, it is
-	// recorded by client; default 1024, below 0: for none. Such a count leaves
-	// with a sketch. It takes at most about 1.2 KB for each of them and core (up
-	// to 8 cores), and twice that while a second turns.
+	// TrackClients is the number of keys, the heaviest of the last seconds, whose requests are recorded by client;
+	// default 1024, and below 0 for no key. Their counts carry a client sketch. It takes at most about 1.2 KB for each
+	// of them and core (up to 8 cores), and twice that while one second passes into the next.
 	TrackClients int
-	// Log hears of outages of the sink; default slog.Default().
+	// Log receives outages of the sink; default slog.Default().
 	Log *slog.Logger
 }
 
@@ -61,30 +57,28 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// openedShare is the part of MaxKeys, one of so many, that one network may open in a flush and on a core beyond what
-// all others open.
+// openedShare is the divisor of MaxKeys that yields the number of pairs that one network may open, in a flush and on a
+// core, beyond the pairs that all others open.
 const openedShare = 32
 
-// Tally sums by key and second. Make one with New. Run is called by one
-// goroutine, everything else by any.
+// Tally sums requests by key and second. Make one with New. Run is called by one goroutine, all other methods by any.
 type Tally struct {
 	cfg        Config
 	seed       maphash.Seed // of this process, so that no client can aim at one shard
 	coreShards []coreShards
-	lastUsed   sync.Pool // of *coreShards: the one this core used last
+	lastUsed   sync.Pool // of *coreShards: the ones this core used last
 	budget     budget
 	flushing   chan struct{} // holds one token: its owner flushes
 	out        pendingBatch  // guarded by flushing
 	scores     keyScores     // guarded by flushing
 
-	tracked atomic.Pointer[trackedKeys] // what ranks say
+	tracked atomic.Pointer[trackedKeys] // keys whose clients are recorded, by their scores
 
 	flushed, droppedSink, sinkErrors atomic.Uint64
 	pending                          atomic.Int64
 }
 
-// New builds a Tally. It panics when there is no sink: that is a mistake in
-// the program, not in its input.
+// New builds a Tally. It panics without a sink, because that is a mistake in the program, not in its input.
 func New(cfg Config) *Tally {
 	if cfg.Sink == nil {
 		panic("tally: New without a Sink")
@@ -107,22 +101,21 @@ func New(cfg Config) *Tally {
 	return t
 }
 
-// Add counts n requests for key in a unix second. It copies the key, never
-// blocks on I/O and allocates nothing while the tables have room. n below 1
-// adds nothing. BenchmarkAdd: 27 ns for a known key; two cores do twice as
-// much as one, on one key as on many.
+// Add counts n requests for key in a unix second. It copies the key, never blocks on I/O and does not allocate while
+// the tables have room. n below 1 adds no requests. BenchmarkAdd: 27 ns for a known key; two cores do twice as much as
+// one, both on one key and on many.
 func (t *Tally) Add(key []byte, second, n int64) {
 	t.add(key, second, n, &attribution{})
 }
 
-// AddFrom is Add for requests of one client, which is looked at where the key
-// is among the heaviest (see Config.TrackClients). It may be the unknown client.
+// AddFrom adds requests of one client, which is recorded if the key is among the heaviest (see Config.TrackClients). It
+// may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
 	t.add(key, second, n, &attribution{client: client, origin: hottype.Origin{Tag: origins.Network(&client), N: n}})
 }
 
-// AddCount is Add for what another process has summed. Its client sketch, if it has one,
-// is merged; nothing of c is kept.
+// AddCount adds a count that another process has summed. Its client sketch, if it has one, is merged; no part of c is
+// kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte
 	t.add(append(buf[:0], c.Key...), c.Second, c.N, &attribution{sketch: c.Clients, origin: c.Origin})
@@ -160,8 +153,8 @@ type pair struct {
 	second int64
 }
 
-// addWhenFull is what add does when there is no room: the pair counts where
-// another core's shards know it, and is dropped where none does.
+// addWhenFull adds a pair for which there is no room: the pair counts if another core's shards have it, and is dropped
+// otherwise.
 func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from *attribution) {
 	for l := full.next; l != full; l = l.next {
 		s := l.shard(p.hash)

@@ -12,33 +12,29 @@ import (
 const (
 	// maxTracked bounds Config.TrackClients.
 	maxTracked = 1 << 20
-	// memoryPerKey is how many keys have a rank for each one that is followed:
-	// with less, one that comes steadily could be put out again and again by
-	// others that came once.
+	// memoryPerKey is the number of keys with a score for each tracked key. With fewer, a key that comes steadily could
+	// be removed again and again by others that came once.
 	memoryPerKey = 4
-	// halfLife is after how long a request counts for half.
+	// halfLife is the time after which a request counts for half.
 	halfLife = 2 * time.Second
-	// minScore is the least score that is followed: about one request a second.
+	// minScore is the minimum score of a tracked key: about one request a second.
 	minScore = 2
-	// minKeptScore is a score that is as good as none.
+	// minKeptScore is the score below which a key is forgotten.
 	minKeptScore = 0.1
 )
 
-// keyScores are the scores of the heaviest keys, from which those to follow are
-// chosen at every flush. A score is the sum of a key's requests, each counting
-// for half after a half-life: 2.9 times the requests of a second when they
-// come evenly. Keys are known by their hash: two keys that share one are both
-// followed, which is harmless.
+// keyScores holds the scores of the heaviest keys, from which the tracked keys are chosen at every flush. A score is
+// the sum of a key's requests, each counting for half after a half-life: 2.9 times the requests of a second if they
+// come evenly. Keys are identified by their hash: two keys with the same hash are both tracked, which is harmless.
 //
-// What keeps a flood of random values out: when the memory is full a new key
-// has to come twice within one flush, and weigh more than the least that was kept.
-// Random values come once. A key that came before the flood has a score that
-// no value of the flood reaches.
+// A flood of random values is kept out as follows: when the memory is full, a new key has to come twice within one
+// flush, and weigh more than the lightest kept key. Random values come once. A key that came before the flood has a
+// score that no value of the flood reaches.
 //
-// What keeps one client from putting the keys of others out: package origins shares
-// the places. A key of a network that has had its part is worth what others ask of it.
+// Package origins divides the places, so that one client does not displace the keys of others: a key of a network that
+// has had its part is worth only the requests of others for it.
 type keyScores struct {
-	max    int     // keys to follow; 0: none
+	max    int     // number of tracked keys, or 0
 	decay  float64 // of one flush
 	scores map[uint64]score
 	line   origins.Line // of the memory when it was last full
@@ -49,7 +45,7 @@ type keyScores struct {
 	now *trackedKeys
 }
 
-// score is that of a key, and the network that most of it comes from, with its votes.
+// score is the score of a key, and the network of most of its requests, with its votes.
 type score struct {
 	n, votes float64
 	network  uint32
@@ -89,7 +85,7 @@ func (r *keyScores) hasPlace(s *slot) bool {
 	return (s.n >= 2 || r.line.Spare()) && !r.line.Below(&c)
 }
 
-// plus is the score with what a slot counted.
+// plus returns the score with the requests of a slot added.
 func (v score) plus(s *slot) score {
 	v.n += float64(s.n)
 	switch votes := float64(s.votes); {
@@ -115,7 +111,7 @@ func (r *keyScores) keep(n int) {
 	}
 }
 
-// rank orders the keys of a score for n places.
+// rank orders the keys with at least the score least for n places.
 func (r *keyScores) rank(n int, least float64) {
 	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
 	for h, v := range r.scores {
@@ -129,7 +125,7 @@ func (r *keyScores) rank(n int, least float64) {
 	origins.Rank(r.claims, n)
 }
 
-// choose chooses the keys to follow from now on, and lets the scores fade.
+// choose chooses the tracked keys from now on, and lets the scores decay.
 func (r *keyScores) choose() *trackedKeys {
 	if r.max == 0 {
 		return r.now
