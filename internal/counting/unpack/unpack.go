@@ -1,6 +1,6 @@
 // Package unpack reads compressed logs: gzip, zstd, xz and bzip2, recognized by their first bytes, in bounded memory.
-// Plain logs pass through it. It stands apart from package replay, because a program that replays only what it has
-// written itself needs none of the libraries, whose archives have 45 MB.
+// Plain logs pass through it. It is separate from package replay, because a program that replays only its own logs does
+// not need the libraries, whose archives have 45 MB.
 package unpack
 
 import (
@@ -17,7 +17,7 @@ import (
 // byteOrder is the byte order mark of UTF-8.
 const byteOrder = "\xef\xbb\xbf"
 
-// compressions are recognized by their first bytes.
+// compressions holds the supported and the refused compressions, which are recognized by their first bytes.
 var compressions = []struct {
 	name, begins string
 	open         func(*bufio.Reader) (io.Reader, error)

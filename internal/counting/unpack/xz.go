@@ -14,16 +14,16 @@ import (
 
 // openXZ returns a reader of an .xz stream whose blocks have dictionaries of at most maxWindow.
 func openXZ(r *bufio.Reader) (io.Reader, error) {
-	// The library takes what a block claims, so that it is asked for the least.
+	// The library accepts the size that a block claims, so that it is asked for the minimum.
 	return xz.ReaderConfig{DictCap: lzma.MinDictCap}.NewReader(&xzGuard{r: r})
 }
 
-// xzGuard passes an .xz stream on and ends it with an error before a header of a block that claims a larger dictionary
+// xzGuard forwards an .xz stream and ends it with an error before a header of a block that claims a larger dictionary
 // than maxWindow, which the library would allocate at once. All parts of the format begin at multiples of four bytes,
-// so that each header is found without knowing what is between them.
+// so that each header is found without parsing the data between them.
 type xzGuard struct {
 	r    *bufio.Reader
-	safe int // how many bytes may be passed on
+	safe int // number of bytes that may be forwarded
 }
 
 func (g *xzGuard) Read(p []byte) (int, error) {
