@@ -17,8 +17,8 @@ import (
 // nothing is the node of a file without a document.
 var nothing = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 
-// Decode reads a node, nil for an empty file, into the struct that to points at. Errors are in the value that it gives.
-// Sections are further fields at the top that another package reads.
+// Decode reads a node, or nil for an empty file, into the struct that to points at. Errors are in the Value that it
+// returns. sections are further fields at the top that another package reads.
 func (s *Schema) Decode(file string, node *yaml.Node, to any, sections ...string) Value {
 	if node == nil {
 		node = nothing
@@ -29,8 +29,8 @@ func (s *Schema) Decode(file string, node *yaml.Node, to any, sections ...string
 	return v
 }
 
-// FromGo takes the struct that of points at as a configuration: what is not zero is set. The struct is not changed;
-// a copy is given, for Settle to complete.
+// FromGo takes the struct that of points at as a configuration: every field that is not zero is set. The struct is not
+// changed; FromGo returns a copy, for Settle to complete.
 func FromGo[T any](s *Schema, name string, of *T) (Value, *T) {
 	v := s.top(name, of)
 	v.report.inGo = true
@@ -142,7 +142,7 @@ func (v Value) list(to reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// mark notes what is set in a Go value: all that is not zero.
+// mark records the fields of a Go value that are set: all that are not zero.
 func (v Value) mark(of reflect.Value) {
 	switch of.Kind() {
 	case reflect.Pointer:
@@ -166,7 +166,7 @@ func (v Value) mark(of reflect.Value) {
 	}
 }
 
-// clone copies a value with all that its fields lead to.
+// clone copies a value with everything that its fields refer to.
 func (s *Schema) clone(of reflect.Value) reflect.Value {
 	to := reflect.New(of.Type()).Elem()
 	to.Set(of)
@@ -186,10 +186,10 @@ func (s *Schema) clone(of reflect.Value) reflect.Value {
 	return to
 }
 
-// MaxFile bounds a configuration file, in bytes.
+// MaxFile is the maximum size of a configuration file, in bytes.
 const MaxFile = 4 << 20
 
-// Document gives the one YAML document of a file, nil where it is empty.
+// Document returns the one YAML document of a file, or nil if the file is empty.
 func Document(file string, data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, Errors{{File: file, Message: fmt.Sprintf("has %d bytes, more than %d", len(data), MaxFile)}}
@@ -215,12 +215,12 @@ func Document(file string, data []byte) (*yaml.Node, error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 
-// syntaxError gives an error of the YAML reader our form. The reader counts
-// lines from 0 in errors about what it did not find, from 1 in others.
+// syntaxError converts an error of the YAML reader to an Error. The reader counts lines from 0 in errors about missing
+// text, and from 1 in others.
 func syntaxError(file string, data []byte, err error) error {
 	e := &Error{File: file, Message: strings.Join(strings.Fields(err.Error()), " ")}
 	if m := yamlLine.FindStringSubmatch(e.Message); m != nil {
-		e.Line, _ = strconv.Atoi(m[1]) // none is line 0
+		e.Line, _ = strconv.Atoi(m[1]) // line 0 if the error has no line
 		e.Message = "not YAML: " + m[2]
 		if strings.HasPrefix(m[2], "did not find expected") {
 			e.Line = min(e.Line+1, 1+bytes.Count(bytes.TrimSpace(data), []byte("\n")))

@@ -11,12 +11,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth bounds how deep JSON is nested, far above what any struct reads.
+// maxDepth is the maximum nesting of JSON, far above the nesting of any struct.
 const maxDepth = 64
 
-// JSON gives the nodes of the one JSON value in data, as Document gives those of YAML, so that Decode reads both. A
-// reader of YAML does not read JSON: it rejects `\/`. Numbers with an exponent are written out, because rates have
-// none. Decode reports fields that are set twice.
+// JSON returns the nodes of the one JSON value in data, as Document returns the nodes of YAML, so that Decode reads
+// both. A YAML reader cannot read JSON, because it rejects `\/`. Numbers with an exponent are written out, because the
+// syntax of rates has no exponent. Decode reports fields that are set twice.
 func JSON(file string, data []byte) (*yaml.Node, error) {
 	r := jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	if len(data) > MaxFile {
@@ -40,16 +40,16 @@ func JSON(file string, data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// jsonReader makes nodes of tokens of a text that is known to be valid.
+// jsonReader makes nodes from the tokens of a text that is known to be valid.
 type jsonReader struct {
 	data []byte
 	dec  *json.Decoder
-	// pos is the offset of the last node, line its line, start the offset at which that line begins.
+	// pos is the offset of the last node, line is its line, and start is the offset at which that line begins.
 	pos, line, start int
 	deep             *yaml.Node // the first value that is nested too deep
 }
 
-// at gives a node at an offset, which is not before that of the last node.
+// at returns a node at an offset, which must not be before the last node.
 func (r *jsonReader) at(offset int) *yaml.Node {
 	offset = min(offset, len(r.data))
 	between := r.data[r.pos:offset]
@@ -90,7 +90,8 @@ func (r *jsonReader) value(depth int) *yaml.Node {
 	return n
 }
 
-// number gives the tag of a number, and its text without an exponent. One that no float holds keeps its text.
+// number returns the tag of a number, and its text without an exponent. A number that is too large for a float keeps
+// its text.
 func number(text string) (tag, plain string) {
 	if !strings.ContainsAny(text, ".eE") {
 		return "!!int", text

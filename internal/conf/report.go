@@ -18,20 +18,20 @@ type (
 	Errors = rule.Errors
 )
 
-// report collects errors, so that one run shows most of what is wrong.
+// report collects errors, so that one run shows most mistakes.
 type report struct {
 	schema           *Schema
 	file             string
 	errors, warnings Errors
-	// causes are the errors of which others may be consequences; if there are any, only they are reported.
+	// causes are the errors of which others may be consequences. If there are any, only they are reported.
 	causes   Errors
-	present  map[string]*yaml.Node // what is set, by path; nil nodes in Go values
+	present  map[string]*yaml.Node // nodes of the set fields, by path; nil in Go values
 	sections []string              // top-level fields that another package reads
 	inGo     bool
 }
 
-// Err returns the Errors by line, or nil if there are none. Where a field is set twice the rest may be a consequence,
-// and only what causes it is reported.
+// Err returns the Errors by line, or nil if there are none. If a field is set twice the other errors may be
+// consequences, so that only the cause is reported.
 func (v Value) Err() error {
 	list := v.report.errors
 	if len(v.report.causes) > 0 {
@@ -71,7 +71,7 @@ func (v Value) failAlone(format string, args ...any) {
 	v.report.causes = append(v.report.causes, v.report.errors[len(v.report.errors)-1])
 }
 
-// FailBy reports an error of another package without that package's name: the field says more to a reader.
+// FailBy reports an error of another package without that package's name, because the field is more useful to a reader.
 func (v Value) FailBy(err error) {
 	text := err.Error()
 	if by, rest, ok := strings.Cut(text, ": "); ok && slices.Contains([]string{"rules", "canon", "limit"}, by) {
@@ -84,7 +84,7 @@ func (v Value) Warn(format string, args ...any) {
 	v.report.warnings = append(v.report.warnings, v.error(format, args...))
 }
 
-// Failed reports whether there is an error of v or of a part of it.
+// Failed reports whether v or a part of it has an error.
 func (v Value) Failed() bool {
 	return slices.ContainsFunc(v.report.errors, func(e *Error) bool {
 		below, ok := strings.CutPrefix(e.Field, v.path)
@@ -92,7 +92,7 @@ func (v Value) Failed() bool {
 	})
 }
 
-// quote is a text of the configuration as messages show it.
+// quote returns a text of the configuration as messages show it.
 func (v Value) quote(s string) string {
 	if v.report.schema.Secret {
 		return "the value"
@@ -108,11 +108,11 @@ func Cut(s string) string {
 	return s
 }
 
-// Suggest names the word that may have been meant, "" if none is close.
+// Suggest returns a hint with the closest word, or "" if no word is close.
 func Suggest(got string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
-		// Two letters of three make any word of any other.
+		// Two changed letters of three turn any word into any other.
 		if d := distance(got, w); d < least && 2*d <= len(w) {
 			best, least = w, d
 		}
@@ -123,8 +123,8 @@ func Suggest(got string, words []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// distance counts the letters to insert, delete or replace between two words
-// (Levenshtein). Words that are far apart by length alone are not compared.
+// distance returns the number of letters to insert, delete or replace between two words (Levenshtein). Words whose
+// lengths differ too much are not compared.
 func distance(a, b string) int {
 	if gap := len(a) - len(b); gap > 2 || gap < -2 || len(a) > 64 {
 		return 3

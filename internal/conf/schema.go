@@ -1,5 +1,5 @@
-// Package conf reads a configuration, YAML, JSON or a Go value, into structs whose field tags state what is allowed.
-// It reports all that is wrong, each error with line and path of its field.
+// Package conf reads a configuration, YAML, JSON or a Go value, into structs whose field tags state the allowed values.
+// It reports all mistakes, each error with line and path of its field.
 //
 //	YAML ── Document ──┐
 //	                   ├─ nodes ── Decode ──┐
@@ -21,7 +21,7 @@
 //	form:"plain"           the pattern of a text, one of Schema.Forms
 //	true:"decimal"         the word that true stands for; false is the first
 //
-// What holds between fields is checked by functions of a [Schema], by type. Package conf knows no field.
+// Rules between fields are checked by functions of a [Schema], by type. Package conf itself knows no field.
 package conf
 
 import (
@@ -37,38 +37,39 @@ type Form struct {
 	Want    string // "a-z, 0-9 and _, such as news"
 }
 
-// Schema is what tags cannot state: the forms of texts, and functions by type. It is not changed once it is used.
+// Schema holds the rules that tags cannot state: the forms of texts, and functions by type. It must not be changed once
+// it is used.
 type Schema struct {
-	// Forms are those of texts, by the name in the tag "form".
+	// Forms holds the forms of texts, by the name in the tag "form".
 	Forms map[string]Form
-	// Words are lists that a tag "words" names, in place of the words themselves.
+	// Words holds the lists that a tag "words" names in place of the words themselves.
 	Words map[string][]string
-	// Texts parse forms of numbers, by the name in the tag "as". The error of a value is theirs.
+	// Texts parse forms of numbers, by the name in the tag "as". They return the error of a value.
 	Texts map[string]Text
-	// Secret says that no message may repeat a value.
+	// Secret is true if messages must not repeat a value.
 	Secret bool
 	types  map[reflect.Type]hooks
 }
 
 // Text is a written form of a number.
 type Text struct {
-	// What it is, for errors: "a rate such as 100 or 30/m".
+	// What is the description for errors: "a rate such as 100 or 30/m".
 	What string
-	// Unit of numbers within bounds: "bytes, such as 64KiB".
+	// Unit is the unit of numbers within bounds: "bytes, such as 64KiB".
 	Unit string
-	// Parse gives a float64 or an int64.
+	// Parse returns a float64 or an int64.
 	Parse func(string) (any, error)
-	// Check, if set, is what Parse would say of a number of a Go value.
+	// Check, if set, returns the error that Parse would return for a number of a Go value.
 	Check func(float64) error
 }
 
-// Of are the functions of a type; each may be nil.
+// Of holds the functions of a type; each may be nil.
 type Of[T any] struct {
 	// Read reads a value in place of its tags, from any node.
 	Read func(Value, *T)
-	// Short reads a struct from a node that is no mapping.
+	// Short reads a struct from a node that is not a mapping.
 	Short func(Value, *T)
-	// Unknown explains a field that the struct does not have, "" if it cannot.
+	// Unknown explains a field that the struct does not have, or returns "".
 	Unknown func(name string) string
 	// Check runs after the defaults and the checks by tags, of parts before the whole.
 	Check func(Value, *T)
@@ -94,7 +95,7 @@ func Add[T any](s *Schema, of Of[T]) {
 
 // Field is a field of a struct as its tags describe it.
 type Field struct {
-	// Name is that of the file, Label that of Go.
+	// Name is the name in a file, Label the name in Go.
 	Name, Label string
 	Tag         reflect.StructTag
 	Type        reflect.Type
@@ -103,13 +104,13 @@ type Field struct {
 
 func (f *Field) Of(s reflect.Value) reflect.Value { return s.FieldByIndex(f.index) }
 
-// Index is the path of the field through embedded structs; it is not to be changed.
+// Index returns the path of the field through embedded structs, which must not be changed.
 func (f *Field) Index() []int { return f.index }
 
-// fieldLists holds the fields of each struct, which reflection takes long to list.
+// fieldLists caches the fields of each struct, because listing them by reflection is slow.
 var fieldLists sync.Map // of reflect.Type to []Field
 
-// Fields lists the fields of a struct, those of inlined ones included. The list is not to be changed.
+// Fields returns the fields of a struct, including the fields of inlined structs. The list must not be changed.
 func Fields(t reflect.Type) []Field {
 	if fs, ok := fieldLists.Load(t); ok {
 		return fs.([]Field)

@@ -13,10 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Settle fills in the defaults of the struct that to points at and checks what is set: parts before the whole.
+// Settle fills in the defaults of the struct that to points at and checks the fields that are set, parts before the
+// whole.
 func (v Value) Settle(to any) { v.settle(reflect.ValueOf(to).Elem(), "", true) }
 
-// Default gives a struct with the defaults of its tags.
+// Default returns a struct with the defaults of its tags.
 func Default[T any](s *Schema) *T {
 	to := new(T)
 	s.top("", to).settle(reflect.ValueOf(to).Elem(), "", false)
@@ -25,7 +26,7 @@ func Default[T any](s *Schema) *T {
 
 func (v Value) settle(of reflect.Value, tag reflect.StructTag, set bool) {
 	if v.Broken() {
-		return // what is no mapping lacks no fields
+		return // a value that is not a mapping does not lack fields
 	}
 	h := v.hooks(of.Type())
 	switch {
@@ -68,7 +69,7 @@ func (v Value) settleFields(of reflect.Value, set bool) {
 	}
 }
 
-// written is a value as it is in the file, or as Go formats it.
+// written returns a value as it is in the file, or as Go formats it.
 func (v Value) written(of reflect.Value) string {
 	if v.report.schema.Secret {
 		return "the value"
@@ -134,7 +135,7 @@ func (v Value) checkText(s string, tag reflect.StructTag) {
 	}
 }
 
-// words are those of a tag, nil for none.
+// words returns the words of a tag, or nil without the tag.
 func (v Value) words(tag reflect.StructTag) []string {
 	words := tag.Get("words")
 	if words == "" {
@@ -177,7 +178,7 @@ func (v Value) scalar(to reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// wanted says what a value of a type has to be, and which tags of YAML it may have.
+// wanted returns the description of the values of a type, and the YAML tags that they may have.
 func (v Value) wanted(t reflect.Type, tag reflect.StructTag) (what string, tags []string) {
 	form, hasForm := v.report.schema.Texts[tag.Get("as")]
 	switch {
@@ -197,7 +198,7 @@ func (v Value) wanted(t reflect.Type, tag reflect.StructTag) (what string, tags 
 	return "a whole number", []string{"!!int"}
 }
 
-// setText reads the text of a scalar, of a file or of a default.
+// setText sets a value from the text of a scalar, of a file or of a default.
 func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error {
 	if words := v.words(tag); words != nil {
 		return v.setWord(to, s, words, int(whole(tag.Get("from"))))
@@ -232,14 +233,14 @@ func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error 
 	case to.CanFloat():
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil {
-			f = math.NaN() // which no bounds have
+			f = math.NaN() // which is outside of all bounds
 		}
 		to.SetFloat(f)
 	}
 	return nil
 }
 
-// setWord sets a value to one of a few words: a number is the place of the word, from a first number on.
+// setWord sets a value to one of a few words: a number becomes the place of the word, counted from first.
 func (v Value) setWord(to reflect.Value, s string, words []string, first int) error {
 	at := slices.Index(words, s)
 	switch {

@@ -15,11 +15,11 @@ import (
 type Value struct {
 	node   *yaml.Node // nil in Go values
 	path   string
-	typ    reflect.Type // of what is at this place, to name its fields
+	typ    reflect.Type // type of the value at this place, to name its fields
 	report *report
 }
 
-// At is the value of a field. One that is not set has the line of its struct.
+// At returns the value of a field. A field that is not set has the line of its struct.
 func (v Value) At(name string) Value {
 	of := v.typ
 	for v.typ = nil; of != nil && of.Kind() == reflect.Pointer; {
@@ -62,7 +62,7 @@ func (v Value) Broken() bool {
 	return slices.ContainsFunc(v.report.errors, func(e *Error) bool { return e.Field == v.path })
 }
 
-// Require reports fields that are not set.
+// Require reports the fields among names that are not set.
 func (v Value) Require(names ...string) {
 	for _, n := range names {
 		if !v.Has(n) {
@@ -74,7 +74,7 @@ func (v Value) Require(names ...string) {
 // InGo reports whether the value is of Go, not of a file.
 func (v Value) InGo() bool { return v.report.inGo }
 
-// Place says where a value is, for errors about another one.
+// Place returns the place of a value, for errors about another value.
 func (v Value) Place() string {
 	if v.node == nil || v.node.Line == 0 {
 		return "at " + v.path
@@ -82,7 +82,7 @@ func (v Value) Place() string {
 	return fmt.Sprintf("in line %d", v.node.Line)
 }
 
-// Mapping gives the names and values of a mapping in its order; ok is false where the node is none.
+// Mapping returns the names and values of a mapping in its order; ok is false if the node is not a mapping.
 func (v Value) Mapping() (names []string, values []Value, ok bool) {
 	if v.node == nil || v.node.Kind != yaml.MappingNode {
 		return nil, nil, false
@@ -99,7 +99,7 @@ func (v Value) isNull() bool {
 	return v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!null"
 }
 
-// Kind names what a node is, for errors.
+// Kind describes the node, for errors.
 func (v Value) Kind() string {
 	switch v.node.Kind {
 	case yaml.MappingNode:
@@ -113,7 +113,7 @@ func (v Value) Kind() string {
 	return v.quote(v.node.Value)
 }
 
-// Scalar gives the text of a scalar whose YAML tag is one of those given, and reports any other node.
+// Scalar returns the text of a scalar whose YAML tag is among tags, and reports any other node.
 func (v Value) Scalar(what string, tags ...string) (string, bool) {
 	if v.node.Kind == yaml.ScalarNode && slices.Contains(tags, v.node.ShortTag()) {
 		return v.node.Value, true
@@ -122,8 +122,8 @@ func (v Value) Scalar(what string, tags ...string) (string, bool) {
 	return "", false
 }
 
-// Text reads a string that is neither empty nor holds control characters. Numbers and the like have to be quoted: what
-// YAML makes of them may not be what was meant.
+// Text reads a string that is neither empty nor contains control characters. Numbers and the like have to be quoted,
+// because YAML may convert them to an unintended value.
 func (v Value) Text() (string, bool) { return v.Scalar("a string (quote it)", "!!str") }
 
 // Word reads one of a few words.
@@ -136,11 +136,11 @@ func (v Value) Word(words ...string) string {
 	return s
 }
 
-// MarkSet notes that a field is set by the short form of its struct.
+// MarkSet records that a field is set by the short form of its struct.
 func (v Value) MarkSet(name string) { v.report.present[v.At(name).path] = v.node }
 
-// Validate reports the error of a check, unless a part of the value is wrong already. That of a [FieldError] is
-// reported at its field.
+// Validate reports the error of a check, unless a part of the value is wrong already. A [FieldError] is reported at its
+// field.
 func (v Value) Validate(check func() error) {
 	if v.Failed() {
 		return
@@ -154,7 +154,7 @@ func (v Value) Validate(check func() error) {
 	}
 }
 
-// FieldError is what a check of a struct says of one of its fields.
+// FieldError is the error of a check of a struct about one of its fields.
 type FieldError struct {
 	Field string // its name in the file
 	Err   error
