@@ -1,11 +1,11 @@
-// Package pipeline wires the parts that count and decide in one process, which also finds what is hot.
+// Package pipeline wires the parts that count and decide in one process, which also finds the hot keys.
 //
 //	gate ──> tally ──> aggregate ──> hot set in memory ──> gate
 //
-// Package distributed wires the same parts together with others, by Redis, so that a process
-// alone links no client of Redis. Package hotparam runs one in a service, package program in
-// serve and the sidecar, with listeners and an admin page around it. It starts nothing before
-// Run, and closes nothing that it is given.
+// Package distributed wires the same parts together with others, by Redis, so that a stand-alone process does not link
+// a Redis client. Package hotparam runs a pipeline in a service; package program runs one in serve and the sidecar,
+// with listeners and an admin page around it. The package starts no goroutine before Run, and does not close the parts
+// that it receives.
 package pipeline
 
 import (
@@ -28,28 +28,29 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Pipeline is what decides, and what feeds it. Its parts are in the embedded Stages, to
-// which a program adds its own before it calls Run.
+// Pipeline holds the parts that decide, and the parts that feed them. They are in the embedded Stages, to which a
+// program adds its own parts before it calls Run.
 type Pipeline struct {
 	lifecycle.Stages
 
 	Gate      *gate.Gate
 	Crawlers  *reversedns.Verifier
 	Hot       *hotset.Replica
-	Tally     *tally.Tally          // nil: others count
-	Aggregate *aggregate.Aggregator // nil: others find what is hot
-	// Send has all processes that share a store carry out a command, this one too; nil: alone.
+	Tally     *tally.Tally          // nil if others count
+	Aggregate *aggregate.Aggregator // nil if others find hot keys
+	// Send makes all processes that share a store, including this one, execute a command, or is nil for a single
+	// process.
 	Send func(context.Context, report.Command) error
 	// Overrides, when set before Run, receives each list of live overrides.
 	Overrides func([]rules.Override)
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*report.Limiter)
-	cache    *respcache.Cache // nil: none
+	cache    *respcache.Cache // nil without a cache
 	now      func() time.Time
 	more     []func() any
 }
 
-// Config has the settings of the parts. What connects them is filled in.
+// Config has the settings of the parts. The connections between them are filled in.
 type Config struct {
 	Rules *rules.Set
 	Gate  gate.Config
@@ -57,21 +58,21 @@ type Config struct {
 	Now   func() time.Time // the clock of this process; default time.Now
 }
 
-// Connected is a pipeline that was joined with others, and what the joining knows.
+// Connected is a pipeline that was connected with other processes, with the functions of the connection.
 type Connected struct {
 	*Pipeline
-	// Overrides are the live overrides of all, and Reports what all limiters report.
+	// Overrides are the live overrides of all, and Reports returns the reports of all limiters.
 	Overrides rules.OverrideStore
 	Reports   func(context.Context) ([]report.Limiter, error)
-	// Counts is what became of what the tally handed on; nil: it arrived.
+	// Counts returns the results of sending the tally's counts, or is nil if they always arrive.
 	Counts func() Counts
 	Close  func() error // after Run
-	// Store names what reports and overrides are read from, such as "Redis"; "": memory or a disk.
+	// Store is the name of the store of reports and overrides, such as "Redis", or "" for memory or a disk.
 	Store string
 }
 
-// Counts is what became of counts: sent and lost requests, whether they cannot be sent now, and the share that does
-// not arrive, -1 if it is unknown.
+// Counts holds the results of sending counts: the sent and lost requests, whether they cannot be sent now, and the
+// share that does not arrive, or -1 if it is unknown.
 type Counts struct {
 	Sent, Lost uint64
 	Down       bool
@@ -84,12 +85,12 @@ func (p *Pipeline) AddCache(c *respcache.Cache) {
 	p.Add(lifecycle.Buffers, "cache", c.Run)
 }
 
-// CheckRules reports whether detection by these settings holds its promise for rules.
+// CheckRules reports whether detection with these settings keeps its guarantees for the rules.
 func CheckRules(set *rules.Set, c aggregate.Config) error {
 	return detect.Check(set, detect.Options{Counters: c.Counters, MaxRate: c.MaxRate, Lateness: c.Lateness})
 }
 
-// InProcess wires one process, which finds what is hot by what it counts itself.
+// InProcess wires one process, which finds hot keys by its own counts.
 func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 	if err := CheckRules(c.Rules, found); err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 	return p, nil
 }
 
-// Report is what this limiter reports of itself.
+// Report returns the report of this limiter.
 func (p *Pipeline) Report(now time.Time) report.Limiter {
 	r := p.Gate.Report(now)
 	r.Upstreams = p.Gate.Upstreams().Reports(now)
@@ -113,7 +114,8 @@ func (p *Pipeline) Report(now time.Time) report.Limiter {
 	return r
 }
 
-// Wire builds the gate with what c and the fields of p have, and the tally of sink; nil: this process does not count.
+// Wire builds the gate from c and the fields of p, and the tally of sink, unless sink is nil because this process does
+// not count.
 func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	if p.now = c.Now; p.now == nil {
 		p.now = time.Now
@@ -131,7 +133,7 @@ func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	p.Gate = gate.New(c.Gate)
 }
 
-// Stats read the statistics of each part, whose fields package metrics shows by their tags.
+// Stats returns functions that read the statistics of each part, whose fields package metrics shows by their tags.
 func (p *Pipeline) Stats() []func() any {
 	all := []func() any{
 		func() any { return p.Gate.Stats() }, func() any { return p.Hot.Stats(p.now()) },
@@ -145,7 +147,7 @@ func (p *Pipeline) Stats() []func() any {
 // AddStats adds the statistics of further parts. Call it before Run.
 func (p *Pipeline) AddStats(parts ...func() any) { p.more = append(p.more, parts...) }
 
-// PartStats reads the statistics of a part; none if it is nil.
+// PartStats returns a function that reads the statistics of a part, or nil if the part is nil.
 func PartStats[T, S any](part *T, stats func() S) []func() any {
 	if part == nil {
 		return nil
@@ -153,7 +155,7 @@ func PartStats[T, S any](part *T, stats func() S) []func() any {
 	return []func() any{func() any { return stats() }}
 }
 
-// SetRules takes new rules.
+// SetRules replaces the rules.
 func (p *Pipeline) SetRules(set *rules.Set) {
 	p.Gate.SetRules(set)
 	if p.Aggregate != nil {
@@ -161,7 +163,7 @@ func (p *Pipeline) SetRules(set *rules.Set) {
 	}
 }
 
-// SetOverrides takes the live overrides, all of them.
+// SetOverrides replaces the live overrides by list.
 func (p *Pipeline) SetOverrides(list []rules.Override) {
 	p.Gate.SetOverrides(list)
 	if p.Overrides != nil {
@@ -169,19 +171,19 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 	}
 }
 
-// Command carries out a command: in this process, and where processes share a store in
-// all of them, a moment later. It says how many answers were removed here.
+// Command executes a command in this process and, if processes share a store, in all of them a moment later. It returns
+// the number of responses that were removed here.
 func (p *Pipeline) Command(ctx context.Context, c report.Command) (purged int, err error) {
 	if p.Send == nil {
 		return p.Execute(p.now(), c), nil
 	}
-	if c.Action == report.CommandPurge { // doing it twice does no harm, and says how many
+	if c.Action == report.CommandPurge { // executing it twice is harmless, and returns the number
 		purged = p.Execute(p.now(), c)
 	}
 	return purged, p.Send(ctx, c)
 }
 
-// Execute carries out a command in this process alone.
+// Execute executes a command in this process alone.
 func (p *Pipeline) Execute(now time.Time, c report.Command) (purged int) {
 	switch c.Action {
 	case report.CommandReset:
@@ -199,8 +201,8 @@ func (p *Pipeline) Execute(now time.Time, c report.Command) (purged int) {
 // adaptEvery is the interval of the controllers.
 const adaptEvery = time.Second
 
-// Adapt runs the controllers of adaptive limits until ctx ends: now is the clock, read returns what limiters report of
-// their upstreams, and apply gets the limits that follow, nil while no rule adapts.
+// Adapt runs the controllers of adaptive limits until ctx ends. now is the clock, read returns the limiters' reports
+// about their upstreams, and apply receives the resulting limits, or nil while no rule adapts.
 func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot *hotset.Replica,
 	read func(now time.Time) []report.Limiter, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
 	var controllers adaptive.Controllers
@@ -215,7 +217,7 @@ func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot
 	return nil
 }
 
-// adapt limits by what this process alone sees.
+// adapt runs the controllers by the reports of this process alone.
 func (p *Pipeline) adapt(ctx context.Context) error {
 	upstreams := p.Gate.Upstreams()
 	read := func(now time.Time) []report.Limiter {
@@ -231,5 +233,5 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 // Adapts reports whether a rule has an adaptive limit.
 func (p *Pipeline) Adapts() bool { return len(p.Gate.Rules().AdaptiveUpstreams()) > 0 }
 
-// Bounds are what holds here of what upstreams bear.
+// Bounds returns the limits of adaptive upstreams that apply in this process.
 func (p *Pipeline) Bounds() []hottype.UpstreamLimit { return p.Gate.Upstreams().Bounds(p.now()) }
