@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// Aggregator finds what is hot by the counts of many processes and publishes it to the store.
+// Aggregator finds hot keys by the counts of many processes and publishes them to the store.
 //
 //	sources ──> aggregate ──> publisher ──> Redis ──> hot set of all aggregators in memory
 //
@@ -30,9 +30,9 @@ type Aggregator struct {
 	lifecycle.Stages
 
 	Feed      *rediscontrol.Feed
-	Limits    *redislimits.Limiter // resets what a key or a client has used
+	Limits    *redislimits.Limiter // resets the charges of a key or a client
 	Aggregate *aggregate.Aggregator
-	Hot       *hotset.Replica // what all aggregators together say is hot
+	Hot       *hotset.Replica // the hot set of all aggregators together
 
 	// Reported, when set before Run, completes each report of this aggregator.
 	Reported func(*report.Aggregator)
@@ -50,13 +50,13 @@ type Aggregator struct {
 	log       *slog.Logger
 }
 
-// AggregatorConfig has the settings of an Aggregator's parts. What connects them is filled in.
+// AggregatorConfig has the settings of an Aggregator's parts. The connections between them are filled in.
 type AggregatorConfig struct {
 	Aggregate aggregate.Config
 	Publisher rediscontrol.PublisherConfig
 	Store     *redisclient.Client
-	// Unread is for how long after a death no process may read what the dead one read; what a successor inherits does
-	// not cool by then.
+	// Unread is the time after the death of a process for which its input may have no reader; keys that a successor
+	// inherits do not cool within that time.
 	Unread time.Duration
 	// Judged, when set, returns the partitions whose keys only this process has counted since a time.
 	Judged func(since time.Time) report.Partitions
@@ -96,8 +96,8 @@ func NewAggregator(c AggregatorConfig) *Aggregator {
 	return a
 }
 
-// Leads reports whether this aggregator sends notifications: of those that publish, the one whose name comes first.
-// While none is known, because Redis does not answer, the last leader goes on.
+// Leads reports whether this aggregator sends notifications. The leader is the publishing aggregator whose name comes
+// first. While no publisher is known, because Redis does not answer, the last leader continues.
 func (a *Aggregator) Leads() bool {
 	if first := a.Hot.FirstPublisher(a.now()); first != "" {
 		a.led.Store(first == a.name && a.Feed.Stats().Publishing)
@@ -105,18 +105,18 @@ func (a *Aggregator) Leads() bool {
 	return a.led.Load()
 }
 
-// Rules are those in force.
+// Rules returns the current rules.
 func (a *Aggregator) Rules() *rules.Set { return a.rules.Load() }
 
-// SetRules takes new rules.
+// SetRules replaces the rules.
 func (a *Aggregator) SetRules(set *rules.Set) {
 	a.rules.Store(set)
 	a.Aggregate.SetRules(set)
 }
 
-// window is after how long a new process knows that a key of the rule is cold. A silence that began in its first
-// window, in which it had counted too little to find the key, is noticed by then. What a dead process had to read has
-// a reader by then: a broker that comes back waits for the dead one anew, so that outages add to it.
+// window returns the time after which a new process knows that a key of the rule is cold. A silence that began in its
+// first window, in which it had counted too little to find the key, is noticed by then. The input of a dead process has
+// a reader by then: a broker that comes back waits again for the dead process, so that outages add to this time.
 func (a *Aggregator) window(rule string) time.Duration {
 	for _, r := range a.Rules().Rules {
 		if r.Name == rule {
@@ -126,7 +126,7 @@ func (a *Aggregator) window(rule string) time.Duration {
 	return 0
 }
 
-// judged are the partitions whose keys this process has judged for a whole window of each rule.
+// judged returns the partitions whose keys this process has judged for a whole window of each rule.
 func (a *Aggregator) judged(read func(since time.Time) report.Partitions) report.Partitions {
 	since, counts := a.now(), a.Aggregate.CountsSince()
 	for _, r := range a.Rules().Rules {
@@ -151,18 +151,19 @@ func (a *Aggregator) judge(ctx context.Context) error {
 	return err
 }
 
-// Command has all processes that share the store carry out a command.
+// Command makes all processes that share the store execute a command.
 func (a *Aggregator) Command(ctx context.Context, c report.Command) error {
 	return SendCommand(ctx, a.Feed, a.Limits, a.Rules(), c)
 }
 
-// adapt limits by what all limiters report. Each aggregator computes the bounds; one of them publishes.
+// adapt runs the controllers by the reports of all limiters. Each aggregator computes the bounds; one of them
+// publishes.
 func (a *Aggregator) adapt(ctx context.Context) error {
 	token := rand.Text()
 	read := func(time.Time) []report.Limiter {
 		reports, err := a.Feed.ReadReports(ctx)
 		if err != nil {
-			return nil // the bounds hold; the limiters go back to the configured limits by themselves
+			return nil // the bounds hold; the limiters return to their configured limits by themselves
 		}
 		return reports
 	}
@@ -177,7 +178,7 @@ func (a *Aggregator) adapt(ctx context.Context) error {
 	})
 }
 
-// Upstreams are the bounds that adaptive limits have now.
+// Upstreams returns the current bounds of adaptive limits.
 func (a *Aggregator) Upstreams() []hottype.UpstreamLimit {
 	if b := a.upstreams.Load(); b != nil {
 		return *b

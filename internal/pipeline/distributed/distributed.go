@@ -21,7 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// Pipeline is a pipeline with what it shares.
+// Pipeline is a pipeline with its shared parts.
 type Pipeline struct {
 	*pipeline.Pipeline
 
@@ -31,17 +31,17 @@ type Pipeline struct {
 	Refunds *redislimits.Refunds
 }
 
-// Shared is what a process has from others.
+// Shared holds the parts by which a process is connected with other processes.
 type Shared struct {
 	Store *redisclient.Client
-	// Sink takes the counts to the aggregators; nil: this process does not count. One
-	// that has Run is run until all counts are sent.
+	// Sink takes the counts to the aggregators, or is nil if this process does not count. A sink with a method Run is
+	// run until all counts are sent.
 	Sink tally.Sink
-	// Arrivals are the senders of Sink, which learn what of it arrived; nil: none.
+	// Arrivals are the senders of Sink, which learn which of its counts arrived, or nil.
 	Arrivals *rediscontrol.Arrivals
-	// NoInputTTL is that of hotset.Replica.
+	// NoInputTTL is the NoInputTTL of hotset.Replica.
 	NoInputTTL time.Duration
-	// Copy keeps the overrides for a start without the store; nil: nothing does.
+	// Copy keeps the overrides for a start without the store, or is nil if they are not kept.
 	Copy rediscontrol.Copy
 }
 
@@ -49,8 +49,8 @@ type Shared struct {
 func New(c pipeline.Config, s Shared) *Pipeline {
 	c.Now = s.Store.Config().Now
 	p := &Pipeline{Pipeline: &pipeline.Pipeline{Hot: &hotset.Replica{NoInputTTL: s.NoInputTTL}}}
-	// The reporter is asked how many limiters are alive before it reports for the
-	// first time, and reports what the gate, which is built after it, decided.
+	// The reporter is asked how many limiters are alive before it reports for the first time, and reports the decisions
+	// of the gate, which is built after it.
 	p.Feed = rediscontrol.New(s.Store)
 	if s.Arrivals != nil {
 		p.Feed.ObserveArrivals(*s.Arrivals)
@@ -93,8 +93,8 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	return p
 }
 
-// SendCommand has all processes that share a store carry out a command. What the store itself
-// counts is dropped here, once, before it can be read again.
+// SendCommand makes all processes that share a store execute a command. Charges that the store itself holds are dropped
+// here, once, before they can be read again.
 func SendCommand(ctx context.Context, feed *rediscontrol.Feed, limits *redislimits.Limiter, set *rules.Set,
 	c report.Command) error {
 	if c.Action == report.CommandReset {

@@ -8,11 +8,11 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// exchangeEvery is how often an aggregator tells others what it has seen, and hears of them.
+// exchangeEvery is the interval at which an aggregator sends its use of each rule to the others, and reads theirs.
 const exchangeEvery = 2 * time.Second
 
-// exchange tells the other aggregators, and this one after a restart, what this one has seen of the requests of each
-// rule, and takes what they have: with partitions, the keys of one rule are counted in several processes.
+// exchange sends this aggregator's use of each rule to the other aggregators, and to itself after a restart, and merges
+// theirs, because with partitions the keys of one rule are counted in several processes.
 func (a *Aggregator) exchange(ctx context.Context) error {
 	failing := false
 	once := func() {
@@ -32,7 +32,7 @@ func (a *Aggregator) exchange(ctx context.Context) error {
 	return nil
 }
 
-// Report is what this aggregator says of itself.
+// Report returns the report of this aggregator.
 func (a *Aggregator) Report() report.Aggregator {
 	r := report.Aggregator{Instance: a.instance, At: a.now(), RulesHash: a.Rules().Hash, Use: a.Aggregate.Use()}
 	if a.Reported != nil {

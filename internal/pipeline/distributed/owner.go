@@ -12,19 +12,20 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ownership is what the attempts to publish tell about the aggregator's id: whether another process holds it.
+// ownership records whether another process holds the aggregator's id, as found by the attempts to publish.
 type ownership struct {
 	id      string
 	publish func(context.Context, report.HotSet) error
 	log     *slog.Logger
 	changed chan struct{} // holds a signal that the fields below changed
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	tried bool       // an attempt has ended
-	other bool       // another process holds the id, as the last attempt that Redis answered found
+	other bool       // another process holds the id, by the last attempt that Redis answered
 }
 
-// Publish publishes a hot set and notes who holds the id. An outage of Redis does not say who does.
+// Publish publishes a hot set and records whether another process holds the id. An outage of Redis does not change
+// that.
 func (o *ownership) Publish(ctx context.Context, set report.HotSet) error {
 	err := o.publish(ctx, set)
 	if ctx.Err() != nil {
@@ -57,9 +58,9 @@ func (a *Aggregator) CheckOwner() error {
 		"other (aggregator.lease) ends; with Kafka each aggregator needs an id of its own", a.owner.id)
 }
 
-// RunAsOwner runs a part again and again, each time for as long as no other process holds this aggregator's id, until
-// ctx ends or the part fails. The part does not run before the first attempt to publish has ended. One part may be run
-// so.
+// RunAsOwner runs a part repeatedly, each time for as long as no other process holds this aggregator's id, until ctx
+// ends or the part fails. The part does not run before the first attempt to publish has ended. Only one part may be run
+// in this way.
 func (a *Aggregator) RunAsOwner(ctx context.Context, run func(context.Context) error) error {
 	for said := false; ctx.Err() == nil; {
 		tried, other := a.owner.state()
