@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The past of a key, second by second: what is ignored, what fades, and from when on it says anything.
+// The baseline of one key, second by second: which counts it skips, how it decays, and from when on it has a value.
 func TestBaselineTape(t *testing.T) {
 	t.Parallel()
 	rule := &rules.Rule{}
@@ -21,7 +21,7 @@ func TestBaselineTape(t *testing.T) {
 	if b.ignored != 2 {
 		t.Errorf("%d in a second are ignored, want a quarter of 24/3", b.ignored)
 	}
-	b.add(1, "surging", 50, true) // without a past nothing is known of a surge
+	b.add(1, "surging", 50, true) // no surge is known without a past
 	b.add(2, "light", 2, false)
 	b.add(3, "heavy", 3, false)
 	is := func(hash uint64, key string) int64 {
@@ -49,7 +49,7 @@ func TestBaselineTape(t *testing.T) {
 		}
 	}
 	before := is(3, "heavy")
-	b.add(3, "heavy", 1000, true) // counts as its past says
+	b.add(3, "heavy", 1000, true) // counts as its average
 	if got, want := is(3, "heavy")-before, int64(float64(before)/b.seconds()); got != want || want < 1 {
 		t.Errorf("a surge adds %d units, want %d", got, want)
 	}
@@ -60,7 +60,7 @@ func TestBaselineTape(t *testing.T) {
 	}
 }
 
-// Time may pass second by second or at once, also after everything is forgotten.
+// Seconds may pass one at a time or all at once, also after everything has decayed.
 func TestBaselineAtOnce(t *testing.T) {
 	t.Parallel()
 	build := func() *baseline {
@@ -83,7 +83,7 @@ func TestBaselineAtOnce(t *testing.T) {
 	}
 }
 
-// All requests of a rule, by resource or together; a clock far behind begins anew.
+// Traffic counts all requests of a rule, by resource or together, and begins again if the clock steps far back.
 func TestTrafficTape(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestListedKeys(t *testing.T) {
 	}
 }
 
-// The tag of most keys, where it has more than its share of all.
+// most returns the tag with most keys if it has more than its share of all.
 func TestTagWithMostKeys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestTagWithMostKeys(t *testing.T) {
 	}
 }
 
-// Of a key of which nothing is known, one client counts for as much as one may; with known senders all of it counts.
+// A key whose clients are unknown counts as a single client at its cap. If senders are known, the whole count is used.
 func TestClientsOfWhomNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	cs := newClientSketches(5, &sketchBudget{free: 10})
@@ -172,7 +172,7 @@ func TestClientsOfWhomNothingIsKnown(t *testing.T) {
 	}
 }
 
-// The counters of a detector add up over its shards.
+// Stats adds up the counters of all shards.
 func TestStatsAddUp(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5)), Options{Counters: 1000, Shards: 2})
@@ -195,7 +195,7 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
-// A viral key stays so at its release, and when it has been a loop for the rule's cooldown at most.
+// A viral key stays viral at its release threshold, and while it is a loop for at most the rule's cooldown.
 func TestStaysViralTape(t *testing.T) {
 	t.Parallel()
 	c := &candidate{}
@@ -216,7 +216,7 @@ func TestStaysViralTape(t *testing.T) {
 			t.Errorf("step %d: %v", i, got)
 		}
 	}
-	// Never confirmed by its clients: a loop as soon as they are known, while the window is whole.
+	// Never confirmed by its clients: a loop as soon as they are known, if the window is complete.
 	for _, whole := range []float64{0, 5, 5.001} {
 		s := loopState{viral: true, clients: clientEstimate{effective: 99, known: true}}
 		s.clients.effective = 69
@@ -235,7 +235,7 @@ func TestGrainOfSketches(t *testing.T) {
 	}
 }
 
-// A resource that is hashed, or none, has no name.
+// A resource that is hashed or empty has no name.
 func TestResourceOfAnAlias(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -247,7 +247,7 @@ func TestResourceOfAnAlias(t *testing.T) {
 	}
 }
 
-// No method leaves a lock behind.
+// Every method releases its locks.
 func TestNothingStaysLocked(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5), surging(), catchAll()), Options{Shards: 2})
@@ -273,7 +273,7 @@ func TestNothingStaysLocked(t *testing.T) {
 	}
 }
 
-// It makes no difference whether seconds come one by one or at once, with a past and without.
+// The result is the same for seconds one at a time or all at once, with earlier counts and without.
 func TestBaselineAtOnceAndOneByOne(t *testing.T) {
 	t.Parallel()
 	rule := &rules.Rule{}
@@ -303,7 +303,7 @@ func TestBaselineAtOnceAndOneByOne(t *testing.T) {
 	}
 }
 
-// A surge adds as much as the past says, rounded down: at once nothing, and to an unknown key nothing.
+// A surge adds the average, rounded down: at first 0, and 0 to an unknown key.
 func TestSurgeAddsItsPast(t *testing.T) {
 	t.Parallel()
 	rule := &rules.Rule{}
@@ -323,7 +323,7 @@ func TestSurgeAddsItsPast(t *testing.T) {
 	}
 }
 
-// After its clock was found wrong, traffic is counted from the new time on.
+// After its clock was found to be wrong, traffic is counted from the new time on.
 func TestTrafficAfterAWrongClock(t *testing.T) {
 	t.Parallel()
 	tr := newTraffic(&compiledRule{rule: &rules.Rule{Name: "a"}, window: 5}, Options{Counters: 100},

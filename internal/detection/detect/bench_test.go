@@ -35,7 +35,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkTick has 100,000 keys of which some are hot, within one second.
+// BenchmarkTick measures a Tick with 100,000 keys of which some are hot, within one second.
 func BenchmarkTick(b *testing.B) {
 	for _, hot := range []int{0, 10, 1000} {
 		b.Run(fmt.Sprint("hot", hot), func(b *testing.B) {
@@ -47,8 +47,8 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// BenchmarkSecond is a second of life: 100,000 keys counted once each, 1000 of
-// them hot, and ten Ticks, one of which turns the second.
+// BenchmarkSecond measures one second: 100,000 keys counted once each, 1000 of them hot, and ten Ticks, one of which
+// begins a new second.
 func BenchmarkSecond(b *testing.B) {
 	const keys = 100_000
 	d := benchmarkDetector(b, keys, 1000)

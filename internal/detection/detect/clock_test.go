@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// A clock that jumps ahead and back, or stands a while, makes nothing hot and
-// loses no more than the counts of the wrong time; all shards see it once.
+// A clock that jumps ahead and back, or stands for a while, makes no key hot and loses only the counts of the wrong
+// time. All shards see each reset once.
 func TestClockStepsWithManyShards(t *testing.T) {
 	t.Parallel()
 	for name, jumps := range map[string][]float64{

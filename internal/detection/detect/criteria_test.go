@@ -12,14 +12,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// shared is hot from half of the traffic on and 10 in 5 s, or by 100 in 5 s.
+// shared returns a rule by which a key is hot at half of the traffic and 10 in 5 s, or at 100 in 5 s.
 func shared() *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{
 		Rate: 20, Share: 0.5, MinRate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
 }
 
-// reasons says what is hot and why.
+// reasons returns the hot keys and the criteria by which they are hot.
 func reasons(s report.HotSet) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
@@ -38,7 +38,7 @@ func TestShareOfTheTraffic(t *testing.T) {
 		crossed bool
 		want    string // at the next Tick
 	}{
-		{0, count(a, 0, 9), false, ""},                                              // all of it, but under the floor
+		{0, count(a, 0, 9), false, ""},                                              // all of it, but under min_rate
 		{0.1, count(a, 0, 1), true, "topic?id=1 share 1.00"},                        //
 		{0.2, count(b, 0, 30), true, "topic?id=2 share 0.75 topic?id=1 share 0.25"}, // a cools from here on
 		{3.1, count(b, 3, 0), false, "topic?id=2 share 0.75 topic?id=1 share 0.25"},
@@ -56,7 +56,7 @@ func TestShareOfTheTraffic(t *testing.T) {
 	}
 }
 
-// The share of a Tick is that of all requests until then, also of keys that are no candidates.
+// The share at a Tick is the part of all requests until then, with requests for keys that are not candidates.
 func TestShareBesideLightKeys(t *testing.T) {
 	t.Parallel()
 	d := New(set(shared()), Options{})
@@ -69,11 +69,11 @@ func TestShareBesideLightKeys(t *testing.T) {
 	}
 }
 
-// Under min_rate a share says nothing, also of a key that is hot by its rate.
+// Below min_rate no key is hot by share, even a key that is hot by its rate.
 func TestShareUnderItsFloorIsNoReason(t *testing.T) {
 	t.Parallel()
 	r := shared()
-	r.Hot.Rate = 1 // 5 in 5 s; the floor of the share is 10
+	r.Hot.Rate = 1 // 5 in 5 s; min_rate wants 10 for a share
 	d := New(set(r), Options{})
 	for i, step := range []struct {
 		n    int64
@@ -104,7 +104,7 @@ func TestShareInTheCatchAll(t *testing.T) {
 	}
 }
 
-// surging is hot from three times its past on, and 5 a second.
+// surging returns a rule by which a key is hot at three times its past and 5 a second.
 func surging() *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{
 		Surge: 3, MinRate: 5, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
@@ -125,7 +125,7 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 		return reasons(set)
 	}
 	for s := range int64(200) {
-		if got := second(s); got != "" { // in the first minute everything is new
+		if got := second(s); got != "" { // every key is new in the first minute
 			t.Fatalf("second %d: %s is hot", s, got)
 		}
 	}
@@ -142,7 +142,7 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 	if hot, _ := d.Tick(at(210.95)); hot.Keys[0].Baseline < 9 || hot.Keys[0].Baseline > 13 {
 		t.Errorf("a key that had 10/s: %+v", hot.Keys)
 	}
-	// What is in a surge does not become its own past soon.
+	// Requests of a surge enter the key's own past only slowly.
 	for s := int64(211); s < 500; s++ {
 		second(s)
 	}
@@ -158,7 +158,7 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 	}
 }
 
-// The past of a flood is bounded, and is no reason to find less.
+// The baseline of a flood is bounded, and hot keys are still found.
 func TestPastIsBounded(t *testing.T) {
 	t.Parallel()
 	d := New(set(surging()), Options{Counters: 2000})
@@ -174,7 +174,7 @@ func TestPastIsBounded(t *testing.T) {
 	}
 }
 
-// The rate of a steady key reads the same early and late in a second.
+// The rate of a steady key is the same early and late in a second.
 func TestRateIsSteadyWithinASecond(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
@@ -199,7 +199,7 @@ func TestCheckRejectsTooFewCounters(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{criteria(200, 0, 5), Options{}, ""},       // nothing is said
+		{criteria(200, 0, 5), Options{}, ""},       // no rate is stated
 		{criteria(200, 100_000, 5), Options{}, ""}, //
 		{criteria(1, 10_000, 5), Options{}, ""},    // all of them fit
 		{criteria(200, 1e6, 5), Options{},
@@ -220,8 +220,8 @@ func TestCheckRejectsTooFewCounters(t *testing.T) {
 	}
 }
 
-// Marks are rounded once, whatever the criterion: what is hot from 2.5 on cools
-// below 0.8 of that, which is 2, and not below 0.8 of 3.
+// Thresholds are rounded once, for every criterion: a key that becomes hot at 2.5 cools below 0.8 of that, which is 2,
+// and not below 0.8 of 3.
 func TestThresholdsAreRoundedOnce(t *testing.T) {
 	t.Parallel()
 	const key, other = hottype.Key("topic?id=1"), hottype.Key("topic?id=2")
@@ -234,7 +234,7 @@ func TestThresholdsAreRoundedOnce(t *testing.T) {
 		d := New(set(&rules.Rule{Name: "topic", Hot: h}), Options{})
 		d.AddAll(at(0), []hottype.Count{count(key, 0, 1)})
 		d.AddAll(at(1), []hottype.Count{count(key, 1, 2), count(other, 1, 3)})
-		for _, now := range []float64{1, 4.9, 5, 5.9} { // from 5 on, 2 of 5
+		for _, now := range []float64{1, 4.9, 5, 5.9} { // hot from 5 on, cool below 2
 			if s, _ := d.Tick(at(now)); !strings.Contains(reasons(s), string(key)) {
 				t.Errorf("%s: not hot at %v", name, now)
 			}
@@ -245,8 +245,8 @@ func TestThresholdsAreRoundedOnce(t *testing.T) {
 	}
 }
 
-// Each criterion begins at its threshold, begins to cool below its release and ends after the cooldown;
-// a count at the release between them begins the cooling anew.
+// Each criterion begins at its threshold, begins to cool below its release threshold and ends after the cooldown. A
+// count at the release threshold meanwhile begins the cooling again.
 func TestHysteresisTape(t *testing.T) {
 	t.Parallel()
 	for i := range criteria {
@@ -273,7 +273,7 @@ func TestHysteresisTape(t *testing.T) {
 	}
 }
 
-// A duration is as many seconds as it begins.
+// A duration is rounded up to whole seconds.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second - 1: 1, time.Second: 1, time.Second + 1: 2,
@@ -284,7 +284,7 @@ func TestWholeSeconds(t *testing.T) {
 	}
 }
 
-// Errors has each rule with its threshold and the greatest error of its shards.
+// Errors returns each rule with its threshold and the greatest error of its shards.
 func TestErrorsOfRules(t *testing.T) {
 	t.Parallel()
 	off := &rules.Rule{Name: "off", Hot: rules.HotCriteria{Window: time.Second}}
@@ -314,8 +314,8 @@ func TestErrorsOfRules(t *testing.T) {
 	}
 }
 
-// When a rule with few places has very many candidates, the lightest go, and until the next second a key
-// must be heavier than the lightest that stayed to be listed.
+// If a rule with few places has very many candidates, the lightest are dropped, and until the next second a key must be
+// heavier than the lightest remaining candidate to be listed.
 func TestPruneTape(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(1)), Options{}) // lists 66, and keeps 33
@@ -328,7 +328,7 @@ func TestPruneTape(t *testing.T) {
 		n                  int64
 		candidates, pruned int64
 	}{
-		{99, 9, 66, 0}, {100, 10, 34, 33}, // of 66 the 33 lightest go: up to 52
+		{99, 9, 66, 0}, {100, 10, 34, 33}, // the 33 lightest of 66 are dropped: up to 52
 		{101, 53, 34, 33}, {101, 1, 35, 33}, {102, 53, 35, 33}, {103, 54, 36, 33},
 	} {
 		add(step.id, step.n)
@@ -337,14 +337,14 @@ func TestPruneTape(t *testing.T) {
 				step.candidates, step.pruned)
 		}
 	}
-	d.Tick(at(1)) // all that are over the threshold are found again
+	d.Tick(at(1)) // all keys over the threshold are found again
 	if st := d.Stats(); st.Candidates < 34 || st.Pruned <= 33 {
 		t.Errorf("in the next second: %+v", st)
 	}
 }
 
-// Where the lightest of a full rule are rejected, a later window begins with all that reach the threshold, and so
-// does a clock that was found wrong. Of equals those with the least names stay.
+// If the lightest keys of a full rule are rejected, a later window begins with all keys that reach the threshold, and
+// so does the window after a clock reset. Of equal keys the first by name stay.
 func TestPruneOfEquals(t *testing.T) {
 	t.Parallel()
 	for _, next := range []float64{7, -3600} {
@@ -367,7 +367,7 @@ func TestPruneOfEquals(t *testing.T) {
 		if len(kept) != 34 || kept[0] != "133" || kept[33] != "166" {
 			t.Errorf("kept are %v", kept)
 		}
-		// Equals of those that were dropped are not looked at.
+		// Keys equal to the dropped ones are not evaluated.
 		if limit := d.shards[0].states[0].counts.Limit(); limit != 21 {
 			t.Errorf("keys are looked at from %d on", limit)
 		}
@@ -394,7 +394,7 @@ func TestListedKeyReachesTheRateOfNewRules(t *testing.T) {
 		add := func(id int, n int64) bool {
 			return d.Add(start, count(hottype.Key(fmt.Sprint("topic?id=", id)), 0, n))
 		}
-		for i := range 200 { // traffic, of which the key has little
+		for i := range 200 { // traffic in which the key has a small share
 			add(1000+i, 5)
 		}
 		if add(1, 15) || d.Stats().Candidates != 1 {
@@ -445,7 +445,7 @@ func TestOptionsThatAreNotSet(t *testing.T) {
 	}
 }
 
-// A key that leaves its list between two steps of a Tick, for a heavier one, is reported as displaced.
+// A key that is pruned for a heavier key between two steps of a Tick is reported as displaced.
 func TestKeyThatLeavesWithinATick(t *testing.T) {
 	t.Parallel()
 	for _, leaves := range []bool{false, true} {
@@ -469,7 +469,7 @@ func TestKeyThatLeavesWithinATick(t *testing.T) {
 	}
 }
 
-// A key without a past surges at the floor of its rule, one whose past is not known by no number.
+// A key that was never counted surges at min_rate; a key whose past is unknown never surges.
 func TestThresholdsOfCriteria(t *testing.T) {
 	t.Parallel()
 	r := &rules.Rule{Hot: rules.HotCriteria{Rate: 20, Share: 0.5, Surge: 3, MinRate: 2, Window: 5 * time.Second,
@@ -494,7 +494,7 @@ func TestThresholdsOfCriteria(t *testing.T) {
 	}
 }
 
-// Keys that lose their places are counted.
+// Stats counts the keys that lose their places.
 func TestDisplacedAreCounted(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(1)), Options{})

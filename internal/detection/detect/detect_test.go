@@ -12,14 +12,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// start is the beginning of second 1000; at gives times after it.
+// start is the beginning of second 1000; at returns times after it.
 var start = time.Unix(1000, 0)
 
 func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// topic is hot at 10 in 5 s, cools under 7, for 3 s.
+// topic returns a rule by which a key is hot at 10 in 5 s, and cools under 7 for 3 s.
 func topic(maxHot int) *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second,
 		Cooldown: 3 * time.Second, ReleaseRatio: 0.7, MaxHot: maxHot}}
@@ -31,12 +31,12 @@ func catchAll() *rules.Rule {
 
 func set(r ...*rules.Rule) *rules.Set { return &rules.Set{Rules: r} }
 
-// count is n of a key in a second after 1000.
+// count returns n requests for a key in a second after 1000.
 func count(key hottype.Key, second, n int64) hottype.Count {
 	return hottype.Count{Key: key, Second: 1000 + second, N: n}
 }
 
-// tape says a tick's outcome on one line: the hot keys, then the changes.
+// tape formats the result of a Tick in one line: the hot keys, then the changes.
 func tape(s report.HotSet, changes []Change) string {
 	var b strings.Builder
 	for _, h := range s.Keys {
@@ -51,7 +51,7 @@ func tape(s report.HotSet, changes []Change) string {
 	return strings.TrimSpace(b.String())
 }
 
-// add is an Add, and whether it crosses.
+// add is a call of Add and its result.
 type add struct {
 	at      float64
 	count   hottype.Count
@@ -60,7 +60,7 @@ type add struct {
 
 var tapes = map[string]struct {
 	set   *rules.Set
-	steps []any // add, or "<seconds>: tape" for a Tick
+	steps []any // an add, or "<seconds>: tape" for a Tick
 }{
 	"hot at once, cold when traffic stops": {set(topic(0)), []any{
 		add{0.1, count("topic?id=1", 0, 9), false}, "0.2: ",
@@ -70,7 +70,7 @@ var tapes = map[string]struct {
 		"4.9: topic?id=1=2.2",
 		"7.9: topic?id=1=0", // under 7 since 5.0
 		"8: cooled:topic?id=1@8",
-		add{8.5, count("topic?id=1", 8, 10), true}, // and again
+		add{8.5, count("topic?id=1", 8, 10), true}, // hot again
 	}},
 	"cooling begins when the count falls, not when somebody looks": {set(topic(0)), []any{
 		add{0, count("topic?id=1", 0, 10), true}, "0: topic?id=1=2 became:topic?id=1@0",
@@ -91,7 +91,7 @@ var tapes = map[string]struct {
 	}},
 	"late counts are judged in their own second": {set(topic(0)), []any{
 		add{0.5, count("topic?id=1", 0, 9), false}, "0.9: ", "5: ",
-		add{5.1, count("topic?id=1", 4, 1), true}, // a second ago the first one was in the window
+		add{5.1, count("topic?id=1", 4, 1), true}, // a second ago the first count was in the window
 		"5.2: topic?id=1=1.64 became:topic?id=1@5.1",
 		add{5.3, count("topic?id=2", 0, 10), true}, // the oldest second of that window
 		"5.4: topic?id=1=1.2799999999999998 topic?id=2=1.2 became:topic?id=2@5.3",
@@ -101,20 +101,20 @@ var tapes = map[string]struct {
 		add{0.9, count("topic?id=1", 1, 10), false}, "0.95: ",
 		add{0.9, count("topic?id=2", 2, 10), false},
 		"1.1: topic?id=1=2 became:topic?id=1@1",
-		add{2, count("topic?id=2", 2, 1), false}, // was hot by then
+		add{2, count("topic?id=2", 2, 1), false}, // hot by then
 		"2: topic?id=2=2.2 topic?id=1=2 became:topic?id=2@2",
 	}},
 	"the lighter one is displaced": {set(topic(1)), []any{
 		add{0, count("topic?id=1", 0, 12), true}, "0.1: topic?id=1=2.4 became:topic?id=1@0",
-		add{0.2, count("topic?id=0", 0, 12), true}, "0.2: topic?id=1=2.4", // a tie: who is in stays
-		add{0.3, count("topic?id=0", 0, 1), false}, "0.3: topic?id=1=2.4", // not by a tenth
+		add{0.2, count("topic?id=0", 0, 12), true}, "0.2: topic?id=1=2.4", // a tie: the key in the set stays
+		add{0.3, count("topic?id=0", 0, 1), false}, "0.3: topic?id=1=2.4", // heavier, but not by a tenth
 		add{0.4, count("topic?id=0", 0, 1), false},
 		"0.4: topic?id=0=2.8 cooled:topic?id=1@0.4 displaced became:topic?id=0@0.4",
 		add{3, count("topic?id=1", 3, 9), false},
 		"3: topic?id=1=4.2 cooled:topic?id=0@3 displaced became:topic?id=1@3",
-		"5: topic?id=1=4.2", // the second that left counts as long as this one is young
+		"5: topic?id=1=4.2", // the second that left counts by its part
 		"5.5: topic?id=1=3",
-		"8: topic?id=1=1.8", // 0 has cooled without a trace
+		"8: topic?id=1=1.8", // 0 has cooled and is gone
 	}},
 	"heavier by more than a tenth": {set(topic(1)), []any{
 		add{0, count("topic?id=1", 0, 100), true}, "0: topic?id=1=20 became:topic?id=1@0",
@@ -125,7 +125,7 @@ var tapes = map[string]struct {
 	"each rule has its own criteria": {set(topic(0), catchAll()), []any{
 		add{0, count("topic?id=1", 0, 3), false},
 		add{0, count("/x", 0, 1), true},
-		add{0, count("tropic?id=1", 0, 1), true}, // of a rule that others have
+		add{0, count("tropic?id=1", 0, 1), true}, // of a rule that other keys share
 		"0: /x=1 tropic?id=1=1 became:/x@0 became:tropic?id=1@0",
 	}},
 }
@@ -159,7 +159,7 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{Lateness: 3 * time.Second})
 	for _, c := range []hottype.Count{
-		count("topic?id=1", 0, 1), count("topic?id=1", 3, 1), // taken
+		count("topic?id=1", 0, 1), count("topic?id=1", 3, 1), // accepted
 		count("topic?id=1", -4, 1), count("topic?id=1", -1<<60, 1), // late
 		count("topic?id=1", 9, 1), // future
 		// longer than a quarter of all memory for keys
@@ -203,7 +203,7 @@ func TestClockThatWasWrong(t *testing.T) {
 	}
 }
 
-// Every rule has its loops, and all are listed by their rates.
+// Every rule has its own loops, and all are listed by their rates.
 func TestLoopsAreSorted(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
@@ -263,8 +263,8 @@ func TestFloodIsForgotten(t *testing.T) {
 	}
 }
 
-// The cap is no way out for a hot key: once full, the window takes new keys as
-// old ones leave, and a frequent key finds a place soon.
+// A flood cannot hide a hot key by filling the counters: a full window takes new keys as old ones leave, and a frequent
+// key finds a place soon.
 func TestHotKeysAreFoundInAFlood(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{Counters: 5000})

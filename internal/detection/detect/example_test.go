@@ -9,8 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A log is replayed second by second: every count of a second, then a Tick
-// with a time within that second.
+// A log is replayed second by second: every count of a second, then a Tick with a time within that second.
 func Example() {
 	d := detect.New(&rules.Set{Rules: []*rules.Rule{{
 		Name: "topic",

@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Forgotten keys are published at rate 0 while they cool, so that the sum over
-// all publishers is right, and may become hot again here.
+// Forgotten keys are published at rate 0 while they cool, so that the sum over all publishers is right. They may become
+// hot here again.
 func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
@@ -45,7 +45,7 @@ func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 	}
 }
 
-// Keys that come from another aggregator with all their traffic are no surge.
+// Keys that come from another aggregator with all their traffic do not count as surges.
 func TestKeysWithoutAPastAreNoSurge(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
@@ -74,7 +74,7 @@ func TestKeysWithoutAPastAreNoSurge(t *testing.T) {
 		if got := len(hot.Keys) > 0; got != test.hot {
 			t.Errorf("%s: hot %+v", name, hot.Keys)
 		}
-		// After a minute there is a past again, and a surge in it is one.
+		// After a minute the past is long enough again, and a surge is found.
 		for range 100 {
 			second("topic?id=old", "topic?id=new")
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Keys that find no place among max_hot are counted, by rule, for as long as they are over the threshold.
+// Full and Stats count the keys without a place in max_hot, by rule, for as long as they are over the threshold.
 func TestDetector_CountsKeysWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	d := New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: rules.HotCriteria{Rate: 10, Window: time.Second,

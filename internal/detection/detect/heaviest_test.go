@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// The heaviest of all keys are found over rules and shards, by their rates, hot or not.
+// Heaviest returns the keys with the greatest rates over all rules and shards, hot or not.
 func TestHeaviest(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
@@ -33,14 +33,14 @@ func TestHeaviest(t *testing.T) {
 	}
 }
 
-// A steady rate whose counts come when their second is over, all at once, is shown as it is at any moment.
+// The rate of a steady key is right at any moment, also if the counts of a second come all at once when it is over.
 func TestDetector_RateOfWholeSeconds(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{WholeSeconds: true}) // 5 s
 	for second := range 20 {
 		for tenth := range 10 {
 			now := float64(second) + float64(tenth)/10
-			if tenth == 3 { // the second before, counted in this one
+			if tenth == 3 { // counts of the second before
 				d.Add(at(now), count("topic?id=1", int64(second), 50))
 			}
 			got, _ := d.Tick(at(now))

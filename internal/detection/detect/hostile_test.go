@@ -13,14 +13,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// busy is hot at 1000 in 5 s.
+// busy returns a rule by which a key is hot at 1000 in 5 s.
 func busy() *rules.Rule {
 	r := topic(100)
 	r.Hot.Rate = 200
 	return r
 }
 
-// A key that no request has, because a foreign collector wrote it in another form, never takes a place of the hot set.
+// A key that no request has, because a foreign collector wrote it in another form, never takes a place in the hot set.
 func TestDetector_RefusesKeysThatAreNotCanonical(t *testing.T) {
 	t.Parallel()
 	d := New(set(busy(), catchAll()), Options{Counters: 1 << 10, Shards: 1})
@@ -41,9 +41,8 @@ func TestDetector_RefusesKeysThatAreNotCanonical(t *testing.T) {
 	}
 }
 
-// Five keys above the threshold among very many that come once are found, no
-// other is, and one window later the memory is given back. The full size, ten
-// million, is in bench/window.
+// Of very many keys that come once, exactly the five keys above the threshold are found, and one window later the
+// memory is released. The full size, ten million, is in bench/window.
 func TestNeedlesInAFlood(t *testing.T) {
 	t.Parallel()
 	for _, from := range []int64{0, 4} {
@@ -94,8 +93,8 @@ func TestNeedlesInAFlood(t *testing.T) {
 	}
 }
 
-// Whatever is sent: a key that is not over its threshold is never hot, and one
-// that is over it by the error or more always is.
+// For any input, a key that is not over its threshold is never hot, and a key that exceeds it by the error or more is
+// always hot.
 func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,8 +134,8 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 	})
 }
 
-// An attacker who has the code but not the seed cannot make keys collide: these have the
-// same hash by a published function, and cost no more than others.
+// An attacker who has the code but not the seed cannot make keys collide. These keys have the same hash by a published
+// function, and cost no more than other keys.
 func TestCollidingKeysByAPublishedHash(t *testing.T) {
 	t.Parallel()
 	low := func(key string) uint32 {
@@ -178,8 +177,8 @@ func TestCollidingKeysByAPublishedHash(t *testing.T) {
 	}
 }
 
-// A million keys just under the threshold would be hot if counts were added up
-// by anything but the key. They are given up for each other, and none is hot.
+// A million keys just under the threshold would be hot if counts of different keys were added up. Their counters are
+// given up for each other, and no key is hot.
 func TestManyKeysJustUnderTheThreshold(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(10)), Options{Counters: 1 << 12}) // hot at 10
@@ -196,20 +195,20 @@ func TestManyKeysJustUnderTheThreshold(t *testing.T) {
 	if s, _ := d.Tick(at(4.9)); len(s.Keys) != 0 {
 		t.Errorf("%d keys are hot, such as %+v", len(s.Keys), s.Keys[0])
 	}
-	// It is known how wrong counts may be meanwhile, and said loudly.
+	// Meanwhile the possible error is known, and large enough for an alarm.
 	if st := d.Stats(); st.ErrorRatio < 1 || st.Evicted == 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// Nine requests in every window of five seconds are under the threshold of ten
-// wherever the window stands; one more is not.
+// Nine requests in every window of five seconds are under the threshold of ten, wherever the window begins; ten
+// requests reach it.
 func TestSlowDripAtTheEdgeOfTheWindow(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]bool{9: false, 10: true} {
 		d := New(set(topic(0)), Options{})
 		crossed := false
-		for s := int64(0); s < 60; s += 5 { // all at the end of a second, then nothing until they leave
+		for s := int64(0); s < 60; s += 5 { // all at the end of a second, then none until they leave
 			crossed = d.Add(at(float64(s)+0.999), count("topic?id=1", s, n)) || crossed
 			hot, _ := d.Tick(at(float64(s) + 4.999))
 			if len(hot.Keys) > 0 != want {
@@ -222,9 +221,8 @@ func TestSlowDripAtTheEdgeOfTheWindow(t *testing.T) {
 	}
 }
 
-// A key that pulses with the window's period is hot from its first pulse on and
-// does not flap: it comes back before it has cooled. Its rate is that of whole
-// windows and not of the pulse.
+// A key that pulses with the window's period is hot from its first pulse on and does not flap, because it comes back
+// before it has cooled. Its rate is the rate of whole windows and not of the pulse.
 func TestKeyThatPulsesWithTheWindow(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
@@ -246,8 +244,8 @@ func TestKeyThatPulsesWithTheWindow(t *testing.T) {
 	}
 }
 
-// A very low threshold makes every key of a flood hot. What is listed is bounded
-// and counted, and the heaviest are published.
+// A very low threshold makes every key of a flood hot. The list of keys is bounded, the dropped keys are counted, and
+// the heaviest are published.
 func TestLowThresholdInAFlood(t *testing.T) {
 	t.Parallel()
 	rule := topic(10)

@@ -13,9 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Whatever makes keys hot: while counts may be missing none leaves, and afterwards
-// those that are not asked for leave when a window and Cool have passed, not
-// sooner and not later.
+// While counts may be missing, no key leaves the hot set, by any criterion. Afterwards, keys without requests leave
+// exactly when a window and the cooldown have passed.
 func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +59,7 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 		}
 		end := last.Add(window + cool)
 		for range 200 {
-			// One whole second more: that is how finely windows go.
+			// One second more, because windows move by whole seconds.
 			if n := hot(); n < 3 && now.Before(end) || n > 0 && now.After(end.Add(time.Second)) {
 				t.Fatalf("%d hot %v after counts were missing; window %v, cool %v", n, now.Sub(last), window, cool)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// social is hot at 100 in 5 s, cools under 70 for 3 s, and wants 5 clients: one
-// counts for 20 at most.
+// social returns a rule by which a key is hot at 100 in 5 s, cools under 70 for 3 s, and needs 5 clients, so one client
+// counts for at most 20.
 func social() *rules.Rule {
 	r := topic(0)
 	r.Hot.Rate, r.Hot.MinClients = 20, 5
@@ -24,7 +24,7 @@ func who(i int) hottype.Client {
 	return hottype.ParseClient(fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
 }
 
-// by is a count of requests by client.
+// by returns a count with a number of requests of each client.
 func by(key hottype.Key, second int64, n ...int64) hottype.Count {
 	c := count(key, second, 0)
 	c.Clients = new(hottype.ClientSketch)
@@ -35,15 +35,14 @@ func by(key hottype.Key, second int64, n ...int64) hottype.Count {
 	return c
 }
 
-// summary is who asked, beside a single request: the rest of the count is yet to
-// come.
+// summary returns a count of a single request with the clients of many: the rest of the count comes later.
 func summary(key hottype.Key, second int64, n ...int64) hottype.Count {
 	c := by(key, second, n...)
 	c.N = 1
 	return c
 }
 
-// each is so many clients with one request.
+// each returns one request for each of a number of clients.
 func each(clients int) []int64 {
 	n := make([]int64, clients)
 	for i := range n {
@@ -52,7 +51,7 @@ func each(clients int) []int64 {
 	return n
 }
 
-// told is the tape of loops beside that of hot keys.
+// told formats the loops before the tape of hot keys.
 func told(s report.HotSet, changes []Change) string {
 	var b strings.Builder
 	for _, l := range s.Loops {
@@ -88,7 +87,7 @@ func TestLoopsTape(t *testing.T) {
 			by(k, 0, 300), "0.1: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@0",
 			by(k, 1, each(90)...), "1.1: topic?id=1=78 ceased:topic?id=1@1.1 became:topic?id=1@1.1",
 			by(k, 5, 300), "5.5: topic?id=1=108",
-			by(k, 6, 300), "6: topic?id=1=138", // alone from here on
+			by(k, 6, 300), "6: topic?id=1=138", // the only client from here on
 			by(k, 8, 300), "8.9: topic?id=1=180",
 			"9: loop topic?id=1=180 1 clients 10.0.0.0 1.00 looped:topic?id=1@9 cooled:topic?id=1@9",
 			"9.1: loop topic?id=1=180 1 clients 10.0.0.0 1.00",
@@ -101,7 +100,7 @@ func TestLoopsTape(t *testing.T) {
 		"requests of nobody are those of one client": {
 			count(k, 0, 1_000_000), "0: loop topic?id=1=200000 0 clients  0.00 looped:topic?id=1@0",
 			by(k, 0, each(79)...), "0.1: loop topic?id=1=200015.8 79 clients 10.0.0.72 0.00",
-			// 20 without a client, 80 others
+			// 20 requests without a client, 80 with a client
 			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2",
 		},
 		"what came before anybody looked is like what came after": {
@@ -132,7 +131,7 @@ func TestLoopsTape(t *testing.T) {
 	}
 }
 
-// A hot key lists its clients, whether its rule wants to know or not.
+// A hot key lists its clients even if its rule has no min_clients.
 func TestHotKeySaysItsClients(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
@@ -145,7 +144,7 @@ func TestHotKeySaysItsClients(t *testing.T) {
 	}
 }
 
-// Requests without a client count where a rule wants several clients; else the share is that among the named.
+// If a rule has min_clients, requests without a client are part of the share; otherwise only named clients are.
 func TestShareOfTheHeaviestClient(t *testing.T) {
 	t.Parallel()
 	for minClients, want := range map[int]float64{0: 0.75, 1: 0.75, 2: 0.375} {
@@ -160,7 +159,7 @@ func TestShareOfTheHeaviestClient(t *testing.T) {
 	}
 }
 
-// What has left the window is not remembered against anybody.
+// Requests that have left the window no longer count for their clients.
 func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int64{1, 5, 8, 60} {
@@ -190,7 +189,7 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	d := New(set(social(), catchAll()), Options{MaxSketches: 3})
 	for i := range 5 {
 		key := hottype.Key(fmt.Sprint("topic?id=", i))
-		d.Add(at(0), by(key, 0, 10)) // far from the threshold: nothing is kept
+		d.Add(at(0), by(key, 0, 10)) // far from the threshold: not recorded
 		d.Add(at(0), by(key, 0, 300))
 		d.Add(at(0), by(key, 0, 300))
 		if st, want := d.Stats(), []int64{1, 2, 3, 2, 3}[i]; st.ClientSketches != want { // two make room for more
@@ -215,7 +214,7 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	}
 }
 
-// Only so many loops are shown, and one that is pushed out ceases.
+// At most maxLoops loops are shown, and a loop that is pushed out ends.
 func TestLoopsShownAreBounded(t *testing.T) {
 	t.Parallel()
 	d := New(set(social()), Options{})
@@ -245,7 +244,8 @@ func BenchmarkJudgeClients(b *testing.B) {
 	}
 }
 
-// Sketches are shared out: one network that asks for very many keys gives up its own, and a key of others stays known.
+// Sketches are shared: a network that requests very many keys gives up its own, and the clients of another key stay
+// known.
 func TestSketchesAreShared(t *testing.T) {
 	t.Parallel()
 	d := New(set(social()), Options{MaxSketches: 32})
@@ -269,15 +269,15 @@ func TestSketchesAreShared(t *testing.T) {
 	}
 }
 
-// What is known of the clients of a key, and what follows.
+// judge estimates the clients of a key from its recorded requests.
 func TestJudgeClientsTape(t *testing.T) {
 	t.Parallel()
 	const k = hottype.Key("topic?id=1")
 	for name, test := range map[string]struct {
-		named     bool // NoClients or a rule of any number of clients
+		named     bool // NoClients or a rule without min_clients
 		counts    []hottype.Count
 		sum       int64
-		effective int64 // of a threshold of 100 that wants 5 clients
+		effective int64 // for a threshold of 100 and 5 clients
 		known     bool
 		clients   int64
 		share     float64
@@ -305,10 +305,10 @@ func TestJudgeClientsTape(t *testing.T) {
 	}
 }
 
-// A viral key whose clients come back within a second is no loop, also when no Tick saw it.
+// A viral key whose clients come back within a second does not become a loop, even if no Tick saw them.
 func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 	t.Parallel()
-	for last, want := range map[int64]bool{9: false, 10: true} { // beside three of 20, of a release of 70
+	for last, want := range map[int64]bool{9: false, 10: true} { // beside three clients of 20, with a release of 70
 		d := New(set(social()), Options{})
 		d.Add(at(0), by("topic?id=1", 0, 50, 50, 50, last))
 		h := d.shards[0].states[0]
@@ -322,7 +322,7 @@ func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 	}
 }
 
-// A key comes from the network of its requests, where at least a quarter of them were looked at.
+// The origin of a key is the network of its requests, if at least a quarter of them were recorded.
 func TestOriginOfAKey(t *testing.T) {
 	t.Parallel()
 	cs := newClientSketches(5, &sketchBudget{free: 1})
@@ -343,7 +343,7 @@ func TestOriginOfAKey(t *testing.T) {
 	}
 }
 
-// The part of a claim that comes from an origin is that of the sum, rounded up.
+// An origin has the same part of a claim's weight as of the sum, rounded up.
 func TestClaimOfAKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ sum, n, want int64 }{{50, 25, 100}, {50, 50, 200}, {3, 1, 67}, {1, 1, 200}, {0, 0, 0}} {
@@ -355,7 +355,7 @@ func TestClaimOfAKey(t *testing.T) {
 	}
 }
 
-// One sender that names very many clients gives up its own sketches too.
+// A sender that names very many clients gives up its own sketches too.
 func TestSketchesAreSharedBySender(t *testing.T) {
 	t.Parallel()
 	d := New(set(social()), Options{MaxSketches: 32})
@@ -367,7 +367,7 @@ func TestSketchesAreSharedBySender(t *testing.T) {
 		c.Origin = hottype.Origin{Tag: origins.Sender(sender), N: c.N}
 		d.Add(at(0), c)
 	}
-	from("b", "topic?id=Z", 0) // the first of equals
+	from("b", "topic?id=Z", 0) // the first of equal keys
 	for i := range 1000 {
 		from("a", hottype.Key(fmt.Sprint("topic?id=a", i)), 1+i)
 	}

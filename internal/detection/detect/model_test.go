@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// model is a Detector by brute force: it keeps every count that was let in,
-// adds them up for every question, and looks at every key in every second.
+// model is a Detector by brute force: it keeps every count that it accepted, adds them up for every question, and
+// judges every key in every second.
 type model struct {
 	set    *rules.Set
 	opts   Options
@@ -24,11 +24,11 @@ type model struct {
 	now    time.Time
 	counts map[string]map[hottype.Key]map[int64]int64 // by rule, key, second
 	cands  map[hottype.Key]*judged
-	late   map[string]bool // counts of seconds before this one have come, by rule
+	late   map[string]bool // counts of earlier seconds have come, by rule
 	gone   []Change
 }
 
-// judged is a candidate as the model keeps it.
+// judged is a candidate of the model.
 type judged struct {
 	key          hottype.Key
 	sum          int64
@@ -56,7 +56,7 @@ func (m *model) sumAt(key hottype.Key, second int64) (n int64) {
 	return n
 }
 
-// look judges every key as it is in the current second.
+// look judges every key by the current second.
 func (m *model) look(now time.Time) {
 	for _, r := range m.set.Rules {
 		for key := range m.counts[r.Name] {
@@ -78,7 +78,7 @@ func (m *model) look(now time.Time) {
 	}
 }
 
-// lookBefore judges a candidate by the window that ended when this second began, if counts of that came late.
+// lookBefore judges a candidate by the window that ended when this second began, if counts of that window came late.
 func (m *model) lookBefore(key hottype.Key, c *judged) {
 	r, begin := m.rule(key), time.Unix(m.second, 0)
 	before := m.sumAt(key, m.second-1)
@@ -165,8 +165,7 @@ func (m *model) setRules(set *rules.Set) {
 	}
 }
 
-// hot weighs the second that left the window last by the part of the current
-// one that is still to come.
+// hot includes the second that left the window last, by the part of the current second that is still to come.
 func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
 	w := seconds(r.Hot.Window)
 	left := m.counts[r.Name][c.key][m.second-w]
@@ -187,7 +186,7 @@ func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
 	return h
 }
 
-// firm orders by weight, where who is in counts a tenth more.
+// firm orders by weight; a key in the set counts a tenth more.
 func firm(a, b *judged) int {
 	weight := func(c *judged) int64 {
 		if c.shown {
@@ -221,7 +220,7 @@ func (m *model) tick(now time.Time) (report.HotSet, []Change) {
 		}
 		slices.SortFunc(ranked, firm)
 		for i, c := range ranked {
-			m.hot(r, c) // its peak is known also where it has no place
+			m.hot(r, c) // its peak is known even without a place
 			in := r.Hot.MaxHot == 0 || i < r.Hot.MaxHot
 			if in {
 				keys = append(keys, m.until(r, c, now.Add(m.opts.HotTTL)))
@@ -266,8 +265,7 @@ func (m *model) over(s int64) (over []hottype.Key) {
 	return over
 }
 
-// drawRules gives one to three rules that differ between draws in everything
-// but their names.
+// drawRules returns one to three rules. Everything but their names differs between draws.
 func drawRules(t *rapid.T) *rules.Set {
 	set := &rules.Set{}
 	for _, name := range rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, {"a", "*"}, {"a", "b", "*"}}).
@@ -297,7 +295,7 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 		now := time.Unix(1_700_000_000, 0)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			if now.Before(m.now.Add(-time.Second)) {
-				now = m.now // a step back of the clock is another test
+				now = m.now // steps back of the clock are another test
 			}
 			switch op := rapid.IntRange(0, 19).Draw(t, "op"); {
 			case op < 13:

@@ -54,7 +54,7 @@ func TestSetRulesKeepsWhatItCan(t *testing.T) {
 	}
 }
 
-// The time of the last counts is the time of new rules, also where no Tick came between.
+// New rules apply from the time of the last counts, even without a Tick between.
 func TestSetRulesAtTheTimeOfCounts(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
@@ -87,7 +87,7 @@ func TestAliasesGoToTheirRule(t *testing.T) {
 	}
 }
 
-// In any order of keys, each is judged by the rule that judges it alone.
+// In any order, each key is judged by the rule that judges it alone.
 func TestRuleOfEachKeyInARun(t *testing.T) {
 	t.Parallel()
 	hash := "Zh0123456789abcdef0123456789abcdef"
@@ -112,7 +112,7 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 	}
 }
 
-// A second is of interest from the first of a window to the last that may be counted ahead.
+// A second matters from the first second of a window to the last that may be counted ahead.
 func TestSpanOfRules(t *testing.T) {
 	t.Parallel()
 	for window, want := range map[time.Duration]int64{0: 4, time.Second: 4, 5 * time.Second: 8} {

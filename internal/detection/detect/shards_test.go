@@ -9,8 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Readers add, and everything else goes on beside them: nothing is lost, nothing
-// is counted twice. The race detector watches.
+// Goroutines add counts beside all other methods. No count is lost or counted twice. The race detector watches.
 func TestEverythingAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5), catchAll()), Options{Shards: 4, Counters: 4000})
@@ -59,7 +58,7 @@ func TestEverythingAtTheSameTime(t *testing.T) {
 	}
 }
 
-// How many shards there are makes no difference to what is found.
+// The number of shards does not change the result.
 func TestResultIndependentOfShards(t *testing.T) {
 	t.Parallel()
 	var want []string

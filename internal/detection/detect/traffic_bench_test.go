@@ -10,9 +10,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// BenchmarkTraffic is five updates in 20 us of the traffic's own time, over many
-// keys with probability 1/rank or over keys that never come again, in batches
-// as they come from a socket and with ten Ticks a second.
+// BenchmarkTraffic measures five updates in 20 us of the traffic's own time, over many keys with probability 1/rank or
+// over keys that never come again, in batches as they come from a socket and with ten Ticks a second.
 func BenchmarkTraffic(b *testing.B) {
 	const distinct, draws = 1 << 20, 1 << 21
 	keys := make([]hottype.Key, distinct)

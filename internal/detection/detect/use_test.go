@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The key of requests without any parameter of their rule is not hot, whatever its rate, until a request has one; and
-// what is hot then stays so when no request has one any more.
+// The key of requests without any parameter of their rule is not hot at any rate until a request has a parameter. A hot
+// key then stays hot when no request has one any more.
 func TestDetector_WithholdsTheKeyWithoutParameters(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("test.yaml", []byte(
