@@ -200,9 +200,9 @@ const unknownNetwork = 1
 // number of clients (0: any number).
 //
 // A key is viral if it reaches its threshold although each client counts for at most threshold/minClients. That takes
-// at least minClients clients, and many clients pass whatever a few loops add to them. All requests without a client
-// count as a single client, so that a sender that names no clients, such as a forger, makes no key hot alone. Keys
-// without records count likewise: otherwise a client that fills the room for sketches would pass for many.
+// at least minClients clients, and many clients still pass if a few loops add requests to them. All requests without a
+// client count as a single client, so that a sender that names no clients, such as a forger, makes no key hot alone.
+// Keys without records count likewise: otherwise a client that fills the room for sketches would pass for many.
 func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
 	most := max(1, float64(threshold)/float64(max(minClients, 1)))
 	p := cs.origin(key, now, sum)
