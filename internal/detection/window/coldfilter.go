@@ -4,10 +4,10 @@ import "github.com/hotparam/pipeline/internal/detection/heavyhitters"
 
 // coldFilter holds back the keys of the current second that are too light to matter, while counters are short. Most
 // keys of heavy traffic are seen once, and entering all of them only to give them up again would be the greatest cost
-// of such traffic. A key that is not held adds its count to a cell, which it may share with others, and is entered when
-// the cell would overflow. So the count that a key can have left in its cell is at most the maximum of any cell, and
-// that is part of the error of its second. (Zhou et al. have the idea, "Cold Filter: A Meta-Framework for Faster and
-// More Accurate Stream Processing", SIGMOD 2018; here the filter opens only when needed and keeps within a promised
+// of such traffic. A key that is not held adds its count to a cell, which it may share with other keys, and is entered
+// when the cell would overflow. So the count that a key can have left in its cell is at most the maximum of any cell,
+// and that is part of the error of its second. (The idea is from Zhou et al., "Cold Filter: A Meta-Framework for Faster
+// and More Accurate Stream Processing", SIGMOD 2018; here the filter opens only when needed and keeps within a promised
 // error.)
 type coldFilter struct {
 	cells     []uint8 // in units, by hash; empty: not needed

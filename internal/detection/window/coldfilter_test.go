@@ -10,9 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a second can be wrong by is promised, whatever comes: 2.2 times its
-// requests, divided by its share of the counters. A unit of the filter's weights
-// is rounded up.
+// For any input, the error of a second is at most 2.2 times its requests, divided by its share of the counters. A unit
+// of the filter's weights is rounded up.
 func TestErrorIsAsPromised(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,8 +53,8 @@ func TestErrorIsAsPromised(t *testing.T) {
 	})
 }
 
-// The filter opens when counters are short, whatever the weights, keeps what
-// comes once out of the table, and closes with the traffic that it was for.
+// For any weights, the filter opens when counters are short, keeps keys that come once out of the table, and closes
+// with the traffic that it was for.
 func TestColdFilterActivatesWhenCountersAreShort(t *testing.T) {
 	t.Parallel()
 	for _, weight := range []int64{1, 1000, hottype.MaxCount / 1000} {

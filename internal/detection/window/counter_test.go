@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// box is a Counter with a hash, as its users have one.
+// box is a Counter with a hash, like the Counters of its users.
 type box struct {
 	*Counter
 	seed maphash.Seed
@@ -30,7 +30,7 @@ func (b *box) sum(key string) int64 {
 	return lower
 }
 
-// exact is the same by brute force: every count that was let in.
+// exact is the same by brute force: it keeps every count that was accepted.
 type exact struct {
 	cfg    Config
 	now    int64
@@ -75,8 +75,7 @@ func drawConfig(t *rapid.T, counters ...int) Config {
 	}
 }
 
-// drive lets the same happen to a Counter and to the exact count, and calls
-// check after some steps.
+// drive applies the same steps to a Counter and to the exact count, and calls check after some of them.
 func drive(t *rapid.T, cfg Config, check func(b *box, e *exact)) {
 	now := rapid.Int64Range(-20, 2_000_000_000).Draw(t, "start")
 	b, e := newBox(cfg, now), newExact(cfg, now)
@@ -130,8 +129,7 @@ func TestExactUntilCountersAreTaken(t *testing.T) {
 	})
 }
 
-// The oracle of an approximate count is an exact one: lower <= true <= upper,
-// and no more than the stated error between them.
+// The true count is between the bounds, and they differ by at most the stated error. The oracle is an exact count.
 func TestBoundsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -156,7 +154,7 @@ func TestBoundsHoldTheTruth(t *testing.T) {
 	})
 }
 
-// check compares what the Counter keeps twice.
+// check compares the values that the Counter keeps twice.
 func check(t *rapid.T, b *box) {
 	pairs, idle := 0, 0
 	of := make([]int32, b.table.Len())
@@ -181,8 +179,7 @@ func check(t *rapid.T, b *box) {
 	}
 }
 
-// A watched key is held whatever comes, its bounds hold the truth, and after one
-// window without losses they are one.
+// A watched key is always held, its bounds hold the true count, and after one window without losses they are equal.
 func TestWatchesHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -229,14 +226,14 @@ func TestCounterTape(t *testing.T) {
 	}{
 		{100, "a", 100, 5, OK, 5, false},
 		{100, "a", 98, 1, OK, 6, false},      // late, inside the window
-		{100, "a", 97, 1, OK, 6, false},      // in the one before only
+		{100, "a", 97, 1, OK, 6, false},      // only inside the window before
 		{100, "a", 96, 1, Late, 0, false},    // outside both
 		{100, "a", 102, 7, OK, 6, false},     // early: not in the sum yet
 		{100, "a", 103, 1, Future, 0, false}, // too early
 		{100, "b", 100, 1, OK, 1, false},
 		{100, "a", 100, 0, Bad, 0, false},
 		{101, "a", 101, 1, OK, 6, false},  // 98 left the window
-		{102, "a", 102, 1, OK, 14, true},  // the early ones are due
+		{102, "a", 102, 1, OK, 14, true},  // the early counts are due
 		{99, "a", 102, 1, OK, 15, true},   // the clock stepped back: no change
 		{103, "a", 103, 1, OK, 11, false}, // 100 left
 		{200, "a", 200, 1, OK, 1, false},  // after a long silence
@@ -285,9 +282,9 @@ func TestSumsCannotOverflow(t *testing.T) {
 	}
 }
 
-// TestFloodGivesItsMemoryBack looks at what is held and not at the runtime: it
-// is under its cap in the flood, the error is what the algorithm promises, and
-// one window after the last count nothing of all that is left.
+// TestFloodGivesItsMemoryBack checks the Counter's own numbers and not the runtime's: the memory stays under its bound
+// in the flood, the error is within the promise of the algorithm, and one window after the last count all memory of the
+// flood is released.
 func TestFloodGivesItsMemoryBack(t *testing.T) {
 	t.Parallel()
 	const window, perSecond, counters = 5, 100_000, 20_000
@@ -408,8 +405,7 @@ func BenchmarkAddKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkAddUnique is a flood of keys that are forgotten before they come
-// again, 200,000 of them in a second.
+// BenchmarkAddUnique adds a flood of keys that are forgotten before they come again, 200,000 of them in a second.
 func BenchmarkAddUnique(b *testing.B) {
 	b.ReportAllocs()
 	names := make([]string, 2_000_000)

@@ -14,14 +14,14 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/tape.txt")
 
-// hashOf is the same in each run.
+// hashOf returns the same hash in each run.
 func hashOf(key string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(key)) // it never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
-// tape records what a Counter holds at the end of each second.
+// tape records the content of a Counter at the end of each second.
 type tape struct {
 	*Counter
 	out *bytes.Buffer
@@ -35,7 +35,7 @@ func (t *tape) add(key string, second, n int64) {
 	}
 }
 
-// flood adds keys that come once, in the current second or beside it.
+// flood adds keys that come once, in the current second or in another one.
 func (t *tape) flood(keys int, weights []int64, beside int64) {
 	for i := range keys {
 		t.n++
@@ -65,9 +65,8 @@ func (t *tape) record(what string) {
 	}
 }
 
-// What is given up in a flood, which memory is taken and given back, and when the filter opens, is chosen by many
-// small rules. The tape holds what they do together; -update records it anew, also for a Go whose slices grow
-// otherwise.
+// Many small rules choose the keys that a flood gives up, the memory that is taken and released, and when the filter
+// opens. The tape holds their joint result; -update records it again, also for a Go whose slices grow differently.
 func TestTape(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -131,7 +130,7 @@ func TestTape(t *testing.T) {
 	}
 }
 
-// Fields outside their domain are the nearest value in it.
+// Fields outside their domain become the nearest value in it.
 func TestConfigIsInItsDomain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want Config }{
@@ -167,7 +166,7 @@ func TestSlotsOfSeconds(t *testing.T) {
 	}
 }
 
-// What is summed at most: one count, and a window.
+// Counts and sums have a maximum.
 func TestLargestSums(t *testing.T) {
 	t.Parallel()
 	b := newBox(Config{Window: 2, Counters: 10}, 0)
@@ -187,7 +186,7 @@ func TestLargestSums(t *testing.T) {
 	}
 }
 
-// Watches, exactly: their numbers, what they see after losses and without.
+// A watch has exact values: its number, and its sums with losses and without.
 func TestWatchTape(t *testing.T) {
 	t.Parallel()
 	b := newBox(Config{Window: 2, Counters: 100}, 10)
