@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a table is asked for, and what it takes at most.
+// The bounds of a table are the requested ones within the limits of its index.
 func TestBoundsOfATable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ keys, bytes, max, maxBytes int }{
@@ -36,7 +36,7 @@ func TestBoundsOfATable(t *testing.T) {
 	}
 }
 
-// What memory a table takes as it grows, and gives back when keys are dropped.
+// A table takes memory as it grows, and releases memory when keys are dropped.
 func TestMemoryOfATable(t *testing.T) {
 	t.Parallel()
 	type memory struct{ cells, index, names int }
@@ -69,7 +69,7 @@ func TestMemoryOfATable(t *testing.T) {
 		if got, want := table.Bytes(), 4*cap(table.index)+cap(table.names)+cap(table.cells)*24; got != want {
 			t.Errorf("%d bytes, want %d", got, want)
 		}
-		// Of all keys, the last ones stay.
+		// The last keys stay.
 		moved := make([]int32, c.insert)
 		table.Retain(func(place int, _ *int) bool { return place >= c.insert-c.retain }, moved)
 		for i := range moved {
@@ -85,7 +85,7 @@ func TestMemoryOfATable(t *testing.T) {
 	}
 }
 
-// Warm reads what Find will read, of any hashes, and changes nothing.
+// Warm reads the memory that Find will read, for any hashes, and changes nothing.
 func TestWarmChangesNothing(t *testing.T) {
 	t.Parallel()
 	table := NewTable[int](100, 1000)
@@ -101,7 +101,7 @@ func TestWarmChangesNothing(t *testing.T) {
 			t.Fatal("it changed the table")
 		}
 	}
-	// Of one key that is held: its hash, and its first byte.
+	// For one held key, the result is its hash and its first byte.
 	one := NewTable[int](1, 10)
 	one.Insert(7, "a")
 	if got := one.Warm([]uint64{7}); got != 7+'a' {
@@ -115,7 +115,7 @@ func TestWarmChangesNothing(t *testing.T) {
 	}
 }
 
-// Numbers below 1 count as 1; parts of all numbers, exactly where each has a level of its own.
+// Numbers below 1 count as 1. Parts of all numbers are exact if each number has a level of its own.
 func TestPartsOfNumbers(t *testing.T) {
 	t.Parallel()
 	var none, some Histogram
@@ -185,7 +185,7 @@ func TestSummaryTape(t *testing.T) {
 	is("eighth", "f", 0, 3, 1, 3)
 }
 
-// A key of a quarter of the memory is the longest.
+// The longest key takes a quarter of the memory.
 func TestLongestKey(t *testing.T) {
 	t.Parallel()
 	for counters, most := range map[int]int{-1: 1 << 14, 2: 1 << 14, 1 << 10: 1 << 14, 1 << 11: 1 << 15} {

@@ -38,7 +38,7 @@ func TestHalfIsAHalf(t *testing.T) {
 	})
 }
 
-// The model of a Table is a map.
+// A Table holds the same keys and values as a map.
 func TestTableIsAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +85,7 @@ func TestTableIsAMap(t *testing.T) {
 	})
 }
 
-// The oracle of a summary is an exact count.
+// The true count is between the bounds of a summary. The oracle is an exact count.
 func TestSummaryBoundsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
