@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	wanted = hottype.Key("topic?id=wanted") // by the crowd
-	loop   = hottype.Key("topic?id=loop")   // by the adversary, 20/s
+	wanted = hottype.Key("topic?id=wanted") // requested by the crowd
+	loop   = hottype.Key("topic?id=loop")   // requested by the adversary, 20/s
 )
 
 // bed is a tally and a detector on a clock of tenths of a second.
@@ -32,9 +32,9 @@ type bed struct {
 	detector *detect.Detector
 	tenth    int
 	rnd      *rand.Rand
-	delay    int  // tenths of a second that the crowd's key takes to be hot; -1: it is not
+	delay    int  // tenths of a second until the crowd's key was hot, or -1
 	viral    bool // the loop was hot
-	looped   bool // it was shown
+	looped   bool // the loop was shown as a loop
 }
 
 func newBed(t *testing.T, hot string) *bed {
@@ -60,7 +60,7 @@ func (b *bed) ask(key hottype.Key, client hottype.Client, n int64) {
 	b.tally.AddFrom([]byte(key), b.now().Unix(), n, client)
 }
 
-// step ends a tenth of a second and gives the hot set.
+// step ends a tenth of a second and returns the hot set.
 func (b *bed) step(t *testing.T) report.HotSet {
 	t.Helper()
 	if err := b.tally.Flush(t.Context()); err != nil {
@@ -75,7 +75,7 @@ func addr(a, b, c, d int) hottype.Client {
 	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{byte(a), byte(b), byte(c), byte(d)}))
 }
 
-// attacks are what one network sends in a tenth of a second, from one address or from 16.
+// attacks send the requests of one network in a tenth of a second, from one address or from 16.
 var attacks = map[string]func(b *bed, from func(i int) hottype.Client){
 	"nothing": func(*bed, func(int) hottype.Client) {},
 	"many values slowly": func(b *bed, from func(int) hottype.Client) {
@@ -133,8 +133,8 @@ var attacks = map[string]func(b *bed, from func(i int) hottype.Client){
 
 func value(i int) hottype.Key { return hottype.Key(fmt.Sprint("topic?id=a", i)) }
 
-// One address, or 16 of one network, do not delay a key that six clients or many want, by more than a window,
-// whatever they ask for: no summary on the way can be filled by them. And a loop of theirs stays a loop.
+// One address, or 16 of one network, cannot delay a key that six clients or many request by more than a window, with
+// any requests, because they cannot fill a summary on the way. And their loop stays a loop.
 func TestOneNetworkHidesNoKey(t *testing.T) {
 	t.Parallel()
 	specs := []string{"rate: 7.2, window: 5s, min_clients: 5, max_hot: 50"}
@@ -169,7 +169,7 @@ func TestOneNetworkHidesNoKey(t *testing.T) {
 	}
 }
 
-// Many clients of one network are found too, as few as min_clients says, beside what another network sends.
+// Many clients of one network are found too, as few as min_clients, beside the requests of another network.
 func TestCrowdOfOneNetworkIsFound(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nothing", "many values slowly", "each value from all addresses"} {
@@ -189,12 +189,12 @@ func TestCrowdOfOneNetworkIsFound(t *testing.T) {
 	}
 }
 
-// run lets the attack go on for 5.5 s, then the crowd begins.
+// run begins the attack 5.5 s before the crowd.
 func (b *bed) run(t *testing.T, attack func(*bed, func(int) hottype.Client), from func(int) hottype.Client,
 	crowd func() hottype.Client) {
 	t.Helper()
 	for b.delay = -1; b.tenth < 200 && b.delay < 0; {
-		if b.tenth >= 25 { // for a window and a little
+		if b.tenth >= 25 { // a window and a little before the crowd
 			attack(b, from)
 		}
 		b.ask(loop, from(0), 2)
@@ -213,8 +213,7 @@ func (b *bed) run(t *testing.T, attack func(*bed, func(int) hottype.Client), fro
 	}
 }
 
-// One sender of counts does not keep keys of others out of the hot set, whatever weights it sends, with clients that it
-// invents or without.
+// One sender of counts cannot keep other keys out of the hot set with any weights, with invented clients or without.
 func TestOneSenderFillsNoHotSet(t *testing.T) {
 	t.Parallel()
 	for _, invented := range []bool{false, true} {

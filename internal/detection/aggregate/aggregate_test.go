@@ -38,8 +38,8 @@ func TestCrossingIsPublishedAtOnce(t *testing.T) {
 	})
 }
 
-// A key under steady traffic is found in a mirror at every moment, although
-// entries live for a short time only, and goes when the traffic has ended.
+// A key under steady traffic is in a replica at every moment, although entries live only for a short time, and leaves
+// it after the traffic has ended.
 func TestHotKeysDoNotExpireWhileHot(t *testing.T) {
 	t.Parallel()
 	var m hotset.Replica
@@ -98,7 +98,7 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	r := &recorder{hangs: true}
 	bubble(t, Config{Publish: r}, func(t *testing.T, a *Aggregator, _ func()) {
-		for i := range 20 { // of which the publisher sees the first at most
+		for i := range 20 { // of which the publisher sees at most the first
 			send(t, a, hottype.Key(fmt.Sprint("topic?id=", i)), 10)
 		}
 		if st := a.Stats(); st.Detect.Hot != 20 || len(a.Hot()) != 20 || st.Published != 0 || st.Coalesced < 18 {
@@ -112,7 +112,7 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A set that comes while an older one is being rejected is the one to try next.
+// A set that comes while an older set is being rejected is tried next.
 func TestNewerSetIsTriedAfterAnOlderOneWasRejected(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(Config{}.withDefaults())
@@ -316,7 +316,7 @@ func BenchmarkSend(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(counts)), "ns/count")
 }
 
-// Counts that are about as wrong as the alarm allows do not raise it again and again.
+// Counts whose error is about at the alarm's ratio do not raise it again and again.
 func TestAlarmHasHysteresis(t *testing.T) {
 	t.Parallel()
 	a := alarm{log: slog.New(slog.DiscardHandler), on: map[string]bool{}}

@@ -15,8 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A reader of the log sees which key became hot, by how much and why, and when it
-// was over.
+// The log shows which key became hot, its rate and the criterion, and when it cooled.
 func TestHotAndColdAreLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -39,7 +38,7 @@ func TestHotAndColdAreLogged(t *testing.T) {
 	})
 }
 
-// The line about a key that became hot has the rate that reached the threshold, if less is left of it when the line is
+// The line about a key that became hot has the rate that reached the threshold, if the rate is lower when the line is
 // written, as after a takeover that reads counts again.
 func TestChangeLog_ShowsPeak(t *testing.T) {
 	t.Parallel()
@@ -53,7 +52,7 @@ func TestChangeLog_ShowsPeak(t *testing.T) {
 	}
 }
 
-// A flood of hot keys is logged in few lines, and counted wholly.
+// A flood of hot keys is logged in few lines, and all of it is counted.
 func TestFloodOfHotKeysDoesNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -17,7 +17,7 @@ import (
 
 func at(d time.Duration) time.Time { return time.Unix(1_800_000_000, 0).Add(d) }
 
-// lines are the messages of a log without their attributes, each up to a colon or the end.
+// lines returns the messages of a log without their attributes.
 func lines(log *bytes.Buffer) (list []string) {
 	for line := range strings.Lines(log.String()) {
 		_, rest, _ := strings.Cut(line, "msg=\"aggregate: ")
@@ -47,7 +47,7 @@ func TestTimesOfAConfig(t *testing.T) {
 	}
 }
 
-// What is made of a source changes at exactly the times that are given for it.
+// The state of a source changes at exactly its documented times.
 func TestJudgmentOfASource(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
@@ -91,8 +91,7 @@ func TestJudgmentOfASource(t *testing.T) {
 	}
 }
 
-// A tape: at a second, what a source says; what the monitor makes of it, since when counts are whole, and
-// what it logs.
+// A tape: at a second, the status of the sources; the monitor's result, since when counts are complete, and its log.
 func TestTapeOfTheSources(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -106,10 +105,10 @@ func TestTapeOfTheSources(t *testing.T) {
 	s := agg.sources
 	for _, step := range []struct {
 		at          int // s
-		a, b        int // last heard, s; -1: never
+		a, b        int // last heard, s, or -1 if never
 		err         string
 		check       sourceCheck
-		since       int // -1: counts are not whole
+		since       int // -1: counts are not complete
 		message     string
 		anotherLook bool
 	}{
@@ -169,7 +168,7 @@ func TestTapeOfTheSources(t *testing.T) {
 	}
 }
 
-// A tape of publications: what is logged of each, and what is counted.
+// A tape of publications: the log of each, and the counters.
 func TestTapeOfPublications(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -258,8 +257,8 @@ func TestAgeOfAPublication(t *testing.T) {
 	}
 }
 
-// Errors are judged once a second, and at once by a clock that went back; the alarm begins above its ratio
-// and ends below half of it.
+// Errors are judged once a second, and at once if the clock went back; the alarm begins above its ratio and ends below
+// half of it.
 func TestBoundsOfTheAlarm(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -286,7 +285,7 @@ func TestBoundsOfTheAlarm(t *testing.T) {
 	}
 }
 
-// The last 1000 changes are kept, and at most twice as many held.
+// The last 1000 changes are kept, and at most twice as many are held.
 func TestChangesAreBounded(t *testing.T) {
 	t.Parallel()
 	clock := at(0)
@@ -308,7 +307,7 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
-// A context that ends stops Send between two batches, and what was taken is counted.
+// A context that ends stops Send between two batches, and the accepted counts are counted.
 func TestSendEndsBetweenBatches(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

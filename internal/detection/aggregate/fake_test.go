@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a Publisher that remembers, and fails or hangs when told to.
+// recorder is a Publisher that remembers sets, and fails or hangs as set.
 type recorder struct {
 	mu    sync.Mutex
 	err   error
@@ -49,7 +49,7 @@ func (r *recorder) become(err error, hangs bool) {
 	r.err, r.hangs = err, hangs
 }
 
-// published gives what was published so far and forgets it.
+// published returns the sets that were published since its last call.
 func (r *recorder) published() []report.HotSet {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *recorder) attempts() []time.Time {
 	return times
 }
 
-// rulesOf has one rule, "topic", that is hot at 10 within 5 s.
+// rulesOf returns one rule, "topic", by which a key is hot at a rate over 5 s.
 func rulesOf(rate float64) *rules.Set {
 	return &rules.Set{Rules: []*rules.Rule{{
 		Name: "topic",
@@ -100,7 +100,7 @@ func bubble(t *testing.T, cfg Config, f func(t *testing.T, a *Aggregator, stop f
 	})
 }
 
-// send sends n of a key now and lets everything happen that takes no time.
+// send sends n of a key now and waits until the goroutines are idle.
 func send(t *testing.T, a *Aggregator, key hottype.Key, n int64) {
 	t.Helper()
 	c := hottype.Count{Key: key, N: n, Second: time.Now().Unix()}
@@ -110,7 +110,7 @@ func send(t *testing.T, a *Aggregator, key hottype.Key, n int64) {
 	synctest.Wait()
 }
 
-// pass lets time pass.
+// pass advances the fake time.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

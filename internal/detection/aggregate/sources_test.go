@@ -30,7 +30,7 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// wire is a source that a test plays.
+// wire is a source that a test controls.
 type wire struct {
 	mu sync.Mutex
 	h  SourceStatus
@@ -48,11 +48,10 @@ func (w *wire) say(change func(*SourceStatus)) {
 	change(&w.h)
 }
 
-// alive is a sign of life.
+// alive sends a sign of life.
 func (w *wire) alive() { w.say(func(h *SourceStatus) { h.At, h.Heartbeats = time.Now(), true }) }
 
-// traffic sends 4 of a key each second for a while, twice what makes it hot, with
-// signs of life.
+// traffic sends 4 of a key each second for a while, twice its threshold, with signs of life.
 func traffic(t *testing.T, a *Aggregator, w *wire, seconds int) {
 	t.Helper()
 	for range seconds {
@@ -64,9 +63,8 @@ func traffic(t *testing.T, a *Aggregator, w *wire, seconds int) {
 
 func isHot(a *Aggregator) bool { return len(a.Hot()) == 1 }
 
-// Nothing cools while no sender is heard; it is published, once each way; and
-// once senders are back a key that is asked for stays hot until its window is full
-// again, and one that is not cools in its usual time from there.
+// No key cools while no sender is heard, and the beginning and the end of that are published. Once senders are back, a
+// key with requests stays hot until its window is full again, and a key without requests cools in its usual time.
 func TestAggregatorWithoutCountsCoolsNothing(t *testing.T) {
 	t.Parallel()
 	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {
@@ -118,8 +116,7 @@ func TestAggregatorWithoutCountsCoolsNothing(t *testing.T) {
 	}
 }
 
-// Silence is no outage without heartbeats, and where the senders
-// have said that they live.
+// Silence is no outage if there are no heartbeats, or if the senders send signs of life.
 func TestNoTrafficIsNotNoInput(t *testing.T) {
 	t.Parallel()
 	for name, live := range map[string]func(*wire){
@@ -157,8 +154,8 @@ func TestNoTrafficIsNotNoInput(t *testing.T) {
 	}
 }
 
-// Senders that are gone for good are no input for NoInputTTL at most; brokers that are
-// away are that for as long as it takes, but keys are let go after NoInputTTL too.
+// Senders that are gone for good count as no input for at most NoInputTTL. Brokers that are away count as no input
+// until they are back, but keys cool after NoInputTTL too.
 func TestNoInputForTooLong(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -195,15 +192,14 @@ func TestNoInputForTooLong(t *testing.T) {
 	}
 }
 
-// One of two sources is away: nothing cools, and the other one is enough to be
-// ready.
+// If one of two sources is away, no key cools, and the other source is enough to be ready.
 func TestOneOfTwoSourcesIsAway(t *testing.T) {
 	t.Parallel()
 	var one, two wire
 	cfg := Config{Sources: map[string]func() SourceStatus{"one": one.heard, "two": two.heard}}
 	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 		one.alive()
-		traffic(t, a, &two, 10) // one says nothing more
+		traffic(t, a, &two, 10) // one is silent from now on
 		for range 20 {
 			two.alive()
 			pass(time.Second)
@@ -219,7 +215,7 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 	})
 }
 
-// A source that loses the brokers gives its keys up before it is silent. They do not cool until it is.
+// A source that loses the brokers loses its keys before it is silent. They do not cool until it is silent.
 func TestSourceThatFails(t *testing.T) {
 	t.Parallel()
 	var w wire
@@ -239,8 +235,7 @@ func TestSourceThatFails(t *testing.T) {
 	})
 }
 
-// A process that stood still has counted nothing meanwhile, and does not take that
-// for cold keys.
+// A process that stood still has missed counts, and does not take the missing counts for cold keys.
 func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -285,11 +280,11 @@ func TestPublicationIsChecked(t *testing.T) {
 		fails("")
 		r.become(owned{time.Minute}, false)
 		pass(30 * time.Second)
-		fails("") // another one publishes
+		fails("") // another process publishes
 	})
 }
 
-// Nothing cools while a source leaves counts out, because what it has left out may be what keeps a key hot.
+// No key cools while a source leaves counts out, because those counts may keep a key hot.
 func TestAggregator_CoolsNothingByCountsThatWereLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, leftOut := range []bool{false, true} {

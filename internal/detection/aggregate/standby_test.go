@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// owned is the error of a publisher whose id is another process's.
+// owned is the error of a publisher whose id another process has.
 type owned struct{ left time.Duration }
 
 func (o owned) Error() string          { return "owned by another" }
 func (o owned) Standby() time.Duration { return o.left }
 
-// One that stands by goes on counting, asks when it was told to and not before,
-// and publishes the newest set in the moment it may.
+// A process that stands by continues to count, asks again at the time that the error names and not before, and
+// publishes the newest set as soon as it may.
 func TestStandbyAsksWhenTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	rec := new(recorder)
