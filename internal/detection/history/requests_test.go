@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A minute has the sum of the seconds of which limiters reported, and an unknown number if they reported of none.
+// A minute holds the sum of the seconds that limiters reported, or Unknown if they reported no second.
 func TestRecorder_KeepsTheUnknownApart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
