@@ -47,7 +47,7 @@ func TestNamesAllocateNothing(t *testing.T) {
 	}
 }
 
-// Of all pairs of bytes behind a Z, the decoder takes those that the encoder writes, and all of these.
+// The decoder accepts a pair of bytes behind a Z exactly if the encoder writes it.
 func TestEveryEscape(t *testing.T) {
 	t.Parallel()
 	n, taken := Names{Prefix: "p"}, map[hottype.Key]bool{}
@@ -70,7 +70,7 @@ func TestEveryEscape(t *testing.T) {
 	}
 }
 
-// FuzzComponent: what decodes is what the encoder writes, whatever enters.
+// FuzzComponent checks that the decoder accepts only text that the encoder writes, for any input.
 func FuzzComponent(f *testing.F) {
 	for _, v := range vectors {
 		f.Add("topic", v.component)

@@ -55,8 +55,8 @@ func TestEdgesOfIntegers(t *testing.T) {
 	}
 }
 
-// Up to 200 bytes a component is written out, longer ones are hashed behind 160 bytes at most, without a separator at
-// the end. Every length around both bounds.
+// A component of up to 200 bytes is written out; a longer one is hashed behind at most 160 bytes, without a separator
+// at the end. The test has every length around both bounds.
 func TestLengthsOfComponents(t *testing.T) {
 	t.Parallel()
 	for n := 180; n <= 210; n++ {
@@ -71,7 +71,7 @@ func TestLengthsOfComponents(t *testing.T) {
 			t.Errorf("parameters of %d: %d bytes, %s", n, len(got), got)
 		}
 	}
-	for n := 150; n <= 165; n++ { // where the 160 bytes end at a pair
+	for n := 150; n <= 165; n++ { // the 160 bytes end at a pair
 		params := "a=" + strings.Repeat("v", n-2) + "&b=" + strings.Repeat("w", 60)
 		got, _, _ := strings.Cut(string(appendComponent(nil, params)), "Zh")
 		want := ("a=" + strings.Repeat("v", n-2) + "-b=" + strings.Repeat("w", 60))[:160]
@@ -88,7 +88,7 @@ func TestLengthsOfComponents(t *testing.T) {
 	}
 }
 
-// What a plain component may be, and what it is read as.
+// A plain component decodes to its parameters or is rejected.
 func TestPlainComponents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ component, want string }{
@@ -106,7 +106,7 @@ func TestPlainComponents(t *testing.T) {
 	}
 }
 
-// Which bytes are written as they are, and what is read of escapes that are cut off.
+// Unreserved bytes are written unchanged, and escapes that are cut off decode to their bytes.
 func TestEscapesInFull(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {
@@ -140,7 +140,7 @@ func TestEscapesInFull(t *testing.T) {
 	}
 }
 
-// Values from elsewhere, byte by byte: what is special is escaped, also where nothing else is in the value.
+// Values from elsewhere, byte by byte: special bytes are escaped, also if there are no others in the value.
 func TestExtraValuesInFull(t *testing.T) {
 	t.Parallel()
 	s := NewSelector(Selection{Extra: []Param{{Name: "header.x"}}})
@@ -158,7 +158,7 @@ func TestExtraValuesInFull(t *testing.T) {
 	}
 }
 
-// A query of just the bytes that are read is normalized as shorter ones are.
+// A query of exactly QueryBytes is normalized like a shorter query.
 func TestLongestQueryIsNormalized(t *testing.T) {
 	t.Parallel()
 	s := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Integer: IntegerDecimal}}}})
@@ -174,7 +174,7 @@ func TestLongestQueryIsNormalized(t *testing.T) {
 	}
 }
 
-// Every short text is read without a panic, and what it is read as is written as the same again.
+// Every short metric is read without a panic, and its key is written as the same metric again.
 func TestShortMetricsAreReadBack(t *testing.T) {
 	t.Parallel()
 	names := Names{Prefix: "x", Style: StyleHP1}

@@ -18,8 +18,8 @@ func TestIsMalformed(t *testing.T) {
 	}
 }
 
-// TestMatchesWithin: a pattern that matches a key of a resource is said to, and none
-// is that matches no text which begins like a key of it.
+// TestMatchesWithin checks that MatchesWithin is true for a pattern that matches a key of a resource, and only if the
+// pattern matches some text that begins like such a key.
 func TestMatchesWithin(t *testing.T) {
 	t.Parallel()
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab/?*")), 0, 8, 8)
@@ -37,7 +37,7 @@ func TestMatchesWithin(t *testing.T) {
 		if !within {
 			return
 		}
-		// What the pattern leaves open is taken up by its stars.
+		// The stars match the text that the pattern leaves open.
 		all := resource
 		if g.star && len(g.head) > len(resource) {
 			all = string(g.head)

@@ -6,12 +6,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIntegerForms: what each language made of these texts, asked of the language.
+// TestIntegerForms compares with the results of each language for these texts.
 func TestIntegerForms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		form IntegerForm
-		same []string // as 42
+		same []string // equal to 42
 		not  map[string]string
 	}{
 		{IntegerDecimal, []string{"042", "+42", "+00042"},
@@ -53,7 +53,7 @@ func TestIntegerForms(t *testing.T) {
 	}
 }
 
-// TestIntegerIsIdempotent for any text and form.
+// TestIntegerIsIdempotent holds for any text and form.
 func TestIntegerIsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,7 +17,7 @@ import (
 
 var v400 = strings.Repeat("v", 400)
 
-// vectors are those of docs/protocol.md.
+// vectors holds the vectors of docs/protocol.md.
 var vectors = []struct {
 	pairs                []decoded
 	canonical, component string
@@ -48,7 +48,7 @@ var vectors = []struct {
 		fmt.Sprintf("%x", sha256.Sum256([]byte("k="+v400))))},
 }
 
-// exported is what a statsd_exporter without a mapping leaves of a name.
+// exported replaces bytes as a statsd_exporter without a mapping does.
 var exported = strings.NewReplacer(".", "_", "=", "_", "-", "_")
 
 func escapeAll(s string) string {
@@ -92,7 +92,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestDocumentedVectors: the contract has the vectors that are tested.
+// TestDocumentedVectors checks that the contract lists the tested vectors.
 func TestDocumentedVectors(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/protocol.md")
@@ -213,9 +213,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestNamesAgainstOracle: encode is what the oracle writes; decode gives back
-// the key, or its alias where it was hashed; what an exporter leaves decodes to
-// the same; Alias and the hash go together.
+// TestNamesAgainstOracle checks that the encoder writes the same as the oracle; that the decoder returns the key, or
+// its alias if it was hashed; that an exported name decodes to the same key; and that Alias returns true exactly for
+// hashed names.
 func TestNamesAgainstOracle(t *testing.T) {
 	t.Parallel()
 	resources := rapid.OneOf(rapid.SampledFrom([]string{"topic", "a_b", "x__"}),
@@ -289,7 +289,7 @@ func TestHexDigits(t *testing.T) {
 	}
 }
 
-// A metric as Prometheus exports it has "_" for "." and is known in the style HP1 only.
+// A metric as Prometheus exports it has "_" for "." and is recognised only in style HP1.
 func TestExportedNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle says the same as the package, slowly and in other words: it makes
-// a list of decoded pairs of everything and knows no buffers.
+// The oracle computes the same as the package, slowly and differently: it makes a list of decoded pairs of everything
+// and uses no buffers.
 
 type decoded struct{ name, value string }
 
@@ -76,8 +76,8 @@ func oracleCanonical(pairs []decoded) string {
 	return strings.Join(out, "&")
 }
 
-// oracleKeys gives the sorted keys of decoded pairs: one for each way to choose a
-// value of every name that counts each of its values.
+// oracleKeys returns the sorted keys of decoded pairs: one for each choice of a value for every name of which each
+// value counts.
 func oracleKeys(sel Selection, pairs []decoded) []string {
 	keys := [][]decoded{nil}
 	var names []string
@@ -193,7 +193,7 @@ func oracleComponent(pairs []decoded) string {
 	return oracleJoin(tokens, oracleCanonical(pairs))
 }
 
-// Generators. Texts are short and rich in the bytes that mean something.
+// Generators. Texts are short and rich in bytes with a meaning.
 
 var anyText = rapid.Custom(func(t *rapid.T) string {
 	if rapid.IntRange(0, 19).Draw(t, "long") == 0 {
@@ -207,8 +207,7 @@ var anyPairs = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) decoded {
 	return decoded{anyText.Draw(t, "name"), anyText.Draw(t, "value")}
 }), 0, 16)
 
-// spell writes a text as a client might: bytes that mean nothing may stand
-// bare, every byte may be escaped in either case.
+// spell writes a text as a client might: bytes without a meaning may be bare, every byte may be escaped in either case.
 func spell(t *rapid.T, s string) string {
 	var out strings.Builder
 	for _, c := range []byte(s) {

@@ -16,7 +16,7 @@ func params(s *Selector, raw string, lim QueryBounds, extra ...Value) string {
 	return strings.Join(keys, " ")
 }
 
-// allKeys gives the canonical parameters of every key of a request.
+// allKeys returns the canonical parameters of every key of a request.
 func allKeys(s *Selector, raw string, lim QueryBounds, sc *Scratch, extra ...Value) []string {
 	key, n := s.Append([]byte("r"), raw, extra, &lim, sc)
 	if (n == 0) != (string(key) == "r?"+Malformed) || n > MaxKeys {
@@ -160,14 +160,14 @@ func TestBeyondLimitsIsNeverFree(t *testing.T) {
 		{&all, "a=1&b=2&c=3", nil, "a=1&b=2&c=3"},
 		{&all, "a=1&b=2&c=3&d", nil, Malformed},
 		{&all, "&&&&a=1&&&b=2&c=3&&", nil, "a=1&b=2&c=3"},
-		{&id, "a=1&b=2&c=3&id=4", nil, Malformed}, // untracked pairs are pairs
+		{&id, "a=1&b=2&c=3&id=4", nil, Malformed}, // untracked pairs count
 		{&all, "abcd=12345", nil, "abcd=12345"},
 		{&all, "abcde=1", nil, Malformed},
 		{&all, "a=123456", nil, Malformed},
 		{&all, "%61%62%63%64=%31%32%33%34%35", nil, "abcd=12345"},
 		{&all, "%61%62%63%64%65=1", nil, Malformed},
 		{&all, "a=%31%32%33%34%35%36", nil, Malformed},
-		{&id, "abcdefgh=123456789", nil, ""}, // untracked: not looked at
+		{&id, "abcdefgh=123456789", nil, ""}, // untracked: not bounded
 		{&ign, "xbcdefgh=123456789&a=1", nil, "a=1"},
 		{&ign, "%78bcdefgh=123456789", nil, ""},
 		{&id, "id=1&x=" + strings.Repeat("y", 60), nil, Malformed},
@@ -182,16 +182,15 @@ func TestBeyondLimitsIsNeverFree(t *testing.T) {
 			t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
 		}
 	}
-	huge := strings.Repeat("a=1&", 10_001) // where url.ParseQuery gives nothing at all
+	huge := strings.Repeat("a=1&", 10_001) // url.ParseQuery returns no pair of it
 	if got := params(&all, huge, QueryBounds{Pairs: 256, NameBytes: 64, ValueBytes: 256,
 		QueryBytes: 1 << 20}); got != Malformed {
 		t.Errorf("10,001 pairs give %q", got)
 	}
 }
 
-// TestAgainstOracle covers order, spelling and multisets at once: whatever the
-// order and the spelling, the result is what the oracle writes of the decoded
-// pairs, and the oracle's text decodes to them again.
+// TestAgainstOracle covers order, spelling and multisets at once: for any order and spelling, the result is the
+// oracle's text of the decoded pairs, and that text decodes to the pairs again.
 func TestAgainstOracle(t *testing.T) {
 	t.Parallel()
 	all := NewSelector(Selection{All: true})
@@ -224,8 +223,8 @@ func TestAgainstOracle(t *testing.T) {
 	})
 }
 
-// TestEachValueIsAKey compares with an oracle that takes the product of all
-// distinct values, whatever the order and spelling of the request.
+// TestEachValueIsAKey compares with an oracle that takes the product of all distinct values, for any order and spelling
+// of the request.
 func TestEachValueIsAKey(t *testing.T) {
 	t.Parallel()
 	sel := Selection{All: true, Names: []Param{
@@ -289,8 +288,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a long query has made grow is kept, also where the result is short. Not
-// parallel, as above.
+// Memory that a long query has made grow is kept, also if the result is short. Not parallel, as above.
 func TestAppendKeepsWhatHasGrown(t *testing.T) {
 	lim, sc := DefaultQueryBounds(), new(Scratch)
 	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Duplicates: DuplicatesEach}}}})

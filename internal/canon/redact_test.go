@@ -54,7 +54,7 @@ func TestRedactedValues(t *testing.T) {
 
 func checkCanonical(key string) error { return Check(hottype.Key(key)) }
 
-// Whatever the value, the key does not hold it, and is that of the same value only.
+// A key never holds a redacted value.
 func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
 	t.Parallel()
 	lim := DefaultQueryBounds()
