@@ -1,5 +1,5 @@
-// Package adaptertest is what every adapter for an HTTP framework has to keep, as one suite: each adapter runs it
-// against a server of its framework.
+// Package adaptertest states the laws of every adapter for an HTTP framework as one suite. Each adapter runs it against
+// a server of its framework.
 package adaptertest
 
 import (
@@ -21,15 +21,15 @@ import (
 
 // Site is a server of a framework whose context is C.
 type Site[C any] struct {
-	// ParseAs is what docs/go.md recommends for parse_as in the rules, in YAML.
+	// ParseAs is the value of parse_as that docs/go.md recommends for the framework, in YAML.
 	ParseAs string
-	// Header is a header field of a request, Path its path.
+	// Header returns a header field of a request, and Path its path.
 	Header func(c C, name string) string
 	Path   func(C) string
 	// Answer answers with a status and a text.
 	Answer func(c C, status int, text string) error
-	// Serve starts a server with the adapter before all its handlers and gives its address. It answers /topic and
-	// /health with "id=" and what the framework takes for the parameter id. The server ends with the test.
+	// Serve starts a server with the adapter before all its handlers and returns its address. The server answers /topic
+	// and /health with "id=" and the framework's value of the parameter id. It ends with the test.
 	Serve func(t *testing.T, p *hotparam.Pipeline, o hotparam.Options[C]) (addr string)
 }
 
@@ -43,7 +43,7 @@ overrides:
 ip: {sliding: {limit: %d, window: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// Run holds a framework to the suite.
+// Run checks a framework by the suite.
 func Run[C any](t *testing.T, s Site[C]) {
 	t.Helper()
 	t.Run("Spellings", s.spellings)
@@ -57,7 +57,7 @@ func (s *Site[C]) pipeline(t *testing.T, perClient int) *hotparam.Pipeline {
 	return newPipeline(t, fmt.Appendf(nil, rules, s.ParseAs, perClient))
 }
 
-// newPipeline makes a pipeline by rules in YAML.
+// newPipeline returns a pipeline with rules in YAML.
 func newPipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	t.Helper()
 	set, err := hotparam.ParseRules("rules.yaml", rules)
@@ -71,8 +71,8 @@ func newPipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	return p
 }
 
-// spellings sends all spellings of two blocked topics that are known to have reached some framework, byte for byte:
-// none may reach the handler of this one.
+// spellings sends all spellings of two blocked topics that are known to have reached some framework, byte for byte. No
+// spelling may reach the handler of this framework.
 func (s *Site[C]) spellings(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 1_000_000), hotparam.Options[C]{})
 	if status, body := send(t, addr, "GET", "/topic?id=7", nil); status != 200 || body != "id=7" {
@@ -97,7 +97,7 @@ func (s *Site[C]) spellings(t *testing.T) {
 	}
 }
 
-// denial: status, fields and body are those of every other way in.
+// denial checks that status, fields and body of a denial are the same as those of middleware and gateways.
 func (s *Site[C]) denial(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 2), hotparam.Options[C]{Headers: "both"})
 	allowed := get(t, addr, "/topic?id=7", map[string]string{"X-Forwarded-For": "198.51.100.1"})
@@ -118,7 +118,8 @@ func (s *Site[C]) denial(t *testing.T) {
 	}
 }
 
-// client: the requester is the one that the trusted proxy in front names, and never one that a client names.
+// client checks that the client is the address that the trusted proxy in front names, and never an address that a
+// client names.
 func (s *Site[C]) client(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 1), hotparam.Options[C]{})
 	for i, c := range []struct {
@@ -134,7 +135,7 @@ func (s *Site[C]) client(t *testing.T) {
 	}
 }
 
-// options: each does what it says with the framework's own context.
+// options checks the effect of each option with the framework's own context.
 func (s *Site[C]) options(t *testing.T) {
 	errWrong := errors.New("wrong key")
 	addr := s.Serve(t, s.pipeline(t, 5), hotparam.Options[C]{
@@ -207,7 +208,7 @@ func readTargets(t *testing.T) []target {
 	return table.Targets
 }
 
-// send sends a request unchanged, which no client library would.
+// send sends a request unchanged, as no client library would.
 func send(t *testing.T, addr, method, target string, header map[string]string) (status int, body string) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -226,14 +227,14 @@ func send(t *testing.T, addr, method, target string, header map[string]string) (
 	}
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return 0, "" // the server does not take such a target
+		return 0, "" // the server rejects such a target
 	}
 	defer r.Body.Close()
 	text, _ := io.ReadAll(r.Body)
 	return r.StatusCode, string(text)
 }
 
-// answer is what a client got.
+// answer is the response that a client received.
 type answer struct {
 	status int
 	header http.Header

@@ -17,8 +17,8 @@ overrides:
   - {key: "topic?id=42", action: cache}
 `
 
-// Cached puts a pipeline around a whole framework that is an http.Handler, as docs/go.md
-// says for the response cache. The site answers /topic with a text that is not the same twice.
+// Cached puts a pipeline around a whole framework that is an http.Handler, as docs/go.md describes for the response
+// cache. The site answers /topic with a different text each time.
 func Cached(t *testing.T, framework string, site http.Handler) {
 	t.Helper()
 	p := newPipeline(t, fmt.Appendf(nil, servedRules, framework))

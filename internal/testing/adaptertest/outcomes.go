@@ -21,7 +21,7 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// Pipeline runs a pipeline by rules in YAML until the test ends.
+// Pipeline runs a pipeline with rules in YAML until the test ends.
 func Pipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	t.Helper()
 	p := newPipeline(t, rules)
@@ -37,9 +37,9 @@ func Pipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	return p
 }
 
-// Outcomes holds an adapter to what it has to tell of requests that went on: when they end, by which status, and how
-// long the answer took. serve starts a server with the adapter before all its handlers. It answers /topic and /rest
-// with what answer says of the parameter id.
+// Outcomes checks the facts that an adapter has to report of allowed requests: the time at which they end, their
+// status, and the duration of the response. serve starts a server with the adapter before all its handlers. The server
+// answers /topic and /rest with the result of answer for the parameter id.
 func Outcomes(t *testing.T, framework string, serve func(t *testing.T, p *hotparam.Pipeline,
 	answer func(id string) (status int, text string)) (addr string)) {
 	t.Helper()
@@ -52,11 +52,11 @@ func Outcomes(t *testing.T, framework string, serve func(t *testing.T, p *hotpar
 	})
 }
 
-// Ask asks a server for an id, by a path, as a client. It gives the status of HTTP that the answer has or means.
+// Ask requests an id from a server, by a path, as a client. It returns the HTTP status that the response has or means.
 type Ask func(t *testing.T, path, id, client string) (status int)
 
-// OutcomesBy is Outcomes for protocols that are asked in their own way, with the paths that their rules see for
-// topics and for the rest. serve gives how its server is asked.
+// OutcomesBy is Outcomes for protocols that are not HTTP. topic and rest are the paths that the rules see. serve
+// returns the function that asks its server.
 func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testing.T, p *hotparam.Pipeline,
 	answer func(id string) (status int, text string)) Ask) {
 	t.Helper()
@@ -112,14 +112,14 @@ func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testi
 	})
 }
 
-// outcomes asks a site.
+// outcomes sends requests to a site.
 type outcomes struct {
 	t    *testing.T
 	site Ask
-	n    int // clients so far
+	n    int // number of clients so far
 }
 
-// ask asks as a new client.
+// ask sends a request as a new client.
 func (o *outcomes) ask(path, id string) (status int) {
 	o.n++
 	return o.site(o.t, path, id, fmt.Sprintf("198.51.%d.%d", o.n/250, o.n%250))
