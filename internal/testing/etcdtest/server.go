@@ -17,24 +17,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// Server is an etcd of one test, which ends with it.
+// Server is an etcd of one test. It ends with the test.
 type Server struct {
 	t    testing.TB
 	dir  string
 	addr string
 	peer string
-	cmd  *exec.Cmd   // nil: killed
-	tls  *tls.Config // of its clients; nil: it speaks no TLS
+	cmd  *exec.Cmd   // nil: no process
+	tls  *tls.Config // for its clients; nil without TLS
 	args []string
 }
 
-// Start runs etcd, or skips the test where it is not installed and HOTPARAM_REQUIRE_SERVERS is not 1.
+// Start runs etcd. It skips the test if etcd is not installed and HOTPARAM_REQUIRE_SERVERS is not 1.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartTLS(t, nil)
 }
 
-// StartTLS is Start for a server that speaks TLS by the settings of args, and whose clients do by config.
+// StartTLS is Start for a server that speaks TLS by the settings in args, and whose clients speak TLS by config.
 func StartTLS(t testing.TB, config *tls.Config, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
@@ -49,10 +49,10 @@ func StartTLS(t testing.TB, config *tls.Config, args ...string) *Server {
 	return s
 }
 
-// Addr is where it listens.
+// Addr returns the address of the server.
 func (s *Server) Addr() string { return s.addr }
 
-// Launch starts it with the data that it had.
+// Launch starts the server with the data that it had.
 func (s *Server) Launch() {
 	s.t.Helper()
 	client, peer := "http://"+s.addr, "http://"+s.peer
@@ -71,7 +71,7 @@ func (s *Server) Launch() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := c.Get(ctx, "/")
 		cancel()
-		if err == nil || errors.Is(err, rpctypes.ErrUserEmpty) { // the latter with users of the test
+		if err == nil || errors.Is(err, rpctypes.ErrUserEmpty) { // ErrUserEmpty: the test made users
 			return
 		}
 		if time.Now().After(end) {
@@ -80,7 +80,7 @@ func (s *Server) Launch() {
 	}
 }
 
-// Kill ends it at once.
+// Kill ends the server at once.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
@@ -90,7 +90,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Client is a client of the test's.
+// Client returns a client of the server.
 func (s *Server) Client() *clientv3.Client {
 	s.t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, TLS: s.tls, DialTimeout: 5 * time.Second,
