@@ -1,8 +1,8 @@
 // Package freeport finds ports of loopback for the programs that tests and benchmarks start.
 //
-// A port that was asked of the kernel (":0") and closed again may be given to anybody before the program listens there:
-// to an outgoing connection, or to a test of another process. The ports of this package lie below those that Linux
-// gives out by itself, and a process keeps what it found until it ends.
+// A port that was asked of the kernel (":0") and closed again may be taken before the program listens there, by an
+// outgoing connection or by a test of another process. The ports of this package are below those that Linux assigns by
+// itself, and a process keeps the ports that it found until it ends.
 package freeport
 
 import (
@@ -17,20 +17,20 @@ import (
 	"testing"
 )
 
-// Redis Cluster's bus listens 10,000 above its port, and Linux gives out ports from 32,768 on.
+// The bus of Redis Cluster listens 10,000 above its port, and Linux assigns ports from 32,768 on.
 const (
 	first = 10_240
 	ports = 11_000
 	tries = 1000
 )
 
-// kept are the locks of the ports that this process found. They are released by its end.
+// kept holds the locks of the ports that this process found. They are released when it ends.
 var kept struct {
 	sync.Mutex
 	locks map[int]net.Listener
 }
 
-// Find finds a port that is free for TCP and UDP, as are those that lie as far above it as also says.
+// Find returns a port that is free for TCP and UDP. The ports above it by the distances in also are free too.
 func Find(also ...int) (int, error) {
 	for range tries {
 		port := first + rand.IntN(ports)
@@ -41,13 +41,13 @@ func Find(also ...int) (int, error) {
 	return 0, errors.New("freeport: no free port was found in " + strconv.Itoa(tries) + " tries")
 }
 
-// FindAddr finds the loopback address of such a port.
+// FindAddr returns the loopback address of such a port.
 func FindAddr() (string, error) {
 	port, err := Find()
 	return address(port), err
 }
 
-// Port finds such a port, or fails the test.
+// Port returns such a port, or fails the test.
 func Port(t testing.TB, also ...int) int {
 	t.Helper()
 	port, err := Find(also...)
@@ -57,7 +57,7 @@ func Port(t testing.TB, also ...int) int {
 	return port
 }
 
-// Addr is the loopback address of such a port.
+// Addr returns the loopback address of such a port.
 func Addr(t testing.TB) string {
 	t.Helper()
 	return address(Port(t))
@@ -65,8 +65,8 @@ func Addr(t testing.TB) string {
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// keep takes a port for this process. On Linux other processes see it by an abstract socket that lives as long as
-// the process; elsewhere each process knows its own only.
+// keep takes a port for this process. On Linux other processes see it by an abstract socket that lives as long as the
+// process. Elsewhere each process knows only its own ports.
 func keep(port int) bool {
 	kept.Lock()
 	defer kept.Unlock()

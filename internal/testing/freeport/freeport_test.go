@@ -43,7 +43,7 @@ func TestOccupiedPortsAreNotGiven(t *testing.T) {
 	}
 }
 
-// Another process, this test program again, cannot keep what this one keeps.
+// Another process, which is this test program again, cannot keep the ports that this process keeps.
 func TestOtherProcessesSeeWhatIsKept(t *testing.T) {
 	if asked := os.Getenv("FREEPORT_ASKED"); asked != "" {
 		port, _ := strconv.Atoi(asked)
