@@ -15,9 +15,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// AdversarialSubjects are subjects that no two of which may be taken for one another: of any
-// length and of any bytes, and written so that they look like each other, or like
-// parts of a key in Redis.
+// AdversarialSubjects returns subjects of which no two may be confused. They are of any length and any bytes, and look
+// like each other or like parts of a key in Redis.
 func AdversarialSubjects() []limit.Subject {
 	long := strings.Repeat("a", 64<<10)
 	names := []string{
@@ -43,8 +42,8 @@ func AdversarialSubjects() []limit.Subject {
 	)
 }
 
-// testHostile: whatever a subject is called, whatever is asked for and wherever the
-// clock jumps, the answer is an error that charges nothing, or the law.
+// testHostile checks that the answer is an error that charges nothing, or follows the law, for all names of subjects,
+// costs and jumps of the clock.
 func testHostile(t *testing.T, f Fixture) {
 	subjects := AdversarialSubjects()
 	check(t, 1, func(rt *rapid.T, steps int) {
@@ -80,7 +79,7 @@ func testHostile(t *testing.T, f Fixture) {
 	})
 }
 
-// jump draws a time anywhere, or near the last one.
+// jump draws a time anywhere, or near the last time.
 func (c *clock) jump(rt *rapid.T, forward bool) int64 {
 	next := rapid.OneOf(
 		rapid.SampledFrom([]int64{0, 1, c.now, c.now, c.now, c.now + 1, latest - 1}),

@@ -9,24 +9,24 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// law is what the suite knows of an algorithm.
+// law describes an algorithm for the suite.
 type law struct {
-	// fits: may cost be allowed at a time, of a limit above 0 and a cost up to its capacity?
+	// fits reports whether cost may be allowed at time at, for a limit above 0 and a cost up to its capacity.
 	fits func(o *oracle, at, cost int64) bool
-	// within: may sum be allowed within any d microseconds, ends included?
+	// within reports whether sum may be allowed within any d microseconds, ends included.
 	within func(spec limit.Spec, d, sum int64) bool
-	// draw draws the fields that only this algorithm has; nil: none.
+	// draw draws the fields that only this algorithm has. It is nil if there are no such fields.
 	draw func(rt *rapid.T, s *limit.Spec)
 }
 
-// algorithms has a law for each algorithm; each is stated without the code it tests.
+// algorithms has a law for each algorithm. The laws do not use the code that they test.
 var algorithms = map[limit.Algorithm]law{
 	limit.TokenBucket: {fits: (*oracle).bucketFits, within: withinBucket},
 	limit.GCRA:        {fits: (*oracle).arrivalFits, within: withinBucket},
 	limit.LeakyBucket: {fits: (*oracle).arrivalFits, within: withinBucket},
 	limit.WarmingUp: {
 		fits: func(o *oracle, at, cost int64) bool { return cost == 0 || o.owed(at) <= micros(o.spec.Wait) },
-		within: func(s limit.Spec, d, sum int64) bool { // the last one may be of any cost
+		within: func(s limit.Spec, d, sum int64) bool { // the last call may be of any cost
 			window := micros(s.Window)
 			return !product(s.Limit, d+micros(s.Wait)+window).less(product(sum, window))
 		},
@@ -52,7 +52,8 @@ var algorithms = map[limit.Algorithm]law{
 	}},
 }
 
-// windowLaw allows Limit of what has been used, and so at most times as much within a window.
+// windowLaw is the law of an algorithm that allows Limit less the used costs, and so no more than times x Limit within
+// a window.
 func windowLaw(times int64, used func(*oracle, int64) int64, draw func(*rapid.T, *limit.Spec)) law {
 	return law{
 		fits:   func(o *oracle, at, cost int64) bool { return used(o, at)+cost <= o.spec.Limit },
@@ -61,8 +62,8 @@ func windowLaw(times int64, used func(*oracle, int64) int64, draw func(*rapid.T,
 	}
 }
 
-// capacity is what a bucket allows at one instant: its burst, and what comes within its wait.
-// It is a number of calls times the window in microseconds, and rarely a whole number of calls.
+// capacity returns the costs that a bucket allows at one instant: its burst, and the tokens that return within its
+// wait. It is a number of calls times the window in microseconds, and rarely a whole number of calls.
 func capacity(s limit.Spec) wide {
 	return product(limitcore.Spec(s).BurstCapacity(), micros(s.Window)).plus(product(s.Limit, micros(s.Wait)))
 }
@@ -71,8 +72,8 @@ func withinBucket(s limit.Spec, d, sum int64) bool {
 	return !capacity(s).plus(product(s.Limit, d)).less(product(sum, micros(s.Window)))
 }
 
-// bucketFits: any interval from an event until now has at most the burst and
-// what is refilled meanwhile (T2), which is the whole of a token bucket.
+// bucketFits reports whether any interval from an event until now has no more than the burst and the tokens that are
+// refilled in it (T2), which is the whole law of a token bucket.
 func (o *oracle) bucketFits(at, cost int64) bool {
 	window := micros(o.spec.Window)
 	sum := cost
@@ -86,9 +87,8 @@ func (o *oracle) bucketFits(at, cost int64) bool {
 	return true
 }
 
-// arrivalFits: with TAT, the time at which the next call is due, a cost fits if
-// now >= max(now, TAT) + cost x T - (Burst+1) x T - Wait, where T = Window/Limit. Times
-// are multiplied by Limit, so that all are whole.
+// arrivalFits uses TAT, the time at which the next call is due. A cost fits if now >= max(now, TAT) + cost x T -
+// (Burst+1) x T - Wait, where T = Window/Limit. Times are multiplied by Limit, so that all are whole.
 func (o *oracle) arrivalFits(at, cost int64) bool {
 	window, tat := micros(o.spec.Window), wide{}
 	next := func(now, cost int64) wide {
@@ -104,21 +104,22 @@ func (o *oracle) arrivalFits(at, cost int64) bool {
 	return !product(at, o.spec.Limit).plus(capacity(o.spec)).less(next(at, cost))
 }
 
-// slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).
+// slidingFits reports whether prev x (W-e) + (cur+cost) x W <= L x W (S1).
 func (o *oracle) slidingFits(at, cost int64) bool {
 	window := micros(o.spec.Window)
 	weight := product(o.used(at, 1), window-at%window).plus(product(o.used(at, 0)+cost, window))
 	return !product(o.spec.Limit, window).less(weight)
 }
 
-// used is what was allowed in the aligned window so many before that of at.
+// used returns the cost that was allowed in an aligned window: the window of at, or the window that lies before windows
+// earlier.
 func (o *oracle) used(at, before int64) int64 {
 	window := micros(o.spec.Window)
 	return o.since(func(e event) bool { return e.at/window == at/window-before })
 }
 
-// anchored is what was allowed in the window of at, where a window begins with
-// the first event after the one before is over.
+// anchored returns the cost that was allowed in the window of at. A window begins with the first event after the end of
+// the previous window.
 func (o *oracle) anchored(at int64) int64 {
 	var start, sum int64
 	for _, e := range append(o.log[:len(o.log):len(o.log)], event{at: at}) {
@@ -130,20 +131,19 @@ func (o *oracle) anchored(at int64) int64 {
 	return sum
 }
 
-// logged is what was allowed in the last window, (at - W, at] (G1).
+// logged returns the cost that was allowed in the last window, (at - W, at] (G1).
 func (o *oracle) logged(at int64) int64 {
 	return o.since(func(e event) bool { return e.at > at-micros(o.spec.Window) })
 }
 
-// bucketed is what was allowed in the current bucket and in as many before it as there
-// are in a window (B2).
+// bucketed returns the cost that was allowed in the current bucket and in the previous Buckets ones (B2).
 func (o *oracle) bucketed(at int64) int64 {
 	b := o.spec.Buckets
 	width := micros(o.spec.Window) / b
 	return o.since(func(e event) bool { return e.at/width >= at/width-b })
 }
 
-// since is what was allowed by the events that count.
+// since returns the cost that was allowed by the events for which counts returns true.
 func (o *oracle) since(counts func(event) bool) (sum int64) {
 	for _, e := range o.log {
 		if counts(e) {

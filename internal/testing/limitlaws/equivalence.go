@@ -13,15 +13,15 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// request is one that was allowed at a time.
+// request is a request that was allowed at a time.
 type request struct {
 	at      int64
 	charges []limit.Charge
 }
 
-// RunEquivalence drives two stores with the same random requests, step by step: more
-// charges at a time, the same subject twice, specs that change, a clock that
-// goes back, requests that are refunded later. Every reply must be the same in every number.
+// RunEquivalence drives two stores with the same random requests, step by step: several charges at a time, the same
+// subject twice, specs that change, a clock that goes back, requests that are refunded later. Every reply must be the
+// same in every number.
 func RunEquivalence(t *testing.T, one, other Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		one.Reset()
@@ -67,8 +67,8 @@ func RunEquivalence(t *testing.T, one, other Fixture) {
 	})
 }
 
-// testExpiry: a store that forgets what has expired answers as one that keeps
-// it, also after its specs have changed (U8).
+// testExpiry checks that a store that forgets expired state answers as a store that keeps it, even after its specs have
+// changed (U8).
 func testExpiry(t *testing.T, keeps, forgets Fixture) {
 	if forgets.Expire == nil {
 		t.Skip("this fixture cannot make state expire")
@@ -94,8 +94,8 @@ func testExpiry(t *testing.T, keeps, forgets Fixture) {
 	})
 }
 
-// testLives: after every call each piece of state has an expiry, which is not
-// before the limit is whole again, nor much later, of a bucket a second (U8, U9).
+// testLives checks that after every call each piece of state has an expiry. It is not before the limit is whole again,
+// nor much later (for a bucket, a second) (U8, U9).
 func testLives(t *testing.T, f Fixture) {
 	if f.TTLs == nil || f.Expire == nil {
 		t.Skip("this fixture shows no expiry")
@@ -117,10 +117,10 @@ func testLives(t *testing.T, f Fixture) {
 				if limitcore.Spec(spec).Refills() {
 					most += time.Second
 				}
-				if spec.Wait > 0 && spec.Limit > 0 { // until the part of a token that waits is back, too
+				if spec.Wait > 0 && spec.Limit > 0 { // until the part of a token that waits has returned too
 					most += spec.Window / time.Duration(spec.Limit)
 				}
-				if spec.Algorithm == limit.WarmingUp { // kept until it is cold, also of the last call, for its refund
+				if spec.Algorithm == limit.WarmingUp { // kept for refunds until it is cold, even of the last call
 					most += spec.Wait + spec.WarmUp + spec.Window
 				}
 				if life <= 0 || life < last.ResetAfter || life > most {
@@ -131,9 +131,8 @@ func testLives(t *testing.T, f Fixture) {
 	})
 }
 
-// RunDeadline checks a store that calls a server: Take returns when the deadline of its
-// context has passed, whatever the server does. freeze stops the server from answering;
-// then many callers take charges at once, twice each.
+// RunDeadline checks a store that calls a server: Take returns when the deadline of its context has passed, even if the
+// server does not answer. freeze stops the server from answering. Then many callers take charges at once, twice each.
 func RunDeadline(t testing.TB, store limit.Store, freeze func(), charges ...limit.Charge) {
 	t.Helper()
 	const (

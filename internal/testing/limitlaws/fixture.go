@@ -1,15 +1,12 @@
-// Package limitlaws states what a limiter must hold as a suite that every
-// implementation of limit.Store passes: [Run] for one store, [RunEquivalence] for two
-// that have to agree in every number.
+// Package limitlaws states the laws of a limiter as a suite that every implementation of limit.Store passes: [Run] for
+// one store, [RunEquivalence] for two stores that have to agree in every number.
 //
-// The oracle is a plain log of what was allowed, in exact integers: for each
-// algorithm one function says whether a cost fits at a time. All that a Result
-// claims (remaining, retry, reset) is checked against that function alone, at
-// the moment itself and one microsecond before it.
+// The oracle is a plain log of the allowed costs, in exact integers. For each algorithm one function reports whether a
+// cost fits at a time. All numbers of a Result (remaining, retry, reset) are checked against that function alone, at
+// the time itself and one microsecond before it.
 //
-// Published tables run as they were published; laws run as properties over
-// random traces. HOTPARAM_LIMIT_STEPS is the number of steps per law, 10,000 by
-// default and a million at night.
+// Published tables run as they were published. Laws run as properties over random traces. HOTPARAM_LIMIT_STEPS is the
+// number of steps per law, 10,000 by default and a million at night.
 package limitlaws
 
 import (
@@ -24,7 +21,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Fixture has the fields of limittest.Fixture, which documents them. One is converted into the other.
+// Fixture has the fields of limittest.Fixture, which documents them. A limittest.Fixture is converted into a Fixture.
 type Fixture struct {
 	Store     limit.Store
 	Reset     func()
@@ -71,7 +68,7 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 	})
 }
 
-// steps is how many steps each law takes in total.
+// steps returns the total number of steps of each law.
 func steps(t testing.TB) int {
 	s := os.Getenv("HOTPARAM_LIMIT_STEPS")
 	if s == "" {
@@ -84,12 +81,12 @@ func steps(t testing.TB) int {
 	return n
 }
 
-// traceSteps is the length of one random trace. A check of rapid is one trace,
-// and rapid makes 100 checks unless its own flag says otherwise.
+// traceSteps is the length of one random trace. A check of rapid is one trace, and rapid makes 100 checks unless its
+// own flag sets another number.
 const traceSteps = 100
 
-// check runs a property over as many traces as the steps make. A law that asks
-// the store several times in a step says how often.
+// check runs a property over as many traces as the steps make. callsPerStep is the number of times that a law asks the
+// store in a step.
 func check(t *testing.T, callsPerStep int, property func(rt *rapid.T, steps int)) {
 	total := steps(t) / callsPerStep
 	length := min(traceSteps, max(1, total/100))
@@ -98,7 +95,7 @@ func check(t *testing.T, callsPerStep int, property func(rt *rapid.T, steps int)
 	}
 }
 
-// tester is what both testing.TB and rapid.T are.
+// tester is the common part of testing.TB and rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -110,7 +107,7 @@ type store struct {
 	t tester
 }
 
-// take asks for all charges at once.
+// take requests all charges at once.
 func (s store) take(now int64, charges ...limit.Charge) (bool, []limit.Result) {
 	s.t.Helper()
 	at := time.UnixMicro(now)
@@ -125,7 +122,7 @@ func (s store) take(now int64, charges ...limit.Charge) (bool, []limit.Result) {
 	return ok, results
 }
 
-// ask asks for one cost.
+// ask requests one cost.
 func (s store) ask(now int64, name string, spec limit.Spec, cost int64) limit.Result {
 	s.t.Helper()
 	ok, results := s.take(now, charge(name, spec, cost))

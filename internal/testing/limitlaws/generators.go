@@ -12,8 +12,8 @@ import (
 // latest keeps random times within the domain of the stores.
 const latest = 8_000_000_000_000_000
 
-// drawSpec draws small limits, where every edge is near; those that programs
-// use; and those at the edge of what can be kept exactly.
+// drawSpec draws small limits, where every edge is near, limits that programs use, and limits at the edge of exact
+// numbers.
 func drawSpec(rt *rapid.T) limit.Spec {
 	small := rapid.Int64Range(0, 12)
 	for {
@@ -44,8 +44,8 @@ func drawSpec(rt *rapid.T) limit.Spec {
 	}
 }
 
-// additive reports whether at one instant all costs together are at most the capacity.
-// A warm-up allows each cost by what is owed for those before it, whatever the cost.
+// additive reports whether at one instant all costs together are no more than the capacity. A warm-up allows each cost,
+// of any size, by the debt of the calls before it.
 func additive(s limit.Spec) bool { return s.Algorithm != limit.WarmingUp }
 
 func drawAdditive(rt *rapid.T) limit.Spec {
@@ -56,8 +56,8 @@ func drawAdditive(rt *rapid.T) limit.Spec {
 	}
 }
 
-// drawSpecs draws specs that follow each other on one subject: two of any kind,
-// and two like the first but for the numbers.
+// drawSpecs draws specs that follow each other on one subject: two of any kind, and two like the first with other
+// numbers.
 func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
 	specs := []limit.Spec{draw(rt), draw(rt)}
 	half, more := specs[0], specs[0]
@@ -71,7 +71,7 @@ func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
 	return specs
 }
 
-// drawExtras draws blocks, and buckets that start with less than they hold.
+// drawExtras draws blocks, and buckets that start with a deficit.
 func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
 	if s.Algorithm == limit.TokenBucket && rapid.Bool().Draw(rt, "lacks") {
 		s.InitialDeficit = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
@@ -97,8 +97,7 @@ func drawCost(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
 	return cost
 }
 
-// clock draws times that step onto edges, over them, ahead, and where back is
-// set, backwards too.
+// clock draws times that step onto edges, over them and ahead, and if back is set, also backwards.
 type clock struct {
 	now  int64
 	back bool

@@ -8,10 +8,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// unspecified marks what a published table does not say.
+// unspecified marks a number that a published table leaves out.
 const unspecified = -2
 
-// row is one call and its reply, in milliseconds; retry -1 is never.
+// row is one call and its reply, in milliseconds. A retry of -1 means never.
 type row struct {
 	t, cost                 int64
 	allowed                 bool
@@ -22,7 +22,7 @@ func ok(t, cost, remaining int64) row { return row{t, cost, true, remaining, 0, 
 func no(t, cost, retry int64) row     { return row{t, cost, false, unspecified, retry, unspecified} }
 func never(t, cost, left int64) row   { return row{t, cost, false, left, -1, unspecified} }
 
-// left and whole add to a row what remains and when it is full again.
+// left and whole set the remaining number of a row, and the time until the limit is full again.
 func (r row) left(n int64) row   { r.remaining = n; return r }
 func (r row) whole(ms int64) row { r.reset = ms; return r }
 
@@ -32,7 +32,7 @@ type tape struct {
 	rows []row
 }
 
-// spec and those below are specs in milliseconds.
+// spec and the functions below return specs with times in milliseconds.
 func spec(a limit.Algorithm, n, ms int64) limit.Spec {
 	return limit.Spec{Algorithm: a, Limit: n, Window: time.Duration(ms) * time.Millisecond}
 }
@@ -48,7 +48,7 @@ func bucket(burst, n, ms int64) limit.Spec {
 	return s
 }
 
-// waiting lets the calls of a spec wait.
+// waiting returns a spec whose calls may wait.
 func waiting(s limit.Spec, ms int64) limit.Spec {
 	s.Wait = time.Duration(ms) * time.Millisecond
 	return s
@@ -66,8 +66,7 @@ func bucketed(n, ms, buckets int64) limit.Spec {
 	return s
 }
 
-// published is what throttled and redis-cell print of five at once and one per
-// second.
+// published is the output of throttled and redis-cell for five at once and one per second.
 var published = []row{
 	never(0, 6, 5).whole(0), ok(0, 1, 4).whole(1000), ok(0, 1, 3).whole(2000), ok(0, 1, 2).whole(3000),
 	ok(0, 1, 1).whole(4000), ok(0, 1, 0).whole(5000), no(0, 1, 1000).left(0).whole(5000),
@@ -81,7 +80,7 @@ func tapes() []tape {
 		{"fixed window", fixed(5, 1000), []row{
 			ok(0, 1, 4).whole(1000), ok(0, 4, 0), no(0, 1, 1000), no(999, 1, 1), ok(1000, 5, 0), no(1000, 1, 1000),
 			ok(1999, 0, 0).whole(1), never(2000, 6, 5), ok(2000, 5, 0)}},
-		// The same but for the beginning: the window lies where its first cost is.
+		// The same except for the beginning: the window begins at its first cost.
 		{"anchored window", anchored(5, 1000), []row{
 			ok(300, 0, 5).whole(0), ok(300, 1, 4).whole(1000), ok(700, 4, 0).whole(600), no(700, 1, 600),
 			no(1299, 1, 1),
@@ -104,15 +103,15 @@ func tapes() []tape {
 			ok(0, 4, 0), no(0, 1, 500), no(249, 1, 251), ok(250, 0, 0), no(499, 1, 1), ok(500, 1, 0), no(500, 1, 500),
 			ok(1250, 1, 0), no(1250, 1, 250), never(10000, 5, 4), ok(10000, 4, 0), no(9000, 1, 500), ok(10500, 1, 0)}},
 		{"bucket of 5 at 1 per second", bucket(5, 1, 1000), published},
-		// The third call waits 400 ms, 0.8 of a token. Rounded to whole tokens no call would.
+		// The third call waits 400 ms, 0.8 of a token. With whole tokens no call would wait.
 		{"wait for a part of a token", waiting(bucket(2, 2, 1000), 400), []row{
 			ok(0, 2, 0).whole(600), no(0, 1, 100), no(99, 1, 1), ok(100, 1, 0).whole(1000), no(100, 1, 500),
 			ok(1100, 0, 2).whole(0), ok(1100, 2, 0).whole(1000), ok(2099, 0, 1).whole(1), ok(2100, 0, 2).whole(0)}},
 		{"gcra, 4 early at 1 per second", gcra(4, 1, 1000), published},
-		// redis-cell's end-to-end test.
+		// This row is from redis-cell's end-to-end test.
 		{"gcra without burst", gcra(0, 1, 2000), []row{
 			ok(0, 1, 0).whole(2000), no(0, 1, 2000).left(0).whole(2000), ok(2000, 1, 0).whole(2000)}},
-		// Its documentation: CL.THROTTLE key 15 30 60 on a fresh key.
+		// This row is from its documentation: CL.THROTTLE key 15 30 60 on a fresh key.
 		{"gcra of 30 per minute", gcra(15, 30, 60_000), []row{ok(0, 1, 15).whole(2000)}},
 		{"gcra without rate", gcra(5, 0, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
 		{"bucket without burst", bucket(0, 5, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
@@ -153,9 +152,8 @@ func (tp tape) play(t *testing.T, f Fixture) {
 	}
 }
 
-// example is the widely published one of a weighted window: 42 in the minute
-// before, 18 in this one, a limit of 50. Rounding down would allow where the
-// estimate is 49.5.
+// example is the widely published example of a weighted window: 42 in the previous minute, 18 in this minute, a limit
+// of 50. Rounding down would allow a request at an estimate of 49.5.
 type example struct {
 	ms      int64
 	allowed bool
@@ -165,7 +163,7 @@ var publishedSliding = []example{{0, false}, {15_000, false}, {15_001, false}, {
 
 func (e example) play(t *testing.T, f Fixture) {
 	s := store{f, t}
-	// A higher limit lets the state come about; the units stay the same.
+	// A higher limit makes this state possible. The units stay the same.
 	s.ask(60_000_000, "example", sliding(100, 60_000), 42)
 	s.ask(120_000_000, "example", sliding(100, 60_000), 18)
 	if r := s.ask(120_000_000+e.ms*1000, "example", sliding(50, 60_000), 1); r.Allowed != e.allowed {

@@ -14,15 +14,15 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// InFlightLimiter bounds calls in flight, as limit.InFlight does, by bounds that may change with
-// every call. now may run backwards: a call counts at the last one that took a place.
+// InFlightLimiter bounds calls in flight, as limit.InFlight does, by bounds that may change with every call. now may go
+// backwards. Then a call counts at the time of the last call that took a place.
 type InFlightLimiter interface {
 	Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result
 	Release(now time.Time, id string) (held bool)
 }
 
-// RunInFlight checks every result of random calls against a plain table of leases. open
-// returns places of which none is taken.
+// RunInFlight checks every result of random calls against a plain table of leases. open returns a limiter without taken
+// places.
 func RunInFlight(t *testing.T, open func() InFlightLimiter) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		places, want := open(), &leases{ends: map[string]time.Time{}}
@@ -54,7 +54,7 @@ func RunInFlight(t *testing.T, open func() InFlightLimiter) {
 	})
 }
 
-// leases are the ends of all that were taken, by id, and when the last one was.
+// leases holds the ends of all leases by id, and the time of the last acquisition.
 type leases struct {
 	ends map[string]time.Time
 	at   time.Time
@@ -93,19 +93,19 @@ func (l *leases) acquire(now time.Time, most int64, life time.Duration, id strin
 }
 
 func (l *leases) release(now time.Time, id string) bool {
-	now = l.clock(now) // a release of an id without a place also notes that the clock was set back
+	now = l.clock(now) // a release of an unknown id also records a clock that was set back
 	end, held := l.ends[id]
 	delete(l.ends, id)
 	return held && end.After(now)
 }
 
-// live are the ends after now, in order.
+// live returns the ends after now, in order.
 func (l *leases) live(now time.Time) []time.Time {
 	ends := slices.SortedFunc(maps.Values(l.ends), time.Time.Compare)
 	return slices.DeleteFunc(ends, func(end time.Time) bool { return !end.After(now) })
 }
 
-// step draws a time that often meets the end of a lease, or the microsecond before.
+// step draws a time that is often the end of a lease or the microsecond before it.
 func (l *leases) step(rt *rapid.T, now time.Time) time.Duration {
 	ends := l.live(now)
 	if len(ends) == 0 || rapid.Bool().Draw(rt, "soon") {

@@ -9,13 +9,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// leaky is nginx's limit_req of a rate per second.
+// leaky returns the spec of nginx's limit_req with a rate per second.
 func leaky(burst, perSecond int64) limit.Spec {
 	return limit.Spec{Algorithm: limit.LeakyBucket, Limit: perSecond, Window: time.Second, Burst: burst}
 }
 
-// testNginx plays what nginx does with 10 requests a second: the delays in ms, -1
-// where it rejects.
+// testNginx replays the behaviour of nginx with 10 requests a second: the delays in ms, or -1 if nginx rejects a
+// request.
 func testNginx(t *testing.T, f Fixture) {
 	for _, c := range []struct {
 		burst int64
@@ -35,7 +35,7 @@ func testNginx(t *testing.T, f Fixture) {
 	}
 }
 
-// delay asks for a cost and gives the wait in microseconds, -1 when denied.
+// delay requests a cost and returns the wait in microseconds, or -1 if the cost is denied.
 func (s store) delay(now int64, spec limit.Spec, cost int64) int64 {
 	s.t.Helper()
 	c := charge("a", spec, cost)
@@ -46,9 +46,9 @@ func (s store) delay(now int64, spec limit.Spec, cost int64) int64 {
 	return micros(c.Wait(&results[0]))
 }
 
-// testQueue: calls leave first in, first out, as soon as they may, 1/rate apart
-// for every cost, and no earlier (Q1, Q2); a call is allowed if and only if what
-// is in front of it and its own cost fit (Q3), and a denied one moves nothing.
+// testQueue checks that calls leave first in, first out, as soon as they may, 1/rate apart for every cost, and no
+// earlier (Q1, Q2). A call is allowed if and only if the costs in front of it and its own cost fit (Q3), and a denied
+// call moves nothing.
 func testQueue(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -74,8 +74,8 @@ func testQueue(t *testing.T, f Fixture) {
 	})
 }
 
-// testSchedule: a client that always takes all that remains gets all that the rate
-// gives, less one token at most, at whatever times it calls (T3, U17).
+// testSchedule checks that a client that always takes all remaining tokens gets all tokens of the rate, less one at
+// most, for all times of its calls (T3, U17).
 func testSchedule(t *testing.T, f Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -87,7 +87,7 @@ func testSchedule(t *testing.T, f Fixture) {
 			Window:    time.Duration(rapid.Int64Range(1, 10_000_000).Draw(rt, "us")) * time.Microsecond,
 		}
 		window := micros(spec.Window)
-		gap := (spec.Capacity() - 1) * window / spec.Limit // longer ones overflow the bucket
+		gap := (spec.Capacity() - 1) * window / spec.Limit // longer gaps overflow the bucket
 		start := newClock(rt).now
 		now, got := start, s.atMost(start, spec, spec.Capacity())
 		for range steps {

@@ -11,15 +11,14 @@ import (
 // event is one allowed cost.
 type event struct{ at, cost int64 }
 
-// oracle is the log of one subject under one spec. Its law is fits; all other numbers
-// of a result follow from it.
+// oracle is the log of one subject under one spec. Its law is fits. All other numbers of a result follow from it.
 type oracle struct {
 	spec limit.Spec
 	log  []event
 }
 
-// known is what counts for a call stamped now: nothing, if the clock was set back since the last charge by more than
-// the clocks of machines differ.
+// known returns the log that counts for a call at time now. It is empty if the clock was set back since the last charge
+// by more than the clocks of machines differ.
 func (o *oracle) known(now int64) *oracle {
 	if n := len(o.log); n > 0 && o.log[n-1].at > now+limitcore.MaxAhead {
 		return &oracle{spec: o.spec}
@@ -27,8 +26,7 @@ func (o *oracle) known(now int64) *oracle {
 	return o
 }
 
-// clock is the time at which a call stamped now is judged: never before the
-// last charge that counts (U11).
+// clock returns the time at which a call at time now is judged. It is never before the last charge that counts (U11).
 func (o *oracle) clock(now int64) int64 {
 	if n := len(o.log); n > 0 {
 		return max(now, o.log[n-1].at)
@@ -36,7 +34,7 @@ func (o *oracle) clock(now int64) int64 {
 	return now
 }
 
-// fits is the law: may cost be allowed at a time not before the last event?
+// fits is the law. It reports whether cost may be allowed at a time that is not before the last event.
 func (o *oracle) fits(at, cost int64) bool {
 	if o.spec.Limit == 0 || cost > o.spec.Capacity() {
 		return cost == 0
@@ -44,7 +42,7 @@ func (o *oracle) fits(at, cost int64) bool {
 	return algorithms[o.spec.Algorithm].fits(o, at, cost)
 }
 
-// admit logs a cost.
+// admit logs an allowed cost.
 func (o *oracle) admit(now, cost int64) {
 	if cost > 0 {
 		o.log = o.known(now).log
@@ -52,8 +50,8 @@ func (o *oracle) admit(now, cost int64) {
 	}
 }
 
-// checkRateBound checks what the algorithm promises of any stretch of time, judged
-// from the outside: T2, F3 (at most 2 x Limit in a Window) and S3.
+// checkRateBound checks the promises of the algorithm about any interval, as an observer sees them: T2, F3 (no more
+// than 2 x Limit in a Window) and S3.
 func (o *oracle) checkRateBound(t tester) {
 	t.Helper()
 	for i := range o.log {
@@ -67,8 +65,8 @@ func (o *oracle) checkRateBound(t tester) {
 	}
 }
 
-// verify compares what a store says about cost at now, after it has allowed
-// the whole request or not, with the law. The log is as it was before.
+// verify compares a store's result for cost at now with the law. admitted is true if the store has allowed the whole
+// request. The log does not contain the request yet.
 func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result) {
 	t.Helper()
 	o = o.known(now)

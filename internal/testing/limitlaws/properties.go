@@ -11,10 +11,9 @@ import (
 
 var names = []string{"a", "b", "c"}
 
-// testOracle drives several subjects, some requests with several charges, over
-// a clock that also jumps, and compares every number with the oracle: the
-// bounds of each algorithm, U3 to U7, U11, U12. What was allowed in the end is
-// compared with what is promised of any interval.
+// testOracle drives several subjects, some requests with several charges, over a clock that also jumps, and compares
+// every number with the oracle: the bounds of each algorithm, U3 to U7, U11, U12. In the end it compares the allowed
+// costs with the promises about any interval.
 func testOracle(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -46,7 +45,7 @@ func testOracle(t *testing.T, f Fixture) {
 	})
 }
 
-// judge compares one request with the oracles, and logs it if it was allowed.
+// judge compares one request with the oracles, and logs the request if it was allowed.
 func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limit.Charge, admitted bool,
 	results []limit.Result) {
 	t.Helper()
@@ -62,7 +61,7 @@ func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limi
 	}
 	for s, cost := range total {
 		if o := oracles[s]; admitted {
-			if o.known(at) != o { // what was charged so far ends here
+			if o.known(at) != o { // the charges so far end here
 				o.checkRateBound(t)
 			}
 			o.admit(at, cost)
@@ -70,8 +69,8 @@ func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limi
 	}
 }
 
-// testFree: a denied request leaves the state as it was, to the byte (U1), and
-// so does a peek, which creates nothing (U2).
+// testFree checks that a denied request leaves the state as it was, to the byte (U1), and that a peek does too and
+// creates nothing (U2).
 func testFree(t *testing.T, f Fixture) {
 	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -104,9 +103,9 @@ func testFree(t *testing.T, f Fixture) {
 	})
 }
 
-// testChange: while the spec changes in every way, algorithm included, nothing
-// is granted beyond the capacity and every reply is still truthful, as peeks at
-// the promised moments and one microsecond before them show (U4 to U7, U14).
+// testChange checks that while the spec changes in every way, algorithm included, nothing is granted beyond the
+// capacity and every reply is still truthful, as peeks at the promised times and one microsecond before them show (U4
+// to U7, U14).
 func testChange(t *testing.T, f Fixture) {
 	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -161,9 +160,9 @@ func (s store) checkReply(at int64, spec limit.Spec, cost int64, r limit.Result)
 	}
 }
 
-// checkSpecChange checks that what was just taken under one spec is taken under another
-// too, to the whole cost. A wait that brings a part of a token hides as much of what is
-// taken: the answer does not say whether one more was begun.
+// checkSpecChange checks that costs that were just taken under one spec are also taken under another, in full. A wait
+// that brings a part of a token hides as much of the taken costs, because the answer does not report whether another
+// token was begun.
 func (s store) checkSpecChange(at int64, from, to limit.Spec, cost int64, r limit.Result) {
 	s.t.Helper()
 	if !r.Allowed || cost == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// atMost takes as much of n as there is, and returns how much.
+// atMost takes up to n, as far as the limit allows, and returns the number that it took.
 func (s store) atMost(now int64, spec limit.Spec, n int64) int64 {
 	s.t.Helper()
 	n = min(n, s.ask(now, "a", spec, 0).Remaining)
@@ -23,8 +23,8 @@ func (s store) atMost(now int64, spec limit.Spec, n int64) int64 {
 	return n
 }
 
-// testSaturation: what a client gets that takes all that remains does not depend on
-// how often it calls.
+// testSaturation checks that the total of a client that takes all remaining tokens does not depend on the rate of its
+// calls.
 func testSaturation(t *testing.T, f Fixture) {
 	for _, spec := range []limit.Spec{bucket(10, 10, 1000), gcra(9, 10, 1000)} {
 		testSaturationOf(t, f, spec)
@@ -47,7 +47,7 @@ func testSaturationOf(t *testing.T, f Fixture, spec limit.Spec) {
 	}
 }
 
-// testFaults are faults of widely used limiters, as tests of ours.
+// testFaults checks that this store has no fault that widely used limiters have.
 func testFaults(t *testing.T, f Fixture) {
 	s := store{f, t}
 	verdicts := func(name string, spec limit.Spec, rows ...row) {
@@ -75,8 +75,7 @@ func testFaults(t *testing.T, f Fixture) {
 	verdicts("caller's clock behind refills twice", bucket(4, 100, 1000), a(1000, 4), d(990, 1), d(1000, 1), d(1009, 1),
 		a(1010, 1))
 
-	// The bound of 2 x Limit around the edge of a fixed window is reached; the
-	// sliding one holds Limit.
+	// The bound of 2 x Limit around the edge of a fixed window is reached. The sliding window holds Limit.
 	for spec, want := range map[limit.Spec]int64{
 		fixed(100, 500): 200, sliding(100, 500): 100, logged(100, 500): 100, bucketed(100, 500, 10): 100,
 	} {
@@ -86,7 +85,7 @@ func testFaults(t *testing.T, f Fixture) {
 		}
 	}
 
-	// State must not expire before it is full again.
+	// State must not expire before the limit is full again.
 	f.Reset()
 	granted := 0
 	for ms := int64(0); ms < 6000; ms += 10 {
@@ -102,7 +101,7 @@ func testFaults(t *testing.T, f Fixture) {
 	}
 }
 
-// testBadInput: what is the caller's mistake is an error and charges nothing.
+// testBadInput checks that mistakes of the caller are errors and charge nothing.
 func testBadInput(t *testing.T, f Fixture) {
 	f.Reset()
 	s, good := store{f, t}, bucket(10, 10, 1000)
@@ -141,8 +140,8 @@ func testBadInput(t *testing.T, f Fixture) {
 	}
 }
 
-// testConcurrent: many callers at one instant get exactly what one caller would
-// get, and none gets an error (U10); of two charges both count or none (U3).
+// testConcurrent checks that many callers at one instant get exactly as much as one caller would get, and no errors
+// (U10). Of two charges both count or neither (U3).
 func testConcurrent(t *testing.T, f Fixture) {
 	f.Reset()
 	s, now := store{f, t}, int64(1_700_000_000_000_000)

@@ -13,9 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// testWait: with a bounded wait a call is allowed if and only if the wait fits,
-// and calls leave first in, first out, as early as a bucket without a wait would allow
-// them, and not more of them in any interval.
+// testWait checks that with a bounded wait a call is allowed if and only if the wait fits. Calls leave first in, first
+// out, as early as a bucket without a wait would allow them, and not more of them in any interval.
 func testWait(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -34,7 +33,7 @@ func testWait(t *testing.T, f Fixture) {
 			from := max(now, last)
 			for !gone.fits(from, cost) && from <= now+micros(spec.Wait)+apart {
 				from++
-				if d := from - max(now, last); d > 64 { // by leaps
+				if d := from - max(now, last); d > 64 { // in larger steps
 					from = gone.earliest(max(now, last), cost)
 				}
 			}
@@ -52,7 +51,7 @@ func testWait(t *testing.T, f Fixture) {
 	})
 }
 
-// earliest is when a cost fits that does not fit now: fits is monotonic.
+// earliest returns the time at which a cost fits that does not fit now. It relies on fits being monotonic.
 func (o *oracle) earliest(now, cost int64) int64 {
 	low, high := now, now+1
 	for !o.fits(high, cost) {
@@ -72,7 +71,7 @@ func (o *oracle) earliest(now, cost int64) int64 {
 var blocker = limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: 3 * time.Second,
 	BlockMax: 10 * time.Second}
 
-// testBlockTape plays the life of a block.
+// testBlockTape replays the life of a block.
 func testBlockTape(t *testing.T, f Fixture) {
 	f.Reset()
 	s := store{f, t}
@@ -83,19 +82,19 @@ func testBlockTape(t *testing.T, f Fixture) {
 		retry     time.Duration
 	}{
 		{0, 2, true, 0, 0},
-		{100, 0, true, 0, 0},              // peeking begins nothing
-		{100, 3, false, 0, hottype.Never}, // nor does the impossible
+		{100, 0, true, 0, 0},              // a peek begins no block
+		{100, 3, false, 0, hottype.Never}, // nor does an impossible cost
 		{1000, 1, true, 1, 0},
 		{1500, 2, false, 0, 3 * time.Second},         // one too many: blocked until 4500
-		{1600, 1, false, 0, 2900 * time.Millisecond}, // which would have fitted, and prolongs nothing
+		{1600, 1, false, 0, 2900 * time.Millisecond}, // would have fitted, and prolongs nothing
 		{2500, 0, true, 0, 0},
 		{4499, 1, false, 0, time.Millisecond},
 		{4500, 2, true, 0, 0},
 		{4600, 1, false, 0, 6 * time.Second}, // soon after: twice as long, until 10,600
 		{10_600, 2, true, 0, 0},
 		{10_700, 1, false, 0, 10 * time.Second}, // twice, but at most 10 s: until 20,700
-		{31_000, 2, true, 0, 0},                 // stayed away for as long as the block was
-		{31_100, 1, false, 0, 3 * time.Second},  // so it begins anew
+		{31_000, 2, true, 0, 0},                 // was absent for as long as the block
+		{31_100, 1, false, 0, 3 * time.Second},  // so blocks begin at 3 s again
 	} {
 		r := s.ask(step.ms*1000, "a", blocker, step.cost)
 		if r.Allowed != step.allowed || r.Remaining != step.remaining || r.RetryAfter != step.retry {
@@ -111,9 +110,9 @@ func testBlockTape(t *testing.T, f Fixture) {
 	}
 }
 
-// testBlock: whatever the limit, a denial that waiting helps holds for the block,
-// in one piece, no longer than BlockMax, and no block begins without one. A limit
-// beside it that was not denied itself is not blocked.
+// testBlock checks, for any limit, that a denial that waiting helps holds for the block, without a gap and no longer
+// than BlockMax, and that no block begins without such a denial. A limit beside it that was not denied itself is not
+// blocked.
 func testBlock(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -151,8 +150,8 @@ func testBlock(t *testing.T, f Fixture) {
 	})
 }
 
-// testFirstSeen: a bucket that lacks tokens fills from its first call on, denied
-// or not, and what it grants is what a bucket grants that had just been used.
+// testFirstSeen checks that a bucket with a deficit fills from its first call on, denied or not, and then grants as
+// much as a bucket that had just been used.
 func testFirstSeen(t *testing.T, f Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -180,8 +179,8 @@ func testFirstSeen(t *testing.T, f Fixture) {
 	})
 }
 
-// testAtMost: what TakeUpTo says is what was charged, no more fits after it than it
-// says, and callers at the same moment share out exactly what there is (T4, U10).
+// testAtMost checks that TakeUpTo charges the number that it returns, that no more fits afterwards than it reports, and
+// that callers at the same time share exactly the remaining tokens (T4, U10).
 func testAtMost(t *testing.T, f Fixture) {
 	check(t, 3, func(rt *rapid.T, steps int) {
 		f.Reset()

@@ -8,9 +8,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// owed is how long a call at a time has to wait for those before it, in a warm-up:
-// Guava's stored permits and next free ticket, both as times, in whole units of which
-// every number here is a multiple. Only the cost of a permit is rounded, up.
+// owed returns the time that a call at time at has to wait for the calls before it, in a warm-up. It is Guava's stored
+// permits and next free ticket, both as times, in whole units of which every number here is a multiple. Only the cost
+// of a permit is rounded, up.
 func (o *oracle) owed(at int64) int64 {
 	window, n := micros(o.spec.Window), o.spec.Limit
 	g := new(big.Int).GCD(nil, nil, big.NewInt(window), big.NewInt(n)).Int64()
@@ -32,8 +32,8 @@ func (o *oracle) owed(at int64) int64 {
 	return (owed + unit - 1) / unit
 }
 
-// price is what permits cost that are taken from all that can be stored down to what is
-// left: the area under a line that is 1 up to half, and rises to 3.
+// price returns the cost of the permits that are taken from the maximum of stored permits down to left. It is the area
+// under a line that is 1 up to half, and rises to 3.
 func price(warmUp, left int64) int64 {
 	all, some := area(warmUp, warmUp), area(warmUp, left)
 	up := all.Sub(all, some)
@@ -50,8 +50,8 @@ func area(warmUp, stored int64) *big.Rat {
 	return sum
 }
 
-// testWarmUp replays Guava's own tests of 2 a second and a warm-up of 4 s, and then
-// doubles the rate: the waits in ms.
+// testWarmUp replays Guava's own tests of 2 a second and a warm-up of 4 s, and then doubles the rate. The waits are in
+// ms.
 func testWarmUp(t *testing.T, f Fixture) {
 	f.Reset()
 	s, now := store{f, t}, int64(1_700_000_000_000_000)
