@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Documentation is docs/redis.md, which the tests of three packages keep true.
+// Documentation returns docs/redis.md, which the tests of three packages keep true.
 func Documentation(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/redis.md")
@@ -17,8 +17,7 @@ func Documentation(t testing.TB) string {
 	return string(text)
 }
 
-// Grant makes the users of the documentation on every server, with more rights
-// where a cluster needs them.
+// Grant makes the users of the documentation on every server, with the additional rights that a cluster needs.
 func Grant(t testing.TB, servers []*Server, more ...any) {
 	t.Helper()
 	users := 0
@@ -42,8 +41,7 @@ func Grant(t testing.TB, servers []*Server, more ...any) {
 	}
 }
 
-// Known makes of a line of ACL SETUSER what the documentation says to write for a server of
-// an older version.
+// Known converts a line of ACL SETUSER into the form that the documentation describes for servers of older versions.
 func (s *Server) Known(line string) (args []any) {
 	for _, f := range strings.Fields(line) {
 		channel := f == "resetchannels" || strings.HasPrefix(f, "&")

@@ -12,16 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Clock is the clock by which the scripts of some clients judge on a real
-// server, where time cannot be set. What they write is kept an hour longer, because
-// the server's own clock runs on; Server.Expire makes it go.
+// Clock is the clock by which the scripts of some clients judge on a real server, where time cannot be set. Keys that
+// the scripts write live an hour longer, because the server's own clock runs on. Server.Expire expires them.
 //
-// It is a hook. Each call of a script carries the time behind its last argument,
-// and is a call of the same script with a first line that takes it off again, and
-// answers TIME with it.
+// Clock is a hook. It replaces each call of a script by a call of the same script with an additional first line. The
+// call carries the time behind its last argument. The first line removes the time from the argument and returns it for
+// TIME.
 type Clock struct {
 	us      atomic.Int64
-	scripts map[string]string // digest or text of a script -> that with the line
+	scripts map[string]string // digest or text of a script -> the same with clockLine
 }
 
 const clockLine = `local redis = (function(real)
@@ -43,7 +42,7 @@ const clockLine = `local redis = (function(real)
 end)(redis)
 `
 
-// NewClock is a clock for some scripts, given as text, on clients that get it as a hook.
+// NewClock returns a clock for scripts, which are passed as text, on clients that have it as a hook.
 func NewClock(now time.Time, scripts ...string) *Clock {
 	k := &Clock{scripts: map[string]string{}}
 	for _, text := range scripts {
@@ -57,8 +56,8 @@ func NewClock(now time.Time, scripts ...string) *Clock {
 // Set sets the clock.
 func (k *Clock) Set(now time.Time) { k.us.Store(max(now.UnixMicro(), 0)) }
 
-// Expire removes the keys of the server whose life is over some time after they were
-// last written, and makes the life of all others shorter by that.
+// Expire removes the keys of the server whose life ends within after of their last write, and shortens the lives of all
+// others by after.
 func (s *Server) Expire(after time.Duration) {
 	s.t.Helper()
 	const script = `for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -84,7 +83,7 @@ func (s *Server) Keys() []string {
 // DialHook changes nothing.
 func (k *Clock) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook gives the time to one script.
+// ProcessHook adds the time to the call of a script.
 func (k *Clock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		defer k.give(cmd)()
@@ -92,7 +91,7 @@ func (k *Clock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook gives it to those of a pipeline.
+// ProcessPipelineHook adds the time to the calls of scripts in a pipeline.
 func (k *Clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
@@ -102,8 +101,7 @@ func (k *Clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// give changes the arguments of a call of a script; what it returns changes them
-// back, for callers that send them again.
+// give changes the arguments of a call of a script. takeBack restores them, for callers that send them again.
 func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
 	args := cmd.Args()
 	if len(args) < 4 {
@@ -122,7 +120,7 @@ func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
 	return func() { args[1], args[last] = was[0], was[1] }
 }
 
-// KeysWithoutTTL lists the keys with a prefix that have no expiry, on a server or a cluster.
+// KeysWithoutTTL returns the keys with a prefix that have no expiry, on a server or a cluster.
 func KeysWithoutTTL(t testing.TB, raw redis.UniversalClient, prefix string) []string {
 	t.Helper()
 	var out []string

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// slots is how many hash slots a Redis cluster has.
+// slots is the number of hash slots of a Redis cluster.
 const slots = 16384
 
-// Cluster is three masters that share the hash slots, and maybe a replica of
-// each after them.
+// Cluster is three masters that share the hash slots, and if it has six nodes, a replica of each after them.
 type Cluster struct {
 	Nodes []*Server
 }
 
-// StartClusterOfSix runs three masters and a replica of each, which takes over
-// half a second after its master has gone.
+// StartClusterOfSix runs three masters and a replica of each, which takes over half a second after the end of its
+// master.
 func StartClusterOfSix(t testing.TB) *Cluster {
 	t.Helper()
 	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor",
@@ -45,12 +44,11 @@ func StartClusterOfSix(t testing.TB) *Cluster {
 	return c
 }
 
-// Failover kills the master of a key, once its replica has all it was told, and
-// waits until that one serves its slots.
+// Failover kills the master of a key, once its replica has all writes, and waits until the replica serves the slots.
 func (c *Cluster) Failover(t testing.TB, key string) {
 	t.Helper()
 	m := c.Master(t, key)
-	conn := m.Client().Conn() // WAIT is about the writes of its own connection: one after all others
+	conn := m.Client().Conn() // WAIT is about the writes of its own connection: a write after all others
 	defer func() { _ = conn.Close() }()
 	last := key[:strings.IndexByte(key, '}')+1] + "last" // in the slot of key
 	if err := conn.Set(context.Background(), last, "", time.Minute).Err(); err != nil {
@@ -85,8 +83,8 @@ func (s *Server) id(t testing.TB) string {
 	return id
 }
 
-// StartCluster runs a cluster of three and waits until every node sees all
-// slots served. Tests with one are skipped unless everything is to be tested.
+// StartCluster runs a cluster of three and waits until every node sees all slots served. Tests with a cluster are
+// skipped unless all tests are requested.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return startCluster(t, "--cluster-enabled", "yes")
@@ -103,7 +101,7 @@ func startCluster(t testing.TB, args ...string) *Cluster {
 		c.Nodes = append(c.Nodes, Start(t, args...))
 	}
 	for i, n := range c.Nodes {
-		add := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is news of Redis 7
+		add := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is new in Redis 7
 		for slot := i * slots / size; slot < (i+1)*slots/size; slot++ {
 			add = append(add, slot)
 		}
@@ -117,7 +115,7 @@ func startCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// Addrs lists host:port of every node.
+// Addrs returns host:port of every node.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 
 func addrs(nodes []*Server) (list []string) {
@@ -127,7 +125,7 @@ func addrs(nodes []*Server) (list []string) {
 	return list
 }
 
-// Master finds the node that serves a key.
+// Master returns the node that serves a key.
 func (c *Cluster) Master(t testing.TB, key string) *Server {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -139,8 +137,8 @@ func (c *Cluster) Master(t testing.TB, key string) *Server {
 	return nil
 }
 
-// Move hands the slot of a key, of which that is the only one, to another node. It
-// calls halfway when the key is there and the clients have not been told.
+// Move moves the slot of a key, which must be its only key, to another node. It calls halfway when the key has moved
+// and the clients have not been notified.
 func (c *Cluster) Move(t testing.TB, key string, to *Server, halfway func()) {
 	t.Helper()
 	from := c.Master(t, key)
@@ -157,8 +155,8 @@ func (c *Cluster) Move(t testing.TB, key string, to *Server, halfway func()) {
 	}
 }
 
-// FaultProxy stands before the master of a key: clients that ask the cluster for its
-// nodes get the address of the front instead.
+// FaultProxy returns a proxy of the master of a key. Clients that ask the cluster for its nodes get the address of the
+// proxy.
 func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 	t.Helper()
 	m := c.Master(t, key)
@@ -183,7 +181,7 @@ func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 	return f
 }
 
-// whole is whether every node knows all nodes and all slots are served.
+// whole reports whether every node knows all nodes and all slots are served.
 func (c *Cluster) whole() bool {
 	for _, n := range c.Nodes {
 		info := n.info()

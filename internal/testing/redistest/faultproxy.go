@@ -16,9 +16,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// FaultProxy stands before a server and has the fault that the test sets, or
-// hands on what the server behind it says. It ends with the test. Its methods may
-// be called by any number of goroutines.
+// FaultProxy is a proxy of a server. It has the fault that the test sets, or passes on the replies of the server. It
+// ends with the test. Its methods may be called by any number of goroutines.
 type FaultProxy struct {
 	ln     net.Listener
 	behind string
@@ -30,12 +29,11 @@ type FaultProxy struct {
 	wait  sync.WaitGroup
 }
 
-// Fault answers one command on a client's connection; ask gets the answer of the
-// server behind. After an error the connection is closed. The context ends with
-// the test.
+// Fault answers one command on a client's connection. ask returns the reply of the server. After an error the
+// connection is closed. The context ends with the test.
 type Fault func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error
 
-// FixedReply answers everything with the same bytes.
+// FixedReply returns a fault that answers everything with the same bytes.
 func FixedReply(answer string) Fault {
 	return func(_ context.Context, client io.Writer, _ func() ([]byte, error)) error {
 		_, err := io.WriteString(client, answer)
@@ -43,13 +41,13 @@ func FixedReply(answer string) Fault {
 	}
 }
 
-// Silent takes commands, does what they say, and never answers.
+// Silent lets the server execute commands, and never answers.
 func Silent(_ context.Context, _ io.Writer, ask func() ([]byte, error)) error {
 	_, err := ask()
 	return err
 }
 
-// CutAfter gives so many bytes of the true answer and closes the connection.
+// CutAfter returns a fault that sends n bytes of the true reply and closes the connection.
 func CutAfter(n int) Fault {
 	return func(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		answer, err := ask()
@@ -63,8 +61,7 @@ func CutAfter(n int) Fault {
 	}
 }
 
-// At answers command n from now, counted from 1, with a fault, and all others as
-// the server does.
+// At returns a fault that answers command n from now, counted from 1, with fault m, and all others as the server does.
 func At(n int64, m Fault) Fault {
 	var seen atomic.Int64
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
@@ -85,7 +82,7 @@ func passThrough(_ context.Context, client io.Writer, ask func() ([]byte, error)
 	return err
 }
 
-// SlowReply gives the true answer byte by byte, with a pause after each.
+// SlowReply returns a fault that sends the true reply byte by byte, with a pause after each byte.
 func SlowReply(pause time.Duration) Fault {
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		answer, err := ask()
@@ -104,7 +101,7 @@ func SlowReply(pause time.Duration) Fault {
 	}
 }
 
-// StartFaultProxy makes a proxy of the server on an address.
+// StartFaultProxy starts a proxy of the server at the address behind.
 func StartFaultProxy(t testing.TB, behind string) *FaultProxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -123,11 +120,11 @@ func StartFaultProxy(t testing.TB, behind string) *FaultProxy {
 	return f
 }
 
-// Addr is host:port of the proxy.
+// Addr returns host:port of the proxy.
 func (f *FaultProxy) Addr() string { return f.ln.Addr().String() }
 
-// Set makes the proxy answer with a fault; nil: as the server behind it. Answers
-// that are on their way end in the fault they began in.
+// Set makes the proxy answer with a fault, or as the server if m is nil. Replies that are on their way end with the
+// fault in which they began.
 func (f *FaultProxy) Set(m Fault) {
 	if m == nil {
 		f.fault.Store(nil)
@@ -136,9 +133,8 @@ func (f *FaultProxy) Set(m Fault) {
 	f.fault.Store(&m)
 }
 
-// Forget makes the front deaf on the connections there are, as a firewall that
-// lost its table: they stay open, and nothing that is sent on them is heard. New
-// ones are not concerned.
+// Forget makes the proxy ignore the present connections, as a firewall that lost its table does: they stay open, and
+// nothing that is sent on them is read. New connections are not affected.
 func (f *FaultProxy) Forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +153,7 @@ func (f *FaultProxy) accept() {
 		f.conns[client] = false
 		f.mu.Unlock()
 		f.wait.Go(func() {
-			_ = f.serve(client) // how a connection ends is the client's to judge
+			_ = f.serve(client) // the client judges the end of its connection
 			_ = client.Close()
 			f.mu.Lock()
 			delete(f.conns, client)
@@ -211,7 +207,7 @@ func (f *FaultProxy) answer(client io.Writer, ask func() ([]byte, error)) error 
 	return passThrough(f.ctx, client, ask)
 }
 
-// readValue reads one value of RESP2, whatever is in it, as bytes.
+// readValue reads one value of RESP2 of any type as bytes.
 func readValue(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadBytes('\n')
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckScriptsRan makes sure that a server has run some scripts, by the names of their functions in
-// package lua, and that there is none but these and others, which another package runs.
+// CheckScriptsRan checks that a server has run scripts, by the names of their functions in package lua, and that there
+// are no other scripts except others, which another package runs.
 func CheckScriptsRan(t *testing.T, s *Server, scripts map[string]string, others ...string) {
 	t.Helper()
 	for _, name := range exportedScripts(t) {
@@ -26,7 +26,7 @@ func CheckScriptsRan(t *testing.T, s *Server, scripts map[string]string, others 
 	}
 }
 
-// exportedScripts are the functions of package lua.
+// exportedScripts returns the names of the functions of package lua.
 func exportedScripts(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../../lua/embed*.go")

@@ -12,18 +12,17 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// MasterName is how Sentinels of tests call the master that they watch.
+// MasterName is the name by which Sentinels of tests know their master.
 const MasterName = "hotparam"
 
-// Sentinels are three that watch a master with one replica.
+// Sentinels are three Sentinels that watch a master with one replica.
 type Sentinels struct {
 	Nodes           []*Server
 	Master, Replica *Server
 }
 
-// StartSentinels runs a master, its replica and three Sentinels, which replace a
-// master that is silent for half a second. Tests with them are skipped unless
-// everything is to be tested.
+// StartSentinels runs a master, its replica and three Sentinels, which replace a master that is silent for downAfter.
+// Tests with Sentinels are skipped unless all tests are requested.
 func StartSentinels(t testing.TB) *Sentinels {
 	t.Helper()
 	SkipIfShort(t)
@@ -53,10 +52,10 @@ func StartSentinels(t testing.TB) *Sentinels {
 
 // downAfter is the time in milliseconds after which a Sentinel takes a silent master for dead. Sentinels never promote
 // a replica whose link was down for ten times as long when they noticed, so a stall of the machine must be below that.
-// Each step of a fail-over has five seconds; one that takes longer begins anew after twice as long.
+// Each step of a fail-over has five seconds. A fail-over that takes longer begins again after twice as long.
 const downAfter = 1500
 
-// startSentinel runs one; its settings are in a file, which it writes itself later.
+// startSentinel runs a Sentinel. Its settings are in a file, which the Sentinel rewrites later.
 func startSentinel(t testing.TB, host, port string) *Server {
 	t.Helper()
 	s := &Server{t: t, bin: binary(t), dir: t.TempDir()}
@@ -80,11 +79,11 @@ func startSentinel(t testing.TB, host, port string) *Server {
 	return nil
 }
 
-// Addrs lists host:port of the Sentinels.
+// Addrs returns host:port of the Sentinels.
 func (s *Sentinels) Addrs() []string { return addrs(s.Nodes) }
 
 // AwaitSwitch waits until all Sentinels name the replica as the master. On a busy machine they begin a fail-over more
-// than once, and do nothing for half a minute after each moment in which they stood still.
+// than once, and do nothing for half a minute after each stall.
 func (s *Sentinels) AwaitSwitch(t testing.TB) {
 	t.Helper()
 	within(t, 3*ready, "the Sentinels to name the replica", func() bool {
@@ -99,7 +98,7 @@ func (s *Sentinels) AwaitSwitch(t testing.TB) {
 	})
 }
 
-// Switch makes the Sentinels replace a master that is well.
+// Switch makes the Sentinels replace a working master.
 func (s *Sentinels) Switch(t testing.TB) {
 	t.Helper()
 	s.Nodes[0].do(t, "SENTINEL", "FAILOVER", MasterName)

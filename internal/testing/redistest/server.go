@@ -18,33 +18,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ready is the time that a server has for its start, and a test for each event. A busy machine does not reach it.
+// ready is the maximum time for the start of a server, and for each event that a test awaits. A busy machine does not
+// reach it.
 const ready = time.Minute
 
-// toBus is how far the port between the nodes of a cluster lies above that of
-// the clients. Redis 6 does not let one choose.
+// toBus is the distance of the port between the nodes of a cluster above the port of the clients. Redis 6 does not let
+// tests choose it.
 const toBus = 10_000
 
-// Server is one process of Redis, or of what HOTPARAM_REDIS_SERVER names. Its
-// methods may be called by the test's goroutines one at a time; they fail the
-// test when something goes wrong.
+// Server is one process of Redis, or of the server that HOTPARAM_REDIS_SERVER names. Its methods may be called by the
+// test's goroutines one at a time. They fail the test when something goes wrong.
 type Server struct {
 	t    testing.TB
 	bin  string
 	dir  string
 	port int
 	args []string
-	file string // settings of a Sentinel; "": a server
+	file string // settings of a Sentinel; "" for a server
 
-	mu     sync.Mutex // guards what a restart replaces
+	mu     sync.Mutex // guards the fields that a restart replaces
 	said   info
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
 }
 
-// Start runs a redis-server with args behind the usual ones ("--appendonly",
-// "yes"), waits until it answers, and stops it when the test ends. Without
-// args it keeps nothing on disk.
+// Start runs a redis-server with args behind the usual ones ("--appendonly", "yes"), waits until it answers, and stops
+// it when the test ends. Without args it keeps nothing on disk.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, bin: binary(t), dir: t.TempDir(), args: args}
@@ -61,22 +60,20 @@ func Start(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// Addr is host:port of the server, the same after a restart.
+// Addr returns host:port of the server, which stays the same after a restart.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Client gives a plain client with generous timeouts, closed when the test
-// ends. Each call makes a new one.
+// Client returns a new plain client with generous timeouts, which is closed when the test ends.
 func (s *Server) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
 	s.t.Cleanup(func() { _ = c.Close() }) // nothing is buffered in it
 	return c
 }
 
-// Freeze stops the process (SIGSTOP): connections stay open
-// and nothing answers.
+// Freeze stops the process (SIGSTOP). Its connections stay open, and nothing answers.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
+// Thaw continues a frozen process.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
 
 // Kill ends the process without a chance to save (SIGKILL) and waits for it.
@@ -85,8 +82,7 @@ func (s *Server) Kill() {
 	s.await()
 }
 
-// Stop ends the process in the ordinary way and waits for it. Stopping a
-// stopped server does nothing.
+// Stop ends the process in the ordinary way and waits for it. It does nothing if the server is stopped.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -94,7 +90,7 @@ func (s *Server) Stop() {
 	if cmd == nil {
 		return
 	}
-	// It may be frozen or gone already; both are fine.
+	// The process may be frozen or have ended already.
 	_ = cmd.Process.Signal(syscall.SIGCONT)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -121,7 +117,7 @@ func (s *Server) Relaunch() {
 	}
 }
 
-// Flush empties all databases, as a server that lost its data.
+// Flush empties all databases, so that the server has lost its data.
 func (s *Server) Flush() {
 	s.t.Helper()
 	if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
@@ -176,7 +172,7 @@ func (s *Server) tryLaunch() error {
 	return nil
 }
 
-// awaitReady asks until the server answers or is gone.
+// awaitReady waits until the server answers or its process has ended.
 func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// Authority signs certificates for tests. Its own is in the file CA.
+// Authority signs certificates for tests. Its own certificate is in the file CA.
 type Authority struct {
 	t    testing.TB
 	CA   string
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that no other test trusts.
+// NewAuthority returns an authority that no other test trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, CA: filepath.Join(t.TempDir(), "ca.pem"), key: newKey(t)}
@@ -47,10 +47,10 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Certificate is that of a server or client, with its key, in files.
+// Certificate names the files of the certificate and the key of a server or client.
 type Certificate struct{ Cert, Key string }
 
-// Issue signs a certificate for names and addresses that ends at a time.
+// Issue signs a certificate for names and addresses that ends at time until.
 func (a *Authority) Issue(until time.Time, names ...string) Certificate {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -59,7 +59,7 @@ func (a *Authority) Issue(until time.Time, names ...string) Certificate {
 	return c
 }
 
-// IssueTo writes a new certificate and key over those of another one.
+// IssueTo replaces the certificate and key in the files of c by new ones.
 func (a *Authority) IssueTo(c Certificate, until time.Time, names ...string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -87,8 +87,7 @@ func (a *Authority) IssueTo(c Certificate, until time.Time, names ...string) {
 	writePEM(a.t, c.Key, "PRIVATE KEY", private)
 }
 
-// Client is what a client of the caller's speaks TLS with: it trusts the authority, and has
-// a certificate of its own.
+// Client returns the TLS configuration of a client that trusts the authority and has a certificate of its own.
 func (a *Authority) Client() *tls.Config {
 	a.t.Helper()
 	files := a.Issue(time.Now().Add(time.Hour), "client")
@@ -101,8 +100,8 @@ func (a *Authority) Client() *tls.Config {
 	return &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{own}}
 }
 
-// StartTLS runs a server that asks its clients for certificates of an authority, and
-// gives the address where it speaks TLS.
+// StartTLS runs a server that asks its clients for certificates of an authority, and returns the address at which it
+// speaks TLS.
 func StartTLS(t testing.TB, a *Authority, c Certificate, args ...string) (*Server, string) {
 	t.Helper()
 	port := strconv.Itoa(freeport.Port(t))

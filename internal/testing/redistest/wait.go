@@ -21,21 +21,21 @@ import (
 // Patience is a timeout of clients whose calls should take milliseconds.
 const Patience = 10 * time.Second
 
-// Main runs the tests of a package. They also fail when a goroutine is left, and when go-redis
-// wrote to its logger, standard error for most programs, whatever they did to their servers.
+// Main runs the tests of a package. They also fail if a goroutine is left, and if go-redis wrote to its logger, which
+// is standard error in most programs. That holds for all states of their servers.
 func Main(m *testing.M) {
 	flag.Parse()
 	if !RequireAll() {
-		// What is left in a short run waits for servers rather than for a processor.
-		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
+		// The tests of a short run wait for servers rather than for a processor.
+		_ = flag.Set("test.parallel", "6") // this name and number are valid
 	}
 	q := quietly{m, new(Log)}
 	redis.SetLogger(q.noise)
 	goleak.VerifyTestMain(q)
 }
 
-// harmless is what go-redis says, at most once a connection, when a client is closed during a call, which happens where
-// a machine is busy, and when a cluster answers CLUSTER SLOTS without addresses.
+// harmless matches messages of go-redis that are no fault, at most one for each connection. They occur when a client is
+// closed during a call, as on a busy machine, and when a cluster answers CLUSTER SLOTS without addresses.
 var harmless = regexp.MustCompile(`(?m)^(Unexpected conn\[\d+\] state changed by hook to CLOSED, closing it` +
 	`|Conn has unread data \(not push notification\), removing it)\n`)
 
@@ -54,7 +54,7 @@ func (q quietly) Run() int {
 	return code
 }
 
-// MustOpen gives what an open returned, and closes it when the test ends.
+// MustOpen returns the result of an open function, and closes it when the test ends.
 func MustOpen[C io.Closer](t testing.TB, c C, err error) C {
 	t.Helper()
 	if err != nil {
@@ -68,8 +68,7 @@ func MustOpen[C io.Closer](t testing.TB, c C, err error) C {
 	return c
 }
 
-// Running runs something with a Run(ctx) shape; it must return nil when its
-// context ends.
+// Running runs a function such as Run(ctx), which must return nil when its context ends.
 func Running(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -90,7 +89,7 @@ func Running(t testing.TB, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Next waits for something on a channel.
+// Next waits for a value on a channel.
 func Next[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -102,7 +101,7 @@ func Next[T any](t *testing.T, ch <-chan T, what string) T {
 	}
 }
 
-// None makes sure that a channel stays silent for a while.
+// None checks that a channel stays silent for time d.
 func None[T any](t *testing.T, ch <-chan T, d time.Duration, what string) {
 	t.Helper()
 	select {
@@ -118,7 +117,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	within(t, ready, what, ok)
 }
 
-// within waits as long as d until a condition holds.
+// within waits up to d until a condition holds.
 func within(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); !ok(); wait.For(context.Background(), 5*time.Millisecond) {
@@ -141,7 +140,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String is what was written.
+// String returns the lines so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

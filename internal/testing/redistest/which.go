@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// named is the environment variable that says which server to start.
+// named is the environment variable that selects the server to start.
 const named = "HOTPARAM_REDIS_SERVER"
 
-// binary finds the server to start. One that is named has to be there: a test
-// for Redis 6 must not skip.
+// binary returns the path of the server to start. A server that is named must exist, because a test for Redis 6 must
+// not be skipped.
 func binary(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv(named)
@@ -34,11 +34,11 @@ func binary(t testing.TB) string {
 	return ""
 }
 
-// RequireAll says whether everything is to be tested, however long it takes, and
-// nothing may be missing: HOTPARAM_REQUIRE_SERVERS=1.
+// RequireAll reports whether all tests must run, however long they take, and no server may be missing:
+// HOTPARAM_REQUIRE_SERVERS=1.
 func RequireAll() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
 
-// SkipIfShort skips a test that takes seconds, unless everything is to be tested.
+// SkipIfShort skips a test that takes seconds, unless all tests are requested.
 func SkipIfShort(t testing.TB) {
 	t.Helper()
 	if !RequireAll() {
@@ -46,8 +46,7 @@ func SkipIfShort(t testing.TB) {
 	}
 }
 
-// introduce says in the log of the test which server was started, where one was
-// asked for.
+// introduce logs the name of the server that was started, if the test was asked to start a certain server.
 func (s *Server) introduce() {
 	s.t.Helper()
 	if os.Getenv(named) != "" {
@@ -55,7 +54,7 @@ func (s *Server) introduce() {
 	}
 }
 
-// Is says which server it is, as it says itself: "Redis 6.0.16", "Valkey 8.1.1".
+// Is returns the name that the server reports: "Redis 6.0.16", "Valkey 8.1.1".
 func (s *Server) Is() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +64,8 @@ func (s *Server) Is() string {
 	return "Redis " + s.said["redis_version"]
 }
 
-// Before says whether the server does not know what came with a version of
-// Redis. Valkey names the version that it is compatible with.
+// Before reports whether the server is older than a version of Redis. Valkey reports the version with which it is
+// compatible.
 func (s *Server) Before(major, minor int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,12 +84,11 @@ func (s *Server) Before(major, minor int) bool {
 	return have < minor
 }
 
-// info is what a server says of itself.
+// info holds the facts that a server reports of itself.
 type info map[string]string
 
-// ping makes sure that the server has loaded its data and that it is the
-// process we started: tests freeze, flush and kill it. It speaks to it without a
-// client library, which would complain on standard error about every failure.
+// ping checks that the server has loaded its data and is the process that the test started, because tests freeze, flush
+// and kill it. It uses no client library, which would log every failure to standard error.
 func ping(addr string, pid int) (info, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
