@@ -1,6 +1,5 @@
-// Package simulation plays clients that behave differently against a limit that is divided
-// fairly, or not, in virtual time: the tests of fairness judge what each of them gets, and
-// the picture in docs/limits.md shows it.
+// Package simulation plays clients with different behaviour against a limit that is divided fairly, or not, in virtual
+// time. The tests of fairness judge the share of each client, and the picture in docs/limits.md shows it.
 package simulation
 
 import (
@@ -17,13 +16,13 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
 )
 
-// scenario is what is played.
+// scenario describes clients, their limit and the limiters.
 type scenario struct {
 	rate, burst  int64
 	limiters     int
 	groups       []group
 	seconds      float64
-	stale, delay float64 // seconds by which a limiter hears late, and asks late
+	stale, delay float64 // delay in seconds of a limiter's news, and of its calls
 	cost         int64
 	plain        bool // no fairness: the bucket alone
 }
@@ -32,11 +31,11 @@ func bucket(rate, burst int64, seconds float64, groups ...group) scenario {
 	return scenario{rate: rate, burst: burst, seconds: seconds, groups: groups}
 }
 
-// outcome is what became of it.
+// outcome is the result of a scenario.
 type outcome struct {
-	ratios   []float64 // of what a client got to its max-min share, smallest first
-	light    float64   // the same of all clients that are not heavy together
-	use      float64   // of what the limit let pass to what it could
+	ratios   []float64 // ratios of clients' requests to their max-min shares, sorted
+	light    float64   // the same for all light clients together
+	use      float64   // ratio of the requests that the limit allowed to its maximum
 	admitted int64
 	denied   int64
 }
@@ -44,19 +43,19 @@ type outcome struct {
 func (o *outcome) min() float64 { return o.ratios[0] }
 func (o *outcome) p5() float64  { return o.ratios[len(o.ratios)/20] }
 
-// limiter is one process: its part of fairness and its deny memory.
+// limiter is one process, with its part of fairness and its memory of denials.
 type limiter struct {
 	key    *fairness.Divider
-	denied float64 // until then the bucket is known to be empty
+	denied float64 // until this time the bucket is known to be empty
 }
 
-// event is something that happens at a time.
+// event is an action at a time.
 type event struct {
 	at float64
 	do func(now float64)
 }
 
-// queue is a heap.Interface, soonest first.
+// queue is a heap.Interface with the earliest event first.
 type queue []event
 
 func (q queue) Len() int           { return len(q) }
@@ -69,7 +68,7 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// world is a scenario under way.
+// world is the state of a scenario that is played.
 type world struct {
 	scenario
 	queue    queue
@@ -77,7 +76,7 @@ type world struct {
 	store    *limit.Memory
 	charge   limit.Charge
 	limiters []*limiter
-	offered  []float64 // by client, since the warm-up
+	offered  []float64 // by client, after the warm-up
 	got      []float64
 	heavy    []bool
 	out      outcome
@@ -89,7 +88,7 @@ var epoch = time.Unix(1_800_000_000, 0)
 
 func clock(s float64) time.Time { return epoch.Add(time.Duration(s * 1e9)) }
 
-// play plays a scenario. What happens in the first warm seconds is not judged.
+// play plays a scenario. Its first warm seconds are not judged.
 func (s scenario) play(seed uint64, warm float64) outcome {
 	w := newWorld(s, seed, warm)
 	w.run()
@@ -124,7 +123,7 @@ func (w *world) run() {
 
 func (w *world) after(at float64, do func(now float64)) { heap.Push(&w.queue, event{at, do}) }
 
-// client adds one client of a group and lets it ask.
+// client adds one client of a group and schedules its requests.
 func (w *world) client(g group, i int) {
 	id := len(w.offered)
 	w.offered, w.got, w.heavy = append(w.offered, 0), append(w.got, 0), append(w.heavy, g.heavy)
@@ -148,7 +147,7 @@ func (w *world) client(g group, i int) {
 	w.after(g.when(w.random, g.rate, 0), ask)
 }
 
-// address is the i-th of a group: each in a prefix of its own, as far as these go.
+// address returns the i-th address of a group. Each is in its own prefix, as far as there are enough.
 func address(shift, i int) hottype.Client {
 	return hottype.Client{Addr: netip.AddrFrom4([4]byte{byte(10 + shift), byte(i), byte(i >> 8), 1})}
 }
@@ -166,7 +165,7 @@ func (w *world) pick(weights []float64) *limiter {
 	return w.limiters[len(weights)-1]
 }
 
-// ask is one request at one limiter, as the gate handles it.
+// ask sends one request to one limiter, which handles it as the gate does.
 func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 	if now < l.denied && w.cost == 1 {
 		w.done(now, id, false)
@@ -228,8 +227,7 @@ func (w *world) done(now float64, id int, ok bool) {
 	w.out.admitted += w.cost
 }
 
-// judge compares what clients got with their max-min shares of what flows in while
-// they are judged.
+// judge compares the clients' requests with their max-min shares of the tokens that flow in after the warm-up.
 func (w *world) judge() {
 	flow := float64(w.rate) * (w.seconds - w.warm)
 	fair := maxMin(w.offered, flow)
@@ -253,8 +251,7 @@ func (w *world) judge() {
 	w.out.use = float64(w.out.admitted) / min(offered, flow)
 }
 
-// maxMin is the oracle: everybody gets what he asks for up to a level at which all is
-// given away.
+// maxMin is the oracle: each client gets as much as it asks for, up to a level at which everything is distributed.
 func maxMin(asked []float64, total float64) []float64 {
 	order := make([]int, len(asked))
 	for i := range order {

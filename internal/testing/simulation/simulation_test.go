@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// seeds is how often each scenario is played; the worst result has to hold.
+// seeds is the number of plays of each scenario. The worst result has to satisfy the bounds.
 const seeds = 8
 
-// warm seconds are not judged: the onset has a test of its own.
+// warm is the number of seconds that are not judged, because the onset has a test of its own.
 const warm = 3
 
-// bounds are what a scenario has to reach in its worst play; 0: nothing.
+// bounds are the minimum results of a scenario in its worst play, or 0 for no bound.
 type bounds struct{ min, p5, light, use float64 }
 
 func (s scenario) across(limiters int) scenario     { s.limiters = limiters; return s }
@@ -20,8 +20,8 @@ func (s scenario) late(seconds float64) scenario    { s.stale = seconds; return 
 func (s scenario) batched(seconds float64) scenario { s.delay = seconds; return s }
 func (s scenario) costing(n int64) scenario         { s.cost = n; return s }
 
-// Light clients get their max-min share beside a flood; the bucket alone gives the same
-// clients a tenth of it, or nothing.
+// Light clients get their max-min share beside a flood. The bucket alone allows the same clients a tenth of it, or
+// nothing.
 func TestClientsGetTheirShares(t *testing.T) {
 	t.Parallel()
 	viral := bucket(100, 100, 60, flood(500, poisson), readers(50, 2, poisson))
@@ -101,8 +101,8 @@ func TestClientsGetTheirShares(t *testing.T) {
 	}
 }
 
-// One client that changes its address, wherever it takes them from, never takes more from
-// readers that return than a bucket alone lets it.
+// One client that changes its address, in any way, never takes more from readers that return than a bucket alone would
+// let it take.
 func TestManyAddressesTakeNoMoreThanWithoutFairness(t *testing.T) {
 	t.Parallel()
 	attack := func(from func(int) netip.Addr, n int, rate float64) scenario {
@@ -140,8 +140,8 @@ func TestManyAddressesTakeNoMoreThanWithoutFairness(t *testing.T) {
 	}
 }
 
-// One greedy client beside 100 that ask at random for just their share, or for less, or more,
-// gets at most 1.5 of a share.
+// One greedy client beside 100 that ask at random for just their share, or for less, or more, gets no more than 1.5 of
+// a share.
 func TestOneGreedyClient(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0.9, 1, 2, 5} {
@@ -159,8 +159,8 @@ func TestOneGreedyClient(t *testing.T) {
 	}
 }
 
-// Where fairness ends: each limiter keeps credits of its own, so a client that asks all of
-// four has up to four times as much as one that asks only one.
+// Fairness is bounded: each limiter keeps credits of its own, so a client that asks all of four has up to four times as
+// much as a client that asks only one.
 func TestClientOfFourLimitersWeighsFour(t *testing.T) {
 	t.Parallel()
 	one, four := flood(500, poisson), flood(500, poisson)
@@ -188,8 +188,8 @@ func TestNobodyIsDeniedWithoutContention(t *testing.T) {
 	}
 }
 
-// When a flood begins on a full bucket everybody starts with the same credit, so light
-// clients lose little in the first second and nothing after three.
+// When a flood begins on a full bucket, all clients start with the same credit, so light clients lose little in the
+// first second and nothing after three.
 func TestOnset(t *testing.T) {
 	t.Parallel()
 	for _, from := range []float64{0, 3} {
