@@ -1,11 +1,10 @@
--- cl_throttle: replaces CL.THROTTLE of redis-cell. GCRA with a theoretical arrival
--- time; see internal/limitcore/token_bucket.go. It needs no other part and may be
--- loaded alone:
+-- cl_throttle: replaces CL.THROTTLE of redis-cell. GCRA with a theoretical arrival time; see
+-- internal/limitcore/token_bucket.go. It needs no other part and may be loaded alone:
 --
 --   EVAL <this file> 1 user123 15 30 60 1
---                      |       |  |  |  +-- quantity: 0 asks only
---                      |       |  |  +----- per so many seconds
---                      |       |  +-------- so many calls are due
+--                      |       |  |  |  +-- quantity: 0 charges nothing
+--                      |       |  |  +----- period, seconds
+--                      |       |  +-------- count: calls that are due in a period
 --                      |       +----------- max_burst: calls that may come early
 --                      +------------------- key
 --
@@ -15,14 +14,13 @@
 -- ARGV[3]  period, seconds, >= 1
 -- ARGV[4]  quantity, >= 0; absent or empty: 1
 --
--- Returns {limited, limit, remaining, retry_after, reset_after}: limited 0 or 1,
--- limit max_burst + 1, times in seconds rounded up, retry_after -1 when the call
--- was allowed or quantity is above limit. A denied call writes nothing.
+-- Returns {limited, limit, remaining, retry_after, reset_after}: limited is 0 or 1, limit is max_burst + 1, times are
+-- in seconds rounded up, retry_after is -1 if the call was allowed or quantity is above limit. A denied call writes
+-- nothing.
 --
--- Where it differs from redis-cell: nothing is rounded but the reply (30 per 7 s
--- stays 30 per 7 s), and rates that could not be kept exactly are an error:
--- (max_burst + 1) x period in us / gcd(period in us, count) must be below 2^53,
--- and the whole burst must be due within 2.2 years.
+-- It differs from redis-cell in two ways: only the reply is rounded (30 per 7 s stays 30 per 7 s), and rates that could
+-- not be kept exactly are an error: (max_burst + 1) x period in us / gcd(period in us, count) must be below 2^53, and
+-- the whole burst must be due within 2.2 years.
 --
 -- One round trip: TIME, GET, and a SET if allowed. O(1).
 
@@ -77,7 +75,7 @@ if tat0 and tonumber(tat0) >= now then
   end
 end
 
--- How much is free, in units: exact where TAT is no further away than the burst, and else nothing.
+-- free returns the free units: exact if TAT is no further away than the burst, and otherwise 0.
 local function free()
   return max(0, capacity * unit - (tat - now) * fill - part)
 end

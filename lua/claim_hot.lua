@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
 -- ARGV[1]  token of the calling process, random
--- ARGV[2]  floor: the highest epoch that the caller knows of, 0 for none
+-- ARGV[2]  floor: the highest epoch that the caller knows of, or 0 if it knows no epoch
 -- ARGV[3]  lease, ms: how long the id is the caller's without a publication;
 --          0 releases it
 -- ARGV[4]  life of the key, ms
@@ -12,9 +12,9 @@
 --   0  another process owns it: its epoch, and how long its lease lasts
 --   2  released, or not the caller's
 --
--- An id is free when there is no owner or its lease is over; one that ends more
--- than a minute away was given by another clock and is over too. The new epoch is
--- above all earlier ones, so that nothing of an earlier owner is taken for news.
+-- An id is free when it has no owner or the owner's lease is over. A lease that ends more than a minute ahead was
+-- written by another clock and is over too. The new epoch is above all earlier ones, so that no reader takes data of an
+-- earlier owner for news.
 --
 -- One round trip; O(1).
 

@@ -1,13 +1,11 @@
-// Package lua carries the scripts that run inside Redis, as text. Each is a
-// .lua file whose header says its keys, its arguments, what it returns and what
-// it costs. Packages rediscontrol and redislimits are the callers.
+// Package lua holds the scripts that run inside Redis, as text. Each is a .lua file whose header lists its keys, its
+// arguments, its reply and its cost. Packages rediscontrol and redislimits are the callers.
 //
-// A script is joined from parts, so that nothing is written twice: prelude.lua, for
-// limits also what limit_prelude.lua describes, and the file with its name. Only
-// cl_throttle.lua is used as it is.
+// A script is joined from parts, so that no code is written twice: prelude.lua, for limits also the parts that
+// limit_prelude.lua describes, and the file with its name. Only cl_throttle.lua is used alone.
 //
-// Scripts take the time from Redis, give every key an expiry, pass whole
-// numbers in and out, and use nothing that Redis 6, Valkey or miniredis lacks.
+// Scripts take the time from Redis, give every key an expiry, take and return whole numbers, and use only commands that
+// Redis 6, Valkey and miniredis have.
 package lua
 
 import (
@@ -20,25 +18,25 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// Decide is the script that judges the charges of one request, all or nothing.
+// Decide returns the script that judges the charges of one request, all or nothing.
 func Decide() string { return limits("decide", "limit_decide") }
 
-// DecideMany is the script that judges many requests in one call.
+// DecideMany returns the script that judges many requests in one call.
 func DecideMany() string { return limits("many", "limit_many") }
 
-// Refund is the script that refunds charges.
+// Refund returns the script that refunds charges.
 func Refund() string { return limits("refund", "limit_refund") }
 
-// CLThrottle is the script that replaces CL.THROTTLE of redis-cell.
+// CLThrottle returns the script that replaces CL.THROTTLE of redis-cell.
 func CLThrottle() string { return part("cl_throttle", "") }
 
-// InFlight is the script that bounds how many calls run at the same time.
+// InFlight returns the script that bounds how many calls run at the same time.
 func InFlight() string { return part("prelude", "") + part("in_flight", "") }
 
-// Exchange is the script that exchanges the sums of windows.
+// Exchange returns the script that exchanges the sums of windows.
 func Exchange() string { return part("prelude", "") + part("limit_exchange", "") }
 
-// ClaimHot and the functions below are the scripts of the control plane, each as its file says.
+// ClaimHot and the functions below return the scripts of the control plane, which the headers of their files describe.
 func ClaimHot() string         { return control("claim_hot") }
 func PublishHot() string       { return control("publish_hot") }
 func PublishBounds() string    { return control("publish_bounds") }
@@ -52,8 +50,8 @@ func control(name string) string {
 	return part("prelude", "") + part("prelude", "control") + part(name, "")
 }
 
-// part is the text of a file that is marked with a word, by a line "--> " with words
-// before it; "" gives what is before the first such line.
+// part returns the lines of a file that are marked with word: the lines after a line "--> " that contains the word. For
+// "" it returns the lines before the first such line.
 func part(file, word string) string {
 	text, err := files.ReadFile(file + ".lua")
 	if err != nil {
@@ -71,8 +69,8 @@ func part(file, word string) string {
 	return b.String()
 }
 
-// kinds are the files that judge a kind of state. That of the token bucket is the first:
-// limit_many.lua puts its shortest way behind it.
+// kinds returns the files that judge a kind of state. The file of the token bucket is the first, because limit_many.lua
+// puts its shortest way behind it.
 func kinds() []string {
 	const bucket = "limit_token_bucket"
 	names := []string{bucket}
@@ -111,8 +109,8 @@ var (
 	choice     = regexp.MustCompile(`(judge|taken|adopt|refund)_of\((\w+)\)`)
 )
 
-// chains writes out what chooses a function of a kind, such as judge_of(kind), as
-// comparisons: a table of functions would be built in every run.
+// chains replaces each choice of a function of a kind, such as judge_of(kind), by comparisons, because a table of
+// functions would be built in every run.
 func chains(text string) string {
 	defined := definition.FindAllStringSubmatch(text, -1)
 	return choice.ReplaceAllStringFunc(text, func(found string) string {

@@ -1,19 +1,18 @@
--- in_flight: places of calls that run at the same time, each a lease that expires.
--- See hotparam/limit/in_flight.go.
+-- in_flight: slots of calls that run at the same time, each with a lease that expires. See hotparam/limit/in_flight.go.
 --
--- KEYS[1]  a sorted set, "+<id>" -> when its lease is over, and "at" -> when a place
---          was last taken, unix us; time never runs backwards from it (law U11), unless
---          it is more than ten seconds ahead: then the clock was set back
+-- KEYS[1]  a sorted set, "+<id>" -> end of its lease, and "at" -> when a slot was last
+--          taken, unix us; time never runs backwards from "at" (law U11), unless it is
+--          more than ten seconds ahead: then the clock was set back
 -- ARGV[1]  id of the call
--- ARGV[2]  how many may run; empty: release the place of the id
+-- ARGV[2]  how many may run; empty: release the slot of the id
 -- ARGV[3]  life of a lease, us, above 0
 --
--- Returns {allowed, remaining, retry, reset}: allowed 1 or 0, remaining places,
--- retry us until there is a place again at the latest, 0 when allowed, -1 for never, reset us
--- until the last one is. When releasing: {1} if the id had a place, else {0}.
--- A denied call writes nothing. The key expires with its last lease.
+-- Returns {allowed, remaining, retry, reset}: allowed is 1 or 0; remaining is the number of free slots; retry is an
+-- upper bound of the us until a slot is free, or 0 if allowed, or -1 for never; reset is the us until all slots are
+-- free. A release returns {1} if the id had a slot, else {0}. A denied call writes nothing. The key expires with its
+-- last lease.
 --
--- One round trip; O(log calls), and what is over is removed.
+-- One round trip; O(log calls), and leases that ended are removed.
 
 local key, id, most, life = KEYS[1], '+' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -34,7 +33,7 @@ local live = string.format('(%d', now)
 local count = redis.call('ZCOUNT', key, live, '+inf')
 if over <= now then
   if count >= most then
-    -- The lease after which there is a place; the bound may have been lowered.
+    -- A slot is free after the lease of `first`; the bound may have been lowered.
     local first = redis.call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', count - most, 1)
     local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
     if count == 0 then

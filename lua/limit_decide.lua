@@ -1,8 +1,7 @@
--- limit_decide: judges the charges of one request, all or nothing. Last part of
--- the script "decide".
+-- limit_decide: judges the charges of one request, all or nothing. Last part of the script "decide".
 --
--- KEYS[i]  state of charge i, a string (see limit_prelude), and after those of
---          all charges the blocks of those that have one, each "<until> <length>"
+-- KEYS[i]  state of charge i, a string (see limit_prelude), and after the states of all
+--          charges the blocks of the charges that have one, each "<until> <length>"
 --          in us; all in one hash slot
 -- ARGV[1]  how many charges
 -- and five for each charge:
@@ -10,27 +9,24 @@
 --          cost      0 peeks; for a key that occurs before, all its costs so far
 --          room      see limit_prelude; 0 denies always
 --          unit      see limit_prelude, at least 1
---          fill      see limit_prelude, at least 1; 0 for windows; for 'w' see limit_warming_up
+--          fill      see limit_prelude, at least 1, or 0 for windows; for 'w' see limit_warming_up
 -- and only for charges of buckets that do not start full, or that block, five:
 -- ARGV[..] which     number of the charge
---          lack      units missing from the bucket of a subject not known; 0 for others
---          keep      ms that a full bucket is remembered for that reason; 0 for others
---          block     us that a denial blocks the subject, 0 for no block
+--          lack      units missing from the bucket of an unknown subject, or 0 for others
+--          keep      ms that a full bucket is remembered for that reason, or 0 for others
+--          block     us that a denial blocks the subject, or 0 for no block
 --          longest   us that a block may grow to, at least block
 --
--- Returns {request allowed, four for each charge: allowed, remaining, retry, reset, and
--- now, which a refund has to name}, whole numbers; allowed is 1 or 0,
--- retry and reset in us, retry -1 for never; of an allowed cost of 'w' retry is
--- how long it has to wait. A request that is not allowed has written nothing (law U1), and
--- remaining and reset of all its charges are those before it. The two exceptions
--- are configured: a bucket that does not start full is remembered from its first
--- call on (internal/limitcore/token_bucket.go), and a denial that waiting helps begins
--- a block (hotparam/limit/take.go).
+-- Returns {request allowed, four for each charge: allowed, remaining, retry, reset, and now, which a refund has to
+-- name}, whole numbers. allowed is 1 or 0; retry and reset are in us; retry is -1 for never, and the time that an
+-- allowed cost of 'w' has to wait. A request that is not allowed has written nothing (law U1), and remaining and reset
+-- of all its charges are the values before it. The two exceptions are configured: a bucket that does not start full is
+-- remembered from its first call on (internal/limitcore/token_bucket.go), and a denial that waiting helps begins a
+-- block (hotparam/limit/take.go).
 --
--- One round trip: TIME, one GET a charge and one a block, and if allowed one
--- SET a charge.
--- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
--- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
+-- One round trip: TIME, one GET a charge and one a block, and if allowed one SET a charge. Inside Redis 7: 10 us for a
+-- bucket and 7 us when it denies; 20 us and 12 us for a bucket and two windows. The calls alone are 4.5 us and 8.5 us
+-- of it.
 
 local n, refunds = ARGV[1] + 0, false
 local extras, begun = nil, nil
@@ -110,8 +106,8 @@ for i = 1, n do
   reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left, retry, reset
 
   if cost > 0 and reply[1] == 1 then
-    -- The state lives until it means nothing, rounded up to ms (laws U8, U9),
-    -- and one more: the server reckons expiry from the ms the script began in.
+    -- The state lives until it is the same as an absent one, rounded up to ms (laws U8, U9), and one more: the server
+    -- reckons expiry from the ms in which the script began.
     local w = #writes
     writes[w + 1], writes[w + 2] = i, string.format('%s%d %d %d %d', kind, clock, used1, unit, aux1)
     if ticks1 then

@@ -1,22 +1,21 @@
--- limit_many: judges many requests, one after the other, each all or nothing,
--- as if each were a call of its own at one moment. Last part of the script
--- "decide many".
+-- limit_many: judges many requests, one after the other, each all or nothing, as if each were a call of its own at one
+-- moment. Last part of the script "decide many".
 --
 -- KEYS[i]  a state, a string (see limit_prelude), each once; all in one hash slot
--- ARGV[1]  how many shapes follow. A shape is what requests have in common:
+-- ARGV[1]  how many shapes follow. A shape holds the terms that requests have in common:
 -- ARGV[..] how many charges, and five for each charge:
---            kind      one of those that "many" has; see limit_prelude
+--            kind      a kind that "many" has; see limit_prelude
 --            cost      0 peeks
 --            room      see limit_prelude; 0 denies always
 --            unit      see limit_prelude, at least 1
---            fill      see limit_prelude, at least 1; 0 for windows
+--            fill      see limit_prelude, at least 1, or 0 for windows
 -- then, until the end, runs of requests of one shape, one behind the other:
--- ARGV[..] shape; below 0 where a key was asked for before by another charge
+-- ARGV[..] shape; negative if another charge used one of the keys before
 --          how many requests
---          for each charge which of KEYS the first one asks for, and how much
---          further the one of each next is: 0 where all ask for the same. Those
---          of one request differ, and what is not 0 leads to keys that no
---          request before asked for
+--          for each charge two: the number in KEYS of the first request's key, and the
+--          step to the key of each next request, or 0 if all use the same key. The
+--          keys of one request differ, and a step that is not 0 leads to keys that no
+--          earlier request used
 --
 -- Returns whole numbers, for each request, and once for a run of one charge for
 -- one key: how many are allowed, which are the first of it, and for each charge:
@@ -26,19 +25,16 @@
 --   retry  (not all allowed) us until one more fits, 0 if one does, -1 never
 -- and after all now, which a refund has to name.
 --
--- One round trip: TIME, one MGET, and a write for each key that changed. Inside
--- Redis 7, for each request: 0.23 us where 60 ask for one hot key, 3.3 us where 40
--- ask for keys of their own, 6.3 us where they ask for a hot key and two windows of
+-- One round trip: TIME, one MGET, and a write for each key that changed. Inside Redis 7, for each request: 0.23 us if
+-- 60 ask for one hot key, 3.3 us if 40 ask for keys of their own, 6.3 us if they ask for a hot key and two windows of
 -- their own. A call with one bucket costs less than "decide", one with more a little more.
 --
--- A key that is no string counts as none and is overwritten: it must not fail
--- the requests beside it.
+-- A key that is not a string counts as absent and is overwritten, because it must not fail the requests beside it.
 
--- The commonest call takes a shorter way: equal requests for one bucket, whose state
--- was written under the same terms or does not exist. Of its arguments only five are
--- sent: cost, room, unit, fill and how many requests. It precedes the other
--- kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead
--- of 12, however many requests there are.
+-- The commonest call takes a shorter way: equal requests for one bucket, whose state was written under the same terms
+-- or does not exist. Only five arguments are sent for it: cost, room, unit, fill and the number of requests. It
+-- precedes the other kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead of 12, for
+-- any number of requests.
 --> bucket
 if #ARGV == 5 then
   local call, key, tail = redis.call, KEYS[1], ' ' .. ARGV[3] .. ' ' .. ARGV[4]
@@ -96,22 +92,21 @@ if #args == 5 then
 end
 local texts = call('MGET', unpack(names))
 
--- A column is what one charge of a shape needs: its terms, and of the state that
--- it was last asked about what is known. All of it is in locals, which cost a
--- third of what fields of tables do. Returns four functions.
+-- column holds the terms of one charge of a shape, and the state that the charge last used. All of it is in locals,
+-- which cost a third of the fields of tables. Returns four functions.
 local function column(kind, room, unit_text, fill_text)
   local judge = judge_of(kind)
   local unit, fill = unit_text + 0, fill_text + 0
   local capacity = kind == 't' and (room - room % unit) / unit or room
-  -- How a state is written under these terms, and at this moment.
+  -- The form of a state under these terms, and at this moment.
   local tail = kind == 's' and ' %d' or ' ' .. fill_text
   local digits = kind == 't' and '%017d' or '%d'
   local form = ' %d ' .. unit_text .. tail
   local form_now = kind .. format(digits, now) .. form
   local pattern = '^' .. kind .. '(0*)(%d+) (%d+) ' .. unit_text .. (kind == 's' and ' (%d+)$' or tail .. '$')
-  -- State i: its text in Redis, its numbers, when it is nothing if not before by
-  -- what it says; whether it has to be written, until when, and whether that is
-  -- its expiry already; and of a bucket what its expiry is.
+  -- The state of key i: its text in Redis and its numbers at, used and aux. bound is the time from which on it is the
+  -- same as an absent one, or nil if its numbers alone decide. changed is true if it has to be written with the expiry
+  -- ends, and stays is true if it has that expiry already. lives is the expiry of a bucket's state.
   local i, text, at, used, aux, bound, changed, ends, stays, lives
   local left, over, wait, used1, aux1, over1, clock -- as judge returned them
   local px, px_ends -- an expiry, as it is written
@@ -125,9 +120,8 @@ local function column(kind, room, unit_text, fill_text)
         new = kind .. format(digits .. form, at, used, aux)
       end
       if not stays then
-        -- A state lives until it means nothing, a bucket to the end of that second,
-        -- rounded up to ms (laws U8, U9), and one more: the server reckons expiry
-        -- from the ms the script began in.
+        -- A state lives until it is the same as an absent one, a bucket's to the end of that second, rounded up to ms
+        -- (laws U8, U9), and one more: the server reckons expiry from the ms in which the script began.
         if ends ~= px_ends then
           px, px_ends = format('%d', ceil_div(ends - now, 1000) + 1), ends
         end
@@ -142,8 +136,7 @@ local function column(kind, room, unit_text, fill_text)
     i, bound = nil, nil
   end
 
-  -- Reads a state that was written under other terms. What is none of ours counts
-  -- as none.
+  -- inherit reads a state that was written under other terms. A foreign text counts as absent.
   local function inherit()
     local kind0, at0, used0, unit0, aux0 = match(text, '^(%l)0*(%d+) (%d+) (%d+) (%d+)')
     if kind0 and at0 + 0 <= now + max_ahead then
@@ -156,7 +149,7 @@ local function column(kind, room, unit_text, fill_text)
     end
   end
 
-  -- What a cost does to state `key`; returns what is left without it.
+  -- look judges a cost against the state of names[key], and returns how much is left before it.
   local function look(key, cost)
     if key ~= i then
       flush()
@@ -187,7 +180,7 @@ local function column(kind, room, unit_text, fill_text)
     return left
   end
 
-  -- Charges the cost that was looked at last; returns when all is left again.
+  -- charge writes the cost of the last look to the state. It returns when all is left again, and the new used.
   local function charge()
     if kind == 't' then
       over, ends = lives, t_ends(clock, used1, fill)
@@ -199,7 +192,7 @@ local function column(kind, room, unit_text, fill_text)
     return over1 - clock, used1
   end
 
-  -- Returns when all is left again, and when a cost fits, of the last look.
+  -- rest returns when all is left again, and when a cost fits, by the last look.
   local function rest(cost)
     local reset, retry = 0, 0
     if left < capacity then
@@ -231,7 +224,7 @@ end
 
 local reply, r, keys, steps, lefts, last = {}, 0, {}, {}, {}, #args
 
--- n requests for one key of column l: as if they came one after the other.
+-- judge_equal judges n requests for one key of column l, as if they came one after the other.
 local function judge_equal(l, n)
   local look, cost, key, k = looks[l], costs[l], keys[l], n
   local left, reset, used = look(key, cost), 0, 0
@@ -259,7 +252,7 @@ local function judge_equal(l, n)
   end
 end
 
--- No two columns know the same state: those of another shape forget first.
+-- No two columns hold the same state, because the columns of another shape write and forget theirs first.
 local before, first, final = 0, 1, 0
 while a < last do
   local shape, n = args[a] + 0, args[a + 1] + 0

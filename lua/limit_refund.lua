@@ -1,27 +1,23 @@
--- limit_refund: refunds what charges of one request took that were allowed
--- here, because another store or another node denied the request. Last part of
--- the script "refund"; see limit_prelude.
+-- limit_refund: refunds the charges of one request that were allowed here, because another store or another node denied
+-- the request. Last part of the script "refund"; see limit_prelude.
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
 -- and six for each charge, as it was allowed:
 -- ARGV[..] kind, cost, room, unit, fill; see limit_decide
---          when it was allowed, unix us: what "decide" said was now; below 0: so
---          many us before now; with "!" before it the request is undone at once
+--          when it was allowed, unix us: the now that "decide" returned; negative: us
+--          before now; with "!" before it the request is undone at once
 --
--- Returns whole numbers, three for each charge: remaining and reset, as after a
--- cost of 0, and 0 where the state was written under other terms since, so that
--- the charge stays, else 1.
+-- Returns whole numbers, three for each charge: remaining and reset, as after a cost of 0, and 0 if the state was
+-- written under other terms since, so that the charge stays, else 1.
 --
--- It gives back at most what was charged, and never so much that more could pass
--- than if the charge had not been made: what has run back into a bucket by itself
--- or belongs to a window that is over is not given twice, and a state that was
--- written under other terms since stays as it is. A call that is
--- sent twice refunds twice.
+-- It refunds at most the charged cost, and never enough to let more pass than if the charge had not been made: cost
+-- that has run back into a bucket by itself or belongs to a window that is over is not refunded again, and a state that
+-- was written under other terms since stays. A call that is sent twice refunds twice.
 --
--- One round trip: TIME, two GETs and at most one SET a charge. Expiries stay: a
--- state that lives too long means what no state means.
+-- One round trip: TIME, two GETs and at most one SET a charge. Expiries stay, because a state that lives too long means
+-- the same as an absent one.
 
--- All are refunded before any is judged: a key may be there twice.
+-- All charges are refunded before any state is judged, because a key may occur twice.
 local reply = {}
 for pass = 1, 2 do
   local refunds = pass == 1

@@ -1,21 +1,18 @@
--- limit_sliding_log: kind 'l'. What was allowed is remembered by its tick, the time
--- itself (fill 0) or the end of its bucket of fill us; ticks of the last unit us
--- count. See internal/limitcore/sliding_log.go.
+-- limit_sliding_log: kind 'l'. An allowed cost is remembered by its tick, the time itself (fill 0) or the end of its
+-- bucket of fill us; ticks of the last unit us count. See internal/limitcore/sliding_log.go.
 --
--- Behind the numbers of its state there are the ticks, oldest first, in fixed
--- width, so that they can be searched as they stand: 15 bytes of the sum before
--- them; then for each 16 bytes of its time, us, and 15 of the sum up to it. They
--- are padded with spaces, and sums are modulo 10^15.
+-- After the numbers of its state follow the ticks, oldest first, in fixed width, so that they can be searched in place:
+-- 15 bytes of the sum before them; then for each 16 bytes of its time, us, and 15 of the sum up to it. They are padded
+-- with spaces, and sums are modulo 10^15.
 --
--- Cost: O(log ticks) and no redis.call, but the state is read and written whole,
--- 31 bytes a tick.
+-- Cost: O(log ticks) and no redis.call, but the state is read and written whole, 31 bytes a tick.
 
 --> decide refund
 local l_wrap = 1000000000000000
 
 local function l_judge(_, used, newest, now, cost, capacity, unit, fill, ticks)
   local sub, format = string.sub, string.format
-  if not ticks then -- none, or all in one tick
+  if not ticks then -- no ticks, or all in one tick
     ticks = format('%15d', 0)
     if used > 0 then
       ticks = ticks .. format('%16d%15d', newest, used)
@@ -88,8 +85,8 @@ local function l_adopt(taken, at)
 end
 
 --> refund
--- Takes cost out of the tick of `stamp`, and the ticks of nothing off the end.
--- Returns the ticks, how much it was and the newest tick left, 0 for none.
+-- l_reduce subtracts cost from the tick at `stamp`, and removes empty ticks from the end. It returns the ticks, the
+-- subtracted cost, and the newest remaining tick or 0.
 local function l_reduce(ticks, stamp, cost)
   local n = (#ticks - 15) / 31
   local function sum(i) return string.sub(ticks, 31 * i + 1, 31 * i + 15) + 0 end

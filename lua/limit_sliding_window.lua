@@ -1,12 +1,11 @@
--- limit_sliding_window: kind 's'. Two aligned windows approximate a sliding one; the
--- earlier one weighs by its part still covered, in whole numbers, never rounded.
--- See internal/limitcore/sliding_window.go.
+-- limit_sliding_window: kind 's'. Two aligned windows approximate a sliding one; the earlier one weighs by its part
+-- still covered, in whole numbers, never rounded. See internal/limitcore/sliding_window.go.
 --
 -- Cost: O(1), no redis.call.
 
 --> decide refund many
--- The first offset into a window at which prev weighs no more than room; the
--- window's length if there is none.
+-- s_fits returns the first offset into a window at which prev weighs no more than room, or the window's length if there
+-- is no such offset.
 local function s_fits(prev, room, unit)
   if prev <= room then
     return 0
@@ -37,8 +36,8 @@ local function s_judge(at, cur, prev, now, cost, capacity, unit)
     left = 0
   end
   if cost > left then
-    -- What weighs only falls: try this window, the next (where cur is the one
-    -- before), and then there is nothing left.
+    -- Weights only fall: try this window, then the next one, in which cur is the earlier count. After that nothing
+    -- weighs any more.
     local wait = s_fits(prev, capacity - cur - cost, unit)
     if wait == unit then
       wait = unit + s_fits(cur, capacity - cost, unit)

@@ -1,13 +1,11 @@
--- limit_state: what a state means under the terms of a charge. A part of "decide",
--- "decide many" and "refund", behind the kinds; see limit_prelude. What is below
--- "--> read" is put where "decide" and "refund" have such a line.
+-- limit_state: reads a state under the terms of a charge. A part of "decide", "decide many" and "refund", behind the
+-- kinds; see limit_prelude. The lines below "--> read" are put in place of such a line in "decide" and "refund".
 
 local tonumber = tonumber
 
--- A state written under other terms, another algorithm included: what was taken
--- counts as taken, rounded up to whole cost, at most the capacity. It depends on
--- the state alone, so all answers about it agree until it is written anew (law
--- U14). What is not a state of ours counts as none. Returns used, aux, over.
+-- adopt converts a state that was written under other terms, or by another algorithm: the taken cost stays taken,
+-- rounded up to whole cost, at most the capacity. The result depends on the state alone, so all answers about it agree
+-- until it is written again (law U14). A foreign text counts as absent. Returns used, aux, over.
 local function adopt(kind0, at, used, unit0, aux, kind, capacity, unit, fill)
   --> adopts
   local taken_by, adopt_by, taken, over = taken_of(kind0), adopt_of(kind), nil, nil
@@ -26,10 +24,9 @@ local function adopt(kind0, at, used, unit0, aux, kind, capacity, unit, fill)
 end
 
 --> read
-    -- The state of KEYS[i] under the terms at ARGV[a]. known is true if it was written
-    -- under these terms, false if under others, nil if there is none; bound is when it is
-    -- the same as none at the latest, if not by what it says itself. A state that is
-    -- ahead counts as none, but what was charged to it can be refunded.
+    -- The state of KEYS[i] under the terms at ARGV[a]. known is true if it was written under these terms, false if
+    -- under others, nil if it is absent. bound is the time from which on an adopted state is the same as an absent one,
+    -- even if its numbers mean a later time. A state that is ahead counts as absent, but charges to it can be refunded.
     local at, used, aux, clock, known, bound, ticks = 0, 0, 0, now, nil, nil, nil
     local raw = redis.call('GET', KEYS[i])
     if raw then

@@ -1,7 +1,6 @@
--- limit_token_bucket: kind 't'. A bucket starts full; what is missing runs back
--- evenly, fill units a microsecond, unit of them a token. All is left again when no more
--- is missing than what room has beyond whole tokens; only with a wait it has any. See
--- internal/limitcore/token_bucket.go.
+-- limit_token_bucket: kind 't'. A bucket starts full; missing units run back evenly, fill units a microsecond, and unit
+-- units are a token. All is left again when no more units are missing than room has beyond whole tokens; room has such
+-- units only with a wait. See internal/limitcore/token_bucket.go.
 --
 -- Cost: O(1), no redis.call.
 
@@ -29,10 +28,9 @@ local function t_judge(at, used, _, now, cost, room, unit, fill)
 end
 
 --> many
--- The expiry of a state: the end of the second in which all of it is regained. So it
--- stays for a second at a time, however often a bucket is charged. A state that was
--- written with this expiry has an "at" of 17 digits. Patterns leave its zeros out:
--- miniredis would take it for an octal number.
+-- t_ends returns the expiry of a state: the end of the second in which all of it is regained. So the expiry stays the
+-- same for a second at a time, no matter how often a bucket is charged. A state that was written with this expiry has
+-- an "at" of 17 digits. Patterns leave its zeros out, because miniredis would take it for an octal number.
 local function t_ends(at, used, fill)
   local over = at + used / fill
   return over - over % 1000000 + 1000000

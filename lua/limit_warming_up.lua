@@ -1,13 +1,12 @@
--- limit_warming_up: kind 'w'. Calls leave at a rate, and further apart while it is
--- cold. Its fill is three numbers: units that a call takes, units of the warm-up, and
--- units that may be owed for the calls before. See internal/limitcore/warming_up.go.
+-- limit_warming_up: kind 'w'. Calls leave at a rate, and further apart while it is cold. Its fill is three numbers:
+-- units that a call takes, units of the warm-up, and units that may be owed for the calls before. See
+-- internal/limitcore/warming_up.go.
 --
 -- Cost: O(1), no redis.call.
 
 --> decide refund
--- What is paid for the cold up to a warmth, beyond the usual price: 2y less
--- floor(2y * y / warm_up), in pieces of 8 bits of y, since 2y * y is too large. Each
--- sum is below 2^53, as warm_up is below 2^44.
+-- w_cold returns the price of the cold up to a warmth, beyond the usual price: 2y less floor(2y * y / warm_up), in
+-- pieces of 8 bits of y, since 2y * y is too large. Each sum is below 2^53, as warm_up is below 2^44.
 local function w_cold(warmth, warm_up)
   local y = min(warmth, (warm_up - warm_up % 2) / 2)
   local rest, place, quotient, carry = y, 1099511627776, 0, 0
@@ -25,8 +24,8 @@ local function w_terms(fill)
   return call + 0, warm_up + 0, queue + 0
 end
 
--- Its wait is also when all is left again. Returns two more: that after the cost, and
--- how long the cost has to wait.
+-- The wait of w_judge is also when all is left again. It returns two more values: the wait after the cost, and how long
+-- the cost has to wait.
 local function w_judge(at, used, aux, now, cost, capacity, unit, fill)
   local call, warm_up, queue = w_terms(fill)
   local over = max(now, at + ceil_div(used, unit))
@@ -45,7 +44,7 @@ local function w_judge(at, used, aux, now, cost, capacity, unit, fill)
 end
 
 --> adopt
--- The state does not say how much of its time is a call: all counts.
+-- The state does not contain how much of its time is a call, so all of it counts.
 local function w_taken(at, used, unit)
   return 9007199254740991, at + ceil_div(used, unit)
 end

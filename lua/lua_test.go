@@ -12,9 +12,8 @@ import (
 // joined is where embed.go cuts a file, or writes something else.
 var joined = regexp.MustCompile(`(?m)^.*(--> |_of\().*$`)
 
-// Every file begins with its name and what it does, takes nothing that Redis 6 or
-// miniredis lacks, and is in some script: a file that is not embedded is a
-// copy that goes stale.
+// Every file begins with its name and its purpose, uses nothing that Redis 6 or miniredis lacks, and is part of a
+// script, because a file that is not embedded is a copy that goes stale.
 func TestEveryFileIsEmbedded(t *testing.T) {
 	t.Parallel()
 	all := lua.Decide() + lua.DecideMany() + lua.CLThrottle() + lua.InFlight() + lua.Refund() + lua.Exchange() +

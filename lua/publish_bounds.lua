@@ -7,11 +7,10 @@
 -- ARGV[3]  lease of the owner, ms
 -- ARGV[4]  life of the bounds, ms
 --
--- Returns 1 if they were stored, 0 if another process is the owner.
+-- Returns 1 if the bounds were stored, or 0 if another process is the owner.
 --
--- Several aggregators read the same reports, but limits would oscillate between the
--- bounds of two writers. One that was frozen is rejected when it continues, if another
--- has taken over.
+-- Several aggregators read the same reports, but limits would oscillate between the bounds of two writers. An owner
+-- that was frozen is rejected when it continues, if another process has taken over.
 --
 -- One round trip; O(1).
 

@@ -1,6 +1,6 @@
 -- publish_hot: makes a new version of one publisher's hot set and notifies the followers.
 --
--- KEYS[1]  hot:version      string: last version given in this namespace
+-- KEYS[1]  hot:version      string: the last version of a hot set in this namespace
 -- KEYS[2]  hot:index        hash: publisher -> "version [flag ]expiry_ms"
 -- KEYS[3]  hot:set:<id>     hash: epoch, seq, version, base, at, encoding, body
 -- KEYS[4]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
@@ -9,34 +9,35 @@
 -- ARGV[1]  publisher id
 -- ARGV[2]  token of the calling process
 -- ARGV[3]  seq: number of this call, growing within the process
--- ARGV[4]  floor: the last version the caller was given, 0 for none
--- ARGV[5]  from: the version that the change continues; 0: there is no change,
---          body is the set
--- ARGV[6]  change: what readers of version from are to be sent; '' for none
+-- ARGV[4]  floor: the last version that the caller received, 0 before the first
+-- ARGV[5]  from: the version that the change continues, or 0 if there is no change
+--          and body is the set
+-- ARGV[6]  change: the text for readers that hold version from, or '' without a change
 -- ARGV[7]  at: when the set in body was judged, unix us by the publisher's clock
 -- ARGV[8]  encoding of body
--- ARGV[9]  body: the whole set; '' leaves the one that stands
+-- ARGV[9]  body: the whole set; '' keeps the stored one
 -- ARGV[10] how many changes to keep when body is not ''
 -- ARGV[11] life of the set, ms, >= 1
 -- ARGV[12] lease of the caller, ms
 -- ARGV[13] life of the version counter, ms
 -- ARGV[14] life of the epoch, ms
 -- ARGV[15] channel of the notice
--- ARGV[16] flag: 'blind' if the publisher gets no counts and renews what was hot,
---          'stopped' if it publishes for the last time, else ''
--- ARGV[17] life of what was received, ms
--- ARGV[18…] fields and values of what was received, in place of what stands; none: it stays
+-- ARGV[16] flag: 'blind' if the publisher gets no counts and renews the keys that were hot,
+--          'stopped' if it publishes for the last time, 'judged:<n>:<mask>' if it has judged
+--          these partitions for a whole window, else ''
+-- ARGV[17] life of the received flows, ms
+-- ARGV[18…] fields and values of the received flows, which replace the stored ones;
+--          without any, the stored ones stay
 --
 -- Returns {code, version, epoch}:
 --   1  published under version; epoch is the caller's
---   0  fenced: the id is not the caller's; epoch is that of its owner, 0 for none
+--   0  fenced: the id is not the caller's; epoch is the owner's, 0 without an owner
 --  -1  late: a later call of the same process was here already
---  -2  gap: what stands is not version from; nothing was written
+--  -2  gap: the stored version is not from; nothing was written
 --
--- A call may arrive long after its caller timed out (Redis was frozen, the
--- bytes waited in a socket). That is why only the owner of the id may publish, and
--- why calls carry a number: neither an old process nor an old call can undo a
--- newer one.
+-- A call may arrive long after its caller timed out (Redis was frozen, the bytes waited in a socket). Therefore only
+-- the owner of the id may publish, and calls carry a number: neither an old process nor an old call can undo a newer
+-- one.
 --
 -- One round trip; O(bytes of change and body + number of publishers + number of flows).
 
@@ -74,8 +75,7 @@ if from > 0 then
 end
 redis.call('SET', epoch_key, int(epoch) .. ' ' .. token .. ' ' .. int(now_ms + lease_ms), 'PX', epoch_life_ms)
 
--- The clock is the floor of versions, so that a Redis that lost everything
--- gives none a second time.
+-- The clock is the floor of versions, so that a Redis that lost everything uses no version a second time.
 local last = version_of(redis.call('GET', version_key), now_ms, 1000)
 local version = math.max(last + 1, version_of(floor, now_ms, 1000) + 1, now_ms)
 redis.call('SET', version_key, int(version), 'PX', version_life_ms)

@@ -1,23 +1,22 @@
--- restore_overrides: writes back the overrides that a process knows when Redis
--- has an older state of them, or none: it was flushed, restarted without
--- persistence, restored from a backup, or replaced by a replica that lagged.
--- The state with the highest version wins, whole.
+-- restore_overrides: writes back the overrides that a process knows when Redis has an older state of them, or no state:
+-- it was flushed, restarted without persistence, restored from a backup, or replaced by a replica that lagged. The
+-- state with the highest version wins, whole.
 --
 -- KEYS[1]  override:entries  hash: id -> override (JSON)
--- KEYS[2]  override:until    sorted set: id -> end, unix ms, for those that end
+-- KEYS[2]  override:until    sorted set: id -> end, unix ms, of overrides that end
 -- KEYS[3]  override:version  string: grows with every change
 -- KEYS[4]  override:audit    list: changes (JSON), newest first
 -- ARGV[1]  version of the caller's overrides; the store has it afterwards
--- ARGV[2]  the version that the caller found in Redis; 0 for none
+-- ARGV[2]  the version that the caller found in Redis, or 0 if there was no version
 -- ARGV[3]  how many audit entries are kept
 -- ARGV[4]  life of all four keys, ms
 -- ARGV[5]  channel of the notice
 -- ARGV[6]  number of overrides, n
--- ARGV[7]  and so on: n times id, entry and end (unix ms; 0 for none), then the
+-- ARGV[7]  and so on: n times id, entry and end (unix ms, 0 without an end), then the
 --          audit entries, oldest first
 --
--- Returns 1 when done; 0 when Redis no longer has the version that the caller
--- found, or not an older one: nothing written.
+-- Returns 1 when done, or 0 if Redis no longer has the version that the caller found, or if that is not an older one;
+-- then nothing is written.
 --
 -- One round trip; O(n).
 

@@ -1,11 +1,11 @@
--- write_command: sends a command to every process that follows, and keeps it for processes
--- that miss the notice.
+-- write_command: sends a command to every process that follows commands, and keeps it for processes that miss the
+-- notice.
 --
 -- KEYS[1]  command:log     sorted set: command -> version (unix us, grows)
 -- ARGV[1]  command:notice  channel
 -- ARGV[2]  the command
 -- ARGV[3]  life, ms
--- ARGV[4]  how many are kept at most
+-- ARGV[4]  maximum number of commands that are kept
 --
 -- Returns the version.
 --

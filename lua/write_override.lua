@@ -1,33 +1,32 @@
--- write_override: puts or deletes one override together with its audit entry,
--- removes those that ended, and renews the life of the keys.
+-- write_override: puts or deletes one override together with its audit entry, removes overrides that ended, and renews
+-- the life of the keys.
 --
 -- KEYS[1]  override:entries  hash: id -> override (JSON)
--- KEYS[2]  override:until    sorted set: id -> end, unix ms, for those that end
+-- KEYS[2]  override:until    sorted set: id -> end, unix ms, of overrides that end
 -- KEYS[3]  override:version  string: grows with every change; unix us, or one
 --          more than the version before
 -- KEYS[4]  override:audit    list: changes (JSON), newest first
 -- ARGV[1]  id; "" only trims and renews
--- ARGV[2]  the entry that the caller read; "" for none
+-- ARGV[2]  the entry that the caller read, or "" if it was absent
 -- ARGV[3]  the entry to store; "" deletes
--- ARGV[4]  end of the new entry, unix ms; 0 for none
+-- ARGV[4]  end of the new entry, unix ms, 0 without an end
 -- ARGV[5]  audit entry (JSON object); the new version is put into it as revision
 -- ARGV[6]  how many audit entries are kept
--- ARGV[7]  how many overrides there may be
+-- ARGV[7]  maximum number of overrides
 -- ARGV[8]  life of all four keys, ms
 -- ARGV[9]  channel of the notice
--- ARGV[10] the least version that there must be: that of the overrides which
---          the caller's process enforces; 0 where it knows none
+-- ARGV[10] the lowest version that Redis must have: the version of the overrides
+--          that the caller's process enforces, or 0 if it knows no version
 --
--- Returns {code, trimmed, version}, with the version that the change has, 0 where it was not made:
+-- Returns {code, trimmed, version}; version is the change's, or 0 if it was not made:
 --   1  done
---   0  conflict: the entry is not the one that was read; nothing written for it
---  -1  full: ARGV[7] overrides exist; nothing written for it
---  -2  Redis has lost overrides that the caller knows; nothing written at all.
+--   0  conflict: the stored entry differs from the entry that the caller read; the change is not written
+--  -1  full: ARGV[7] overrides exist; the change is not written
+--  -2  Redis has lost overrides that the caller knows; nothing is written at all.
 --      A change on top of an older state would become the newest one.
 --
--- Only a change makes a new version. Overrides that ended are removed under the
--- old one: they hold nowhere, and Redis with an older state must not take itself
--- for the newest because something in it ended.
+-- Only a change makes a new version. Overrides that ended are removed under the old version: they hold nowhere, and a
+-- Redis with an older state must not take itself for the newest because one of its overrides ended.
 --
 -- One round trip; O(log N) and O(ended).
 
@@ -72,7 +71,7 @@ if id ~= '' then
     end
   end
   if code == 1 then
-    -- Microseconds, so that no version is given twice although Redis forgot it.
+    -- Microseconds, so that no version is used twice although Redis forgot it.
     version = math.max(stored + 1, now)
     redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
     redis.call('LTRIM', audit_key, '0', int(audit_max - 1))

@@ -1,4 +1,4 @@
--- write_report: stores one limiter's report and counts the limiters alive.
+-- write_report: stores one limiter's report and counts the live limiters.
 --
 -- KEYS[1]  report:<instance>  string: the report (JSON)
 -- KEYS[2]  report:index       sorted set: instance -> expiry, unix ms
@@ -6,8 +6,7 @@
 -- ARGV[2]  report
 -- ARGV[3]  life, ms
 --
--- Returns how many limiters have a report that has not expired, this one
--- included.
+-- Returns the number of limiters with a report that has not expired, this one included.
 --
 -- One round trip; O(log N) and O(expired).
 

@@ -1,19 +1,17 @@
--- write_rules: puts other rules in the place of those that the caller read, and
--- what changed into their history.
+-- write_rules: replaces the rules that the caller read, and adds the change to their history.
 --
--- KEYS[1]  rules:current  string: what the store holds (JSON)
+-- KEYS[1]  rules:current  string: the content of the store (JSON)
 -- KEYS[2]  rules:version  string: its version
 -- KEYS[3]  rules:history  list: changes (JSON), newest first
--- ARGV[1]  the version that the caller read; 0 for none
+-- ARGV[1]  the version that the caller read, or 0 if the store was empty
 -- ARGV[2]  the version to store
--- ARGV[3]  what to store
+-- ARGV[3]  the content to store
 -- ARGV[4]  entry of the history
 -- ARGV[5]  how many entries are kept
 -- ARGV[6]  life of all three keys, ms
 -- ARGV[7]  channel of the notice
 --
--- Returns 1, or 0 where the stored version is not the one that was read: then
--- nothing is written.
+-- Returns 1, or 0 if the stored version differs from the version that the caller read; then nothing is written.
 --
 -- One round trip; O(entries beyond those kept).
 
