@@ -12,28 +12,30 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// answer is a whole answer of the handler that may be given to others. It is immutable.
+// answer is a complete response of the handler that other clients may get too. It is immutable.
 type answer struct {
 	status   int
-	fields   []field // what every client gets; the values are shared with all of them
+	fields   []field // sent to every client; the values are shared by all of them
 	body     []byte
 	etag     string
-	modified time.Time // of Last-Modified; zero: none
-	memory   *memory   // also of its slices, which share the body; nil: it is not counted
+	modified time.Time // of Last-Modified; zero if unknown
+	memory   *memory   // shared with its slices, which have the same body; nil if not counted
 	vary     []string  // the listed fields that it names in Vary
 
-	// unsure: it is an error to a request that had more fields than the key, or may depend on an Accept
-	// or Accept-Language that its Vary does not name. A plain fetch has to confirm it at once.
+	// unsure is true if the response is an error to a request that had more fields than the key, or may depend on an
+	// Accept or Accept-Language that its Vary does not name. A plain fetch has to confirm it at once.
 	unsure bool
-	// silent: it came with neither Cache-Control nor Vary.
+	// silent is true if the response came with neither Cache-Control nor Vary.
 	silent bool
 
-	received            time.Time
-	age                 time.Duration // when it was received
-	fresh, stale, error time.Duration // since received: until when it is what, each at least the one before
+	received time.Time
+	age      time.Duration // when it was received
+	// The times since received until which the answer is fresh, may be served stale, and may be served on errors, in
+	// ascending order.
+	fresh, stale, error time.Duration
 }
 
-// overhead is about what an answer costs beside its body and its fields.
+// overhead is the approximate size of an answer without its body and its fields.
 const overhead = 768
 
 func (a *answer) bytes() int64 {
@@ -47,13 +49,13 @@ func (a *answer) bytes() int64 {
 	return n
 }
 
-// resident is how long the cache has had the answer; negative where the clock went back,
-// by which nothing becomes fresh again.
+// resident returns how long the cache has had the answer. It is negative if the clock went back, so that no answer
+// becomes fresh again.
 func (a *answer) resident(now time.Time) time.Duration { return now.Sub(a.received) }
 
 func within(resident, bound time.Duration) bool { return resident >= 0 && resident < bound }
 
-// Why an answer is not kept, for the counters and the Cache-Status field.
+// Reasons for which a response is not stored, for the counters and the Cache-Status field.
 const (
 	whyStatus    = "status"
 	whyDirective = "cache-control"
@@ -65,12 +67,10 @@ const (
 	whyMemory    = "memory"
 )
 
-// heuristic are the statuses whose answers may be kept although they do not say for how
-// long (RFC 9110 section 15.1).
+// heuristic holds the statuses of responses that may be stored although they state no lifetime (RFC 9110 section 15.1).
 var heuristic = []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// newAnswer makes an answer without its body of what a handler has sent, or says why it is
-// not to be kept.
+// newAnswer returns a handler's response as an answer without its body, or the reason why it must not be stored.
 func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	d, targeted := directivesOf(h)
 	understood := d.has("must-understand") && http.StatusText(status) != ""
@@ -118,17 +118,17 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	return a, ""
 }
 
-// validates reports whether the handler can say that the answer has not changed.
+// validates reports whether the handler can confirm that the response has not changed.
 func (a *answer) validates() bool { return a.etag != "" || !a.modified.IsZero() }
 
 // mustRevalidate reports whether each request has to have the response validated for itself: no client
 // may wait for the answer to another request.
 func (a *answer) mustRevalidate() bool { return a.fresh <= 0 }
 
-// validFor is for how much longer than it may be served an answer is kept to be validated.
+// validFor is how long an answer is kept for validation after it may no longer be served.
 const validFor = time.Minute
 
-// wanted reports whether an answer may still be of use.
+// wanted reports whether an answer may still be served or validated.
 func (a *answer) wanted(now time.Time) bool {
 	until := a.error
 	if a.validates() {
@@ -165,7 +165,7 @@ func varyNames(h http.Header) (names []string) {
 	return slices.Compact(names)
 }
 
-// complete adds the body. Its memory is cut to what is used.
+// complete adds the body. It copies a body whose unused memory exceeds a quarter of its length.
 func (a *answer) complete(body []byte) {
 	if cap(body)-len(body) > len(body)/4 {
 		body = bytes.Clone(body)
@@ -176,7 +176,8 @@ func (a *answer) complete(body []byte) {
 	}
 }
 
-// slice gives the part that the entry is for, of a fresh larger one; nil if there is none. It needs mu.
+// slice returns the part of the entry, cut from a fresh larger part of the same variant, or nil if there is none. It
+// needs mu.
 func (e *entry) slice(now time.Time) *answer {
 	larger := e.of.part
 	if e.part == "" || e.answer != nil || larger == nil || larger.answer == nil ||
@@ -187,7 +188,7 @@ func (e *entry) slice(now time.Time) *answer {
 	return larger.answer.slice(e.part)
 }
 
-// slice gives a part of a partial response by its Range, nil if that is not one range of it.
+// slice returns a part of a partial response by its Range, or nil if part is not one range within it.
 func (a *answer) slice(part string) *answer {
 	var first, last, size, from, to int64
 	whole := slices.IndexFunc(a.fields, func(f field) bool { return f.name == "Content-Range" })
@@ -208,18 +209,18 @@ func (a *answer) slice(part string) *answer {
 	return &s
 }
 
-// bodyHeaders are fields that a 304 does not change: they are about the bytes that were stored,
-// which it has confirmed, whatever it calls them itself.
+// bodyHeaders are the fields that a 304 does not change. They describe the stored bytes, which the 304 has confirmed,
+// whatever values it has for them.
 var bodyHeaders = []string{"Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Etag"}
 
-// freshened is the answer with the fields of a 304 in place of its own (RFC 9111 section
-// 3.2), received now; or why that is not to be kept.
+// freshened returns the answer, received now, with the fields of a 304 in place of its own (RFC 9111 section 3.2), or
+// the reason why the result must not be stored.
 func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	merged := http.Header{}
 	for _, f := range a.fields {
 		merged[f.name] = f.values
 	}
-	delete(merged, "Date") // that of the 304, or now
+	delete(merged, "Date") // replaced by the Date of the 304, or now
 	for name, values := range h {
 		if len(values) > 0 && !slices.Contains(bodyHeaders, name) {
 			merged[name] = values
@@ -232,7 +233,7 @@ func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time)
 	return next, why
 }
 
-// conditional are the fields that ask for the answer under a condition, or for a part.
+// conditional are the fields that ask for a response under a condition, or for a part.
 var conditional = []string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"}
 
 func isConditional(h http.Header) bool {

@@ -10,11 +10,11 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// field is a field of an answer.
+// field is a field of a response.
 type field struct {
 	name   string
 	values []string
-	limit  bool // it stands beside what the gate says in this field
+	limit  bool // it is added to the gate's values of this field
 }
 
 // addTo sets the field in the header of a response.
@@ -26,13 +26,12 @@ func (f *field) addTo(h http.Header) {
 	h[f.name] = f.values
 }
 
-// fieldOf returns a field of an answer.
+// fieldOf returns a field of a response.
 func fieldOf(name string, values []string) field {
 	return field{name, values, httplimit.IsLimitField(name)}
 }
 
-// hopHeaders are the fields that are of one connection, or of one time, and not of the
-// answer.
+// hopHeaders are the fields of one connection or one moment, which are no part of a stored response.
 var hopHeaders = []string{
 	"Age", "Connection", "Content-Length", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",
 	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",

@@ -16,22 +16,22 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Config is what a cache is built from.
+// Config holds the settings of a cache.
 type Config struct {
 	Gate Gate // required
 	// Memory bounds the bytes of all answers; 0 means 64 MiB.
 	Memory int64
-	// Timeout bounds a request to the handler whose answer may be kept; 0 means 60 s. An answer that takes longer goes
-	// on for the client that reads it.
+	// Timeout bounds a request to the handler whose response may be stored; 0 means 60 s. A response that takes longer
+	// goes on for the client that reads it.
 	Timeout time.Duration
-	// Served reports whether answers for a key are still wanted. Run asks it once a second
-	// and lets go of the others; nil: all are.
+	// Served reports whether the answers of a key are still wanted. Run asks it once a second and removes the others.
+	// If Served is nil, all are wanted.
 	Served func(now time.Time, key hottype.Key) bool
-	// Answers say how requests are denied and which fields say what is left of limits.
+	// Answers writes denials and the fields with the remaining limits.
 	Answers httplimit.Responder
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of handlers that panic while no client reads along; nil: discarded.
+	// Log receives panics of handlers whose response no client reads; nil discards them.
 	Log *slog.Logger
 }
 
@@ -41,17 +41,17 @@ const (
 	DefaultTimeout = time.Minute
 )
 
-// Cache answers requests for hot keys. It may be used by any number of goroutines, before
-// any number of handlers. Run cleans it up.
+// Cache answers requests for hot keys. Any number of goroutines may use it, before any number of handlers. Run removes
+// its expired entries.
 type Cache struct {
 	cfg Config
 	*shared
 }
 
-// shared is what caches have in common that With made of each other.
+// shared holds the parts that a cache shares with the caches that With made of it.
 type shared struct {
 	store   *store
-	all     context.Context // ends the flights
+	all     context.Context // ends the fetches
 	end     context.CancelFunc
 	fetches sync.WaitGroup
 	scopes  atomic.Int64
@@ -75,20 +75,18 @@ func New(cfg Config) *Cache {
 	return c
 }
 
-// With gives a cache with the same memory, counters and Run, which asks another gate and
-// denies requests in another way.
+// With returns a cache with the same memory, counters and Run, but with gate g and responder a.
 func (c *Cache) With(g Gate, a httplimit.Responder) *Cache {
 	other := &Cache{cfg: c.cfg, shared: c.shared}
 	other.cfg.Gate, other.cfg.Answers = g, a
 	return other
 }
 
-// NewScope gives a name for a handler that no other handler before which the cache stands
-// has from it.
+// NewScope returns a name for a handler, different for each handler behind the cache.
 func (c *Cache) NewScope() string { return strconv.FormatInt(c.scopes.Add(1), 36) }
 
-// Run drops what no request uses any more, until ctx ends. It returns when no request of
-// the cache's own is under way; those that are, are broken off.
+// Run sweeps the cache once a second until ctx ends. It then cancels the fetches that still run, and returns when all
+// have ended.
 func (c *Cache) Run(ctx context.Context) error {
 	wait.Every(ctx, time.Second, func() { c.Sweep(c.cfg.Now()) })
 	c.end()
@@ -96,7 +94,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sweep takes out what has expired, and the answers for keys that are not served any more.
+// Sweep removes expired entries, and the entries of keys that are no longer served.
 func (c *Cache) Sweep(now time.Time) {
 	known := map[hottype.Key]bool{}
 	c.store.purge(now, func(key hottype.Key) bool {
@@ -109,16 +107,15 @@ func (c *Cache) Sweep(now time.Time) {
 	})
 }
 
-// Purge takes out the answers for a key, and says how many there were. What is being fetched
-// now will not be kept.
+// Purge removes the entries of a key and returns their number. Responses of fetches that run now will not be stored.
 func (c *Cache) Purge(key hottype.Key) int {
 	n := c.store.purge(c.cfg.Now(), func(k hottype.Key) bool { return k == key })
 	c.purged.Add(uint64(n))
 	return n
 }
 
-// Serve answers a request that the gate leaves to the cache, from the cache or by the handler.
-// scope tells handlers apart that may see the same target.
+// Serve answers a request that the gate leaves to the cache, from the cache or by the handler. scope distinguishes
+// handlers that may see the same target.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, scope string) {
 	v := &left.Verdict
 	if why := bypass(r, v.Cache); why != "" {
@@ -171,7 +168,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 	}
 }
 
-// hit answers from the cache, as it was at now.
+// hit answers a request with a, whose age and lifetime are those at time now.
 func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
 	waited bool) {
 	left.count(&left.Verdict)
@@ -186,7 +183,7 @@ func (c *Cache) charge(r *http.Request, left *PendingRequest) verdict.Verdict {
 	return v
 }
 
-// pass lets a request go to the handler as if there were no cache.
+// pass sends a request to the handler as if there were no cache.
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, why string) {
 	c.bypassed[index(why)].Add(1)
 	v := c.charge(r, left)
@@ -198,9 +195,10 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingReques
 	}
 }
 
-// lead fetches an answer for the client of a request and for all who wait for it, and reports
-// whether the client has its answer: not if the fetch is plain, which is for others too, nor if the answer is for
-// clients with other fields. Where the keys' limits deny the fetch, the client gets a stale answer if there is one.
+// lead fetches a response for the client of a request and for all requests that wait for it, and reports whether the
+// client has its answer. It does not if the fetch is plain, because a plain fetch is for others too, or if the
+// response is for clients with other fields. If the keys' limits deny the fetch, the client gets the stale answer, if
+// there is one, or a denial.
 func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	next http.Handler) (answered bool) {
 	charged := c.charge(r, left)
@@ -217,7 +215,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	}
 	left.count(&charged)
 	held := charged.Wait
-	charged.Wait = 0 // the flight waits, and not its client
+	charged.Wait = 0 // the fetch waits, not its client
 	c.cfg.Answers.Enforce(w, r, &charged.Verdict)
 	charged.Wait = held
 	fwd := "miss"
@@ -231,12 +229,12 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	})
 	left.again = !f.stream(w, r, fwd, !left.again)
 	if left.Verdict.Lease != nil || left.again && charged.Lease != nil {
-		<-ended // the slot of a client that has left is free when the handler has ended its work
+		<-ended // a client that left holds its slot until the handler has ended
 	}
 	return !left.again
 }
 
-// deny ends a fetch that the limits of the key deny, and answers the client that began it.
+// deny ends a fetch that the limits of the key deny, and answers the client for which it was made.
 func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	denied *verdict.Verdict) {
 	now := c.cfg.Now()
@@ -269,9 +267,9 @@ func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
 	})
 }
 
-// fetch runs a flight, in a goroutine that Run waits for.
+// fetch runs a fetch, in a goroutine that Run waits for.
 func (c *Cache) fetch(f *fetch, next http.Handler, charged *verdict.Verdict) {
-	defer c.recordFetch(f) // also where the handler ends its goroutine
+	defer c.recordFetch(f) // also if the handler ends its goroutine
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), &charged.Verdict)
 	f.run(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

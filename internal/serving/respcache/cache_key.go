@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// Why a request passes by the cache.
+// Reasons for which a request bypasses the cache.
 const (
 	byAuthorization = "authorization"
 	byCookie        = "cookie"
@@ -20,10 +20,11 @@ const (
 	byPrecondition  = "precondition"
 	byField         = "field"
 	byRange         = "range"
-	byUncacheable   = "uncacheable" // the last answer was not to be kept, or takes longer than requests may wait
+	// The last response must not be stored, or takes longer than requests may wait.
+	byUncacheable = "uncacheable"
 )
 
-// bypass says why a request must not be answered from the cache, "" where it may.
+// bypass returns the reason why the cache must not answer a request, or "" if it may.
 func bypass(r *http.Request, s *hottype.CachePolicy) string {
 	h := r.Header
 	switch {
@@ -46,14 +47,13 @@ func bypass(r *http.Request, s *hottype.CachePolicy) string {
 	return ""
 }
 
-// appendPart writes a part of a key after its length, so that no two lists of parts are one key.
+// appendPart appends a part of a key after its length, so that different lists of parts are different keys.
 func appendPart(b []byte, part string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
-// appendTarget writes what distinguishes the targets of requests: all that the handler sees
-// of a request but the fields of Vary, which handler that is, and the request's class, by which
-// it may go to another upstream.
+// appendTarget appends the parts of a request that distinguish its target: everything that the handler sees of it
+// except the fields of Vary, the handler's scope, and the request's class, because a class may go to another upstream.
 func appendTarget(b []byte, r *http.Request, scope, class string) []byte {
 	b = appendPart(appendPart(b, scope), class)
 	scheme := "http"
@@ -62,7 +62,7 @@ func appendTarget(b []byte, r *http.Request, scope, class string) []byte {
 	}
 	target := r.RequestURI
 	if target == "" {
-		target = r.URL.RequestURI() // made by a program
+		target = r.URL.RequestURI() // for requests that a program made
 	}
 	b = appendPart(appendPart(appendPart(b, scheme), r.Host), target)
 	for _, name := range forwarding {
@@ -73,7 +73,7 @@ func appendTarget(b []byte, r *http.Request, scope, class string) []byte {
 	return b
 }
 
-// partOf gives the Range of a request whose partial response may be stored, "" if it may not.
+// partOf returns the Range of a request whose partial response may be stored, or "" if it may not.
 func partOf(r *http.Request) string {
 	h := r.Header
 	if r.Method != http.MethodGet || len(h["Range"]) != 1 || len(h["If-Range"]) > 0 ||
@@ -83,8 +83,9 @@ func partOf(r *http.Request) string {
 	return h["Range"][0]
 }
 
-// appendVariant writes the codings that a client accepts, the fields by which the answers of a target differ, as a
-// fetch carries them, and the Range of a part. Codings always count: some upstreams compress without a Vary.
+// appendVariant appends the codings that a client accepts, the fields in vary, by which the responses of a target
+// differ, in the form in which a fetch carries them, and the Range of a part. Codings always count, because some
+// upstreams compress without a Vary.
 func appendVariant(b []byte, r *http.Request, vary []string, part string) []byte {
 	b = append(b, codingsOf(r.Header["Accept-Encoding"]))
 	for _, name := range vary {
@@ -133,7 +134,7 @@ func isPositive(param string) bool {
 }
 
 // normalCodings returns the Accept-Encoding of fetches whose clients accept a set of codings. An upstream may encode
-// the answer to a request without the field, so that the empty set is written as "identity".
+// the response to a request without the field, so the empty set is written as "identity".
 func normalCodings(set uint8) string {
 	if set == 0 {
 		return "identity"
@@ -147,17 +148,17 @@ func normalCodings(set uint8) string {
 	return strings.Join(names, ", ")
 }
 
-// Invalidation returns the function that is to be called with the status of the response when that begins, for a
-// request that does not come to Serve, or nil if there is nothing to invalidate. A request of a method that may change
-// its target takes the stored answers for that out when the handler answers it without an error, and those for its
-// Location and Content-Location (RFC 9111 section 4.4).
+// Invalidation returns a function for a request that does not come to Serve, to be called with the status of the
+// response when the response begins. It returns nil if there is nothing to invalidate. If the request has a method that
+// may change its target and the handler answers it without an error, the function removes the stored responses of the
+// target, and of the response's Location and Content-Location (RFC 9111 section 4.4).
 func (c *Cache) Invalidation(w http.ResponseWriter, r *http.Request, v *verdict.Verdict,
 	scope string) func(status int) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
 		return nil
 	}
-	if c.fetched.Load() == 0 { // what is being fetched now counts too: it may be of before the change
+	if c.fetched.Load() == 0 { // running fetches count too: their responses may be of before the change
 		return nil
 	}
 	class := v.Class
@@ -168,13 +169,13 @@ func (c *Cache) Invalidation(w http.ResponseWriter, r *http.Request, v *verdict.
 	}
 }
 
-// invalidate takes out what an answer with these fields made old.
+// invalidate removes the stored responses that a response with the fields in h makes outdated.
 func (c *Cache) invalidate(h http.Header, r *http.Request, scope, class string) {
 	c.store.invalidate(appendTarget(nil, r, scope, class))
 	for _, name := range []string{"Location", "Content-Location"} {
 		u, err := r.URL.Parse(h.Get(name))
 		if err != nil || h.Get(name) == "" || u.Host != "" && u.Host != r.Host {
-			continue // another origin's are not for this one to change
+			continue // no origin may invalidate the responses of another host
 		}
 		other := *r
 		other.RequestURI = u.RequestURI()

@@ -13,21 +13,21 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// directives are those of the Cache-Control of an answer by their names, with their lifetimes: 0 where there is none,
-// or none that can be read: RFC 9111 section 4.2.1 wants such an answer to be stale.
+// directives maps the names of the cache directives of a response to their lifetimes. The lifetime is 0 if a directive
+// has no value or an unreadable one, because RFC 9111 section 4.2.1 wants such a response to be stale.
 type directives map[string]time.Duration
 
 const absent = time.Duration(-1)
 
-// maxSeconds is what longer lifetimes are cut to, as RFC 9111 section 1.2.2 says.
+// maxSeconds is the longest lifetime; longer ones are cut to it, as RFC 9111 section 1.2.2 demands.
 const maxSeconds = math.MaxInt32
 
-// targetedField is the field by which an upstream speaks to shared caches near it, in place of
-// Cache-Control and Expires (RFC 9213).
+// targetedField is the field with which an upstream addresses shared caches near it, in place of Cache-Control and
+// Expires (RFC 9213).
 const targetedField = "Cdn-Cache-Control"
 
-// directivesOf reads the directives of an answer: those of the targeted field, if it is a
-// dictionary of RFC 9651 with a member, or else those of Cache-Control.
+// directivesOf reads the directives of a response: of the targeted field, if it is a dictionary of RFC 9651 with a
+// member, or else of Cache-Control.
 func directivesOf(h http.Header) (d directives, targeted bool) {
 	lines := h[targetedField]
 	if len(lines) == 0 {
@@ -68,8 +68,8 @@ func parseDirectives(lines []string) directives {
 	return d
 }
 
-// add notes a directive: of two that contradict each other the stricter one holds. A field list as in private="X-Name"
-// is taken for the whole answer, which is allowed and safe.
+// add adds a directive. Of two values that contradict each other, the stricter one holds. A field list as in
+// private="X-Name" is taken for the whole response, which is allowed and safe.
 func (d directives) add(name, value string) {
 	age := seconds(value)
 	if before, again := d[name]; again {
@@ -80,7 +80,7 @@ func (d directives) add(name, value string) {
 
 func (d directives) has(name string) bool { return d.of(name) != absent }
 
-// of is the lifetime of a directive, absent where it is not there.
+// of returns the lifetime of a directive, or absent if the response does not have it.
 func (d directives) of(name string) time.Duration {
 	if age, ok := d[name]; ok {
 		return age
@@ -88,8 +88,7 @@ func (d directives) of(name string) time.Duration {
 	return absent
 }
 
-// seconds reads a delta-seconds, also where it is quoted, which RFC 9111 section 5.2 tells
-// recipients to accept.
+// seconds reads a delta-seconds, also a quoted one, which RFC 9111 section 5.2 advises recipients to accept.
 func seconds(s string) time.Duration {
 	if n := len(s); n >= 2 && s[0] == '"' && s[n-1] == '"' {
 		s = s[1 : n-1]
@@ -104,8 +103,7 @@ func seconds(s string) time.Duration {
 	return time.Duration(min(n, maxSeconds)) * time.Second
 }
 
-// lifetime is for how long an answer is fresh from its beginning, absent where it does not
-// say.
+// lifetime returns how long a response is fresh from its beginning, or absent if it does not state that.
 func (d directives) lifetime(h http.Header, date time.Time, targeted bool) time.Duration {
 	switch lines := h["Expires"]; {
 	case d.has("s-maxage"):
@@ -115,22 +113,22 @@ func (d directives) lifetime(h http.Header, date time.Time, targeted bool) time.
 	case len(lines) > 0 && !targeted:
 		at, err := parseDate(lines[0])
 		if err != nil || len(lines) > 1 {
-			return 0 // "0" and other ways to say that it has expired
+			return 0 // such as "0", which means that it has expired
 		}
 		return max(at.Sub(date), 0)
 	}
 	return absent
 }
 
-// ageOf is the Age that an answer came with, 0 without one. Of several the first counts, and what
-// is no number is ignored (RFC 9111 section 5.1).
+// ageOf returns the Age of a received response, or 0 without one. Of several values the first counts, and a value that
+// is not a number is ignored (RFC 9111 section 5.1).
 func ageOf(h http.Header) time.Duration {
 	first, _, _ := strings.Cut(h.Get("Age"), ",")
 	return seconds(strings.Trim(first, " \t"))
 }
 
-// parseDate reads a date in one of the forms of HTTP, which http.ParseTime does not hold to:
-// it takes "2:01:18", and more spaces than one.
+// parseDate parses a date in one of the forms of HTTP. It is stricter than http.ParseTime, which accepts "2:01:18" and
+// repeated spaces.
 func parseDate(s string) (time.Time, error) {
 	if n := len(s) - len("GMT"); n >= 0 && strings.EqualFold(s[n:], "GMT") {
 		s = s[:n] + "GMT"
@@ -139,7 +137,7 @@ func parseDate(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	_, s, _ = strings.Cut(s, " ") // the name of the day says nothing that the rest does not
+	_, s, _ = strings.Cut(s, " ") // without the name of the day, which is redundant
 	for _, form := range []string{"02 Jan 2006 15:04:05 GMT", "02-Jan-06 15:04:05 GMT", "Jan _2 15:04:05 2006"} {
 		if strings.EqualFold(t.UTC().Format(form), s) {
 			return t, nil

@@ -11,19 +11,18 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// fetch is one request to the handler for all clients of a variant, and the
-// ResponseWriter of that request. The handler runs in a goroutine of its own; the client
-// that it was begun for, if there is one, reads along by stream.
+// fetch is one request to the handler for all clients of a variant, and the ResponseWriter of that request. The handler
+// runs in a goroutine of its own. The client for which the fetch began, if there is one, reads along by stream.
 //
-// While the answer may be kept, it is buffered and the handler never waits for the client.
-// Otherwise each Write is handed over to the client and waits until it is taken.
+// While the response may be stored, it is buffered, and the handler never waits for the client. Otherwise each Write
+// passes its bytes to the client and waits until the client has taken them.
 type fetch struct {
 	fetchSetup
 
-	wake  chan struct{} // holds one: something is new for the client
-	taken chan struct{} // one for each chunk that the client has written
+	wake  chan struct{} // holds one signal: there is news for the client
+	taken chan struct{} // one signal for each chunk that the client has written
 	gone  chan struct{} // closed when no client reads along any more
-	done  chan struct{} // closed when no request is to wait for the flight any more
+	done  chan struct{} // closed when requests are no longer to wait for the fetch
 
 	mu sync.Mutex // guards the fields below
 	handlerResponse
@@ -31,17 +30,18 @@ type fetch struct {
 	fetchResult
 }
 
-// fetchSetup has the inputs of a fetch, which do not change while the handler runs.
+// fetchSetup holds the inputs of a fetch, which do not change while the handler runs.
 type fetchSetup struct {
 	store  *store
 	shard  *shard
 	entry  *entry
-	prior  *answer // that may be freshened by a 304; nil: none
-	backup *answer // what is served if the handler fails; nil: nothing
+	prior  *answer // may be freshened by a 304; may be nil
+	backup *answer // served if the handler fails; may be nil
 	serve  *hottype.CachePolicy
-	vary   []string // by which fields answers of the target differ so far
+	vary   []string // the fields by which responses of the target differ so far
 	plain  bool     // it carries the fields of the key only
-	asks   []string // which fields it carries that the key may not have, and by which an answer may differ
+	// The fields that the fetch carries, that the key may not have, and by which a response may differ.
+	asks []string
 	// upstream is PendingRequest.Upstream of the request that began the fetch. Only its leader sets it.
 	upstream string
 
@@ -52,15 +52,15 @@ type fetchSetup struct {
 	header  http.Header // the handler's, which alone uses the map while it runs
 }
 
-// handlerResponse is the response of the handler as far as it has come.
+// handlerResponse holds the part of the handler's response that has come.
 type handlerResponse struct {
-	status         int         // 0: the handler has not answered yet
-	sent           http.Header // as of then
-	declaredLength int64       // the length of the body by sent; -1: unknown
-	trailer        http.Header // what the handler set after its body, when it has landed
-	answer         *answer     // what will be kept, without its body; nil: nothing
-	why            string      // it is not kept
-	body           []byte      // buffered, never changed where it is written
+	status         int         // 0 if the handler has not begun its response
+	sent           http.Header // the header as of then
+	declaredLength int64       // length of the body by sent, or -1 if unknown
+	trailer        http.Header // fields that the handler set after its body; set when the fetch ends
+	answer         *answer     // the answer to store, without its body; nil if not to be stored
+	why            string      // the reason why it is not stored
+	body           []byte      // buffered; written bytes never change
 	reserved       int64
 	chunk          []byte // of a body that is not buffered
 	length         int64  // of the body so far
@@ -68,23 +68,23 @@ type handlerResponse struct {
 	interim        []interim // informational answers for the client
 }
 
-// fetchProgress is the state of a fetch, for its client and for the requests that wait.
+// fetchProgress holds the state of a fetch, for its client and for the requests that wait.
 type fetchProgress struct {
-	held       bool        // the client gets nothing before the flight lands
-	outlasting *time.Timer // calls outlast; nil: the header has not come
+	held       bool        // the client gets nothing before the fetch ends
+	outlasting *time.Timer // calls outlast; nil while the header has not come
 	slow       bool        // the body took longer than requests may wait for it
 	expired    bool        // the fetch took too long for its response to be stored
-	released   bool        // the flight has left its entry
+	released   bool        // the fetch is no longer in its entry
 	finished   bool
 }
 
-// fetchResult has the outcome of a fetch that has landed, for its client and for the counters.
+// fetchResult holds the outcome of a fetch that has ended, for its client and for the counters.
 type fetchResult struct {
 	result   *answer // replaces the response of the handler; may be nil
 	lent     *memory // the rest of the body for the client
 	broken   any     // the value of the handler's panic, or http.ErrAbortHandler
-	panicked any     // the same, also where result took its place
-	unread   bool    // no client read along when the flight landed
+	panicked any     // like broken, also if result took the response's place
+	unread   bool    // no client read along when the fetch ended
 	stored   *answer // the response to store; may be nil
 }
 
@@ -107,8 +107,8 @@ var (
 	errFinished = errors.New("respcache: Write after the handler has returned")
 )
 
-// prepare makes the request for the handler of that of a client. It is for all that the entry
-// stores, whatever the client asked for, and ends by itself, or when all does.
+// prepare makes the request for the handler from a client's request. It asks for the full response of the entry,
+// whatever the client asked for. It does not end with the client's context, but with all.
 func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	forget := context.AfterFunc(all, cancel)
@@ -135,8 +135,8 @@ func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Durat
 	}
 }
 
-// run asks the handler. It returns when the handler does, or ends its goroutine as the handler
-// does by runtime.Goexit.
+// run calls the handler and returns when the handler does. If the handler ends its goroutine with runtime.Goexit, so
+// does run.
 func (f *fetch) run(next http.Handler) {
 	defer f.cancel()
 	defer f.timeout.Stop()
@@ -152,7 +152,7 @@ func (f *fetch) run(next http.Handler) {
 	returned = true
 }
 
-// end lands the flight of a handler that has returned, or panicked with broken.
+// end ends the fetch of a handler that has returned, or panicked with broken.
 func (f *fetch) end(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,28 +165,28 @@ func (f *fetch) end(broken any) {
 	f.finish(broken)
 }
 
-// whole is whether the body is as long as the handler said.
+// whole reports whether the body has the length that the handler declared.
 func (f *fetch) whole() bool { return f.declaredLength < 0 || f.declaredLength == f.length }
 
-// fetchBackoff is the longest marker of a variant whose answer was not to be kept, or that failed.
+// fetchBackoff is the longest pause of a variant after a fetch that failed, was denied, or had no response to store.
 const fetchBackoff = time.Second
 
-// backingOff reports whether it is before until, which was at most a pause ahead when it was set:
-// what is further ahead was set before the clock went back.
+// backingOff reports whether now is before until, unless until is more than fetchBackoff ahead: it was set before the
+// clock went back then, because it is never set further ahead.
 func backingOff(now, until time.Time) bool {
 	d := until.Sub(now)
 	return d > 0 && d <= fetchBackoff
 }
 
-// outcome is what a fetch leaves in its entry.
+// outcome is the effect of a fetch on its entry.
 type outcome struct {
-	answer    *answer   // to store; nil: none
-	notStored bool      // the handler gave an answer that is not to be kept
+	answer    *answer   // to store; may be nil
+	notStored bool      // the handler's response must not be stored
 	failed    bool      // the handler failed
-	retryAt   time.Time // of a fetch that the limits denied
+	retryAt   time.Time // set if the limits denied the fetch
 }
 
-// finish ends the flight: the answer is stored, or the variant marked. It needs mu.
+// finish ends the fetch: it stores the answer, or marks the variant. It needs mu.
 func (f *fetch) finish(broken any) {
 	now := f.now()
 	o := outcome{answer: f.answer}
@@ -221,14 +221,15 @@ func (f *fetch) finish(broken any) {
 	f.notify()
 }
 
-// forgetPrior lets go of what a 304 would have freshened.
+// forgetPrior releases the answer that a 304 would have freshened.
 func (f *fetch) forgetPrior() {
 	if f.prior != nil {
 		f.prior.memory.release()
 	}
 }
 
-// release takes the flight out of its entry and lets go of those who wait, for good. It needs mu.
+// release takes the fetch out of its entry and ends the waiting of all requests, for good. If that has happened before,
+// it stores the answer of o, if there is one, as a late one. It needs mu.
 func (f *fetch) release(o outcome, now time.Time) {
 	switch {
 	case !f.released:
@@ -250,7 +251,7 @@ func (f *fetch) freshen(now time.Time) *answer {
 	return a
 }
 
-// deny ends a flight that was never begun.
+// deny ends a fetch that never began.
 func (f *fetch) deny(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,10 +273,10 @@ type PendingRequest struct {
 	Upstream string
 
 	counted bool
-	again   bool // its fetch had not all fields by which the answer differs
+	again   bool // its fetch lacked a field by which the response differs
 }
 
-// count calls Count, the first time.
+// count calls Count, once.
 func (p *PendingRequest) count(v *verdict.Verdict) {
 	if !p.counted {
 		p.counted = true
@@ -283,15 +284,15 @@ func (p *PendingRequest) count(v *verdict.Verdict) {
 	}
 }
 
-// Gate decides about what the cache cannot answer. *httplimit.HTTPGate is one.
+// Gate decides about requests that the cache cannot answer. *httplimit.HTTPGate is one.
 type Gate interface {
 	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys. If the verdict has a
 	// Lease, KeepLease has to follow.
 	ChargeKeys(r *http.Request) verdict.Verdict
-	// KeepLease keeps a lease until release is called; nil: there is none.
+	// KeepLease keeps a lease until release is called. The lease may be nil.
 	KeepLease(l *verdict.Lease) (release func())
-	// ServeAllowed serves a request that was allowed with a handler. onStatus is nil, or called with the status of the
-	// response when it begins.
+	// ServeAllowed serves an allowed request with a handler. onStatus is nil, or called with the status of the response
+	// when it begins.
 	ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdict.Verdict, next http.Handler,
 		onStatus func(status int))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// What the cache does with a field of a request. Fields that the table does not have, and that
-// the rule does not list, make the request bypass the cache: frameworks may react to them.
+// Uses of a request's field by the cache. Fields that are neither in the table nor listed by the rule make the request
+// bypass the cache, because frameworks may react to them.
 const (
 	unknown   = iota
-	dropped   // no fetch carries it: no answer from the cache depends on it
+	dropped   // no fetch carries it, so no stored response depends on it
 	accepted  // a fetch carries a normal form
-	keyed     // part of what answers are stored under
-	address   // of a client: a fetch carries it if it has nothing but addresses
+	keyed     // it is part of the key
+	address   // of a client; a fetch carries it if it holds nothing but addresses
 	condition // a fetch has conditions of its own
 )
 
@@ -33,12 +33,12 @@ var fieldUses = func() map[string]int {
 	return uses
 }()
 
-// acceptFields say what a client can read. An answer depends on Accept and Accept-Language if its Vary names them; the
-// key always has the Accept-Encoding.
+// acceptFields state which responses a client can read. A response depends on Accept and Accept-Language if its Vary
+// names them. The key always has the Accept-Encoding.
 var acceptFields = []string{"Accept", "Accept-Encoding", "Accept-Language"}
 
-// droppedFields are those that clients and gateways usually send, and without which an answer
-// is as good for all clients: preferences, traces, and what is about one connection.
+// droppedFields are fields that clients and gateways usually send, and without which a response is as good for all
+// clients: preferences, traces, and fields about one connection.
 var droppedFields = []string{
 	"Accept-Charset", "Cache-Control", "Connection", "Content-Length",
 	"Content-Type", "Dnt", "Keep-Alive", "Pragma", "Priority", "Proxy-Connection", "Referer", "Save-Data", "Te",
@@ -47,33 +47,33 @@ var droppedFields = []string{
 	"X-Amzn-Trace-Id", "X-B3-Flags", "X-B3-Parentspanid", "X-B3-Sampled", "X-B3-Spanid", "X-B3-Traceid",
 	"X-Cloud-Trace-Context", "X-Correlation-Id", "X-Envoy-Attempt-Count", "X-Envoy-Expected-Rq-Timeout-Ms",
 	"X-Queue-Start", "X-Request-Id", "X-Request-Start", "X-Varnish",
-	"Cookie", // where the rule has cookies: strip; otherwise the request bypasses the cache
+	"Cookie", // if the rule has cookies: strip; otherwise the request bypasses the cache
 }
 
-// forwarding are the fields by which gateways name the origin that a client asked.
+// forwarding are the fields in which gateways name the origin that a client asked.
 var forwarding = []string{
 	"Cf-Ipcountry", "Cf-Visitor", "Cloudfront-Forwarded-Proto", "Forwarded", "Front-End-Https", "X-Forwarded-Host",
 	"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Forwarded-Server",
 	"X-Forwarded-Ssl", "X-Scheme",
 }
 
-// addressFields name the client. Without them an upstream would take each fetch for a request
-// of this machine, which it may trust.
+// addressFields name the client. Without them an upstream would take each fetch for a request of this machine, which it
+// may trust.
 var addressFields = []string{
 	"Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 	"X-Envoy-External-Address", "X-Forwarded-For", "X-Original-Forwarded-For", "X-Real-Ip",
 }
 
-// useOf gives what becomes of a field of a request.
+// useOf returns the use of a request's field.
 func useOf(name string) int {
 	use, ok := fieldUses[name]
 	if !ok && strings.HasPrefix(name, "Sec-") {
-		return dropped // scripts cannot set them; those of WebSocket come with Upgrade
+		return dropped // scripts cannot set them; WebSocket sends its Sec- fields with Upgrade
 	}
 	return use
 }
 
-// unknownField gives a field because of which a request must bypass the cache, "" if it has none.
+// unknownField returns a field that makes a request bypass the cache, or "" if it has none.
 func unknownField(h http.Header, s *hottype.CachePolicy) string {
 	for name, values := range h {
 		if len(values) == 0 || slices.Contains(s.Vary, name) {
@@ -89,8 +89,8 @@ func unknownField(h http.Header, s *hottype.CachePolicy) string {
 // maxAddresses bounds a field with the addresses of clients and proxies, in bytes.
 const maxAddresses = 512
 
-// areAddresses reports whether the values have only what addresses consist of, so that no
-// upstream rejects a fetch because of them.
+// areAddresses reports whether the values consist of the characters of addresses only, so that no upstream rejects a
+// fetch because of them.
 func areAddresses(values []string) bool {
 	n := 0
 	for _, v := range values {
@@ -101,12 +101,12 @@ func areAddresses(values []string) bool {
 	return true
 }
 
-// agent is the User-Agent of fetches, unless the rule lists that field: some upstreams reject
-// requests without one.
+// agent is the User-Agent of fetches, unless the rule lists that field. Some upstreams reject requests without a
+// User-Agent.
 const agent = "Mozilla/5.0 (compatible; hotparam)"
 
-// fetchFields returns the fields of a fetch: those of r that are part of the key, and addresses. Of the fields in vary
-// it has the normal forms, which the key consists of.
+// fetchFields returns the fields of a fetch: the fields of r that are part of the key, and addresses. The fields in
+// vary are in the normal forms of which the key consists.
 func fetchFields(r *http.Request, vary []string) http.Header {
 	h := http.Header{"User-Agent": {agent}}
 	for _, names := range [][]string{forwarding, addressFields} {
@@ -126,9 +126,10 @@ func fetchFields(r *http.Request, vary []string) http.Header {
 	return h
 }
 
-// firstFields returns the fields of a fetch that streams to the client of r. They include the fields by which answers
-// of the target may differ: those that the rule lists, and what is harmless in Accept and Accept-Language. An upstream
-// may obey the latter without naming them; asks names those that ask for anything.
+// firstFields returns the fields of a fetch that streams to the client of r. They include the fields by which responses
+// of the target may differ: the fields that the rule lists, and the harmless members of Accept and Accept-Language. An
+// upstream may obey the latter two without naming them in Vary, so asks lists which of the two ask for something in
+// particular.
 func firstFields(r *http.Request, vary, listed []string) (h http.Header, asks []string) {
 	h = fetchFields(r, append(slices.Clone(vary), listed...))
 	for _, name := range acceptFields {
@@ -149,7 +150,7 @@ func firstFields(r *http.Request, vary, listed []string) (h http.Header, asks []
 const maxAccepted = 512
 
 // harmless returns the members of a list that consist of letters, digits and the punctuation of types, languages and
-// weights, as far as they fit: an upstream may repeat them in an answer for others.
+// weights, as far as they fit. An upstream may repeat them in a response for others.
 func harmless(list string) string {
 	kept := ""
 	for _, member := range membersOf([]string{list}) {
@@ -166,7 +167,7 @@ func harmless(list string) string {
 
 const acceptChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789*/+-._;= "
 
-// overlooks reports whether one of the fields in vary, which an answer names, is in r with another meaning than in the
+// overlooks reports whether r has one of the fields in vary, which a response names, with another meaning than the
 // fetch that was made of r.
 func (f *fetch) overlooks(r *http.Request, vary []string) bool {
 	carried, _ := firstFields(r, f.vary, f.serve.Vary)
@@ -176,9 +177,9 @@ func (f *fetch) overlooks(r *http.Request, vary []string) bool {
 	})
 }
 
-// normal gives a field as one line, in a form that all its spellings of the same meaning share.
-// Several lines are one list (RFC 9110 section 5.3); space around members means nothing, nor
-// does their order in Accept-Language, where weights say what is preferred.
+// normal returns a field as one line, in a form that all its spellings of the same meaning share. Several lines are one
+// list (RFC 9110 section 5.3). Space around members means nothing. Their order in Accept-Language means nothing either,
+// because weights express the preference.
 func normal(name string, values []string) string {
 	members := membersOf(values)
 	if name == "Accept-Language" {
@@ -223,7 +224,7 @@ func language(member string) string {
 	return strings.Join(parts, "-") + ";" + weight
 }
 
-// weight gives that of a member of a list, 1 without one.
+// weight returns the weight of a member of a list, or 1 without one.
 func weight(member string) float64 {
 	_, text, ok := strings.Cut(member, ";q=")
 	if !ok {

@@ -2,7 +2,7 @@ package respcache
 
 import "time"
 
-// setAnswer gives an entry its answer, or a marker where that is nil, and counts its bytes.
+// setAnswer stores an answer in an entry, or a marker if a is nil, and counts its bytes.
 func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
 	before, own := e.answer, e.ownBytes()
 	if e.bytes == 0 {
@@ -22,8 +22,8 @@ func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
 // ownBytes returns the bytes of an entry without its answer.
 func (e *entry) ownBytes() int64 { return int64(overhead + 2*len(e.of.target) + len(e.variant)) }
 
-// touch makes an entry the most recently used one. Within a second it is not moved again,
-// which a hot key would be at every request.
+// touch makes an entry the most recently used one. It does not move it again within a second, because a hot key would
+// be moved at every request.
 func (sh *shard) touch(e *entry, now time.Time) {
 	if d := now.Sub(e.moved); e.bytes == 0 || d >= 0 && d < time.Second {
 		return
@@ -35,7 +35,7 @@ func (sh *shard) touch(e *entry, now time.Time) {
 	sh.lru.MoveToFront(e.listed)
 }
 
-// forget takes what an entry holds. An answer counts until its last reader has it.
+// forget removes the answer or marker of an entry. An answer's bytes count until its last reader has it.
 func (s *store) forget(sh *shard, e *entry) {
 	if e.bytes == 0 {
 		return
@@ -48,7 +48,7 @@ func (s *store) forget(sh *shard, e *entry) {
 	e.listed, e.answer, e.bytes, e.uncacheableUntil = nil, nil, 0, time.Time{}
 }
 
-// drop takes an entry out that holds nothing, and its resource with the last one.
+// drop removes an entry that has neither answer, marker nor fetch, and its resource with the last entry.
 func (s *store) drop(sh *shard, e *entry) {
 	if e.bytes != 0 || e.fetch != nil {
 		return
@@ -61,7 +61,7 @@ func (s *store) drop(sh *shard, e *entry) {
 	}
 }
 
-// remove takes a whole resource out. Its flights land nowhere.
+// remove removes a whole resource. The responses of its fetches are not stored.
 func (s *store) remove(sh *shard, res *resource) {
 	for _, e := range res.variants {
 		s.forget(sh, e)
@@ -71,8 +71,8 @@ func (s *store) remove(sh *shard, res *resource) {
 	delete(sh.resources, res.target)
 }
 
-// shrink gives up the least recently used entries while there are too many bytes, of a
-// shard first. To give up an answer that is being read would free nothing, so it counts as used.
+// shrink evicts the least recently used entries while the store exceeds its limit, beginning with the shard own.
+// Evicting an answer that is being read would free nothing, so such an answer counts as used.
 func (s *store) shrink(own *shard) {
 	for i := range shards {
 		if s.bytes.Load() <= s.limit {
@@ -94,7 +94,7 @@ func (s *store) shrink(own *shard) {
 	}
 }
 
-// reserve counts bytes of an answer that is on its way. It reports whether there is room.
+// reserve counts n bytes of a response that is not yet complete. It reports whether there is room for them.
 func (s *store) reserve(sh *shard, n int64) bool {
 	if s.bytes.Add(n); s.bytes.Load() > s.limit {
 		s.shrink(sh)

@@ -2,8 +2,8 @@ package respcache
 
 import "sync/atomic"
 
-// memory is what an answer takes. It counts while the store has the answer, while a fetch may freshen it, and while
-// clients read it: an answer that was evicted is in memory until the slowest of them has read it.
+// memory counts the bytes of an answer while the store has the answer, while a fetch may freshen it, and while clients
+// read it: an evicted answer is in memory until the slowest client has read it.
 type memory struct {
 	bytes int64
 	total *atomic.Int64 // of the store
@@ -23,7 +23,8 @@ func (m *memory) release() {
 	}
 }
 
-// measure makes the memory of an answer whose body is complete. It needs the lock of who makes the answer.
+// measure returns the memory of an answer whose body is complete, and makes it if needed. It needs the lock under which
+// the answer was made.
 func (s *store) measure(a *answer) *memory {
 	if a.memory == nil {
 		a.memory = &memory{bytes: a.bytes(), total: &s.bytes}
@@ -31,8 +32,8 @@ func (s *store) measure(a *answer) *memory {
 	return a.memory
 }
 
-// lendBody keeps the buffered body counted for as long as the client of the fetch may read it: with the answer that was
-// made of it, or else by what was reserved. It needs mu.
+// lendBody keeps the buffered body counted for as long as the client of the fetch may read it: as part of the answer
+// that was made of it, or else by the reserved bytes. It needs mu.
 func (f *fetch) lendBody(a *answer) {
 	select {
 	case <-f.gone:

@@ -7,11 +7,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// A response that takes long is for its client alone: a stream, a long download. This file has when the others stop
-// waiting for it, when it is no longer to be stored, and when it ends because no client reads it.
+// A response that takes long, such as a stream or a long download, is for its client alone. This file decides when
+// other requests stop waiting for it, when it is no longer to be stored, and when it ends because no client reads it.
 
-// outlast is called when the body has taken longer since its header than a request may wait. The requests that wait go
-// to the handler by themselves, as later ones do until the fetch has ended.
+// outlast is called when the body has taken longer since its header than a request may wait. The waiting requests go to
+// the handler by themselves, as do later ones until the fetch has ended.
 func (f *fetch) outlast() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -24,8 +24,8 @@ func (f *fetch) outlast() {
 	f.endUnread()
 }
 
-// expire is called when the fetch has taken longer than one may whose response is stored. The response goes on for the
-// client that reads it, unless that client can have a stored one.
+// expire is called when the fetch has taken longer than is allowed for a response that is stored. The response goes on
+// for the client that reads it, unless that client can have a stored one.
 func (f *fetch) expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,8 +43,8 @@ func (f *fetch) expire() {
 	}
 }
 
-// endUnread ends a response that no client reads, if it cannot be stored: because of what it is, because it took too
-// long, or because its body is slow and of unknown length, and so may have no end. It needs mu.
+// endUnread ends a response that no client reads, if it cannot be stored: because of its status or fields, because it
+// took too long, or because its body is slow and of unknown length, and so may have no end. It needs mu.
 func (f *fetch) endUnread() {
 	switch {
 	case f.finished, f.held, !f.isUnread():
@@ -75,7 +75,7 @@ func (f *fetch) isAwaited() bool {
 	}
 }
 
-// letGo lets go of those who wait, for good. It needs mu.
+// letGo ends the waiting of all requests for the fetch, for good. It needs mu.
 func (f *fetch) letGo() {
 	if f.isAwaited() {
 		close(f.done)
@@ -89,7 +89,7 @@ func (f *fetch) hasHeader() bool {
 	return f.status != 0
 }
 
-// staleFor is what a request may be answered with that has waited in vain.
+// staleFor returns the stored answer for a request that has waited in vain, or nil if there is none that may be served.
 func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -101,14 +101,14 @@ func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	return nil
 }
 
-// markSlow notes that an entry is being fetched by a flight whose body takes too long to wait for.
+// markSlow marks an entry whose fetch has a body that takes too long to wait for.
 func (s *store) markSlow(f *fetch) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.entry.failing = f.entry.failing || f.entry.fetch == f && f.entry.answer != nil
 }
 
-// forgetBody frees what was buffered of a body that will not be stored, when its client has read that.
+// forgetBody frees the buffered part of a body that will not be stored, after its client has read it.
 func (s *streaming) forgetBody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *streaming) forgetBody() {
 	}
 }
 
-// late answers a request that has waited for as long as it may: with what is stale, by the handler if that gives others
-// answers, or not.
+// late answers a request that has waited for as long as it may: with a stale answer, by the handler if its response has
+// begun, because it then answers others too, or with a denial.
 func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch, next http.Handler) {
 	now := c.cfg.Now()
 	if a := c.store.staleFor(f, now); a != nil {
@@ -134,7 +134,7 @@ func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingReques
 	denied := left.Verdict
 	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, denied.Key.Resource(),
 		time.Second
-	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not those of a per-IP window
+	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not the values of a per-IP window
 	if !denied.Hot {
 		denied.Reason = hottype.ReasonOverride
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// reasons are those of requests that pass by the cache, and of answers that are not kept.
+// reasons lists the reasons for which requests bypass the cache, and then those for which responses are not stored.
 var reasons = []string{
 	byAuthorization, byCookie, byCertificate, byBody, byUpgrade, byPrecondition, byField, byRange, byUncacheable,
 	whyStatus, whyDirective, whySetCookie, whyVary, whyStream, whyExpired, whySize, whyMemory,
@@ -26,10 +26,10 @@ type counters struct {
 	silent map[source]uint64 // stored answers that came with neither Cache-Control nor Vary
 }
 
-// source is where answers come from.
+// source is the rule and the upstream of a response.
 type source struct{ rule, upstream string }
 
-// sourceOf gives the source of what f fetches. All paths of the catch-all rule are one.
+// sourceOf returns the source of the response of f. All paths of the catch-all rule are one source.
 func sourceOf(f *fetch) source {
 	rule := f.entry.of.key.Resource()
 	if strings.HasPrefix(rule, "/") {
@@ -38,7 +38,7 @@ func sourceOf(f *fetch) source {
 	return source{rule, f.upstream}
 }
 
-// Stats are the counters of a cache since it was built. Bytes and Entries are of now.
+// Stats are the counters of a cache since it was built. Bytes and Entries are current values.
 type Stats struct {
 	Hits        uint64            `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh answer from the cache."`
 	Stale       uint64            `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
@@ -55,8 +55,8 @@ type Stats struct {
 	Bytes       int64             `metric:"hotparam_cache_bytes" help:"Bytes of all entries now."`
 }
 
-// SilentStats counts the stored answers to one rule's requests to one upstream that came with neither
-// Cache-Control nor Vary: the cache cannot know whether they are the same for all clients.
+// SilentStats counts the stored responses to one rule's requests to one upstream that came with neither Cache-Control
+// nor Vary, so that the cache cannot know whether they are the same for all clients.
 type SilentStats struct {
 	Rule     string `label:"rule"`
 	Upstream string `label:"upstream"`
@@ -89,7 +89,7 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Silent reads the counters of upstreams that say nothing about caches, sorted by rule and upstream.
+// Silent reads the counters of upstreams whose responses have no directives for caches, sorted by rule and upstream.
 func (c *Cache) Silent() (all []SilentStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Cache) Silent() (all []SilentStats) {
 	return all
 }
 
-// recordFetch counts what became of a flight, and logs a panic that no client's server will.
+// recordFetch counts the outcome of a fetch, and logs a panic that no client's server logs.
 func (c *Cache) recordFetch(f *fetch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// store holds the answers: resources by target, and in each an entry for each variant.
+// store holds the answers: resources by target, and in each resource an entry for each variant.
 //
-//	shard (by hash of the target) ──> resource ──> entry ──> answer, flight
+//	shard (by hash of the target) ──> resource ──> entry ──> answer, fetch
 //	  └── entries with an answer or a marker, by when they were last used
 //
-// One bound holds for the bytes of all shards. Who goes over it gives up the least recently
-// used entries of its own shard, then those of the others.
+// One bound holds for the bytes of all shards. A shard that goes over it evicts the least recently used entries of its
+// own, then of the others.
 type store struct {
 	limit  int64
 	bytes  atomic.Int64
@@ -30,9 +30,9 @@ type store struct {
 
 const shards = 32
 
-// shard is a part of the store. The counters lie here because the lock is held anyway.
+// shard is a part of the store. It has the counters because its lock is held anyway when they change.
 type shard struct {
-	at                   int // in store.shards
+	at                   int // index in store.shards
 	mu                   sync.Mutex
 	resources            map[string]*resource
 	lru                  list.List // of *entry, the most recently used first
@@ -40,12 +40,12 @@ type shard struct {
 	_                    [32]byte // shards on cache lines of their own
 }
 
-// resource is what the cache knows of a target.
+// resource holds the state of a target.
 type resource struct {
 	target   string
-	key      hottype.Key // the hot key that it is served for
-	vary     []string    // by which fields its answers differ, as far as was seen
-	part     *entry      // the last that got a partial response; nil: none
+	key      hottype.Key // the hot key for which it is served
+	vary     []string    // the fields by which its responses differ, as far as was seen
+	part     *entry      // the last entry that got a partial response; may be nil
 	variants map[string]*entry
 }
 
@@ -53,25 +53,25 @@ type resource struct {
 type entry struct {
 	of      *resource
 	variant string
-	part    string  // the Range of its answers; "": they are whole
-	answer  *answer // nil: none
-	// uncacheableUntil is until when requests do not wait for each other, because the last answer was
-	// not to be kept.
+	part    string  // the Range of its answers; "" if they are whole
+	answer  *answer // may be nil
+	// uncacheableUntil is the time until which requests do not wait for each other, because the last response was not
+	// to be stored.
 	uncacheableUntil time.Time
-	fetch            *fetch    // nil: no fetch is running
+	fetch            *fetch    // nil if no fetch is running
 	retry            time.Time // when it may be fetched again in the background
-	// notStored counts the fetches in a row that had other fields than the key, and gave nothing to
-	// keep: those fields may have been the reason.
+	// notStored is the number of consecutive fetches that had more fields than the key and stored nothing. Those fields
+	// may have been the reason.
 	notStored int
-	// failing: the last fetch failed, or took too long; the answer is given at once for as long
-	// as errors allow, and fetched in the background.
+	// failing is true if the last fetch failed or took too long. The answer is then served at once for as long as
+	// errors allow, and fetched in the background.
 	failing bool
-	bytes   int64         // 0: not in the list
-	listed  *list.Element // of the shard's list; nil: not there
-	moved   time.Time     // when it was put first in it
+	bytes   int64         // 0 if the entry is not in the list
+	listed  *list.Element // in the shard's list; nil if not there
+	moved   time.Time     // when it was last moved to the front
 }
 
-// maxUnkept is how many fetches in a row may give nothing to keep before one has only the fields of
+// maxUnkept is the number of consecutive fetches without a response to store after which a fetch has only the fields of
 // the key.
 const maxUnkept = 2
 
@@ -87,25 +87,25 @@ func (s *store) shard(target []byte) *shard {
 	return &s.shards[maphash.Bytes(s.seed, target)%shards]
 }
 
-// found is what the store has for a request.
+// found is the result of a look-up in the store for a request.
 type found struct {
 	now    time.Time
-	answer *answer // nil: none that may be served, or only if the handler fails
-	backup *answer // what may be served if the handler fails; nil: none
-	fetch  *fetch  // to wait for, or to run where lead
-	lead   bool    // the caller has to run flight, or to end it
-	pass   bool    // the request is to go to the handler by itself
+	answer *answer // may be served; may be nil
+	backup *answer // may be served if the handler fails; may be nil
+	fetch  *fetch  // to wait for, or to run if lead is true
+	lead   bool    // the caller has to run fetch, or to end it
+	pass   bool    // the request has to go to the handler by itself
 }
 
-// find looks for a response and makes a flight if one is needed and none is running.
-// partial is whether only a part is asked for: that is served of a whole response, which is not fetched for
-// it. part is its Range, to look for partial responses.
+// find looks for a response, and makes a fetch if one is needed and none is running. partial is true if the request
+// asks for a part only: the part is cut from a stored whole response, but a whole response is not fetched for it. part
+// is the request's Range, to look for partial responses.
 func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock func() time.Time,
 	partial bool, part string) (f found) {
 	sh := s.shard(target)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := clock() // with the lock: an answer that landed before would be of the future otherwise
+	now := clock() // under the lock; an answer stored before would be in the future otherwise
 	f.now = now
 	e := sh.entry(r, target, v.Key, !partial, part)
 	if e == nil {
@@ -151,7 +151,7 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 	return f
 }
 
-// entry is that of a request's variant, which is added if add is true; nil: there is none. It needs mu.
+// entry returns the entry of a request's variant, which it adds if add is true, or nil if there is none. It needs mu.
 func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool, part string) *entry {
 	res := sh.resources[string(target)]
 	if res == nil {
@@ -171,8 +171,7 @@ func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool
 	return e
 }
 
-// finishFetch ends a flight with what it leaves in its entry. A flight that was detached changes
-// nothing.
+// finishFetch ends a fetch with its outcome for the entry. If the entry no longer has the fetch, it changes nothing.
 func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 	sh, e := f.shard, f.entry
 	sh.mu.Lock()
@@ -190,8 +189,8 @@ func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 	s.shrink(sh)
 }
 
-// keepNothing takes note of a fetch that gave nothing to keep. What is stored stays: for as long
-// as errors allow if the handler failed, otherwise until it has ended.
+// keepNothing records a fetch without a response to store. A stored answer stays: for as long as errors allow if the
+// handler failed, otherwise until it may no longer be served.
 func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	e := f.entry
 	switch {
@@ -212,18 +211,18 @@ func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	e.uncacheableUntil = now.Add(fetchBackoff)
 }
 
-// keepLate stores the response of a flight for which no request waited any more.
+// keepLate stores the response of a fetch for which requests no longer wait.
 func (s *store) keepLate(f *fetch, a *answer, now time.Time) {
 	f.shard.mu.Lock()
-	if f.shard.resources[f.entry.of.target] == f.entry.of { // it was not taken out meanwhile
+	if f.shard.resources[f.entry.of.target] == f.entry.of { // not removed in the meantime
 		s.keep(f, a, now)
 	}
 	f.shard.mu.Unlock()
 	s.shrink(f.shard)
 }
 
-// keep stores an answer. Where it differs by a field that no other answer of its target did,
-// the others go: it is not known for which values of it they hold.
+// keep stores an answer. If it differs by a field by which no other answer of its target did, the others are removed,
+// because it is unknown for which values of the field they hold.
 func (s *store) keep(f *fetch, a *answer, now time.Time) {
 	sh, res := f.shard, f.entry.of
 	if !containsAll(res.vary, a.vary) {
@@ -256,7 +255,8 @@ func containsAll(list, of []string) bool {
 	return !slices.ContainsFunc(of, func(name string) bool { return !slices.Contains(list, name) })
 }
 
-// purge takes out what wanted says, and what has expired. It gives how many entries went.
+// purge removes the entries of keys for which wanted returns true, and expired entries. It returns the number of the
+// former.
 func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -279,7 +279,7 @@ func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int)
 	return purged
 }
 
-// invalidate takes a target out.
+// invalidate removes a target.
 func (s *store) invalidate(target []byte) {
 	sh := s.shard(target)
 	sh.mu.Lock()

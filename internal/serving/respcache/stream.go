@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// stream answers the client that the flight was begun for, as the answer comes. It panics
-// as the handler did, so that the server breaks the connection off where an answer is not
-// whole. It returns false, before it has written anything, if choosy is true and the answer differs by a field that
-// the fetch did not carry as the client sent it.
+// stream sends the response, as it comes, to the client for which the fetch began. It panics as the handler did, so
+// that the server breaks the connection off if a response is not whole. It returns false, before it has written
+// anything, if choosy is true and the response differs by a field that the fetch did not carry as the client sent it.
 func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string, choosy bool) (answered bool) {
 	defer f.clientGone()
 	s := streaming{fetch: f, w: w, r: r, fwd: fwd, choosy: choosy}
@@ -23,7 +22,7 @@ func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string, choos
 	return !s.foreign
 }
 
-// clientGone is called when the client reads no further.
+// clientGone is called when the client stops reading.
 func (f *fetch) clientGone() {
 	close(f.gone)
 	f.mu.Lock()
@@ -32,7 +31,7 @@ func (f *fetch) clientGone() {
 	f.lent.release()
 }
 
-// streaming is how far the client is.
+// streaming is the progress of the client.
 type streaming struct {
 	*fetch
 	w               http.ResponseWriter
@@ -41,11 +40,11 @@ type streaming struct {
 	choosy, foreign bool
 
 	begun bool
-	whole bool // the client has had all that it is to have
+	whole bool // the client has its whole response
 	off   int  // of the buffered body
 }
 
-// step writes what there is. It reports whether there may be more.
+// step writes the available part of the response. It reports whether there may be more.
 func (s *streaming) step() bool {
 	s.mu.Lock()
 	status, held, landed, broken, result := s.status, s.held, s.finished, s.broken, s.result
@@ -92,7 +91,7 @@ func (s *streaming) step() bool {
 	return false
 }
 
-// inform sends informational answers.
+// inform sends informational responses.
 func (s *streaming) inform(list []interim) {
 	h := s.w.Header()
 	for _, i := range list {
@@ -104,8 +103,8 @@ func (s *streaming) inform(list []interim) {
 	}
 }
 
-// begin sends status and fields. A client that has the answer already, or that asked for
-// the fields only, is done with that.
+// begin sends status and fields. They are the whole response to a client that has the stored response already, or that
+// asked for the fields only.
 func (s *streaming) begin(status int) {
 	if s.begun {
 		return
@@ -130,8 +129,7 @@ func (s *streaming) begin(status int) {
 	s.w.WriteHeader(status)
 }
 
-// finish answers with what the cache had, after all: a 304 freshened it, or the handler
-// failed.
+// finish answers with a stored answer after all, because a 304 freshened it or the handler failed.
 func (s *streaming) finish(result *answer, broken any) {
 	if result == nil {
 		if broken == nil {
@@ -146,7 +144,7 @@ func (s *streaming) finish(result *answer, broken any) {
 	result.write(s.w, s.r, s.now(), forwarded("stale", detail, result != s.backup))
 }
 
-// notModified is whether the client has the answer whose fields these are.
+// notModified reports whether the client already has the response with the fields in h.
 func notModified(r *http.Request, h http.Header) bool {
 	if !isConditional(r.Header) {
 		return false
@@ -159,7 +157,7 @@ func notModified(r *http.Request, h http.Header) bool {
 	return probe.status == http.StatusNotModified
 }
 
-// probe notes the status of an answer.
+// probe records the status of a response.
 type probe struct {
 	header http.Header
 	status int

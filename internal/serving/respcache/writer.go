@@ -14,17 +14,17 @@ import (
 
 func (f *fetch) Header() http.Header { return f.header }
 
-// interim is an informational answer, such as 103 (Early Hints).
+// interim is an informational response, such as 103 (Early Hints).
 type interim struct {
 	status int
 	header http.Header
 }
 
-// maxInterim bounds the informational answers that wait for the client.
+// maxInterim bounds the informational responses that wait for the client.
 const maxInterim = 16
 
-// WriteHeader implements http.ResponseWriter. Informational answers go to the client that the
-// fetch was begun for, and are not kept.
+// WriteHeader implements http.ResponseWriter. Informational responses go to the client for which the fetch began, and
+// are not stored.
 func (f *fetch) WriteHeader(status int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,7 +37,7 @@ func (f *fetch) WriteHeader(status int) {
 	}
 }
 
-// begin takes status and fields, and decides how the body is handled. It needs mu.
+// begin records status and fields, and decides how the body is handled. It needs mu.
 func (f *fetch) begin(status int) {
 	if f.status != 0 {
 		return
@@ -50,7 +50,7 @@ func (f *fetch) begin(status int) {
 	default:
 		delete(f.sent, "Content-Length") // as the server would
 	}
-	// A 304 that the fetch did not ask for is the client's.
+	// A 304 for which the fetch did not ask belongs to the client.
 	f.held = status == http.StatusNotModified && f.prior != nil && f.prior.validates() ||
 		f.backup != nil && serverFailed(status)
 	if !f.held {
@@ -79,8 +79,8 @@ func (f *fetch) begin(status int) {
 	f.notify()
 }
 
-// stopBuffering lets the body stream on to the client alone, which it now belongs to; those who
-// wait go on as if there were no cache. It needs mu.
+// stopBuffering lets the body stream on to the client alone. The waiting requests go on as if there were no cache. It
+// needs mu.
 func (f *fetch) stopBuffering(why string) {
 	f.answer, f.why = nil, why
 	f.timeout.Stop()
@@ -88,7 +88,7 @@ func (f *fetch) stopBuffering(why string) {
 	f.endUnread()
 }
 
-// releaseWaiters sends those who wait to the handler. It needs mu.
+// releaseWaiters sends the waiting requests to the handler. It needs mu.
 func (f *fetch) releaseWaiters() {
 	f.release(outcome{notStored: true}, f.now())
 }
@@ -123,12 +123,12 @@ func (f *fetch) Write(p []byte) (int, error) {
 	case <-f.gone:
 	}
 	f.mu.Lock()
-	f.chunk = nil // the handler's again
+	f.chunk = nil // it belongs to the handler again
 	f.mu.Unlock()
 	return 0, errNobody
 }
 
-// buffer keeps a part of the body, unless there is no room for it. It needs mu.
+// buffer stores a part of the body, and reports whether there is room for it. It needs mu.
 func (f *fetch) buffer(p []byte) bool {
 	if f.length > f.serve.MaxBody {
 		f.stopBuffering(whySize)
@@ -136,7 +136,7 @@ func (f *fetch) buffer(p []byte) bool {
 	}
 	n := int64(len(p))
 	if f.declaredLength >= 0 {
-		n = f.declaredLength - f.reserved // all of it with the first part
+		n = f.declaredLength - f.reserved // the whole body with the first part
 	}
 	if !f.store.reserve(f.shard, n) {
 		f.stopBuffering(whyMemory)
@@ -161,7 +161,7 @@ func (f *fetch) Flush() {
 // notify wakes the client, if one reads along.
 func (f *fetch) notify() { wait.Signal(f.wake) }
 
-// trailers are the fields that the handler set after its body.
+// trailers returns the fields that the handler set after its body.
 func (f *fetch) trailers() http.Header {
 	list := http.Header{}
 	for name, values := range f.header {
