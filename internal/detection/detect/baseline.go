@@ -75,7 +75,7 @@ func (p *baseline) add(hash uint64, key string, n int64, surging bool) {
 }
 
 // of returns an upper bound of the count that a key has in a number of seconds by its baseline. It returns -1 while the
-// baseline has too few seconds.
+// baseline has too few seconds, or if p is nil.
 func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
 	if p == nil || p.seconds() < baselineMin {
 		return -1

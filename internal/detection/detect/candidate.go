@@ -62,7 +62,7 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 			return false
 		}
 		if !canon.IsCanonical(hottype.Key(h.counts.Key(place))) {
-			// A collector of other keys made it, and no request could use its place.
+			// A foreign collector wrote the key in another form, so no request could use its place.
 			h.notCanonical++
 			return false
 		}

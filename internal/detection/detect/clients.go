@@ -30,7 +30,7 @@ type clientSketches struct {
 	window    int64 // seconds
 	grain     int64 // seconds per part
 	keys      map[hottype.Key]*sketchRing
-	whole     hottype.ClientSketch // the result of the last of
+	whole     hottype.ClientSketch // the clients that of returned last
 }
 
 type sketchRing struct {
@@ -103,7 +103,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 }
 
 type asked struct {
-	clients *hottype.ClientSketch // valid until the next of
+	clients *hottype.ClientSketch // valid until of is called again
 	unnamed int64                 // requests without a client
 	// requests is the number of recorded requests; network and sender are the origins of most of them.
 	requests        int64

@@ -37,8 +37,8 @@ type Detector struct {
 	incomplete atomic.Int64 // counts up to this time may be missing, unix ns; 0 if complete
 
 	judging   sync.Mutex // held by Tick, OverThreshold, Forget and SetRules; guards all below
-	hot       int64      // number of keys in its set
-	loops     int64      // number of loops in its set
+	hot       int64      // number of hot keys at the last Tick
+	loops     int64      // number of loops at the last Tick
 	displaced uint64
 	full      []hotset.Full // the result of Full
 	last      tick          // the last tick, whose memory is used again

@@ -36,7 +36,7 @@ type ruleState struct {
 // unasked is the value of total until it is read from traffic.
 const unasked = -1
 
-// setRule replaces the rule of h. The window of h is kept, so the rule must have the same.
+// setRule replaces the rule of h. If the new rule has another window, the caller must restart h afterwards.
 func (h *ruleState) setRule(t *compiledRule) {
 	before := h.compiled
 	h.compiled = t

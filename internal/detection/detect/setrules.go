@@ -51,7 +51,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 		h.recheck(now) // by the old rules
 	}
 	l.states = nil
-	uses := l.d.uses // a replaced state calls withholds once more, with the position of its rule in the old set
+	uses := l.d.uses // captured, because a replaced state asks the uses of its rules once more
 	for i, t := range all {
 		var h *ruleState
 		withholds := func(key hottype.Key) bool { return uses.Withholds(i, l.second, key) }

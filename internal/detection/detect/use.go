@@ -6,7 +6,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Use returns the recorded use of each rule: whether requests match it and which parameters their keys have.
+// Use returns the use of each rule by requests, as recorded from their keys.
 func (d *Detector) Use() []report.RuleUse {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
