@@ -1,5 +1,5 @@
-// Package changes answers the routes by which people change what limiters do: live overrides, the central rules,
-// resets and purges; and the audit, which is the record of them.
+// Package changes answers the routes by which people change the work of limiters: live overrides, the central rules,
+// resets and purges; and the audit, which records these changes.
 //
 //	body, query ──strictly──> canonical, redacted, attributed ──> OverrideStore, RuleStore, Command ──> every limiter
 //
@@ -26,41 +26,43 @@ import (
 // OverrideStore keeps the live overrides and the audit of their changes.
 type OverrideStore = rules.OverrideStore
 
-// Config says what can be changed. Rules, Log, Now and Live are needed; what is nil is shown as absent.
+// Config holds the parts that can be changed. Rules, Log, Now and Live are needed. Other fields may be nil and are then
+// shown as absent.
 type Config struct {
 	Rules     func() *rules.Set
 	Overrides OverrideStore
 	Central   RuleStore
 	Reports   func(context.Context) ([]report.Limiter, error)
 	Command   func(context.Context, report.Command) (purged int, err error)
-	// DryRun judges what rules and live overrides would have made of the last minutes. It runs before
-	// anything is stored.
+	// DryRun judges the last minutes by rules and live overrides, before anything is stored.
 	DryRun func(ctx context.Context, next *rules.Set, live []rules.Override) (any, error)
 	Live   Live
 	Log    *slog.Logger
 	Now    func() time.Time
 }
 
-// Live is what the sampler knows of the moment; package live has it.
+// Live is the sampler's knowledge of the present. Package live implements it.
 type Live interface {
 	// ReadOverrides reads the store at once, so that the page shows a change without waiting for a sample.
 	ReadOverrides(ctx context.Context)
-	// LiveOverrides are the live overrides: those of the store, or while it does not answer those that were read last.
+	// LiveOverrides returns the live overrides of the store, or the last list that was read while the store does not
+	// answer.
 	LiveOverrides(ctx context.Context) ([]rules.Override, error)
-	// LastAudit is the audit as last read, newest first; nil: never.
+	// LastAudit returns the audit as last read, newest first, or nil if it was never read.
 	LastAudit() []rules.Change
-	// Trouble is what cannot be read now, "": nothing is known to fail.
+	// Trouble describes what cannot be read now. It is "" if no failure is known.
 	Trouble() string
-	// FullKey is the whole key that an alias stands for, if that is known.
+	// FullKey returns the whole key for which an alias stands, if that is known.
 	FullKey(key hottype.Key) hottype.Key
-	// ActiveKeys are the keys with requests now, heaviest first.
+	// ActiveKeys returns the keys with requests now, heaviest first.
 	ActiveKeys(now time.Time) []hottype.HotKey
-	// Requests are all that limiters decide, a second; 0 if it is not known.
+	// Requests returns the number of requests that limiters decide in a second, or 0 if it is not known.
 	Requests(now time.Time) float64
-	// Clients are those of a sample of the last minute's requests, heaviest first, of so many requests.
+	// Clients returns the clients of a sample of the last minute's requests, heaviest first, and the number of sampled
+	// requests.
 	Clients(now time.Time) (list []ClientShare, sampled uint64)
 	Shown
-	// AddHits adds to overrides the decisions that they were part of.
+	// AddHits adds to overrides the number of decisions in which they took part.
 	AddHits(list []View, now time.Time)
 }
 
@@ -93,7 +95,7 @@ func (s *Service) Routes() []web.Route {
 	}
 }
 
-// maxAudit bounds the changes of one answer; those before them are asked for by before.
+// maxAudit bounds the changes of one response. Earlier changes are requested with the parameter before.
 const maxAudit = 1000
 
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
@@ -125,7 +127,7 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.Central != nil {
 		revisions, err := s.rulesHistory(r)
 		answer["rules"] = withoutTexts(revisions)
-		if err != nil { // changes of overrides are listed all the same
+		if err != nil { // changes of overrides are listed in spite of it
 			answer["rules_error"] = err.Error()
 		}
 	}
@@ -145,7 +147,7 @@ func (s *Service) commandKey(action report.CommandAction) web.Handler {
 		}
 		answer := map[string]any{"key": key}
 		if action == report.CommandPurge {
-			answer["purged"] = n // answers, in this process
+			answer["purged"] = n // the number of responses in this process
 		}
 		return web.WriteJSON(w, http.StatusOK, answer)
 	}
@@ -154,7 +156,7 @@ func (s *Service) commandKey(action report.CommandAction) web.Handler {
 func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	name := web.Named(r, "client")
 	c := hottype.ParseClient(name)
-	if p, err := netip.ParsePrefix(name); err == nil { // as IPv6 clients are shown
+	if p, err := netip.ParsePrefix(name); err == nil { // an IPv6 client as it is shown
 		c = hottype.Client{Addr: p.Addr()}
 	}
 	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
@@ -166,8 +168,8 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
 }
 
-// traceClient has every limiter record for a minute what a client, or the clients of a network, ask for. It changes
-// nothing, so the audit has no entry of it.
+// traceClient makes every limiter record the requests of a client, or of the clients of a network, for a minute. It
+// changes nothing, so it is not in the audit.
 func (s *Service) traceClient(w http.ResponseWriter, r *http.Request) error {
 	c, err := web.NamedClient(r, s.cfg.Rules())
 	if err != nil {
@@ -187,7 +189,7 @@ func noLimiter() error {
 		"ask an aggregator, a limiter or hotparam serve")
 }
 
-// command has every limiter carry out a command, and says in the log who wanted it.
+// command makes every limiter carry out a command, and logs its author.
 func (s *Service) command(r *http.Request, c report.Command) (purged int, err error) {
 	if s.cfg.Command == nil {
 		return 0, noLimiter()
@@ -203,8 +205,8 @@ func (s *Service) command(r *http.Request, c report.Command) (purged int, err er
 	return purged, nil
 }
 
-// Record adds to the log and the audit what a person has done that changes no override. It is done already: if the
-// audit cannot be written, the log has it.
+// Record adds an action of a person that changes no override to the log and the audit. The action is done already, so
+// if the audit cannot be written, only the log has it.
 func (s *Service) Record(ctx context.Context, c rules.Change) {
 	s.cfg.Log.Info("admin: command", "action", c.Action, "of", c.Of, "author", c.Author)
 	if s.cfg.Overrides == nil {
@@ -219,9 +221,9 @@ func hasID(id string) func(rules.Override) bool {
 	return func(o rules.Override) bool { return o.ID == id }
 }
 
-// idFor is the ID under which an override is put: that of the path, else the one that its
-// target with this schedule and mode already has, else the one that they make. One that was
-// enforced after it was tried still has the ID of the mode it had; then the other one is free.
+// idFor returns the ID under which an override is put: the ID of the path, or else the ID of a live override with the
+// same target, schedule and mode, or else an ID that is made of them. An override that was tried first and then
+// enforced still has the ID of shadow mode. Then the other ID is free.
 func idFor(live []rules.Override, o rules.Override) (string, error) {
 	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
 		if o.ID == "" || o.ID == live[i].ID {

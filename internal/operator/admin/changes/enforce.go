@@ -9,9 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// enforceOverride enforces an override that was only tried: under its ID, or in the place of
-// the one that is enforced for the same target with the same schedule. Undo brings that back,
-// or the shadow mode.
+// enforceOverride enforces an override that is in shadow mode: under its ID, or in place of the override that is
+// enforced for the same target with the same schedule. An undo restores the replaced override or the shadow mode.
 func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error {
 	id, who := r.PathValue("id"), web.Author(r)
 	live, err := s.live(r.Context())
@@ -41,7 +40,7 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	}
 	tried := o.Version()
 	o.Mode, o.Author = "", who
-	var replaced *rules.Override // by the enforced one
+	var replaced *rules.Override // by the enforced override
 	if j := slices.IndexFunc(live, o.Replaces); j >= 0 {
 		replaced, o.ID = &live[j], live[j].ID
 	} else if o.ID == id {

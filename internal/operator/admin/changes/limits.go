@@ -9,22 +9,22 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Shown is what the page shows of the targets of overrides.
+// Shown is the page's view of the targets of overrides.
 type Shown interface {
-	// Limits returns the limit in force for what an override names, and the limit of the rules for it.
+	// Limits returns the limit in force for the target of an override, and the limit of the rules for it.
 	Limits(o rules.Override, now time.Time) (inForce, byRule Limit)
 	// IsListed reports whether the target of an override is in a list of the page now.
 	IsListed(list string, o rules.Override, now time.Time) bool
 }
 
-// Limit is a limit in force. The zero Limit stands for none.
+// Limit is a limit in force. The zero Limit means that there is no limit.
 type Limit struct {
 	PerSecond float64 // 0 if it is not a rate
 	Text      string  // "20/s, burst 20"
 	Blocks    bool
 }
 
-// raised returns warnings of an override that allows more than what is in force now or than the rules do.
+// raised returns warnings about an override that allows more than the limit in force or the limit of the rules.
 func (s *Service) raised(o rules.Override) []string {
 	if o.Action != rules.ActionLimit || o.InShadow() {
 		return nil
@@ -44,14 +44,14 @@ func (s *Service) raised(o rules.Override) []string {
 	return list
 }
 
-// lists are those of the page from which a person takes the target of an override.
+// lists are the lists of the page from which a person takes the target of an override.
 var lists = map[string]string{
 	"hot": "is not hot any more", "loop": "is not the heaviest client of a loop any more",
 	"denied": "is not among the denied clients any more", "heaviest": "is not among the heaviest clients any more",
 }
 
-// checkRow returns a problem if the request says from which list of the page its target was taken, and the target is
-// no longer in that list. A list can change between the look of a person and the click.
+// checkRow returns a problem if the request names the list of the page from which its target was taken, and the target
+// is no longer in that list. A list can change before a person clicks.
 func (s *Service) checkRow(r *http.Request, o rules.Override) error {
 	row := r.URL.Query().Get("row")
 	if row == "" {

@@ -15,16 +15,16 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Response is the response to a change: the override as it now holds, and
-// warnings of what its author may not have meant.
+// Response is the response to a change: the override as it is in force now, and warnings about effects that its author
+// may not have intended.
 type Response struct {
 	View
-	// Revision is that of the overrides with the change in them: every limiter whose
-	// revision is not lower has it.
+	// Revision is the revision of the overrides with the change: every limiter with this revision or a higher one has
+	// it.
 	Revision int64 `json:"revision"`
-	// Change is the revision of this change in the audit: an undo takes it. It is 0 in a dry run.
+	// Change is the revision of this change in the audit, for an undo. It is 0 in a dry run.
 	Change int64 `json:"change,omitempty"`
-	// Reach is which keys it would hold now; absent where that is not known.
+	// Reach describes the keys or clients that it would affect now. It is absent if they are not known.
 	Reach *Reach `json:"reach,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func (s *Service) getOverride(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, all[i])
 }
 
-// putOverride stores an override, or with ?dry_run=true only says what it would hold; see idFor for its ID.
+// putOverride stores an override, or with ?dry_run=true only returns its reach. See idFor for its ID.
 func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	in, err := readOverride(w, r, s.cfg.Now())
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if redacted != in.override.Key { // what was warned of until now repeats the key
+	if redacted != in.override.Key { // the warnings so far repeat the key
 		in.warnings = []string{"values of the key are redacted; it was stored as " + redacted}
 		in.override.Key = redacted
 	}
@@ -121,7 +121,7 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, status, a)
 }
 
-// store stores an override that the request confirms, over the version that it names.
+// store stores an override that the request confirms, in place of the version that the request names.
 func (s *Service) store(w http.ResponseWriter, r *http.Request, o rules.Override) (rules.Change, error) {
 	version, err := ifVersion(r)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Service) store(w http.ResponseWriter, r *http.Request, o rules.Override
 	return change, nil
 }
 
-// put stores an override in the place of one with a version, or of any.
+// put stores an override in place of a version, which may be any version.
 func (s *Service) put(ctx context.Context, o rules.Override, version int64) (rules.Change, error) {
 	change, err := s.cfg.Overrides.PutIf(ctx, o, version)
 	if errors.Is(err, rules.ErrOverrideChanged) {
@@ -155,13 +155,13 @@ func (s *Service) put(ctx context.Context, o rules.Override, version int64) (rul
 	return change, nil
 }
 
-// ifVersion reads the version of an override that a change was made on. Without If-Match it may be any.
+// ifVersion reads the version of an override on which a change is based. Without If-Match any version matches.
 func ifVersion(r *http.Request) (int64, error) {
 	return versionOf(r, `send If-Match with the ETag that GET /v1/overrides/{id} gave, "0" for none, or leave it out`)
 }
 
-// changedMeanwhile is the problem of a change that was based on another version of an override than the one that is
-// there. It names the last change, so that a person can decide.
+// changedMeanwhile returns the problem of a change that is based on another version of an override than the stored one.
+// It names the last change, so that a person can decide.
 func (s *Service) changedMeanwhile(ctx context.Context, id string) error {
 	what := "was changed meanwhile"
 	if last, err := s.cfg.Overrides.FindChanges(ctx, rules.AuditQuery{ID: id, Limit: 1}); err == nil && len(last) > 0 {
@@ -182,7 +182,7 @@ func changedBy(c rules.Change) string {
 	return what + " at " + c.At.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// RevisionHeader names the revision of a change in an answer without a body.
+// RevisionHeader names the revision of a change in a response without a body.
 const RevisionHeader = "Hotparam-Revision"
 
 func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
@@ -206,7 +206,7 @@ func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// live are the live overrides as the store has them: what a change is made of.
+// live returns the live overrides of the store, on which changes are based.
 func (s *Service) live(ctx context.Context) ([]rules.Override, error) {
 	if s.cfg.Overrides == nil {
 		return nil, nil
@@ -240,8 +240,7 @@ func noOverride(id string) error {
 	return web.NewProblem(http.StatusNotFound, "there is no override "+web.Quoted(id), "GET /v1/overrides lists them")
 }
 
-// afterChange logs a change and shows it on the streams without waiting for the
-// next sample.
+// afterChange logs a change and shows it on the streams without waiting for the next sample.
 func (s *Service) afterChange(ctx context.Context, what, id, who string) {
 	s.cfg.Log.Info("admin: override changed", "action", what, "id", id, "author", who)
 	s.cfg.Live.ReadOverrides(ctx)

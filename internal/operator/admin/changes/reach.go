@@ -17,43 +17,45 @@ import (
 const (
 	// BroadShare is the part of all requests above which an override gets a warning.
 	BroadShare = 0.5
-	// confirmShare is the part of the requests, or of the clients, above which a block or a limit is confirmed.
+	// confirmShare is the part of the requests, or of the clients, above which a block or a limit must be confirmed.
 	confirmShare = 0.1
-	// Below these a share means nothing: requests a second, and sampled requests.
+	// Below these numbers a share means nothing: requests a second, and sampled requests.
 	minRequests, minSampled = 1.0, 20
 
-	maxExamples = 5 // keys or clients that match and are named
+	maxExamples = 5 // number of matching keys or clients that are named
 )
 
-// Reach is what an override would hold now.
+// Reach describes the keys or clients that an override would affect now.
 type Reach struct {
-	// Keys of LookedAt match it: those that the aggregator or the limiters know as the heaviest.
+	// Keys is the number of matching keys among LookedAt, the heaviest keys that the aggregator or the limiters know.
 	Keys     int `json:"keys"`
 	LookedAt int `json:"looked_at"`
-	// PerSecond is how often they are asked for, Share their part of what is looked at, 0 to 1.
+	// PerSecond is the rate of requests for them, and Share its part of the requests that were examined, 0 to 1.
 	PerSecond float64 `json:"requests_per_second"`
 	Share     float64 `json:"share"`
-	// Clients of ClientsLookedAt match one of clients: those of a sample of the last minute's requests.
+	// Clients is the number of matching clients among ClientsLookedAt, the clients of a sample of the last minute's
+	// requests. Both are set for overrides of clients.
 	Clients         int `json:"clients,omitempty"`
 	ClientsLookedAt int `json:"clients_looked_at,omitempty"`
-	// Examples are the heaviest of them.
+	// Examples are the heaviest matching keys or clients.
 	Examples []string `json:"examples"`
-	// Confirm is why a block or a limit is stored only with confirm=true, "" if it needs none. Percent is the part of
-	// the requests or clients that it reaches; of one that reaches all of something, 100 if no more is known.
+	// Confirm is the reason why a block or a limit is stored only with confirm=true, or "" if it needs no confirmation.
+	// Percent is the part of the requests or clients that it reaches. If it reaches everything of some kind and no more
+	// is known, Percent is 100.
 	Confirm string `json:"confirm,omitempty"`
 	Percent int    `json:"percent,omitempty"`
 }
 
-// ClientShare is a client with a class, and its part of the last minute's requests.
+// ClientShare is a client, its class, and its part of the last minute's requests.
 type ClientShare struct {
 	Client, Class string
 	Share         float64
 }
 
-// reach compares an override with the requests of now; nil if nothing is known.
+// reach compares an override with the present requests. It returns nil if nothing is known of them.
 func (s *Service) reach(o rules.Override, now time.Time) *Reach {
 	tried := o
-	tried.Until, tried.Schedule, tried.Mode = time.Time{}, rules.Schedule{}, "" // what it would hold while it does
+	tried.Until, tried.Schedule, tried.Mode = time.Time{}, rules.Schedule{}, "" // its reach while it is in force
 	index := rules.NewOverrides(nil, []rules.Override{tried})
 	r, share := &Reach{Examples: []string{}}, 0.0
 	if o.OfClients() {
@@ -69,7 +71,7 @@ func (s *Service) reach(o rules.Override, now time.Time) *Reach {
 	return r
 }
 
-// ofKeys returns the part of all requests that have a matching key.
+// ofKeys returns the part of all requests whose keys match.
 func (r *Reach) ofKeys(s *Service, index *rules.Overrides, now time.Time) float64 {
 	asked, all := s.cfg.Live.ActiveKeys(now), 0.0
 	r.LookedAt = len(asked)
@@ -93,7 +95,7 @@ func (r *Reach) ofKeys(s *Service, index *rules.Overrides, now time.Time) float6
 	return r.PerSecond / all
 }
 
-// ofClients returns the part of all requests, or of all clients, that match: the greater one.
+// ofClients returns the matching part of all requests or of all clients, whichever is greater.
 func (r *Reach) ofClients(s *Service, index *rules.Overrides, now time.Time) float64 {
 	clients, sampled := s.cfg.Live.Clients(now)
 	r.ClientsLookedAt = len(clients)
@@ -115,8 +117,8 @@ func (r *Reach) ofClients(s *Service, index *rules.Overrides, now time.Time) flo
 	return max(r.Share, float64(r.Clients)/float64(len(clients)))
 }
 
-// confirm says whether an override needs a second word. A limit of one key needs none, however often it is asked for:
-// that is what the pipeline sets by itself.
+// confirm sets Confirm and Percent of an override that must be confirmed. A limit of one key never must, however often
+// the key is requested, because the pipeline sets such limits by itself.
 func (r *Reach) confirm(set *rules.Set, o rules.Override, share float64) {
 	if o.InShadow() || o.Action != rules.ActionLimit && o.Action != rules.ActionBlock ||
 		o.Action == rules.ActionLimit && o.IsOneKey() {
@@ -127,7 +129,7 @@ func (r *Reach) confirm(set *rules.Set, o rules.Override, share float64) {
 		what = "clients"
 	}
 	if r.Confirm = reachesAll(set, o); r.Confirm == everyKey {
-		share = 1 // those that are looked at are only the heaviest
+		share = 1 // only the heaviest keys were examined
 	}
 	if r.Percent = min(100, int(math.Ceil(100*share-1e-6))); share > confirmShare {
 		text := fmt.Sprintf("it reaches %d %% of the %s of the last minute", r.Percent, what)
@@ -142,7 +144,8 @@ func (r *Reach) confirm(set *rules.Set, o rules.Override, share float64) {
 
 const everyKey = "it reaches every key"
 
-// reachesAll says of what an override reaches everything, whatever is asked for now; "" if of nothing.
+// reachesAll names the keys or clients of which an override reaches all, even those without requests now. It returns ""
+// if there are none.
 func reachesAll(set *rules.Set, o rules.Override) string {
 	if n := o.Network(); n.IsValid() {
 		if rules.IsMostClients(n) {
@@ -181,8 +184,8 @@ func isRule(set *rules.Set, name string) bool {
 	return rule != nil && rule.Name == name
 }
 
-// unconfirmed is the problem of a request that stores an override without the second word that it needs; nil: it may
-// be stored.
+// unconfirmed returns the problem of a request that stores an override without the confirmation that it needs, or nil
+// if the override may be stored.
 func (s *Service) unconfirmed(r *http.Request, o rules.Override) error {
 	yes, err := web.QueryBool(r, "confirm")
 	if err != nil || yes {
@@ -198,7 +201,7 @@ func (s *Service) unconfirmed(r *http.Request, o rules.Override) error {
 	return p
 }
 
-// warnings are what an author may not have meant.
+// warnings returns descriptions of effects that an author may not have intended.
 func (r *Reach) warnings() []string {
 	switch {
 	case r == nil:
@@ -214,11 +217,11 @@ func (r *Reach) warnings() []string {
 	return nil
 }
 
-// maxLosses bounds what a problem names.
+// maxLosses bounds the losses that a problem names.
 const maxLosses = 20
 
-// checkPush is the problem of rules that take something away from what is in force, or override too much, without
-// confirm=true.
+// checkPush returns the problem of rules that take something away from the rules in force, or override too much,
+// without confirm=true.
 func (s *Service) checkPush(r *http.Request, change rules.Revision) error {
 	yes, err := web.QueryBool(r, "confirm")
 	if err != nil || yes {
@@ -237,7 +240,7 @@ func (s *Service) checkPush(r *http.Request, change rules.Revision) error {
 	if next, err := s.cfg.Central.Check(r.Context(), change); err == nil {
 		return s.losses(before, next)
 	}
-	return nil // wrong rules are rejected when they are to be stored
+	return nil // invalid rules are rejected when they are stored
 }
 
 func (s *Service) losses(before, next *rules.Set) error {

@@ -13,33 +13,33 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// ErrRejected says that rules cannot be run, and were not stored.
+// ErrRejected reports that rules cannot be run and were not stored.
 var ErrRejected = errors.New("the rules are rejected")
 
-// maxReasonBytes bounds what is said of a change, in bytes.
+// maxReasonBytes bounds the reason and the author of a change together, in bytes.
 const maxReasonBytes = 1000
 
 // RuleStore is the central store of rules that a program follows. It may be used by many goroutines.
 type RuleStore interface {
-	// State tells which of them this program runs.
+	// State returns the versions that this program runs and rejects.
 	State() RulesState
-	// Read gives what the store holds; nil: nothing. With an error it is what the store held last, nil if that is not
-	// known.
+	// Read returns the contents of the store, or nil if it is empty. With an error it returns the last known contents,
+	// or nil.
 	Read(ctx context.Context) (*rules.Stored, error)
-	// Check reads the rules of a change as this program would run them; ErrRejected where it cannot.
+	// Check returns the rules of a change as this program would run them, or ErrRejected if it cannot.
 	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
-	// Change makes a change on top of the version before, 0 for none: rules.ErrConflict where the store
-	// holds another one, ErrRejected where the rules cannot be run. It gives what the store holds then.
+	// Change stores a change on top of version before, which is 0 for an empty store, and returns the new contents. It
+	// returns rules.ErrConflict if the store holds another version, and ErrRejected if the rules cannot be run.
 	Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error)
-	// History gives the last changes, newest first.
+	// History returns the last changes, newest first.
 	History(ctx context.Context) ([]rules.Revision, error)
 }
 
-// RulesState is what a program makes of the central store of rules.
+// RulesState describes how a program uses the central store of rules.
 type RulesState struct {
 	Store string `json:"store"` // redis:
-	// Running is the version that the program runs, 0 where its rules are those of its file. Rejected is the
-	// one that it does not take, and Why; 0: none.
+	// Running is the version that the program runs, or 0 if it runs the rules of its file. Rejected is the version that
+	// it rejects, or 0, and Why the reason.
 	Running  int64  `json:"running"`
 	Rejected int64  `json:"refused,omitempty"`
 	Why      string `json:"why,omitempty"`
@@ -47,12 +47,12 @@ type RulesState struct {
 
 type Rules struct {
 	RulesState
-	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
+	Version  int64           `json:"version"` // of the last change; 0 if the store is empty
 	Current  *rules.Revision `json:"current,omitempty"`
 	Limiters []LimiterRules  `json:"limiters"`
-	// StoreError says why the store cannot be read: what is shown is what it held last.
+	// StoreError is the reason why the store cannot be read. The last known contents are shown then.
 	StoreError string `json:"store_error,omitempty"`
-	// LimitersError says why they are not known.
+	// LimitersError is the reason why the limiters are not known.
 	LimitersError string `json:"limiters_error,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (s *Service) getRules(w http.ResponseWriter, r *http.Request) error {
 	return s.writeRules(w, r, stored, err)
 }
 
-// writeRules answers with what the store holds, or if it cannot be read with what it held last.
+// writeRules answers with the contents of the store, or with the last known contents if it cannot be read.
 func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored, unread error) error {
 	a := Rules{RulesState: s.cfg.Central.State(), Limiters: []LimiterRules{}}
 	if unread != nil {
@@ -92,7 +92,7 @@ func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rul
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
-// putRules stores rules; with ?dry_run= it stores nothing.
+// putRules stores rules. With ?dry_run= it stores nothing.
 func (s *Service) putRules(w http.ResponseWriter, r *http.Request) error {
 	change, err := s.readRules(w, r)
 	if err != nil {
@@ -153,7 +153,7 @@ func storeError(err error) error {
 	return fmt.Errorf("admin: the rules were not stored: %w", err)
 }
 
-// readRules reads the rules to store, with who stores them and why.
+// readRules reads the rules to store, with their author and reason.
 func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
 	change := rules.Revision{At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
 		Reason: r.URL.Query().Get("reason")}
@@ -223,7 +223,7 @@ func (s *Service) central() error {
 
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// ifMatch is the version that a change of the rules was made on.
+// ifMatch returns the version of the rules on which a change is based.
 func ifMatch(r *http.Request) (int64, error) {
 	const remedy = `send If-Match with the ETag that GET /v1/rules gave, or * for whatever is there`
 	if r.Header.Get("If-Match") == "" {
@@ -233,7 +233,7 @@ func ifMatch(r *http.Request) (int64, error) {
 	return versionOf(r, remedy)
 }
 
-// versionOf reads the version in the If-Match of a request; without one, or with *, it is rules.AnyVersion.
+// versionOf reads the version in the If-Match of a request. Without If-Match, or with *, it returns rules.AnyVersion.
 func versionOf(r *http.Request, remedy string) (int64, error) {
 	text := r.Header.Get("If-Match")
 	if text == "" || text == "*" {

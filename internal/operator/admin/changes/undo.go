@@ -14,9 +14,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// undoOverride takes the last change of an override back. With ?revision= the change of that revision must still be
-// the last one, and with If-Match the override must have that version: a change that somebody else has made since
-// stays. Undone twice it stands as before the first undo.
+// undoOverride takes back the last change of an override. With ?revision= the change of that revision must still be the
+// last one, and with If-Match the override must have that version, so that a later change by another person is kept.
+// Two undos restore the state before the first.
 func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 	id, who := r.PathValue("id"), web.Author(r)
 	last, err := s.lastChange(r, id)
@@ -37,7 +37,7 @@ func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		map[string]any{"undone": last, "override": restored.After, "revision": restored.Revision})
 }
 
-// lastChange returns the last change of an override if it is the one that the request names.
+// lastChange returns the last change of an override if it is the change that the request names.
 func (s *Service) lastChange(r *http.Request, id string) (last rules.Change, err error) {
 	audit, err := s.cfg.Overrides.FindChanges(r.Context(), rules.AuditQuery{ID: id, Limit: maxAudit})
 	if err != nil {
@@ -81,11 +81,12 @@ func queryRevision(r *http.Request, name string) (int64, error) {
 	return n, nil
 }
 
-// restore brings back what was before a change, under the name of the caller, if the change is still the last one.
+// restore restores the override as it was before a change, under the name of the caller, if the change is still the
+// last one.
 func (s *Service) restore(ctx context.Context, c rules.Change, who string) (change rules.Change, err error) {
 	version := c.After.Version()
 	if c.After != nil && c.After.Expired(s.cfg.Now()) {
-		version = rules.AnyVersion // stores remove what has ended
+		version = rules.AnyVersion // stores remove overrides that have ended
 	}
 	if c.Before == nil {
 		change, err = s.cfg.Overrides.DeleteIf(ctx, c.ID, who, version)

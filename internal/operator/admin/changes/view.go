@@ -17,27 +17,28 @@ import (
 )
 
 const (
-	SourceLive = "live" // in the store: may be changed here
+	SourceLive = "live" // in the store: can be changed here
 	SourceFile = "file" // in the rules file
 )
 
 type View struct {
 	rules.Override
 	Source string `json:"source"`
-	// Version is that of a live override: its ETag without the quotes. Each change of it makes a higher one.
+	// Version is the version of a live override, which is its ETag without the quotes. Each change makes a higher
+	// version.
 	Version int64 `json:"version,omitempty"`
-	// Active says whether it holds right now; Next is for one with a schedule:
-	// when it will hold next, or until when it holds.
+	// Active is true if the override is in force now. For an override with a schedule, Next is the time at which it
+	// will be in force next, or until which it is in force.
 	Active bool      `json:"active"`
 	Next   time.Time `json:"next,omitzero"`
-	// Hits are the decisions that it was part of in the limiters that report, since they have it;
-	// nil in events, and while no limiter has reported twice.
+	// Hits is the number of decisions in which the override took part, in the limiters that report, since they have it.
+	// It is nil in events, and while no limiter has reported twice.
 	Hits          *uint64  `json:"hits,omitempty"`
 	HitsPerSecond *float64 `json:"hits_per_second,omitempty"`
-	// WouldDeny are those of Hits that it would have denied, of one in shadow mode.
+	// WouldDeny is the number of Hits that an override in shadow mode would have denied.
 	WouldDeny          *uint64  `json:"would_deny,omitempty"`
 	WouldDenyPerSecond *float64 `json:"would_deny_per_second,omitempty"`
-	// Warnings are what its author may not have meant.
+	// Warnings describe effects that the author may not have intended.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -55,7 +56,7 @@ func Viewed(o rules.Override, source string, now time.Time) View {
 	return v
 }
 
-// ViewOf tells a live override from one of the file by its ID.
+// ViewOf returns the view of an override. It distinguishes live overrides from overrides of the file by their ID.
 func ViewOf(o *rules.Override, live []rules.Override, now time.Time) *View {
 	if o == nil {
 		return nil
@@ -67,16 +68,15 @@ func ViewOf(o *rules.Override, live []rules.Override, now time.Time) *View {
 	return &v
 }
 
-// withID gives an override of the rules file the ID that its key makes.
+// withID sets the ID of an override of the rules file from its key.
 func withID(o rules.Override) rules.Override {
 	o.ID = cmp.Or(o.ID, o.DefaultID())
 	return o
 }
 
-// Listed is every override that has not ended at now: the live ones, newest
-// first, and those of the file that no live one of the same target replaces. One
-// with a schedule replaces none, because it holds only at times, and one in shadow mode
-// none but those in shadow mode.
+// Listed returns all overrides that have not ended at now: the live overrides, newest first, and the overrides of the
+// file that no live override of the same target replaces. An override with a schedule replaces no other, because it is
+// not always in force, and an override in shadow mode replaces only overrides in shadow mode.
 func Listed(set *rules.Set, live []rules.Override, now time.Time) []View {
 	views := []View{}
 	type place struct {
@@ -103,13 +103,13 @@ func Listed(set *rules.Set, live []rules.Override, now time.Time) []View {
 	return views
 }
 
-// overrideInput is an override as a person wrote it, made canonical.
+// overrideInput is the canonical form of an override that a person wrote.
 type overrideInput struct {
 	override rules.Override
 	warnings []string
 }
 
-// readOverride reads the body of a PUT strictly. The first error becomes the problem, with its field.
+// readOverride reads the body of a PUT strictly. It returns the first error as a problem with its field.
 func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (in overrideInput, err error) {
 	body, err := web.Body(w, r, "body is", maxBody, "send one override")
 	if err != nil {
@@ -122,7 +122,7 @@ func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (in ove
 	return in, err
 }
 
-// canonical writes the target in its one form, and warns of it.
+// canonical converts the target to its canonical form, and warns of a difference.
 func (in *overrideInput) canonical(o *rules.Override) error {
 	t := o.Target()
 	canonical, err := t.Canonical()
@@ -173,7 +173,7 @@ func problemOf(e *rules.Error) error {
 	case "is", "has":
 		detail = conf.Cut(e.Field) + " " + e.Message
 	}
-	field, _, _ := strings.Cut(e.Field, ".") // of a schedule the page has one line
+	field, _, _ := strings.Cut(e.Field, ".") // the page has one line for a schedule
 	return web.BadField(field, detail, cmp.Or(remedies[field], "see /openapi.json for what an override holds"))
 }
 
@@ -182,8 +182,8 @@ const (
 	noRequest = ": no request will have this key"
 )
 
-// overrideWarnings says why an override may never meet a request, or may meet others than its author
-// meant.
+// overrideWarnings returns the reasons why an override may never match a request, or may match other requests than its
+// author intended.
 func overrideWarnings(set *rules.Set, o rules.Override) []string {
 	switch {
 	case o.Resource != "":
@@ -198,7 +198,7 @@ func overrideWarnings(set *rules.Set, o rules.Override) []string {
 	return KeyWarnings(set, hottype.Key(o.Key))
 }
 
-// patternWarnings are of a pattern for the keys of one resource.
+// patternWarnings returns the warnings about a pattern for the keys of one resource.
 func patternWarnings(set *rules.Set, pattern string) []string {
 	resource, params, of := strings.Cut(pattern, "?")
 	if !of || resource == "" || strings.Contains(resource, "*") {
