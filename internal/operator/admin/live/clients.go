@@ -17,7 +17,7 @@ const (
 	maxClients      = 100 // of a response
 	maxShownClients = 10  // of a state event
 	// minSamples is the number of samples from which a client is listed. One sample may stand for any client, and its
-	// rate would be that of all requests divided by the number of samples.
+	// rate would be the rate of all requests divided by the number of samples.
 	minSamples = 5
 )
 
@@ -25,13 +25,13 @@ const (
 type DeniedClient struct {
 	Client  string `json:"client"`
 	Network string `json:"network"` // /24 or /48; "" for a client without an address
-	Class   string `json:"class"`   // of its last sampled request; "" for none
-	// Denied is by the samples of the limiters, which keep those of the last minute.
+	Class   string `json:"class"`   // of its last sampled request; "" without a class
+	// Denied is estimated from the samples of the limiters, which keep the samples of the last minute.
 	Denied   float64       `json:"denied_per_second"`
 	Reasons  []partView    `json:"reasons"`
-	Keys     []clientKey   `json:"keys"`     // what it requests
+	Keys     []clientKey   `json:"keys"`     // the keys that it requests
 	Address  bool          `json:"address"`  // client is an address, which an override can name
-	Override *changes.View `json:"override"` // of the client or its class; null: none
+	Override *changes.View `json:"override"` // of the client or its class; null without one
 }
 
 type clientKey struct {
@@ -40,7 +40,7 @@ type clientKey struct {
 	Share float64     `json:"share"`
 }
 
-// getClients lists the clients that are denied, and those with most requests: GET /v1/clients?limit.
+// getClients lists the denied clients, and the clients with the most requests: GET /v1/clients?limit.
 func (s *Service) getClients(w http.ResponseWriter, r *http.Request) error {
 	most, err := web.QueryInt(r, "limit", maxClients, maxClients)
 	if err != nil {
@@ -53,14 +53,14 @@ func (s *Service) getClients(w http.ResponseWriter, r *http.Request) error {
 		"heaviest": heaviest[:min(len(heaviest), most)]})
 }
 
-// deniedSum joins what limiters report of one client.
+// deniedSum joins the reports of limiters about one client.
 type deniedSum struct {
 	DeniedClient
 	reasons, keys map[string]uint64
 	sampled       uint64
 }
 
-// deniedClients are those that the limiters that are alive have denied lately, those with most denials first.
+// deniedClients returns the clients that the running limiters have recently denied, most denials first.
 func (s *Service) deniedClients(now time.Time) []DeniedClient {
 	s.mu.Lock()
 	sums, live := map[string]*deniedSum{}, s.overrides.list
@@ -113,7 +113,7 @@ func (in *instance) addDenied(sums map[string]*deniedSum) {
 	}
 }
 
-// Requests are all that limiters decide, a second; 0 if it is not known.
+// Requests returns the number of requests that limiters decide in a second, or 0 if it is not known.
 func (s *Service) Requests(now time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// HeavyClient is a client with many requests, denied or not, or a network of which several clients have many together.
+// HeavyClient is a client with many requests, denied or not, or a network whose clients have many requests together.
 type HeavyClient struct {
 	Client string `json:"client"`
 	// Kind is the field of an override that names it: client, cidr, or "" for a name, which no override can name.
 	Kind    string `json:"kind"`
 	Network string `json:"network"` // /24 or /48; "" for a network, and for a client without an address
-	Class   string `json:"class"`   // of its last sampled request; "" for none
-	Clients int    `json:"clients"` // that were sampled of a network; 1 for a client
-	// Requests are by the samples of the limiters, null while no limiter has reported twice.
+	Class   string `json:"class"`   // of its last sampled request; "" without a class
+	Clients int    `json:"clients"` // number of sampled clients of a network; 1 for a client
+	// Requests is estimated from the samples of the limiters. It is null while no limiter has reported twice.
 	Requests *float64      `json:"requests_per_second"`
 	Share    float64       `json:"share"` // of all requests
 	Override *changes.View `json:"override"`
@@ -37,7 +37,7 @@ type sampledShare struct {
 	n     uint64
 }
 
-// clientSamples joins the samples of the last minute's requests of the limiters that are alive. Each limiter counts by
+// clientSamples joins the samples of the last minute's requests of the running limiters. Each limiter is weighted by
 // its rate. The sum of all shares is 1.
 func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampledShare, sampled uint64) {
 	s.mu.Lock()
@@ -70,8 +70,8 @@ func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampled
 	return shares, sampled
 }
 
-// Clients returns the clients of the last minute's requests by a sample, heaviest first, and how many requests were
-// sampled.
+// Clients returns the clients of a sample of the last minute's requests, heaviest first, and the number of sampled
+// requests.
 func (s *Service) Clients(now time.Time) (list []changes.ClientShare, sampled uint64) {
 	shares, sampled := s.clientSamples(now)
 	for of, v := range shares {
@@ -152,7 +152,7 @@ func (s *Service) addClientOverrides(list []HeavyClient, now time.Time) {
 	}
 }
 
-// networkOf returns the network of a client as limiters write it, /24 or /48, or "" if the client has no address.
+// networkOf returns the network of a client in the form of limiters, /24 or /48, or "" if the client has no address.
 func networkOf(client string) string {
 	addr := hottype.ParseClient(client).Addr
 	if !addr.IsValid() {

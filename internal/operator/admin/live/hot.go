@@ -26,10 +26,10 @@ type hotQuery struct {
 	sort, find    string
 }
 
-// hotOrders compare two hot keys, and their speeds, by what the list can be sorted by: numbers from the greatest,
-// texts and times from the first.
+// hotOrders compare two hot keys, and their speeds, by the fields by which the list can be sorted: numbers from the
+// greatest, texts and times from the first.
 var hotOrders = map[string]func(a, b *hottype.HotKey, x, y keySpeed) int{
-	"rate":    func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // they come so
+	"rate":    func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // the order of the hot set
 	"share":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Share, a.Share) },
 	"clients": func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Clients, a.Clients) },
 	"since":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return a.Since.Compare(b.Since) },
@@ -39,7 +39,7 @@ var hotOrders = map[string]func(a, b *hottype.HotKey, x, y keySpeed) int{
 	"served":  func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Served, x.Served) },
 }
 
-// getHot lists what is hot: GET /v1/hot?limit&offset&sort&find.
+// getHot lists the hot keys: GET /v1/hot?limit&offset&sort&find.
 func (s *Service) getHot(w http.ResponseWriter, r *http.Request) error {
 	q, err := readHotQuery(r)
 	if err != nil {
@@ -78,7 +78,8 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	return q, nil
 }
 
-// from takes what the query wants out of all that is hot, and says how many matched. Hot is not changed.
+// from returns the part of the hot keys that the query selects, and the number of keys that matched. It does not change
+// hot.
 func (q *hotQuery) from(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (page []hottype.HotKey, matched int) {
 	list := slices.Clone(hot)
 	if q.find != "" {
@@ -94,7 +95,7 @@ func (q *hotQuery) from(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (
 	return list[:min(q.limit, len(list))], matched
 }
 
-// closeKey is a key that is not hot, and how far it is from being so.
+// closeKey is a key that is not hot, with its rate and its threshold.
 type closeKey struct {
 	Key       hottype.Key `json:"key"`
 	Href      string      `json:"href"`
@@ -124,14 +125,15 @@ func closest(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
 	return near[:min(len(near), maxClosest)]
 }
 
-// Loop is a loop as the API shows it: a key that would be hot were it not
-// for one or a few clients. Nothing limits it but what limits those clients.
+// Loop is a loop as the API shows it: a key that would be hot if its requests did not come from one or a few clients.
+// Only the limits of those clients limit it.
 type Loop struct {
 	hottype.HotKey
 	Href string `json:"href"` // asks /v1/keys about it
 }
 
-// loops are the loops of now, none where the program knows of none, by their whole text as far as it is known.
+// loops returns the present loops, under their whole keys as far as these are known. It returns nil if the program does
+// not know loops.
 func (s *Service) loops() []hottype.HotKey { return s.named(s.aliasedLoops()) }
 
 func (s *Service) aliasedLoops() []hottype.HotKey {
@@ -149,12 +151,12 @@ func viewLoops(loops []hottype.HotKey) []Loop {
 	return views
 }
 
-// detectionKinds are the changes of what is hot as the feed calls them.
+// detectionKinds are the feed's names for changes of the hot set.
 var detectionKinds = map[detect.Kind]string{
 	detect.BecameHot: BecameHot, detect.Cooled: Cooled, detect.LoopBegan: BecameLoop, detect.LoopEnded: CeasedLoop,
 }
 
-// detectionChange is a change of what is hot as the feed shows it.
+// detectionChange returns a change of the hot set in the form of the feed.
 func detectionChange(at time.Time, kind string, h *hottype.HotKey) Change {
 	return Change{
 		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,

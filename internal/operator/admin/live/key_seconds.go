@@ -18,11 +18,11 @@ import (
 
 const (
 	keepSeconds = 900 // fifteen minutes of a key
-	keepKeys    = 500 // keys that have such minutes: with 20 bytes a second 9 MB at most
+	keepKeys    = 500 // keys with such minutes: with 20 bytes a second at most 9 MB
 )
 
-// seconds keep the last fifteen minutes of keys that are or were hot, a loop or overridden. They are
-// bounded: the first keys of a second go before others. Not safe for concurrent use.
+// seconds holds the last fifteen minutes of keys that are or were hot, a loop or overridden. It is bounded: the first
+// keys of a second take precedence. It is not safe for concurrent use.
 type seconds struct {
 	keys map[hottype.Key]*[keepSeconds]past.Second
 	last map[hottype.Key]uint32
@@ -32,7 +32,7 @@ func newSeconds() *seconds {
 	return &seconds{keys: map[hottype.Key]*[keepSeconds]past.Second{}, last: map[hottype.Key]uint32{}}
 }
 
-// add takes the seconds of keys, the most important first, and lets go of what is too old.
+// add adds the seconds of keys, the most important first, and removes seconds that are too old.
 func (s *seconds) add(now time.Time, keys []hottype.Key, of []past.Second) {
 	at := uint32(now.Unix())
 	for key, last := range s.last {
@@ -52,8 +52,8 @@ func (s *seconds) add(now time.Time, keys []hottype.Key, of []past.Second) {
 	}
 }
 
-// makeSpace removes the key that was not seen for the longest, where there are too many. At most keepKeys
-// are added at a time, so one that was not seen now is among them.
+// makeSpace removes the key that was not seen for the longest time, if there are too many keys. At most keepKeys are
+// added at a time, so the removed key is one that was not seen now.
 func (s *seconds) makeSpace(at uint32) {
 	if len(s.keys) < keepKeys {
 		return
@@ -73,7 +73,7 @@ func (s *seconds) remove(key hottype.Key) {
 	delete(s.last, key)
 }
 
-// of are the seconds of a key from one on, oldest first.
+// of returns the seconds of a key from time from on, oldest first.
 func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
 	ring := s.keys[key]
 	if ring == nil {
@@ -86,7 +86,7 @@ func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
 	return list
 }
 
-// keepSpark is how many seconds the line of a key in a list has.
+// keepSpark is the number of seconds in the line of a key in a list.
 const keepSpark = 60
 
 func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
@@ -99,8 +99,8 @@ func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
 	return rates
 }
 
-// noteSeconds keeps this second of what is hot, of loops, and of the other keys of which limiters report.
-// The caller holds mu.
+// noteSeconds records this second of the hot keys, of loops, and of the other keys that limiters report. The caller
+// holds mu.
 func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.HotKey) {
 	var keys []hottype.Key
 	var of []past.Second
@@ -152,7 +152,7 @@ func nullable(f float32) *float64 {
 	return web.Rounded(float64(f))
 }
 
-// getSeconds answers the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
+// getSeconds answers with the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
 func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	key, err := web.NamedKey(r, s.cfg.Rules())
 	if err != nil {

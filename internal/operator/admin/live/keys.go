@@ -18,8 +18,8 @@ import (
 
 type Key struct {
 	Key string `json:"key"`
-	// Asked is the key as the request names it, absent where rules redact keys: a caller that sent another one talks
-	// through a gateway that changes paths.
+	// Asked is the key as the request names it. It is absent where rules redact keys. If it differs from the key that
+	// the caller sent, a gateway on the way changes paths.
 	Asked    string          `json:"asked,omitempty"`
 	Resource string          `json:"resource"`
 	Params   string          `json:"params"`
@@ -29,14 +29,13 @@ type Key struct {
 	Loop     *hottype.HotKey `json:"loop"`     // null: not a loop
 	Allowed  *float64        `json:"allowed_per_second"`
 	Denied   *float64        `json:"denied_per_second"`
-	Served   *float64        `json:"served_per_second"` // of those allowed, by a response cache
-	// Senders is null where the key is none of the heaviest hot ones.
+	Served   *float64        `json:"served_per_second"` // allowed requests that a response cache answered
+	// Senders is null if the key is not among the heaviest hot keys.
 	Senders  *sendersView  `json:"senders"`
 	Override *changes.View `json:"override"`
-	// Tried is the override in shadow mode that would decide if it were enforced; null: none.
+	// Tried is the override in shadow mode that would decide if it were enforced, or null.
 	Tried *changes.View `json:"tried"`
-	// Limits are all that could hold a request for the key, each with whether
-	// it applies now and why.
+	// Limits are all limits that could apply to a request for the key. Each has the reason why it applies now or not.
 	Limits   []appliedLimit `json:"limits"`
 	Warnings []string       `json:"warnings,omitempty"`
 }
@@ -220,10 +219,10 @@ func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
 	return out
 }
 
-// maxParts is how many names a list of senders has.
+// maxParts is the number of names in a list of senders.
 const maxParts = 8
 
-// sendersView is which clients request a hot key and how they write it, by a sample of its requests.
+// sendersView shows the clients that request a hot key and the spellings that they use, by a sample of its requests.
 type sendersView struct {
 	Sampled   uint64     `json:"sampled"` // requests, of all limiters
 	Prefixes  []partView `json:"prefixes"`
@@ -236,7 +235,7 @@ type partView struct {
 	Share float64 `json:"share"`
 }
 
-// senders joins what the limiters that are alive have sampled of a key; nil: nothing.
+// senders joins the samples of a key of the running limiters. It returns nil if there are none.
 func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +270,7 @@ func addNames(sum map[string]uint64, list []report.NameCount) {
 	}
 }
 
-// parts are the most frequent names of a sample, most frequent first.
+// parts returns the most frequent names of a sample, most frequent first.
 func parts(counts map[string]uint64, sampled uint64) []partView {
 	list := make([]partView, 0, len(counts))
 	for name, n := range counts {

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// lagsAfter is when a limiter that lacks a change is shown as lagging: it reports once
-	// a second, and at once when it has a change.
+	// lagsAfter is the time after which a limiter that lacks a change is shown as lagging. A limiter reports once a
+	// second, and at once when it has a change.
 	lagsAfter = 2 * time.Second
-	// maxLagging is how many of them the state event names.
+	// maxLagging is the number of lagging limiters that the state event names.
 	maxLagging = 100
 )
 
 type Limiter struct {
 	Instance string `json:"instance"`
-	// Revision is that of the overrides that hold there, as it last said.
+	// Revision is the revision of the overrides that are in force there, by its last report.
 	Revision int64 `json:"revision"`
 	Current  bool  `json:"current"`
-	// BehindMS is for how long it has lacked a change, and Missing how many it lacks at
-	// least; both 0 where it is current.
+	// BehindMS is the time for which it has lacked a change, and Missing the minimum number of changes that it lacks.
+	// Both are 0 if it is current.
 	BehindMS int64 `json:"behind_ms,omitempty"`
 	Missing  int   `json:"missing,omitempty"`
-	// HeardMS is how long ago it was heard. Silent is true where that is too long: it was
-	// killed, or is cut off.
+	// HeardMS is the time since its last report. Silent is true if that is too long, because it was killed or is cut
+	// off.
 	HeardMS int64 `json:"heard_ms_ago"`
 	Silent  bool  `json:"silent,omitempty"`
 }
 
-// getLimiters answers which limiters have the overrides of now: GET /v1/limiters.
+// getLimiters lists the limiters and whether they have the present overrides: GET /v1/limiters.
 func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("admin: the revision of the overrides cannot be read: %w", unread)
 	}
 	a := map[string]any{"at": now, "revision": s.overrides.revision, "limiters": s.viewLimiters(now)}
-	if unread != nil { // what was read last is shown
+	if unread != nil { // the state that was read last is shown
 		a["trouble"] = strings.Join(s.trouble(), "; ")
 	}
 	return web.WriteJSON(w, http.StatusOK, a)
@@ -87,7 +87,7 @@ func (s *Service) readRevision(ctx context.Context) error {
 	return nil
 }
 
-// revisionsOf are the revisions of an audit, each once, newest first.
+// revisionsOf returns the revisions of an audit, each once, newest first.
 func revisionsOf(audit []rules.Change) []int64 {
 	list := make([]int64, len(audit))
 	for i, c := range audit {
@@ -98,8 +98,7 @@ func revisionsOf(audit []rules.Change) []int64 {
 	return slices.Compact(list)
 }
 
-// viewLimiters is all limiters that are known, those that lag most first. The caller holds
-// mu.
+// viewLimiters returns all known limiters, the most lagging first. The caller holds mu.
 func (s *Service) viewLimiters(now time.Time) []Limiter {
 	list := []Limiter{}
 	for id, in := range s.rates.instances {
@@ -120,8 +119,8 @@ func (s *Service) viewLimiters(now time.Time) []Limiter {
 	return list
 }
 
-// behind fills in since when changes are missing. A revision is the time of its change in
-// microseconds.
+// behind sets the number of missing changes and the time since which the oldest is missing. A revision is the time of
+// its change in microseconds.
 func (v *Limiter) behind(now time.Time, newest int64, revisions []int64) {
 	oldest := newest
 	v.Missing = 1
@@ -134,7 +133,7 @@ func (v *Limiter) behind(now time.Time, newest int64, revisions []int64) {
 	v.BehindMS = max(now.Sub(time.UnixMicro(oldest)).Milliseconds(), 1)
 }
 
-// lagging is those that lack a change for longer than a change takes. The caller holds mu.
+// lagging returns the limiters that have lacked a change for longer than a change takes. The caller holds mu.
 func (s *Service) lagging(now time.Time) []Limiter {
 	list := slices.DeleteFunc(s.viewLimiters(now), func(v Limiter) bool {
 		return v.BehindMS < lagsAfter.Milliseconds()
@@ -143,11 +142,11 @@ func (s *Service) lagging(now time.Time) []Limiter {
 }
 
 const (
-	maxActive  = 1000        // keys that an override is compared with
-	unmetAfter = time.Minute // in which an override of use has a hit
+	maxActive  = 1000        // keys with which an override is compared
+	unmetAfter = time.Minute // time in which a useful override has a hit
 )
 
-// ActiveKeys are the keys that are known to have requests, with their rates, heaviest first.
+// ActiveKeys returns the keys that are known to have requests, with their rates, heaviest first.
 func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	rates := map[hottype.Key]float64{}
 	for key, sp := range s.speeds(now) {
@@ -174,8 +173,8 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	return active[:min(len(active), maxActive)]
 }
 
-// overrideHits are the decisions that an override was part of, and those that it would have
-// denied in shadow mode.
+// overrideHits counts the decisions in which an override took part, and the decisions that it would have denied in
+// shadow mode.
 type overrideHits struct {
 	Total              uint64
 	PerSecond          float64
@@ -183,7 +182,7 @@ type overrideHits struct {
 	WouldDenyPerSecond float64
 }
 
-// AddHits adds to overrides their hits, with warnings, as far as limiters report.
+// AddHits adds to overrides their hits, with warnings, as far as limiters report them.
 func (s *Service) AddHits(list []changes.View, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

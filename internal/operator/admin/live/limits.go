@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Limits returns the limit in force for what an override names, and the limit of the rules for it. What the override
-// itself says is in neither, unless it is already stored.
+// Limits returns the limit in force for the target of an override, and the limit of the rules for it. The override
+// itself affects neither, unless it is already stored.
 func (s *Service) Limits(o rules.Override, now time.Time) (inForce, byRule changes.Limit) {
 	held, ruled := s.limitsOf(o, now)
 	return limitOf(held), limitOf(ruled)
@@ -26,7 +26,7 @@ func limitOf(v *limitView) changes.Limit {
 	return changes.Limit{PerSecond: v.perSecond(), Text: v.Text, Blocks: v.Algorithm == ""}
 }
 
-// perSecond returns the limit as a rate, or 0 if it is none.
+// perSecond returns the limit as a rate, or 0 if the limit is not a rate.
 func (v *limitView) perSecond() float64 {
 	if v.WindowMS <= 0 {
 		return 0
@@ -67,7 +67,7 @@ func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitV
 	return force.replaced(&live[i], ruled), ruled
 }
 
-// replaced returns the limit of an override, or the limit of the rules where it sets none.
+// replaced returns the limit of an override, or the limit of the rules if the override sets none.
 func (f inForce) replaced(o *rules.Override, ruled *limitView) *limitView {
 	if o == nil || o.KeepsLimit() {
 		return ruled
@@ -75,7 +75,7 @@ func (f inForce) replaced(o *rules.Override, ruled *limitView) *limitView {
 	return f.effective(nil, o, "")
 }
 
-// windowsOf returns that window of a client which allows less in the long run, or nil if clients have none. Class is
+// windowsOf returns the window of a client that allows less in the long run, or nil if clients have no window. class is
 // the class of the client, or "".
 func windowsOf(set *rules.Set, class string) *limitView {
 	fixed, sliding := set.IP.Fixed, set.IP.Sliding

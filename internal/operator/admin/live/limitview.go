@@ -21,47 +21,47 @@ import (
 
 type HotKey struct {
 	hottype.HotKey
-	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
-	// may hold bytes that are not UTF-8.
+	// Href is the address that returns the key. It is exact where JSON cannot be, because a path may contain bytes that
+	// are not UTF-8.
 	Href string `json:"href"`
-	// Alias is what the hot set has in place of a key whose metric name would be too long; "" for others.
+	// Alias stands in the hot set for a key whose metric name would be too long. It is "" for other keys.
 	Alias hottype.Key `json:"alias,omitempty"`
-	Limit *limitView  `json:"limit"` // null: detected only
-	// RuleLimit is the limit of the rule where an override stands before it, or nil.
+	Limit *limitView  `json:"limit"` // null: the key is only detected
+	// RuleLimit is the limit of the rule if an override takes precedence over it, or nil.
 	RuleLimit *limitView `json:"rule_limit,omitempty"`
-	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
+	// LimitSource names the source of the limit: an override, the rule's value list or the rule. It is "" without a
+	// limit.
 	LimitSource string `json:"limit_source"`
-	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
+	// Threshold is the rule's rate from which a key is hot, in requests a second, or 0 if the rule has no rate.
 	Threshold float64 `json:"threshold"`
-	// Spark is the rate in the last minute, in lists that are asked for.
+	// Spark is the rate in the last minute. It is set in lists that a request asks for.
 	Spark []float64 `json:"spark,omitempty"`
-	// Allowed, Denied and Served are null while no limiter has reported on the key. Served are
-	// those of Allowed that a response cache answered.
+	// Allowed, Denied and Served are null while no limiter has reported the key. Served counts the requests of Allowed
+	// that a response cache answered.
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
 	Served   *float64      `json:"served_per_second"`
 	Override *changes.View `json:"override"`
 }
 
-// limitView is a limit as the API shows it. Burst is that of a token bucket. Limit in WindowMS is the rate that is in
-// force now, also of an adaptive limit; both are 0 of a limit of requests in flight.
+// limitView is a limit as the API shows it. Burst is the burst of a token bucket. Limit in WindowMS is the rate that is
+// in force now, even for an adaptive limit. Both are 0 for a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
 	Limit     int64           `json:"limit"`
 	WindowMS  float64         `json:"window_ms"`
 	Burst     int64           `json:"burst,omitempty"`
-	// Adaptive is true if the rate follows what an upstream can take.
+	// Adaptive is true if the rate follows the capacity of an upstream.
 	Adaptive bool `json:"adaptive,omitempty"`
-	// InFlight is how many requests may be in flight at a time, of an adaptive limit for all its hot keys together;
-	// 0: any number, or not known yet.
+	// InFlight is the number of requests that may be in flight at a time, for an adaptive limit of all its hot keys
+	// together. It is 0 if any number may be, or if the number is not known yet.
 	InFlight int64        `json:"in_flight,omitempty"`
 	Mode     hottype.Mode `json:"mode"`
 	Scope    rules.Scope  `json:"scope,omitempty"`
 	Text     string       `json:"text"` // "100/s, burst 200, wait 500ms"
 }
 
-// Totals is the whole namespace in one second. The speeds are null while no
-// limiter has reported twice.
+// Totals describes the whole namespace in one second. The speeds are null while no limiter has reported twice.
 type Totals struct {
 	Requests *float64 `json:"requests_per_second"`
 	Allowed  *float64 `json:"allowed_per_second"`
@@ -93,7 +93,7 @@ func specText(s limit.Spec) string {
 	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
-// view is the limit of a rule as it is in force now; nil where a rule only detects.
+// view returns the limit of a rule as it is in force now, or nil if the rule only detects.
 func (f inForce) view(l rules.Limit) *limitView {
 	if l.InFlight != nil {
 		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
@@ -118,7 +118,8 @@ func (f inForce) view(l rules.Limit) *limitView {
 	return v
 }
 
-// maxSlots is a number of requests in flight beyond which it is not shown: nothing is known yet.
+// maxSlots is the number of requests in flight from which the number is not shown, because it means that none is known
+// yet.
 const maxSlots = 1e6
 
 func viewWindow(w *rules.IPWindow) *limitView {
@@ -129,8 +130,8 @@ func viewWindow(w *rules.IPWindow) *limitView {
 	return v
 }
 
-// effective is what holds a key that is hot: its override, else its rule. Nil
-// means nothing.
+// effective returns the limit of a key that is hot: the limit of its override, or else of its rule. It returns nil if
+// the key has no limit.
 func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
@@ -151,7 +152,7 @@ func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key)
 	return f.view(l)
 }
 
-// limitSource says who set a limit that is shown.
+// limitSource returns the source of a limit that is shown.
 func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitView) string {
 	if l == nil {
 		return ""
@@ -165,7 +166,7 @@ func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitV
 	return "rule"
 }
 
-// number writes a rate without needless digits: 100, 0.5, 33.33, 0.00012.
+// number formats a rate without needless digits: 100, 0.5, 33.33, 0.00012.
 func number(f float64) string {
 	if f < 0.1 {
 		return strconv.FormatFloat(f, 'g', 2, 64)
@@ -173,11 +174,11 @@ func number(f float64) string {
 	return strconv.FormatFloat(float64(int64(f*100+0.5))/100, 'f', -1, 64)
 }
 
-// heaviestEvery is how many samples apart the keys that are not hot are read.
+// heaviestEvery is the number of samples after which the keys that are not hot are read again.
 const heaviestEvery = 10
 
-// heaviest are the keys with the greatest rates, hot or not, in some samples. Only one sample is taken
-// at a time.
+// heaviest returns the keys with the greatest rates, hot or not, in every tenth sample and nil in others. Only one
+// sample is taken at a time.
 func (s *Service) heaviest() []hottype.HotKey {
 	if s.cfg.Heaviest == nil || s.samples%heaviestEvery != 0 {
 		return nil
@@ -185,7 +186,7 @@ func (s *Service) heaviest() []hottype.HotKey {
 	return s.named(s.cfg.Heaviest(s.cfg.HistoryKeys))
 }
 
-// recordSecond hands a second to the history. The caller holds mu.
+// recordSecond passes a second to the history. The caller holds mu.
 func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.HotKey) {
 	if s.cfg.History == nil {
 		return
@@ -226,7 +227,7 @@ func (s *Service) recordChange(c *Change) {
 		return
 	}
 	kept := *c
-	kept.Seq = 0 // it numbers the changes of one process
+	kept.Seq = 0 // Seq numbers the changes of one process
 	detail, err := json.Marshal(kept)
 	if err != nil {
 		s.cfg.Log.Error("admin: a change cannot be written", "kind", c.Kind, "err", err)
@@ -235,7 +236,7 @@ func (s *Service) recordChange(c *Change) {
 	s.cfg.History.Event(history.Event{At: c.At, Kind: c.Kind, Key: c.Key, Detail: detail, Span: spanOf(c)})
 }
 
-// spanOf is the span that a change begins or ends, nil for others.
+// spanOf returns the span that a change begins or ends, or nil for other changes.
 func spanOf(c *Change) *history.Span {
 	span := &history.Span{Key: hottype.Key(c.Key), Rule: c.Rule, State: history.Hot, Peak: c.Rate}
 	switch c.Kind {

@@ -1,12 +1,13 @@
-// Package live shows the moment: what is hot, what the limiters decide, which overrides hold.
+// Package live shows the present: the hot keys, the decisions of the limiters, and the overrides in force.
 //
 //	Hot() ──────────┐                         ┌──> /v1/events ──> dashboard (one SSE stream a client)
 //	Reports() ──────┼─> sample ──> snapshot ──┼──> /v1/hot, /v1/keys/{key}
 //	Overrides.List ─┘   (1, once a second)    └──> history
 //	Publish(changes) ────────────────────────────> /v1/events, at once
 //
-// The invariant: all that is shown at one moment is of one sample, and no client delays the sampler: a stream that does
-// not take its events is closed. Memory is bounded whatever limiters report. The package changes nothing.
+// The invariant: everything that is shown at one time is from one sample, and no client delays the sampler, because a
+// stream that does not accept its events is closed. Memory is bounded for any reports of limiters. The package changes
+// nothing.
 package live
 
 import (
@@ -29,59 +30,62 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Config says what a [Service] shows. Only Hot, Rules, Log and Now are
-// needed; what is nil is shown as absent.
+// Config holds the sources of a [Service]. Only Hot, Rules, Log and Now are needed. Other fields may be nil and are
+// then shown as absent.
 type Config struct {
 	Namespace string
 	Version   string
 
-	// Hot returns what is hot now, heaviest first, by the aggregator or by the
-	// replica. Called once a second and for each question about a key.
+	// Hot returns the present hot keys, heaviest first, from the aggregator or the replica. It is called once a second
+	// and for each request about a key.
 	Hot func() []hottype.HotKey
 	// HasEnded reports whether a key that has left Hot or Loops has ended, and has not just faded because its publisher
-	// or the store is away; nil: it always has.
+	// or the store is away. If it is nil, such keys have ended.
 	HasEnded func(hottype.Key) bool
-	// Loops returns the keys that would be hot were it not for one or a few
-	// clients, heaviest first; nil: none are shown.
+	// Loops returns the keys that would be hot if their requests did not come from one or a few clients, heaviest
+	// first. If it is nil, loops are not shown.
 	Loops func() []hottype.HotKey
 	// Rules returns the rules in force now.
 	Rules func() *rules.Set
-	// CentralRules says that they are from a central store: GET /v1/rules answers.
+	// CentralRules is true if the rules are from a central store, so that GET /v1/rules answers.
 	CentralRules bool
-	// Reports returns the counters of every limiter. Rates are differences per
-	// instance between two reports. Nil: rates are not shown.
+	// Reports returns the counters of every limiter. Rates are differences between two reports of an instance. If it is
+	// nil, rates are not shown.
 	Reports func(context.Context) ([]report.Limiter, error)
-	// Uses returns what requests of each rule had that this process has seen itself; nil: it sees none.
+	// Uses returns the use of each rule by the requests that this process has seen itself. It is nil if the process
+	// sees no requests.
 	Uses func(now time.Time) []report.RuleUse
-	// Aggregators returns what aggregators say of themselves; nil: nothing is known of them.
+	// Aggregators returns the reports of aggregators. If it is nil, aggregators are not known.
 	Aggregators func(context.Context) ([]report.Aggregator, error)
-	// OnDemand has reports and overrides read while someone looks alone: in a fleet of limiters, each with a page that
-	// reads what all of them report, the reads grow with the square of their number. See [Service.Watch].
+	// OnDemand limits reads of reports and overrides to the time while someone is watching. In a fleet of limiters,
+	// each with a page that reads the reports of all, the reads would grow with the square of their number. See
+	// [Service.Watch].
 	OnDemand bool
-	// Upstreams are those that adaptive limits follow, with their bounds; nil: none.
+	// Upstreams returns the upstreams of adaptive limits, with their bounds. It is nil if there are no such limits.
 	Upstreams func() []hottype.UpstreamLimit
-	// Store names what reports and overrides are read from, such as "Redis"; "": a disk.
+	// Store names the source of reports and overrides, such as "Redis". It is "" for a disk.
 	Store string
-	// Overrides; nil: overrides are those of the rules file, and unchangeable.
+	// Overrides is the store of live overrides. If it is nil, overrides are in the rules file and cannot be changed.
 	Overrides changes.OverrideStore
-	// History; nil: nothing is kept of what was.
+	// History is the store of the history. If it is nil, no history is kept.
 	History past.Store
-	// HistoryKeys are how many keys of each kind a second records in the history; 0 means 100.
+	// HistoryKeys is the number of keys of each kind that a second records in the history. 0 means 100.
 	HistoryKeys int
-	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
-	// what was hot. Called some times a minute.
+	// Heaviest returns the keys with the greatest rates, hot or not. It is called several times a minute. If it is nil,
+	// history and page have only keys that were hot.
 	Heaviest func(n int) []hottype.HotKey
-	// Full returns the rules whose hot sets are full, by the aggregator; nil: they are found by counting Hot.
+	// Full returns the rules whose hot sets are full, from the aggregator. If it is nil, they are found by counting
+	// Hot.
 	Full func() []hotset.Full
-	// OnChange is called with every change that is shown, in order and never twice at once: it must not block.
+	// OnChange is called with every change that is shown, in order and never twice at once. It must not block.
 	OnChange func(Change)
-	// Pushed says that the program hands changes of what is hot to Publish. Without
-	// it the sampler finds them by comparing Hot with a second ago.
+	// Pushed is true if the program passes changes of the hot set to Publish. Otherwise the sampler finds them by
+	// comparing Hot with a second ago.
 	Pushed bool
-	// Status, called once a second, fills the dashboard's status line.
+	// Status is called once a second and returns the status line of the dashboard.
 	Status func() []Status
 
-	// MaxStreams bounds the open event streams; 0 means 64.
+	// MaxStreams bounds the open event streams. 0 means 64.
 	MaxStreams int
 	// Log; nil discards.
 	Log *slog.Logger
@@ -89,7 +93,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// WithDefaults is the configuration with every field that has a default.
+// WithDefaults returns the configuration with all its defaults.
 func (c Config) WithDefaults() Config {
 	c.MaxStreams, c.HistoryKeys = cmp.Or(c.MaxStreams, 64), cmp.Or(max(c.HistoryKeys, 0), 100)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -102,8 +106,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Status is one thing that the dashboard's status line shows, such as the age
-// of the replica or the state of a breaker.
+// Status is one item of the dashboard's status line, such as the age of the replica or the state of a breaker.
 type Status struct {
 	Name  string `json:"name"`  // "hot set"
 	Value string `json:"value"` // "0.4 s old"
@@ -116,9 +119,9 @@ type Service struct {
 	hub                   *hub
 	changes, sampleErrors atomic.Uint64
 
-	reading sync.Mutex   // one reading of the overrides at a time, in order
-	samples int          // taken; for Run alone
-	watched atomic.Int64 // until when someone looks, Unix ns
+	reading sync.Mutex   // for one read of the overrides at a time, in order
+	samples int          // number of samples; for Run alone
+	watched atomic.Int64 // until this time someone is watching, Unix ns
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates
@@ -128,11 +131,11 @@ type Service struct {
 	knownHot, knownLoops map[string]hotNote
 	overrides            overrideNotes
 	aggregators          []report.Aggregator  // as last read; replaced, never changed
-	otherRules           map[string]time.Time // since when a process has other rules, by its name
+	otherRules           map[string]time.Time // by process: the time since which it has other rules
 	notes                []rules.UseNote      // of the last sample; replaced, never changed
 }
 
-// Stats are counters since the start, and Streams as it is now.
+// Stats are counters since the start, and the present number of streams.
 type Stats struct {
 	Changes         uint64 `metric:"hotparam_admin_changes_total" help:"Changes shown: keys that became hot or cooled, overrides."`
 	SampleErrors    uint64 `metric:"hotparam_admin_sample_errors_total" help:"Reports or overrides that could not be read."`
@@ -169,10 +172,10 @@ func (s *Service) Routes() []web.Route {
 	}
 }
 
-// hot are the hot keys, by their whole text where the set has an alias and a limiter has reported what it stands for.
+// hot returns the hot keys, with whole keys in place of aliases that a limiter has reported.
 func (s *Service) hot() []hottype.HotKey { return s.named(s.cfg.Hot()) }
 
-// named replaces the aliases in a list, if any are known. The list is not changed.
+// named replaces the known aliases of a list. It does not change the list itself.
 func (s *Service) named(list []hottype.HotKey) []hottype.HotKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,23 +193,22 @@ func (s *Service) named(list []hottype.HotKey) []hottype.HotKey {
 	return list
 }
 
-// FullKey is the whole key that an alias stands for, as limiters report it; other keys are as they are.
+// FullKey returns the whole key for which an alias stands, as limiters report it. Other keys are returned unchanged.
 func (s *Service) FullKey(key hottype.Key) hottype.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.rates.full[key], key)
 }
 
-// sampleEvery is the pace of the rates and of the state event.
+// sampleEvery is the interval of the rates and of the state event.
 const sampleEvery = time.Second
 
-// heartbeatEvery is how often a stream carries a comment, so that proxies and
-// clients see that it is open even when sampling is slow.
+// heartbeatEvery is the interval at which a stream carries a comment, so that proxies and clients see that it is open
+// even when sampling is slow.
 const heartbeatEvery = 15 * time.Second
 
-// Run samples once a second until ctx ends, then ends all event streams, so
-// that http.Server.Shutdown need not wait for them. It returns nil: what cannot
-// be read is shown, logged once and tried again.
+// Run samples once a second until ctx ends, then ends all event streams, so that http.Server.Shutdown need not wait for
+// them. It returns nil, because failed reads are shown, logged once and tried again.
 func (s *Service) Run(ctx context.Context) error {
 	s.OpenStreams()
 	defer s.hub.close()
@@ -230,13 +232,12 @@ func (s *Service) Run(ctx context.Context) error {
 // OpenStreams lets clients open event streams. Run calls it.
 func (s *Service) OpenStreams() { s.hub.open() }
 
-// CloseStreams ends the event streams that are open; their clients come back
-// by themselves. Hand it to http.Server.RegisterOnShutdown where the server is
-// shut down before Run's context ends.
+// CloseStreams ends the open event streams. Their clients come back by themselves. Pass it to
+// http.Server.RegisterOnShutdown if the server is shut down before Run's context ends.
 func (s *Service) CloseStreams() { s.hub.drop() }
 
-// Publish sends to the streams at once what became hot or cooled, what became
-// a loop and ceased to be one. It does not block; hand it to the aggregator as OnChange.
+// Publish sends to the streams at once the keys that became hot or cooled, and the loops that began or ended. It does
+// not block. Pass it to the aggregator as OnChange.
 func (s *Service) Publish(list []detect.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +247,7 @@ func (s *Service) Publish(list []detect.Change) {
 	}
 }
 
-// PublishSchedule sends to the streams that an override began to hold by its schedule,
-// or ceased to. It does not block.
+// PublishSchedule sends to the streams that an override began or ended by its schedule. It does not block.
 func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	c := Change{At: at, Kind: OverrideEnded, Key: o.Target().String(), Override: &o}
 	if began {
@@ -258,8 +258,7 @@ func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	s.emit(c)
 }
 
-// emit numbers a change, keeps it and sends it. The caller holds mu, which
-// keeps numbers and stream in one order.
+// emit numbers a change, keeps it and sends it. The caller holds mu, which keeps numbers and stream in one order.
 func (s *Service) emit(c Change) {
 	c.Seq = s.changes.Add(1)
 	s.recent.changes = appendBounded(s.recent.changes, c, keepChanges)
@@ -268,7 +267,7 @@ func (s *Service) emit(c Change) {
 	s.hub.send(event("change", c))
 }
 
-// Purged removes a key from memory once its history was purged, and records who did it. The record does not name the
+// Purged removes a key from memory once its history was purged, and records the author. The record does not name the
 // key.
 func (s *Service) Purged(key hottype.Key, author string) {
 	s.mu.Lock()
@@ -285,13 +284,12 @@ func (s *Service) Stats() Stats {
 	return st
 }
 
-// event writes one server-sent event. JSON holds no newline, so one data line
-// is enough.
+// event returns one server-sent event. JSON has no newline, so one data line is enough.
 func event(name string, v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
-		// Our own types fail only by a number that JSON lacks; the page shows
-		// that the stream is broken instead of an old state.
+		// The types of this package fail only for a number that JSON lacks. Then the page shows that the stream is
+		// broken, and not an old state.
 		body, _ = json.Marshal(map[string]string{"error": err.Error()})
 	}
 	return []byte("event: " + name + "\ndata: " + string(body) + "\n\n")

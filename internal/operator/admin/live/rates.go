@@ -10,10 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// rates turns the limiters' cumulative reports into speeds. Each limiter's
-// speed is the difference of two of its own reports over the time between them
-// by its own clock, so neither skewed clocks nor the pace of sampling matter.
-// Not safe for concurrent use.
+// rates computes speeds from the cumulative reports of limiters. Each limiter's speed is the difference of two of its
+// own reports over the time between them by its own clock, so neither skewed clocks nor the pace of sampling matter. It
+// is not safe for concurrent use.
 type rates struct {
 	instances map[string]*instance
 	full      map[hottype.Key]hottype.Key // of the aliases in reports; replaced, never changed
@@ -22,32 +21,32 @@ type rates struct {
 type instance struct {
 	last     report.Limiter
 	keys     map[hottype.Key]report.KeyDecisions // of last
-	heard    time.Time                           // our clock, when last came
-	hasSpeed bool                                // two reports are in: speed is known
+	heard    time.Time                           // time by this process's clock at which last came
+	hasSpeed bool                                // there were two reports, so speed is known
 	speed    speed
 }
 
 type speed struct {
 	Allowed  float64
 	Denied   [report.NumReasons]float64
-	OfClient float64 // denials of which report.Limiter.DeniedClients has a sample
+	OfClient float64 // denials sampled by report.Limiter.DeniedClients
 	Keys     map[hottype.Key]keySpeed
 	Hits     map[string]overrideHits // by ID
 	Limiters int
-	Known    bool // some limiter's speed is in the sums
+	Known    bool // the sums include the speed of a limiter
 }
 
 type keySpeed struct{ Allowed, Denied, Served float64 }
 
 const (
-	// minReportInterval is the shortest time between two reports that gives a speed;
-	// shorter ones are noise.
+	// minReportInterval is the shortest interval between two reports from which a speed is computed. Shorter ones are
+	// noise.
 	minReportInterval = 500 * time.Millisecond
-	// quietAfter is when a limiter that wrote no new report no longer counts.
+	// quietAfter is the time without a new report after which a limiter no longer counts.
 	quietAfter = 5 * time.Second
-	// forgetAfter is when it is forgotten; should it come back, it starts anew.
+	// forgetAfter is the time after which it is forgotten. If it comes back, it begins again.
 	forgetAfter = time.Minute
-	// maxInstances bounds the memory for limiters; further ones are not seen.
+	// maxInstances bounds the memory for limiters. Further limiters are ignored.
 	maxInstances = 4096
 )
 
@@ -62,7 +61,7 @@ func (r *rates) add(now time.Time, reports []report.Limiter) {
 		case ok:
 			in.update(now, rep)
 		case len(r.instances) < maxInstances:
-			// What it decided before its first report here belongs to no interval.
+			// Its decisions before its first report here belong to no interval.
 			r.instances[rep.Instance] = newInstance(now, rep)
 		}
 	}
@@ -84,7 +83,7 @@ func (r *rates) add(now time.Time, reports []report.Limiter) {
 			}
 		}
 	}
-	for alias, key := range r.full { // a key that is not asked for often is sampled now and then
+	for alias, key := range r.full { // keys with few requests are not in every sample
 		if len(full) >= maxNamed {
 			break
 		}
@@ -95,20 +94,19 @@ func (r *rates) add(now time.Time, reports []report.Limiter) {
 	r.full = full
 }
 
-// maxNamed bounds the aliases whose keys are remembered beside those of the last reports.
+// maxNamed bounds the remembered aliases that are not in the last reports.
 const maxNamed = 1000
 
 func newInstance(now time.Time, rep report.Limiter) *instance {
 	return &instance{last: rep, keys: byKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}
 }
 
-// update takes the next report of a known limiter. A counter that shrank began
-// again at 0: all of it is new.
+// update records the next report of a known limiter. A counter that shrank began again at 0, so all of it is new.
 func (in *instance) update(now time.Time, rep report.Limiter) {
 	apart := rep.At.Sub(in.last.At)
 	if apart >= 0 && apart < minReportInterval {
 		in.last.OverridesRevision = rep.OverridesRevision
-		return // the same report, or too near: the next one covers both
+		return // the same or too near: the next report covers both
 	}
 	if apart < 0 || apart > forgetAfter {
 		*in = *newInstance(now, rep) // its clock jumped
@@ -138,7 +136,7 @@ func (in *instance) update(now time.Time, rep report.Limiter) {
 	*in = instance{last: rep, keys: byKey(rep), heard: now, hasSpeed: true, speed: sp}
 }
 
-// now sums the speeds of all limiters that are alive.
+// now returns the sums of the speeds of all running limiters.
 func (r *rates) now(now time.Time) speed {
 	sum := speed{Keys: map[hottype.Key]keySpeed{}}
 	for _, in := range r.instances {
@@ -175,7 +173,7 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 	return sum
 }
 
-// hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
+// hitsOf returns the hits in a report by ID. An override of the file may have the same ID as a live override.
 func hitsOf(rep report.Limiter) map[string]overrideHits {
 	m := make(map[string]overrideHits, len(rep.OverrideHits))
 	for _, h := range rep.OverrideHits {
@@ -201,14 +199,14 @@ func grown(before, after uint64) uint64 {
 
 func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
-// maxHottest is how many keys Hottest gives.
+// maxHottest is the number of keys that Hottest returns.
 const maxHottest = 100
 
-// Overview is what is hot in the namespace.
+// Overview holds the numbers of hot keys and loops of the namespace.
 type Overview struct {
 	HotKeys int `metric:"hotparam_namespace_hot_keys" help:"Keys of the namespace that are hot, as this program sees it."`
 	Loops   int `metric:"hotparam_namespace_loops" help:"Keys of the namespace over their threshold because of one or a few clients; not hot, not limited."`
-	// Rules says what is hot by the name of the rule. Every rule in force is there.
+	// Rules holds the hot keys by the name of the rule. It has every rule in force.
 	Rules map[string]RuleOverview `label:"rule"`
 }
 
@@ -222,7 +220,7 @@ func (s *Service) Overview() Overview {
 	return Overview{HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot)}
 }
 
-// byRule sums what is hot. A rule that is not in force here, as in the moment of a reload, has no sum.
+// byRule returns the sums of the hot keys by rule. A rule that is not in force here, as during a reload, has no sum.
 func (s *Service) byRule(hot []hottype.HotKey) map[string]RuleOverview {
 	sums := map[string]RuleOverview{}
 	for _, r := range s.cfg.Rules().Rules {
@@ -236,7 +234,7 @@ func (s *Service) byRule(hot []hottype.HotKey) map[string]RuleOverview {
 	return sums
 }
 
-// Hottest gives the 100 hot keys with the highest rates, each key of a rule once: equal series fail a scrape.
+// Hottest returns the 100 hot keys with the highest rates, each key of a rule once, because equal series fail a scrape.
 func (s *Service) Hottest() []hottype.HotKey {
 	sorted := slices.Clone(s.cfg.Hot())
 	slices.SortStableFunc(sorted, func(a, b hottype.HotKey) int {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// differsAfter is how long a process has other rules before that is reported: a push and a change of files take
-	// effect everywhere within some seconds.
+	// differsAfter is the time for which a process has other rules before that is reported, because a push and a change
+	// of files take some seconds to take effect everywhere.
 	differsAfter = 15 * time.Second
 	// maxDiffering bounds the names in the sentence about processes with other rules.
 	maxDiffering = 5
 )
 
-// noteRules finds the rules that cannot work, by what all processes have seen, and the processes that run other rules
-// than this one. It logs rules that are found anew. The caller holds mu.
+// noteRules finds the rules that cannot work, by the reports of all processes, and the processes that run other rules
+// than this one. It logs rules that are found for the first time. The caller holds mu.
 func (s *Service) noteRules(now time.Time) {
 	set := s.cfg.Rules()
 	var seen []report.RuleUse
@@ -57,8 +57,8 @@ func (s *Service) noteRules(now time.Time) {
 	}
 }
 
-// rulesTrouble returns the sentences about rules for the page. A rule that matches nothing is shown beside the rule
-// alone, because a site may be quiet. The caller holds mu.
+// rulesTrouble returns the sentences about rules for the page. A rule that matches nothing is shown only beside the
+// rule, because a site may be quiet. The caller holds mu.
 func (s *Service) rulesTrouble(now time.Time) (list []string) {
 	for _, n := range s.notes {
 		if n.NoParams {
@@ -94,7 +94,7 @@ func (s *Service) ruleNotes() []rules.UseNote {
 	return s.notes
 }
 
-// processes returns the limiters and aggregators that are heard, beside this process if it has no name.
+// processes returns the limiters and aggregators that report under a name.
 func (s *Service) processes(set *rules.Set) []Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

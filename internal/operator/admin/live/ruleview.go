@@ -20,7 +20,7 @@ type Rule struct {
 	Values  int        `json:"values"` // keys with a limit of their own
 	Cache   bool       `json:"cache"`
 	HotKeys int        `json:"hot_keys"` // that are hot now
-	// Note says why the rule cannot work as it is meant, by the requests of the last hour.
+	// Note is the reason why the rule cannot work as intended, by the requests of the last hour.
 	Note string `json:"note,omitempty"`
 }
 
@@ -28,14 +28,15 @@ type Rule struct {
 type Process struct {
 	Kind     string `json:"kind"` // "limiter" or "aggregator"
 	Instance string `json:"instance"`
-	// Running and Rejected are versions of the rules in a central store, 0 for those of a file, and for none.
+	// Running and Rejected are versions of the rules in a central store. They are 0 if the process runs the rules of a
+	// file, or rejects no rules.
 	Running  int64 `json:"running"`
 	Rejected int64 `json:"refused,omitempty"`
-	// Rules is "same" as those of the program that answers, "other", or "unknown".
+	// Rules is "same" if they are the rules of the program that answers, or "other", or "unknown".
 	Rules string `json:"rules"`
 }
 
-// ClientRule is what the rules say of every client, or of those of a class.
+// ClientRule holds the limits of every client, or of the clients of a class.
 type ClientRule struct {
 	Class    string     `json:"class"` // "": every client
 	Fixed    *limitView `json:"fixed"`
@@ -57,7 +58,7 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
-		if i >= 0 { // else the rules have just changed
+		if i >= 0 { // if i < 0, the rules have just changed
 			list[i].Note = n.Text
 		}
 	}
@@ -84,7 +85,7 @@ func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.I
 	return c
 }
 
-// matchText is which requests a rule counts: "GET,POST example.org/topic".
+// matchText describes the requests that a rule counts: "GET,POST example.org/topic".
 func matchText(r *rules.Rule) string {
 	if r.IsCatchAll() {
 		return "what no other rule counts"

@@ -12,15 +12,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// maxShown is how many hot keys the stream carries; /v1/hot has them all.
+// maxShown is the number of hot keys in the stream. /v1/hot has all of them.
 const maxShown = 100
 
-// readTimeout bounds each read of reports and of overrides, so that a slow store
-// does not stop the clock of the page.
+// readTimeout bounds each read of reports and of overrides, so that a slow store does not stop the clock of the page.
 const readTimeout = 400 * time.Millisecond
 
-// unwatchedEvery is how many samples apart the overrides are read while no one looks, so that the page has those of a
-// moment ago if it is opened while the store is away.
+// unwatchedEvery is the number of samples after which the overrides are read again while no one is watching, so that
+// the page has recent ones if it is opened while the store is away.
 const unwatchedEvery = 60
 
 func (s *Service) Sample(ctx context.Context, now time.Time) {
@@ -59,12 +58,13 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.hub.send(event("state", st))
 }
 
-// watchedFor is for how long a question has the reports read; a page or a person who looks asks again before.
+// watchedFor is the time for which a request keeps the reports being read. A page or a person who is watching asks
+// again before it ends.
 const watchedFor = 10 * time.Second
 
-// Watch says that someone looks: reports and overrides are read each second until 10 s after the last call, and while
-// a stream is open. Where they were not, Watch reads them before it returns. Rates are known from the second report of
-// each limiter on.
+// Watch records that someone is watching: reports and overrides are read each second until 10 s after the last call,
+// and while a stream is open. If they were not being read, Watch reads them before it returns. Rates are known from the
+// second report of each limiter on.
 func (s *Service) Watch(ctx context.Context) {
 	if !s.cfg.OnDemand {
 		return
@@ -108,8 +108,7 @@ func (s *Service) readReports(ctx context.Context, now time.Time) {
 	s.noteRules(now)
 }
 
-// noteFailure counts an error, logs it when it is a new one, and returns what
-// the page should say.
+// noteFailure counts an error, logs it if it is new, and returns the text for the page.
 func (s *Service) noteFailure(what, before string, err error) string {
 	if err == nil {
 		if before != "" {
@@ -124,8 +123,8 @@ func (s *Service) noteFailure(what, before string, err error) string {
 	return what + " cannot be read: " + err.Error()
 }
 
-// ReadOverrides looks for changes of the live overrides by any author, and
-// sends them to the streams. The list is also sent when one of them ended.
+// ReadOverrides finds changes of the live overrides by any author and sends them to the streams. The list is also sent
+// when an override has ended.
 func (s *Service) ReadOverrides(ctx context.Context) {
 	if s.cfg.Overrides == nil {
 		return
@@ -166,9 +165,8 @@ func (s *Service) knows(list []rules.Override) bool {
 	return s.overrides.loaded && slices.EqualFunc(list, s.overrides.list, sameOverride)
 }
 
-// emitOverrideChanges emits what is new in an audit, newest first. The caller
-// holds mu. What happened before this process began is history: it fills the
-// feed of later pages and is not emitted.
+// emitOverrideChanges emits the new changes of an audit, which is newest first. The caller holds mu. Changes before the
+// start of this process are history: they fill the feed of later pages and are not emitted.
 func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	fresh := audit
 	if seen := s.overrides.seen; seen != nil {
@@ -179,7 +177,7 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 		}
 	}
 	for _, c := range slices.Backward(fresh) {
-		if c.ID != "" { // else it is a change of no override
+		if c.ID != "" { // a change without ID is of no override
 			s.emit(changeOf(c))
 		}
 	}
@@ -188,8 +186,8 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	}
 }
 
-// noteList finds what entered or left a list since the last sample, and gives
-// what is known then. What has faded without news of it is not said to have ended. The caller holds mu.
+// noteList finds the keys that entered or left a list since the last sample, and returns the keys that are known now. A
+// key that has faded without a report of its end is not reported as ended. The caller holds mu.
 func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
 	left string) map[string]hotNote {
 	current := make(map[string]hotNote, len(list))
@@ -208,7 +206,7 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 		switch _, still := current[key]; {
 		case still:
 		case s.cfg.HasEnded != nil && !s.cfg.HasEnded(hottype.Key(key)):
-			current[key] = was // nobody says that it has ended
+			current[key] = was // no report that it has ended
 		default:
 			s.emit(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule, Rate: was.rate})
 		}
@@ -216,8 +214,8 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 	return current
 }
 
-// recent is the last two minutes, kept so that a page which is opened or
-// loaded again is not empty. Bounded; not safe for concurrent use.
+// recent is the last two minutes, kept so that a page that is opened or loaded again is not empty. It is bounded and
+// not safe for concurrent use.
 type recent struct {
 	points  []point
 	changes []Change
@@ -240,15 +238,14 @@ type Change struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
 	Key  string    `json:"key"`
-	// Rule and Rate are set for changes of what is hot.
+	// Rule and Rate are set for changes of the hot set.
 	Rule string  `json:"rule,omitempty"`
 	Rate float64 `json:"rate,omitempty"`
-	// Clients, Client and ClientShare describe the clients, where they are known.
+	// Clients, Client and ClientShare describe the clients, if they are known.
 	Clients     int64   `json:"clients,omitempty"`
 	Client      string  `json:"heaviest_client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
-	// Author and Override are set for changes of overrides; of a removed one
-	// Override is what it was.
+	// Author and Override are set for changes of overrides. For a removed override, Override is its last state.
 	Author   string          `json:"author,omitempty"`
 	Override *rules.Override `json:"override,omitempty"`
 }
@@ -256,18 +253,18 @@ type Change struct {
 const (
 	BecameHot       = "became_hot"
 	Cooled          = "cooled"
-	BecameLoop      = "became_loop" // over its threshold by one or a few clients
+	BecameLoop      = "became_loop" // over its threshold because of one or a few clients
 	CeasedLoop      = "ceased_loop"
 	OverridePut     = "override_put"
 	OverrideDeleted = "override_deleted"
 	OverrideUndone  = "override_undone"
-	OverrideBegan   = "override_began" // its schedule holds from now on
-	OverrideEnded   = "override_ended" // its schedule holds no more
+	OverrideBegan   = "override_began" // its schedule is in force from now on
+	OverrideEnded   = "override_ended" // its schedule is no longer in force
 	HistoryPurged   = "history_purged" // of a key, which is not named
 )
 
-// appendBounded drops from the front what is over max. It never writes to the
-// elements that a caller may have been given.
+// appendBounded removes elements beyond max from the front. It never writes to elements that a caller may have
+// received.
 func appendBounded[T any](list []T, v T, max int) []T {
 	if len(list) >= max {
 		list = slices.Clone(list[len(list)-max+1:])

@@ -9,23 +9,22 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
-// hub hands every event to every open stream. It never waits for a client: one
-// whose buffer is full is dropped, and comes back by itself with a whole new
-// picture.
+// hub passes every event to every open stream. It never waits for a client: a client whose buffer is full is dropped,
+// and comes back by itself with a complete new state.
 type hub struct {
 	max       int
-	perCaller int // so that one leaves places for others
+	perCaller int // so that one caller leaves places for others
 
 	mu       sync.Mutex // guards the fields below
 	running  bool
 	streams  map[*stream]struct{}
-	joined   int            // streams whose handlers have not left, because these hold memory
+	joined   int            // streams whose handlers have not returned, because they hold memory
 	callers  map[string]int // the same by caller
 	rejected uint64
 	dropped  uint64
 }
 
-// stream is one client. The hub alone closes gone.
+// stream is the stream of one client. Only the hub closes gone.
 type stream struct {
 	caller string
 	events chan []byte
@@ -33,8 +32,7 @@ type stream struct {
 	left   bool // its handler has returned; guarded by hub.mu
 }
 
-// streamBuffer is how many events a client may lag behind: with one state a
-// second about half a minute.
+// streamBuffer is the number of events by which a client may lag: with one state a second about half a minute.
 const streamBuffer = 32
 
 func newHub(most int) *hub {
@@ -47,7 +45,7 @@ func (h *hub) open() {
 	h.running = true
 }
 
-// close ends every stream and lets no new one in until open.
+// close ends every stream and opens no new one until open is called.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.running = false
@@ -55,7 +53,7 @@ func (h *hub) close() {
 	h.drop()
 }
 
-// drop ends every stream; clients may come back.
+// drop ends every stream. Clients may come back.
 func (h *hub) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,14 +62,14 @@ func (h *hub) drop() {
 	}
 }
 
-// end is called with mu held, for a stream that is still in the map.
+// end ends a stream that is still in the map. The caller holds mu.
 func (h *hub) end(st *stream) {
 	delete(h.streams, st)
 	close(st.gone)
 }
 
-// join opens a stream of a caller, or returns nil when there are too many, the caller has its share, or Run does not
-// feed them.
+// join opens a stream of a caller. It returns nil if there are too many, the caller has its share, or Run does not feed
+// streams.
 func (h *hub) join(caller string) *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +100,7 @@ func (h *hub) leave(st *stream) {
 	}
 }
 
-// send gives one event to all; the bytes are shared and must not change.
+// send sends one event to all streams. They share the bytes, which must not change.
 func (h *hub) send(event []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,16 +120,14 @@ func (h *hub) stats() Stats {
 	return Stats{Streams: int64(len(h.streams)), StreamsRejected: h.rejected, StreamsDropped: h.dropped}
 }
 
-// writeTimeout is how long one write to a stream may take before the client
-// counts as gone.
+// writeTimeout is the maximum time of one write to a stream before the client counts as gone.
 const writeTimeout = 5 * time.Second
 
-// retryEvents says to the browser how long to wait before it comes back.
+// retryEvents sets the time that a browser waits before it comes back.
 const retryEvents = "retry: 1000\n\n"
 
-// getEvents serves the live stream: a first event with all that a page needs to draw
-// itself, then state once a second, changes at once, and overrides whenever
-// their list differs.
+// getEvents serves the live stream: a first event with everything that a page needs to draw itself, then the state once
+// a second, changes at once, and overrides whenever their list differs.
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	st := s.hub.join(callerOf(r))
 	if st == nil {
@@ -150,8 +146,8 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	// The first event is made after joining: a change may be in it and in the stream, and
-	// the page knows by its number; none is in neither.
+	// The first event is made after joining, so that no change is missed. A change may be both in it and in the stream,
+	// which the page recognizes by its number.
 	if !writeEvent(w, append([]byte(retryEvents), event("hello", s.Init(s.cfg.Now()))...)) {
 		return nil
 	}
@@ -169,7 +165,7 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// callerOf returns the name of who sent a request, or the address of a caller without a name.
+// callerOf returns the name of a request's caller, or the address of a caller without a name.
 func callerOf(r *http.Request) string {
 	if name := web.CallerOf(r).Name; name != "" {
 		return name
@@ -182,8 +178,7 @@ func callerOf(r *http.Request) string {
 
 func writeEvent(w http.ResponseWriter, e []byte) bool {
 	rc := http.NewResponseController(w)
-	// Not every ResponseWriter knows deadlines; then the client's own
-	// connection ends a stuck write.
+	// Not every ResponseWriter supports deadlines. Otherwise the client's own connection ends a stuck write.
 	_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.Write(e); err != nil {
 		return false

@@ -19,7 +19,7 @@ import (
 type latest struct {
 	state   State
 	closest []closeKey // replaced, never changed
-	failing string     // why reports cannot be read, "" if they can
+	failing string     // reason why reports cannot be read, or ""
 }
 
 type State struct {
@@ -28,20 +28,20 @@ type State struct {
 	Status []Status  `json:"status"`
 	Hot    []HotKey  `json:"hot"`
 	Loops  []Loop    `json:"loops"`
-	// Clients are those with most denials, at most 10; GET /v1/clients has more.
+	// Clients are the clients with the most denials, at most 10. GET /v1/clients has more.
 	Clients []DeniedClient `json:"clients"`
-	// Heaviest are the clients and networks with most requests, denied or not, at most 10.
+	// Heaviest are the clients and networks with the most requests, denied or not, at most 10.
 	Heaviest []HeavyClient `json:"heaviest"`
-	// ClientsLimited is true if the rules limit clients, whatever they ask for.
+	// ClientsLimited is true if the rules limit clients for all their requests.
 	ClientsLimited bool `json:"clients_limited"`
-	// Closest are the keys nearest to their thresholds, some seconds old; none while something is hot.
+	// Closest are the keys nearest to their thresholds, some seconds old. It is empty while a key is hot.
 	Closest []closeKey `json:"closest"`
-	// Lagging are limiters that lack a change of the overrides, at most 100.
+	// Lagging are the limiters that lack a change of the overrides, at most 100.
 	Lagging []Limiter `json:"lagging"`
-	Trouble []string  `json:"trouble"` // what cannot be shown, and why
+	Trouble []string  `json:"trouble"` // data that cannot be shown, and the reasons
 }
 
-// Init is the first event of a stream: all that a page needs at once.
+// Init is the first event of a stream, with everything that a page needs at once.
 type Init struct {
 	Namespace string               `json:"namespace"`
 	Version   string               `json:"version"`
@@ -54,8 +54,7 @@ type Init struct {
 	State     State                `json:"state"`
 }
 
-// overrideNotes is what is known of the live overrides since they were last
-// read. Lists are replaced, never changed.
+// overrideNotes is the knowledge of the live overrides from the last read. Lists are replaced, never changed.
 type overrideNotes struct {
 	list    []rules.Override
 	loaded  bool
@@ -63,9 +62,9 @@ type overrideNotes struct {
 	seen    *rules.Change // newest change already sent
 	audit   []rules.Change
 	failing string
-	// failedAt is since when they cannot be read.
+	// failedAt is the time since which they cannot be read.
 	failedAt time.Time
-	// revision is the newest one, revisions the last ones, newest first.
+	// revision is the newest revision, and revisions are the last ones, newest first.
 	revision  int64
 	revisions []int64
 }
@@ -73,7 +72,7 @@ type overrideNotes struct {
 type hotNote struct {
 	rule string
 	rate float64
-	full hottype.Key // of an alias, "" if it is not known
+	full hottype.Key // of an alias; "" if it is not known
 }
 
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
@@ -93,7 +92,7 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
 	}
-	st.Trouble = append(append(st.Trouble, s.trouble()...), s.refusedGateways(now)...) // never null: the page reads it
+	st.Trouble = append(append(st.Trouble, s.trouble()...), s.refusedGateways(now)...) // not null: the page reads it
 	st.Trouble = append(st.Trouble, s.fullSets(hot)...)
 	st.Trouble = append(st.Trouble, s.failingTrouble(now)...)
 	st.Trouble = append(st.Trouble, s.rulesTrouble(now)...)
@@ -117,7 +116,7 @@ func (s *Service) refusedGateways(now time.Time) (list []string) {
 	return list
 }
 
-// trouble is what cannot be read, in one sentence if it is the store that does not answer. The caller holds mu.
+// trouble describes what cannot be read, in one sentence if the store does not answer. The caller holds mu.
 func (s *Service) trouble() []string {
 	reports, overrides := s.latest.failing, s.overrides.failing
 	if s.cfg.Store != "" && reports != "" && overrides != "" {
@@ -128,14 +127,15 @@ func (s *Service) trouble() []string {
 	return slices.DeleteFunc([]string{reports, overrides}, func(text string) bool { return text == "" })
 }
 
-// Trouble is what cannot be read now; "": nothing is known to fail.
+// Trouble describes what cannot be read now. It is "" if no failure is known.
 func (s *Service) Trouble() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.trouble(), "; ")
 }
 
-// LiveOverrides are the live overrides: those of the store, or while it does not answer those that were read last.
+// LiveOverrides returns the live overrides of the store, or the last list that was read while the store does not
+// answer.
 func (s *Service) LiveOverrides(ctx context.Context) ([]rules.Override, error) {
 	if s.cfg.Overrides == nil {
 		return nil, nil
@@ -154,7 +154,7 @@ func (s *Service) LiveOverrides(ctx context.Context) ([]rules.Override, error) {
 	return s.overrides.list, nil
 }
 
-// LastAudit is the audit of the overrides as last read, newest first; nil: never.
+// LastAudit returns the audit of the overrides as last read, newest first, or nil if it was never read.
 func (s *Service) LastAudit() []rules.Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,14 +206,14 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	return views
 }
 
-// speeds are the decisions a second on each key of which limiters report.
+// speeds returns the decisions a second for each key that limiters report.
 func (s *Service) speeds(now time.Time) map[hottype.Key]keySpeed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rates.now(now).Keys
 }
 
-// shownOverrides is the list as last read. The caller holds mu.
+// shownOverrides returns the list that was read last. The caller holds mu.
 func (s *Service) shownOverrides(now time.Time) []changes.View {
 	return changes.Listed(s.cfg.Rules(), s.overrides.list, now)
 }
@@ -251,7 +251,7 @@ func changeOf(c rules.Change) Change {
 	return out
 }
 
-// sameOverride compares values; times may differ in their zone.
+// sameOverride compares the values of two overrides. Their times may be in different zones.
 func sameOverride(a, b rules.Override) bool {
 	same := a.Until.Equal(b.Until) && a.Created.Equal(b.Created)
 	a.Until, a.Created, b.Until, b.Created = time.Time{}, time.Time{}, time.Time{}, time.Time{}

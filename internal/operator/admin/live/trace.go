@@ -13,31 +13,31 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Client is one client, or the clients of a network: what holds for it, and while it is traced what it asks for and
-// what was decided.
+// Client is one client, or the clients of a network, with its override and limit, and its requests and their verdicts
+// while it is traced.
 type Client struct {
 	Client string `json:"client"`
 	// Asked is the client as the request names it.
 	Asked string `json:"asked"`
 	// Kind is the field of an override that names it: client, cidr, or "" for a name, which no override can name.
 	Kind     string        `json:"kind"`
-	Override *changes.View `json:"override"` // null: none
-	// Limit is the limit in force for it, or null if it has none.
+	Override *changes.View `json:"override"` // null without one
+	// Limit is the limit in force for it, or null if it has no limit.
 	Limit *limitView `json:"limit"`
-	// Denied is what a sample of the last minute's denials says of it; null: nothing.
+	// Denied holds its part of a sample of the last minute's denials, or null if it has none.
 	Denied *DeniedClient `json:"denied"`
 	Trace  *Trace        `json:"trace"` // null: it is not traced
 }
 
-// Trace is what all limiters decided since the trace began.
+// Trace holds the decisions of all limiters about a client since its trace began.
 type Trace struct {
 	Until    time.Time  `json:"until"`
-	Limiters int        `json:"limiters"` // that have reported of it
+	Limiters int        `json:"limiters"` // number of limiters that have reported it
 	Requests uint64     `json:"requests"`
 	Rows     []TraceRow `json:"rows"` // most requests first
 }
 
-// TraceRow is how often requests for a key had one verdict.
+// TraceRow counts the requests for a key that had the same verdict.
 type TraceRow struct {
 	Key      hottype.Key    `json:"key"` // "": no rule counts them
 	Href     string         `json:"href"`
@@ -49,7 +49,7 @@ type TraceRow struct {
 
 const maxTraceRows = 200
 
-// getClient answers what is known of a client: GET /v1/clients/{client}.
+// getClient answers with the known facts about a client: GET /v1/clients/{client}.
 func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 	c, err := web.NamedClient(r, s.cfg.Rules())
 	if err != nil {
@@ -90,7 +90,7 @@ func targetOf(kind, name string) rules.Override {
 	return rules.Override{Client: name}
 }
 
-// trace joins what the limiters that are alive report of a client; nil: it is not traced.
+// trace joins the running limiters' reports of a client. It returns nil if the client is not traced.
 func (s *Service) trace(client string, now time.Time) *Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()

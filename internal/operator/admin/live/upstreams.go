@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
-// inForce are the bounds that adaptive limits have now, by upstream.
+// inForce holds the present bounds of adaptive limits, by upstream.
 type inForce map[string]hottype.UpstreamLimit
 
 func (s *Service) inForce() inForce {
@@ -23,7 +23,7 @@ func (s *Service) inForce() inForce {
 	return m
 }
 
-// upstreams are those of adaptive limits, none where the program knows of none.
+// upstreams returns the upstreams of adaptive limits, or nil if the program does not know any.
 func (s *Service) upstreams() []hottype.UpstreamLimit {
 	if s.cfg.Upstreams == nil {
 		return nil
@@ -31,14 +31,16 @@ func (s *Service) upstreams() []hottype.UpstreamLimit {
 	return s.cfg.Upstreams()
 }
 
-// Upstream is one that adaptive limits follow, as the API shows it.
+// Upstream is an upstream of adaptive limits as the API shows it.
 type Upstream struct {
 	hottype.UpstreamLimit
-	// Missed is true if its target was missed when it was last measured, and that is not long ago.
+	// Missed is true if the upstream missed its target when it was last measured, a short time ago, or cannot be
+	// reached.
 	Missed bool `json:"missed"`
 }
 
-// measuredFor is how long a measurement of an upstream says something of now: without requests there is no other.
+// measuredFor is the time for which a measurement of an upstream is taken as present. Without requests there is no new
+// one.
 const measuredFor = 10 * time.Second
 
 func (s *Service) viewUpstreams(now time.Time) []Upstream {
@@ -55,7 +57,7 @@ func (s *Service) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"upstreams": s.viewUpstreams(s.cfg.Now())})
 }
 
-// Status is the status line: that of the program, and the upstreams that miss their targets.
+// Status returns the status line: the status of the program, and the upstreams that miss their targets.
 func (s *Service) Status() []Status {
 	list := []Status{}
 	if s.cfg.Status != nil {
@@ -76,7 +78,7 @@ func (s *Service) Status() []Status {
 	return list
 }
 
-// failingUpstream is an upstream that answers nothing of what some limiters send to it.
+// failingUpstream is an upstream that answers no request of some limiters.
 type failingUpstream struct {
 	name     string
 	since    time.Time
