@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// dryRunSpan is how far back new rules are tried.
+	// dryRunSpan is the time before now for which new rules are tried.
 	dryRunSpan = 10 * time.Minute
-	// maxDryKeys bounds the keys of the answer, and so the work.
+	// maxDryKeys bounds the keys of the response, and so the work.
 	maxDryKeys = 500
-	// dryRunSlices are the parts of a second, fewer than for a single key.
+	// dryRunSlices is the number of parts of a second, which is smaller than for a single key.
 	dryRunSlices = 10
 )
 
 // Further states of a key after a change of rules.
 const (
-	uncounted = "uncounted" // no rule counts it any more
+	uncounted = "uncounted" // its requests count under other keys, which the history lacks
 	recounted = "recounted" // its requests count under other keys, of which the history knows nothing
 )
 
-// DryRun is what new rules would have made of the keys of the last minutes. Of a key whose rule, limit and override
-// stay as they are nothing is tried: what happened is what would have happened.
+// DryRun is the effect that new rules would have had on the keys of the last minutes. A key whose rule, limit and
+// override stay the same is not tried, because nothing would have changed for it.
 type DryRun struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	Minutes int       `json:"minutes"` // of which the history knows something
-	// Keys are those for which something changes, from the greatest peak on.
+	Minutes int       `json:"minutes"` // for which the history has data
+	// Keys are the keys for which something changes, those with the greatest peaks first.
 	Keys      []DryKey `json:"keys"`
 	Unchanged int      `json:"unchanged"`
 	Truncated bool     `json:"truncated"` // there were more keys than are tried
 }
 
-// DryKey is a key under the rules of now and the new ones. States are the hottest of all minutes.
+// DryKey is a key under the present rules and the new ones. States are the hottest of all minutes.
 type DryKey struct {
 	Key          hottype.Key `json:"key"`
 	Href         string      `json:"href"`
@@ -83,12 +83,12 @@ type rulesAt struct {
 }
 
 type keyPolicy struct {
-	rule     *rules.Rule // nil: nothing counts it
+	rule     *rules.Rule // nil: no rule counts it
 	limit    rules.Limit
 	override rules.Override
 }
 
-// of is the policy of a key, which the rule of that name counted.
+// of returns the policy of a key that the rule of that name counted.
 func (r *rulesAt) of(key hottype.Key, rule string) (t keyPolicy) {
 	if t.rule = r.set.RuleOf(key, rule); t.rule != nil {
 		t.limit = t.rule.LimitFor(key)
@@ -99,7 +99,7 @@ func (r *rulesAt) of(key hottype.Key, rule string) (t keyPolicy) {
 	return t
 }
 
-// countsAlike reports whether the requests of a key of a still count under it by b.
+// countsAlike reports whether the requests of a key of rule a still count under it by rule b.
 func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
 		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) ||
@@ -109,7 +109,7 @@ func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 	if !a.IsCatchAll() {
 		return true
 	}
-	// A rule that is new may take what the catch-all counted: its key is the target.
+	// A new rule may take requests that the catch-all counted, whose key is the target.
 	matches := r.set.Match(&hottype.Request{Method: http.MethodGet, Target: string(key)}, &rules.Scratch{})
 	return len(matches) == 0 || slices.ContainsFunc(matches, func(m rules.Match) bool { return m.Rule == b })
 }
@@ -131,7 +131,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 		d := DryKey{Key: key, Href: web.KeyHref(key), Before: history.Cold}
 		for i := range list {
 			d.Peak = max(d.Peak, list[i].Peak)
-			if list[i].Denied.IsKnown() { // a cold key was denied nothing by its limit
+			if list[i].Denied.IsKnown() { // the limit of a cold key denied nothing
 				d.DeniedBefore += float64(list[i].Denied)
 			}
 			d.Before = hotter(d.Before, list[i].State)
@@ -203,8 +203,8 @@ func (t keyPolicy) spec() (limit.Spec, bool) {
 	return limit.Spec{}, false
 }
 
-// stateBy is the state of a key in a minute by new criteria. By its share or a surge a key is as hot as it was: the
-// history does not know what it takes to judge that anew.
+// stateBy returns the state of a key in a minute by new criteria. By its share or a surge a key is as hot as it was,
+// because the history lacks the data to judge that again.
 func stateBy(before, after rules.HotCriteria, k *history.KeyMinute) string {
 	byOther := k.State != history.Cold && (before.Rate == 0 || k.Peak < before.Rate) &&
 		before.Share == after.Share && before.Surge == after.Surge && before.MinRate == after.MinRate
@@ -218,8 +218,8 @@ func stateBy(before, after rules.HotCriteria, k *history.KeyMinute) string {
 	return history.Hot
 }
 
-// secondsOf are the seconds of a minute in which a key was asked for, with its mean rate in each. How many there were
-// is known of keys that limiters report.
+// secondsOf returns the seconds of a minute in which a key was requested, with its mean rate in each. The number of
+// these seconds is known for keys that limiters report.
 func secondsOf(k *history.KeyMinute) []Second {
 	n := 60
 	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {

@@ -1,10 +1,10 @@
-// Package past answers questions about what was: keys by the minute, the heat map, and what other rules or another
-// limit would have made of the same requests.
+// Package past answers questions about the past: keys by the minute, the heat map, and the effect that other rules or
+// another limit would have had on the same requests.
 //
 //	live ──seconds, changes──> [Store] ──query──> JSON, CSV
 //	                             └──> [Service.DryRun], [Simulate]: the algorithm of limiters on recorded requests
 //
-// It never changes what limiters do. The one thing that it removes is the history of a key, and that is on record.
+// It never changes the work of limiters. It removes nothing but the history of a key, and records that.
 package past
 
 import (
@@ -31,22 +31,22 @@ const (
 	defaultHistoryRange = time.Hour
 )
 
-// Store keeps the history for longer than the process lives. Package historystore has one.
-// Second and Event do not block; all methods are safe for concurrent use.
+// Store keeps the history for longer than the process lives. Package historystore implements it. Second and Event do
+// not block. All methods are safe for concurrent use.
 type Store interface {
 	Second(*history.Second)
 	Event(history.Event)
-	// Read answers a query about what was.
+	// Read answers a query about the past.
 	Read(ctx context.Context, q history.Query) (*history.Answer, error)
-	// Heatmap answers when the heaviest keys of a time had requests.
+	// Heatmap returns the times at which the heaviest keys had requests.
 	Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error)
-	// Purge removes what is kept of a key, and returns how many rows there were.
+	// Purge removes the history of a key, and returns the number of its rows.
 	Purge(ctx context.Context, key hottype.Key) (rows int64, err error)
-	// Failing is why nothing is kept at the moment; nil if all is kept.
+	// Failing returns the reason why nothing is kept at present, or nil if all is kept.
 	Failing() error
 }
 
-// Config says where the history is. History is nil in programs that keep none; the others are needed.
+// Config holds the source of the history. History is nil in programs that keep no history. The other fields are needed.
 type Config struct {
 	History Store
 	Rules   func() *rules.Set
@@ -69,7 +69,7 @@ func (s *Service) Routes() []web.Route {
 	}
 }
 
-// getHistory answers what was: GET /v1/history?from&to&key&limit&format.
+// getHistory answers queries about the past: GET /v1/history?from&to&key&limit&format.
 func (s *Service) getHistory(w http.ResponseWriter, r *http.Request) error {
 	q, err := historyQuery(r, s.cfg.Now())
 	if err != nil {
@@ -155,7 +155,7 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	}
 }
 
-// known is a number of clients, empty if it is not known.
+// known formats a number of clients. It returns "" if the number is not known.
 func known(clients int64) string {
 	if clients == 0 {
 		return ""
@@ -163,7 +163,7 @@ func known(clients int64) string {
 	return strconv.FormatInt(clients, 10)
 }
 
-// cell keeps a spreadsheet from taking a text for a formula.
+// cell prevents a spreadsheet from reading a text as a formula.
 func cell(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
@@ -177,12 +177,12 @@ const (
 	maxCells       = 400 // of a key
 )
 
-// steps are how long a cell may be. Hours are kept summed up, so the longest are quick.
+// steps are the possible lengths of a cell. The history keeps sums of hours, so the longest steps are quick.
 var steps = []time.Duration{
 	time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 }
 
-// getHeatmap answers when the heaviest keys had requests: GET /v1/history/heatmap?from&to&keys.
+// getHeatmap returns the times at which the heaviest keys had requests: GET /v1/history/heatmap?from&to&keys.
 func (s *Service) getHeatmap(w http.ResponseWriter, r *http.Request) error {
 	q, err := historyQuery(r, s.cfg.Now())
 	if err != nil {
@@ -214,8 +214,8 @@ func (s *Service) getHeatmap(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
-// purgeHistory removes what is kept of a key: DELETE /v1/history?key=. The caller is recorded, the key is not: it
-// may be what must be gone.
+// purgeHistory removes the history of a key: DELETE /v1/history?key=. The caller is recorded. The key is not, because
+// it may be the secret that must be removed.
 func (s *Service) purgeHistory(w http.ResponseWriter, r *http.Request) error {
 	const remedy = "give the whole key, such as ?key=topic%3Fid=42"
 	text := r.URL.Query().Get("key")

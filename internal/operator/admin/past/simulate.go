@@ -9,19 +9,19 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Second is what was seen of a key in one second: requests a second, NaN for what was not known.
+// Second holds the numbers of a key in one second, in requests a second. A number that was not known is NaN.
 type Second struct {
-	At                           uint32 // unix seconds, 0: none
+	At                           uint32 // unix seconds; 0: no second
 	Rate, Allowed, Denied, Limit float32
 }
 
-// asked is how many requests came for the key in the second, as far as that is known. What the limiters
-// decided is better than the rate, which is a mean over the rule's window.
+// asked returns the number of requests for the key in the second, as far as it is known. The decisions of limiters are
+// preferred to the rate, which is a mean over the rule's window.
 func (s *Second) asked() float64 {
 	if n := float64(s.Allowed) + float64(s.Denied); !math.IsNaN(n) {
 		return n
 	}
-	return max(0, float64(s.Rate)) // NaN stays
+	return max(0, float64(s.Rate)) // NaN stays NaN
 }
 
 // Unknown is a number of a Second that was not known.
@@ -31,13 +31,14 @@ type Simulation struct {
 	Key   hottype.Key `json:"key"`
 	Rate  float64     `json:"rate"`
 	Burst int64       `json:"burst"`
-	// InForce is the limit that the key has now; nil: none, or it is not known.
+	// InForce is the present limit of the key, or nil if it has no limit or the limit is not known.
 	InForce any `json:"in_force"`
-	// Requests came, Denied would have been; WasDenied were.
+	// Requests is the number of requests, Denied the number that the limit would have denied, and WasDenied the number
+	// that was denied.
 	Requests  float64 `json:"requests"`
 	Denied    float64 `json:"denied"`
 	WasDenied float64 `json:"was_denied"`
-	// Seconds are those of which something is known, oldest first.
+	// Seconds are the seconds for which requests are known, oldest first.
 	Seconds []simulatedSecond `json:"seconds"`
 }
 
@@ -47,11 +48,11 @@ type simulatedSecond struct {
 	Denied  float64 `json:"denied"`
 }
 
-// SlicesOfSecond are the parts of a second in which the requests for a key are taken to have come, evenly.
+// SlicesOfSecond is the number of parts of a second over which the requests for a key are evenly distributed.
 const SlicesOfSecond = 100
 
-// Simulate charges the requests of some seconds to a limit, which is full at first, by the same algorithm that
-// limiters use. Each second has that many slices.
+// Simulate charges the requests of some seconds to a limit, which is full at first, by the algorithm of limiters. Each
+// second is divided into slices.
 func Simulate(ctx context.Context, spec limit.Spec, list []Second, slices int) (*Simulation, error) {
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
 	a := &Simulation{Seconds: []simulatedSecond{}}
