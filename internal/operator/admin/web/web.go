@@ -1,7 +1,7 @@
-// Package web is the form of every request and response of the admin API: routes, problems, JSON bodies, parameters
-// of queries, keys in paths, and the caller. It knows nothing of what the routes answer.
+// Package web is the form of every request and response of the admin API: routes, problems, JSON bodies, parameters of
+// queries, keys in paths, and the caller. It does not know the contents of responses.
 //
-// A handler returns an error before the first byte of its response; [AsProblem] makes a response of it.
+// A handler returns an error before the first byte of its response, and [AsProblem] makes a response of it.
 package web
 
 import (
@@ -28,14 +28,14 @@ import (
 // Handler answers one route. An error becomes problem+json, so it must come before the first byte of the response.
 type Handler func(http.ResponseWriter, *http.Request) error
 
-// Route is one path and its handlers by method. The routes of all packages together are the single list of what is
-// served; openapi.json is tested against it.
+// Route is one path and its handlers by method. The routes of all packages together are the only list of served paths.
+// openapi.json is tested against it.
 type Route struct {
 	Path    string // ServeMux pattern without a method
 	Methods map[string]Handler
 	Open    bool // needs no token
-	// Role is the least that may use the methods that change something; 0: operator.
-	// Viewers may read every route.
+	// Role is the lowest role that may use methods that change something. 0 means operator. Viewers may read every
+	// route.
 	Role auth.Role
 }
 
@@ -54,7 +54,7 @@ func (r Route) Needs(method string) auth.Role {
 	return max(r.Role, auth.Operator)
 }
 
-// If is a handler for programs in which has finds no error: they have what the route shows.
+// If returns a handler for programs that have the data of the route, which is so if has returns nil.
 func If(has func() error, h Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := has(); err != nil {
@@ -64,8 +64,7 @@ func If(has func() error, h Handler) Handler {
 	}
 }
 
-// Problem is an error as RFC 9457 writes it, with members of ours: the
-// field that is wrong and what to do about it.
+// Problem is an error in the form of RFC 9457 with additional members: the wrong field and a remedy.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -73,9 +72,10 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
-	// Percent is the part of all requests that a change would reach which needs confirm=true.
+	// Percent is the part of all requests that a change would reach, if the change needs confirm=true.
 	Percent int `json:"percent,omitempty"`
-	// Losses is how many things a change of the rules takes away or overrides too much, which needs confirm=true.
+	// Losses is the number of things that a change of the rules takes away or overrides too much, if the change needs
+	// confirm=true.
 	Losses int `json:"losses,omitempty"`
 }
 
@@ -85,15 +85,15 @@ func NewProblem(status int, detail, remedy string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Remedy: remedy}
 }
 
-// BadField is the problem of one wrong member of a request body, or one wrong query parameter.
+// BadField returns the problem of one wrong member of a request body, or one wrong query parameter.
 func BadField(field, detail, remedy string) *Problem {
 	p := NewProblem(http.StatusBadRequest, detail, remedy)
 	p.Field = field
 	return p
 }
 
-// AsProblem turns any error into one that can be shown. What is not a problem
-// already comes from a store behind us: the request was fine, so 503.
+// AsProblem converts any error into a problem. Errors that are not problems come from a store, and the request was
+// fine, so their status is 503.
 func AsProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -105,12 +105,11 @@ func AsProblem(err error) *Problem {
 }
 
 func WriteProblem(w http.ResponseWriter, p *Problem) {
-	body, _ := json.Marshal(p) // a number and texts have a JSON form
+	body, _ := json.Marshal(p) // numbers and texts have a JSON form
 	writeBody(w, "application/problem+json", p.Status, body)
 }
 
-// WriteJSON responds with v, which is one of our own types: the only way to fail is a
-// number that JSON lacks.
+// WriteJSON responds with v, which must be a type of this program. It can fail only for a number that JSON lacks.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -120,7 +119,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// writeBody sends a body. An error means that the client has left, which needs no report.
+// writeBody sends a body. An error means that the client has left, which need not be reported.
 func writeBody(w http.ResponseWriter, contentType string, status int, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
@@ -138,8 +137,8 @@ func CallerOf(r *http.Request) auth.Caller {
 	return c
 }
 
-// Author is the name under which a change is recorded: that of the caller's token or user, else ?author=, else the
-// user of basic authentication.
+// Author returns the name under which a change is recorded: the name of the caller's token or user, or else ?author=,
+// or else the user of basic authentication.
 func Author(r *http.Request) string { return AuthorOr(r, r.URL.Query().Get("author")) }
 
 func AuthorOr(r *http.Request, named string) string {
@@ -153,7 +152,7 @@ func AuthorOr(r *http.Request, named string) string {
 	return user
 }
 
-// QueryInt reads a whole number from 1 to most from the query.
+// QueryInt reads a whole number from 1 to most from the query. It returns otherwise if the parameter is absent.
 func QueryInt(r *http.Request, name string, otherwise, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -166,7 +165,7 @@ func QueryInt(r *http.Request, name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// QueryTime reads a time from the query: RFC 3339 or unix seconds.
+// QueryTime reads a time from the query, in RFC 3339 or unix seconds. It returns otherwise if the parameter is absent.
 func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -182,7 +181,7 @@ func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, er
 		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
 }
 
-// QueryBool reads true or false from the query; absent is false.
+// QueryBool reads true or false from the query. An absent parameter is false.
 func QueryBool(r *http.Request, name string) (bool, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -195,7 +194,7 @@ func QueryBool(r *http.Request, name string) (bool, error) {
 	return yes, nil
 }
 
-// Body reads the body of a change, at most so many bytes of it. What names it in the error, with its verb.
+// Body reads the body of a change, up to most bytes. what begins the error about a longer body, with a verb.
 func Body(w http.ResponseWriter, r *http.Request, what string, most int64, remedy string) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, big := errors.AsType[*http.MaxBytesError](err); big {
@@ -208,11 +207,11 @@ func Body(w http.ResponseWriter, r *http.Request, what string, most int64, remed
 	return body, nil
 }
 
-// KeyHref returns the address that asks about a key. The key is in the query: a gateway that serves the API below a
-// prefix may decode %2F in a path, and then it asks about another key.
+// KeyHref returns the address that returns a key. The key is in the query, because a gateway that serves the API below
+// a prefix may decode %2F in a path, and then asks about another key.
 func KeyHref(key hottype.Key) string { return "/v1/key?key=" + queryEscape(string(key)) }
 
-// queryEscape writes a space as %20, which is one in a path as well.
+// queryEscape writes a space as %20, which also means a space in a path.
 func queryEscape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // Named returns the key or the client that a request names, in its path or in its query.
@@ -220,8 +219,8 @@ func Named(r *http.Request, what string) string {
 	return cmp.Or(r.PathValue(what), r.URL.Query().Get(what))
 }
 
-// Asked returns the key that a request names as it was read, so that the caller finds out if a gateway has changed it
-// on the way. It is "" where rules redact keys, because it may hold what must not be seen.
+// Asked returns the key of a request as it was read, so that the caller finds out if a gateway has changed it on the
+// way. It returns "" where rules redact keys, because the key may contain values that must not be seen.
 func Asked(r *http.Request, set *rules.Set) string {
 	if set.Redacts() {
 		return ""
@@ -239,8 +238,8 @@ func NamedKey(r *http.Request, set *rules.Set) (hottype.Key, error) {
 	return hottype.Key(canonical), err
 }
 
-// NamedClient returns the client that a request names, as limits know it. A network, longer than that of one client,
-// stays the name of all clients in it.
+// NamedClient returns the client that a request names, in the form of limits. A network that is larger than the network
+// of one client stays the name of all clients in it.
 func NamedClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
 	name := Named(r, "client")
 	c := hottype.ParseClient(name)
@@ -256,7 +255,7 @@ func NamedClient(r *http.Request, set *rules.Set) (hottype.Client, error) {
 	return c, nil
 }
 
-// Redacted is a key or pattern as a person wrote it, without what must not be seen.
+// Redacted returns a key or pattern that a person wrote without the values that the rules redact.
 func Redacted(set *rules.Set, key string) (string, error) {
 	redacted, err := set.RedactKey(key)
 	if err != nil {
@@ -266,13 +265,13 @@ func Redacted(set *rules.Set, key string) (string, error) {
 	return redacted, nil
 }
 
-// Rounded drops digits of a rate that mean nothing, and that would be sent to every page every second.
+// Rounded drops meaningless digits of a rate, which would be sent to every page every second.
 func Rounded(f float64) *float64 {
 	f = math.Round(f*100) / 100
 	return &f
 }
 
-// Quoted shows a caller's bytes in an error, cut to a length that does no harm.
+// Quoted quotes a caller's bytes for an error, cut to a harmless length.
 func Quoted(s string) string {
 	const most = 120
 	if len(s) > most {
