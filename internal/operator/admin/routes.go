@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// routes are all routes: those of the packages below, and those of the listener itself.
+// routes returns all routes: the routes of the packages below, and of the listener itself.
 func (s *Server) routes() []web.Route {
 	open := func(r web.Route) web.Route { r.Open = true; return r }
 	routes := slices.Concat(s.Routes(), s.changes.Routes(), s.past.Routes(), []web.Route{
@@ -38,8 +38,8 @@ func (s *Server) routes() []web.Route {
 	return routes
 }
 
-// mux builds the routes' multiplexer. Routes are registered without a method,
-// because the answers to a wrong one are ours too.
+// mux builds the routes' multiplexer. Routes are registered without a method, because the server also answers wrong
+// methods itself.
 func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
@@ -101,16 +101,16 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	web.WriteProblem(w, p)
 }
 
-// Notifier sends events to webhooks. Package notify has one.
+// Notifier sends events to webhooks. Package notify implements it.
 type Notifier interface {
-	// Webhooks is the state of each.
+	// Webhooks returns the state of each webhook.
 	Webhooks() []Webhook
-	// Test sends a test event, requested by author, to the webhook of a name, or to all if it is "". There is no
+	// Test sends a test event, requested by author, to the webhook of a name, or to all if name is "". It returns no
 	// result if no webhook has the name.
 	Test(ctx context.Context, name, author string) []WebhookTest
 }
 
-// Webhook is one webhook and how it does. Sent, Failed and Dropped are events since the start.
+// Webhook is the state of one webhook. Sent, Failed and Dropped count events since the start.
 type Webhook struct {
 	Name    string   `json:"name"`
 	Format  string   `json:"format"`
@@ -119,11 +119,12 @@ type Webhook struct {
 	Failed  uint64   `json:"failed"`  // given up
 	Dropped uint64   `json:"dropped"` // its queue was full
 	Queued  int      `json:"queued"`
-	// Error is why the last attempt failed, absent after one that did not.
+	// Error is the reason why the last attempt failed. It is absent after a success.
 	Error string `json:"error,omitempty"`
-	// At is when the last attempt was made, absent before the first.
+	// At is the time of the last attempt. It is absent before the first.
 	At time.Time `json:"last_attempt,omitzero"`
-	// LostAt is when events were last lost, absent if none were; Losing is true within an hour of it.
+	// LostAt is the time at which events were last lost. It is absent if no event was lost. Losing is true within an
+	// hour of it.
 	LostAt time.Time `json:"last_loss,omitzero"`
 	Losing bool      `json:"losing"`
 }
@@ -131,7 +132,7 @@ type Webhook struct {
 type WebhookTest struct {
 	Name   string  `json:"name"`
 	OK     bool    `json:"ok"`
-	Status int     `json:"status,omitempty"` // of HTTP; absent where there was no answer
+	Status int     `json:"status,omitempty"` // of HTTP; absent without a response
 	Error  string  `json:"error,omitempty"`
 	TookMS float64 `json:"took_ms"`
 }
@@ -145,8 +146,8 @@ func (s *Server) getNotifications(w http.ResponseWriter, _ *http.Request) error 
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"webhooks": list})
 }
 
-// testNotifications sends a test event: POST /v1/notifications/test?name=NAME&author=WHO. It is answered 200 whether
-// the webhooks took it or not; each result says so.
+// testNotifications sends a test event: POST /v1/notifications/test?name=NAME&author=WHO. The status is 200 even if
+// webhooks fail, which each result reports.
 func (s *Server) testNotifications(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	name, results := q.Get("name"), []WebhookTest{}
@@ -168,21 +169,21 @@ func (s *Server) testNotifications(w http.ResponseWriter, r *http.Request) error
 
 const checkTimeout = 2 * time.Second
 
-// check is the outcome of one readiness check. Only callers with the token
-// see Error: it may name inner addresses.
+// check is the result of one readiness check. Error is only for callers with the token, because it may name internal
+// addresses.
 type check struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Tolerated is true of a failure with which the program is ready all the same.
+	// Tolerated is true for a failure that does not make the program unready.
 	Tolerated bool    `json:"tolerated,omitempty"`
 	TookMS    float64 `json:"took_ms"`
 }
 
-// Tolerated is the error of a check that fails while the program answers all the same: it is shown, and the program
-// stays ready.
+// Tolerated is the error of a check that fails while the program still answers. It is shown, and the program stays
+// ready.
 type Tolerated struct{ error }
 
-// Tolerate returns err as one that does not make a program unready.
+// Tolerate returns err as an error that does not make a program unready.
 func Tolerate(err error) error { return Tolerated{err} }
 
 // getLive answers as long as the process serves at all.
@@ -190,8 +191,8 @@ func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 }
 
-// getReady runs every check at once: 200 when all of Config.Ready pass, else 503. With ?verbose it
-// the response has more than what readiness depends on.
+// getReady runs every check at once. The status is 200 if all of Config.Ready pass, and 503 otherwise. With ?verbose
+// the response also has the status line, on which readiness does not depend.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	checks, known := s.runChecks(r.Context()), s.isKnown(r)
 	ready, status := true, http.StatusOK
@@ -211,14 +212,13 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, status, answer)
 }
 
-// isKnown reports whether the caller may see details. A probe without a token is not
-// counted as a wrong one.
+// isKnown reports whether the caller may see details. A probe without a token does not count as a wrong token.
 func (s *Server) isKnown(r *http.Request) bool {
 	return (s.access.AllowsAll() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
 }
 
-// verbose is the status line of the dashboard: what is well and what is not, also
-// where a program is ready all the same. Values may name inner addresses.
+// verbose returns the status line of the dashboard, which also shows failures with which a program is ready. Values may
+// name internal addresses.
 func (s *Server) verbose(values bool) []Status {
 	list := s.Status()
 	if !values {

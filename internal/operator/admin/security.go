@@ -10,13 +10,12 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// csp lets the page load its own files and nothing else, and forbids the calls
-// that turn strings into HTML.
+// csp lets the page load its own files and nothing else, and forbids the calls that turn strings into HTML.
 const csp = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard is what every request passes first: headers that bind the browser, the
-// name it was called by, and whether another site sent it.
+// guard wraps the handler of all requests. It sets headers that restrict the browser, checks the name by which the
+// listener was called, and rejects changes that another site sent.
 func (s *Server) guard(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,9 +47,9 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// requireCaller lets through who is known. Browsers are asked for a token by basic
-// authentication and then send it with the event stream too. A request ends when its
-// token expires, which only a stream lives to see.
+// requireCaller passes on the requests of known callers. Browsers are asked for a token by basic authentication and
+// then send it with the event stream too. A request ends when its token expires, which only streams live long enough to
+// reach.
 func (s *Server) requireCaller(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := s.access.Check(r, s.cfg.Now())
@@ -82,7 +81,7 @@ func (s *Server) getCaller(w http.ResponseWriter, r *http.Request) error {
 }
 
 type callerView struct {
-	Name  string    `json:"name,omitempty"` // of the token or the user; absent for a shared token and without any
+	Name  string    `json:"name,omitempty"` // of the token or the user; absent for a shared token or without tokens
 	Role  string    `json:"role"`
 	Until time.Time `json:"until,omitzero"` // when the token expires
 }

@@ -1,18 +1,16 @@
-// Package admin serves the people who run the pipeline: the dashboard, the HTTP API
-// behind it, the metrics and the health checks, on a listener of its own.
+// Package admin serves the people who run the pipeline: the dashboard, the HTTP API behind it, the metrics and the
+// health checks, on a listener of its own.
 //
-//	[web] the form of requests and responses <── [changes] what people change
-//	                                         <── [past]    what was
-//	                                         <── [live]    what is, from one sample a second (knows changes and past)
+//	[web] the form of requests and responses <── [changes] changes by people
+//	                                         <── [past]    the past
+//	                                         <── [live]    the present, from one sample a second (imports the two)
 //	                                         <── admin     who may call: the routes of all three, the page, probes
 //
-// [New] builds a [Server] and starts nothing. [Server.Handler] serves,
-// [Server.Run] samples and feeds the streams. Programs call
-// access.CheckListen before they listen: off loopback the API is not served
-// without a token.
+// [New] builds a [Server] and starts nothing. [Server.Handler] serves, [Server.Run] samples and feeds the streams.
+// Programs call auth.CheckListen before they listen, because off loopback the API is not served without a token.
 //
-// The package decides nothing about requests and never calls an outside
-// system itself. Keys are hostile input: they are never HTML.
+// The package decides nothing about requests and never calls an outside system itself. Keys are hostile input: they are
+// never HTML.
 //
 // [web]: github.com/hotparam/pipeline/internal/operator/admin/web
 package admin
@@ -43,7 +41,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// What programs hand over and read of the packages below.
+// Types of the packages below that programs pass or read.
 type (
 	Change        = live.Change
 	DryRun        = past.DryRun
@@ -63,27 +61,27 @@ type (
 	Status        = live.Status
 )
 
-// Config says what a [Server] shows and who may see it. Only Hot and Rules are
-// needed; what is nil is shown as absent.
+// Config holds the sources of a [Server], and who may see it. Only Hot and Rules are needed. Other fields may be nil
+// and are then shown as absent.
 type Config struct {
 	live.Config
-	// Central is the store that the program has its rules from; nil: they are from its file.
+	// Central is the store of the program's rules, or nil if they are from its file.
 	Central RuleStore
-	// Command has every limiter carry out a command, and says how many answers a purge has removed
-	// in this process; nil: the program reaches no limiter.
+	// Command makes every limiter carry out a command, and returns the number of responses that a purge has removed in
+	// this process. It is nil if the program reaches no limiter.
 	Command func(context.Context, report.Command) (purged int, err error)
-	// Notify are the webhooks that receive events; nil: none.
+	// Notify sends events to webhooks. It is nil if there are no webhooks.
 	Notify Notifier
 
 	// Ready are the checks of /readyz by name. Each gets two seconds.
 	Ready map[string]func(context.Context) error
-	// Parts are checks that /readyz names, and that do not make the program unready: it answers requests all the same.
+	// Parts are checks that /readyz names but that do not make the program unready, because it still answers requests.
 	Parts map[string]func(context.Context) error
-	// Metrics answers GET /metrics; nil: nothing is there.
+	// Metrics answers GET /metrics, or is nil if nothing does.
 	Metrics http.Handler
 
-	// Access is who may call, and may do what. None: every caller may do everything,
-	// which is safe only on loopback; see access.CheckListen.
+	// Access holds the credentials of callers, and their rights. Without credentials every caller may do everything,
+	// which is safe only on loopback. See auth.CheckListen.
 	Access auth.Credentials
 }
 
@@ -111,7 +109,7 @@ type Server struct {
 	requests, foreignHosts atomic.Uint64
 }
 
-// Stats are counters since the start, and Streams as it is now.
+// Stats are counters since the start, and the present number of streams.
 type Stats struct {
 	live.Stats
 	Requests     uint64 `metric:"hotparam_admin_requests_total" help:"Requests to the admin server."`
@@ -120,8 +118,8 @@ type Stats struct {
 	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests rejected because of the name in their Host header."`
 }
 
-// New builds a server, or says which field of the configuration is wrong. It
-// starts nothing and listens nowhere.
+// New builds a server, or returns an error that names the wrong field of the configuration. It starts nothing and
+// listens nowhere.
 func New(cfg Config) (*Server, error) {
 	cfg.Config = cfg.WithDefaults()
 	cfg.CentralRules = cfg.Central != nil
@@ -143,32 +141,30 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// purged has a key leave memory once its history was purged. The audit does not name the key: it may be what must be
-// gone.
+// purged removes a key from memory once its history was purged. The audit does not name the key, because it may be the
+// secret that must be removed.
 func (s *Server) purged(ctx context.Context, key hottype.Key, author string) {
 	s.Purged(key, author)
 	s.changes.Record(ctx, rules.Change{Action: rules.ChangePurgeHistory, Author: author})
 }
 
-// Handler serves everything. The caller owns listener and http.Server; set
-// ReadHeaderTimeout, and leave WriteTimeout at 0 or the event streams end with
-// it.
+// Handler serves everything. The caller owns listener and http.Server. Set ReadHeaderTimeout, and leave WriteTimeout at
+// 0, because it would end the event streams.
 func (s *Server) Handler() http.Handler { return s.guard(httplimit.WithoutRedirects(s.mux())) }
 
-// CheckTokens rejects named tokens that cannot replace those in force.
+// CheckTokens rejects named tokens that cannot replace the tokens in force.
 func (s *Server) CheckTokens(tokens []auth.Token) error { return s.access.CheckTokens(tokens) }
 
-// ReplaceTokens replaces the named tokens in force, once CheckTokens
-// has taken them. Open streams end, because their callers may have lost the right;
-// clients come back by themselves.
+// ReplaceTokens replaces the named tokens in force, once CheckTokens has accepted them. Open streams end, because their
+// callers may have lost the right. Clients come back by themselves.
 func (s *Server) ReplaceTokens(tokens []auth.Token) {
 	if s.access.Replace(tokens) {
 		s.CloseStreams()
 	}
 }
 
-// ReplaceSharedTokens replaces the tokens of the whole listener, as ReplaceTokens the named ones, and reports whether
-// they are others.
+// ReplaceSharedTokens replaces the tokens of the whole listener, as ReplaceTokens replaces the named ones, and reports
+// whether they differ.
 func (s *Server) ReplaceSharedTokens(tokens []string) bool {
 	changed := s.access.ReplaceShared(tokens)
 	if changed {
@@ -194,8 +190,8 @@ type file struct {
 	body                     []byte
 }
 
-// contentTypes are those of the files, by the ending of their names. The system's table may lack or change them, and
-// browsers run no module of another type.
+// contentTypes holds the types of the files, by the extensions of their names. The system's table may lack or change
+// them, and browsers run no module of another type.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".json": "application/json",
@@ -204,7 +200,8 @@ var contentTypes = map[string]string{
 //go:embed static/index.html
 var page []byte
 
-// maxDepth bounds how long the links of the page get by the slashes in its address. A view has two.
+// maxDepth bounds the length of the links of the page, which grows with the slashes in its address. A view has two
+// slashes.
 const maxDepth = 64
 
 // servePage sends the dashboard. Its links are relative to the address of the request, because the handler may be
@@ -215,7 +212,7 @@ func servePage(w http.ResponseWriter, r *http.Request) error {
 	return newFile("", "index.html", body).serve(w, r)
 }
 
-// views are the addresses of the dashboard: one page, which shows the view of its address.
+// views are the addresses of the dashboard, which is one page that shows the view of its address.
 var views = []string{"/{$}", "/key", "/key/{key...}", "/history", "/overrides", "/rules", "/client",
 	"/client/{client...}", "/audit"}
 
@@ -228,8 +225,8 @@ func reasonsModule() []byte {
 	return fmt.Appendf(nil, "// What denies requests, by reason.\nexport const reasons = %s;\n", table)
 }
 
-// pageFiles lists the files of the dashboard and openapi.json. The embedded tree is part of
-// the program: reading it cannot fail.
+// pageFiles returns the files of the dashboard and openapi.json. The embedded tree is part of the program, so reading
+// it cannot fail.
 func pageFiles() []file {
 	files := []file{newFile("/openapi.json", "openapi.json", openAPI),
 		newFile("/assets/reasons.js", "reasons.js", reasonsModule())}
@@ -249,8 +246,8 @@ func newFile(route, name string, body []byte) file {
 		etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
-// serve sends the file, or 304 to who has it. No-cache means: ask each time,
-// so that a new version shows at once.
+// serve sends the file, or 304 to a client that has it. No-cache makes clients ask each time, so that a new version is
+// shown at once.
 func (f file) serve(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Set("Content-Type", f.contentType)
