@@ -126,7 +126,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What is written as an event is read back as it was.
+// An event line is parsed to its own fields.
 func FuzzEventRoundTrip(f *testing.F) {
 	f.Add(int64(1331923247), "c", "/r?g=1&u=%2F")
 	f.Fuzz(func(t *testing.T, second int64, who, target string) {
@@ -141,7 +141,7 @@ func FuzzEventRoundTrip(f *testing.F) {
 	})
 }
 
-// What is written is read again as it was.
+// An entry is parsed from its JSONL line unchanged.
 func TestJSONLRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -69,7 +69,7 @@ var documented = []struct {
 		`"GET /a\x22 HTTP/1.1" 200 5 "-" "say \"x\"" "1.5"`, `971211336 2001:db8:: GET  /a" 200 say \"x\"`},
 }
 
-// Of the example lines of public programs the format is detected, and each gives its request.
+// The format of the example lines of public programs is detected, and each line parses to its request.
 func TestDocumentedLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range documented {
@@ -100,7 +100,7 @@ func TestDocumentedLines(t *testing.T) {
 	}
 }
 
-// A form that cannot give requests is refused with what it lacks.
+// A form without the parts of a request is refused with the missing part.
 func TestCustomForms(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{
