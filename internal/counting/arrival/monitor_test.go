@@ -50,13 +50,13 @@ func (s *tape) report(publisher string) {
 	r := arrival.Report{Publisher: publisher, Complete: !s.incomplete, Flows: map[string]arrival.Flow{"other": {}}}
 	if s.received {
 		f := s.f
-		f.Received -= min(f.Received, 1) // what came after the heartbeat
+		f.Received -= min(f.Received, 1) // lines that came after the heartbeat
 		r.Flows["flow1"] = f
 	}
 	s.m.Observe(s.now, r)
 }
 
-// restart is the same publisher as a new process.
+// restart restarts the publisher as a new process.
 func (s *tape) restart() { s.f, s.received = arrival.Flow{}, false }
 
 func (s *tape) fails() bool { return s.m.Err() != nil }
@@ -93,7 +93,7 @@ func TestHalfIsNoticedOnceAndLeavesSlowly(t *testing.T) {
 	}
 }
 
-// What is lost now and then is no failure: a burst, a heartbeat of a sender without traffic, 2 % all the time.
+// Occasional small losses are not a failure: a burst, a heartbeat of a sender without traffic, 2 % all the time.
 func TestSmallLossesAreNone(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]func(second int) (lines uint64, part float64){
@@ -114,8 +114,8 @@ func TestSmallLossesAreNone(t *testing.T) {
 	}
 }
 
-// TestReportsBetweenHeartbeats: publishers report whenever their set changes. A report in which the flow has not moved
-// says nothing new of a gap that has ended. (Found by test/fleet, seed 31001.)
+// TestReportsBetweenHeartbeats: publishers report whenever their set changes. A report without progress of the flow has
+// no new information about a gap that has ended. (Found by test/fleet, seed 31001.)
 func TestReportsBetweenHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := start()
@@ -166,7 +166,8 @@ func TestNothingArrives(t *testing.T) {
 	}
 }
 
-// A receiver that starts again is no loss, how long ever it was away; neither is one of several.
+// A restart of a receiver is not a loss, however long it was away, and neither is the restart of one receiver of
+// several.
 func TestReceiverRestarts(t *testing.T) {
 	t.Parallel()
 	for away := range 25 {
@@ -196,7 +197,7 @@ func TestReceiverRestarts(t *testing.T) {
 	}
 }
 
-// What a receiver received before it started again is not compared with what it received since.
+// Lines that a receiver received before its restart are not compared with the lines that it received since.
 func TestReceiverRestartsEarly(t *testing.T) {
 	t.Parallel()
 	s := start()
@@ -262,7 +263,8 @@ func TestPauseOfReports(t *testing.T) {
 	}
 }
 
-// Of what cannot be seen nothing is said: a publisher that does not hear all, a relay that mixes flows, another id.
+// Losses that cannot be seen are not reported: with a publisher that does not receive all flows, a relay that mixes
+// flows, another id.
 func TestUnknownIsNoLoss(t *testing.T) {
 	t.Parallel()
 	s := start()
