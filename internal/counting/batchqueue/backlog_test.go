@@ -93,7 +93,7 @@ func TestQueueDropsTheOldest(t *testing.T) {
 	}
 }
 
-// Long keys, and who stands behind them, fill the queue before many counts do.
+// Long keys and client sketches fill the queue before the number of counts does.
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]hottype.Count{
@@ -109,7 +109,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 		if len(left) != 17 || dropped != 2*83 {
 			t.Errorf("%s: %d batches of 60 KiB are left, %d requests dropped", name, len(left), dropped)
 		}
-		// What is put back keeps its place before the others, and drops first.
+		// Restored batches keep their place before the others, and are dropped first.
 		q.Put([]hottype.Count{{Key: "newest", N: 1}}, time.Time{})
 		if n := q.Restore(left); n != 0 && n != 2 {
 			t.Errorf("%s: dropped %d", name, n)
