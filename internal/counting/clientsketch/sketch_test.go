@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// same compares client sketches by what they say; Addr knows how to compare itself.
+// same compares client sketches by their contents; Addr has its own comparison.
 var same = []gocmp.Option{gocmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
 
 func client(i int) hottype.Client {
@@ -124,7 +124,7 @@ func (e exact) seen() (n int64) {
 	return n
 }
 
-// capped is what Effective is about, without approximation.
+// capped returns the exact value that CappedCount approximates.
 func (e exact) capped(most int64) (n int64) {
 	for _, m := range e {
 		n += min(m, most)
@@ -132,7 +132,7 @@ func (e exact) capped(most int64) (n int64) {
 	return n
 }
 
-// above is how many clients the cap touches.
+// above returns the number of clients above the cap.
 func (e exact) above(most int64) (h int64) {
 	for _, m := range e {
 		if m > most {
