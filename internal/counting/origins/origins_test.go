@@ -38,7 +38,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// Which of others made requests of a key: at most twice what is left without the origin's votes, and never less.
+// The requests of others for a key are at most the number without the origin's votes, and at least half of it.
 func TestOriginIsTheMajority(t *testing.T) {
 	t.Parallel()
 	for mine := range int64(20) {
@@ -94,7 +94,7 @@ func claim(weight float64, network, sender string, others int64) origins.Claim {
 	return c
 }
 
-// ranked gives the names of the claims that have a place.
+// ranked returns the names of the claims that have a place, with their number.
 func ranked(claims []origins.Claim, names []string, places int) map[string]int {
 	for i := range claims {
 		claims[i].Index = i
