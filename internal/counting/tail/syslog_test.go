@@ -113,7 +113,8 @@ func closed(t *testing.T, c net.Conn) {
 	}
 }
 
-// Whatever a connection sends, no message is longer than the bound, and what was framed by lengths is read again.
+// For any input of a connection, no message is longer than the bound, and messages that are framed by lengths are read
+// again.
 func FuzzSyslogStream(f *testing.F) {
 	f.Add([]byte("6 <190>a<190>b\n99999 <1>x"))
 	f.Add([]byte("\n1 2 <\n<>"))

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logFile is a log and what was read of it.
+// logFile is a log with the lines that were read of it.
 type logFile struct {
 	t     *testing.T
 	path  string
@@ -164,7 +164,7 @@ func TestFromStart(t *testing.T) {
 	}
 }
 
-// What is in the file when the end comes is handed on.
+// Lines that are in the file when the end comes are handed on.
 func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "first\n")
@@ -179,7 +179,7 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	l.want(want...)
 }
 
-// A file system event is enough; nothing waits for the clock.
+// A file system event is enough; reading does not wait for the clock.
 func TestFileEventsTriggerRead(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "first\n")
