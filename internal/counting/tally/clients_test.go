@@ -20,15 +20,15 @@ func from(i int) hottype.Client {
 	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 }
 
-// seen is what was said of a key since the last call: its requests, those laid
-// to a client, and who stands behind them.
+// seen holds the counts of a key since the last call: its requests, the requests attributed to a client, and the
+// clients.
 type seen struct {
 	n, seen int64
 	clients int64
 	heavy   hottype.Client
 }
 
-// mergingSink merges the counts that it gets.
+// mergingSink merges the counts that it receives.
 type mergingSink map[hottype.Key]*hottype.Count
 
 func (g mergingSink) Send(_ context.Context, counts []hottype.Count) error {
@@ -128,7 +128,7 @@ func TestNewHeavyKeyIsFoundInAFlood(t *testing.T) {
 	}
 }
 
-// What comes very fast is looked at within its first flush.
+// The clients of a key that comes very fast are recorded within its first flush.
 func TestSuddenKey(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
@@ -163,7 +163,7 @@ func TestClientsNotTracked(t *testing.T) {
 	}
 }
 
-// Beyond its memory the tally counts on and says that it did not look.
+// Beyond its memory for clients the tally continues to count and reports the requests whose clients it did not record.
 func TestClientSketchesAreBounded(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
@@ -184,7 +184,7 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever goroutine adds what, the merged client sketch is that of all.
+// The merged client sketch of several goroutines is the sketch of all clients.
 func TestClientSketchesOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -209,7 +209,7 @@ func TestClientSketchesOfManyGoroutines(t *testing.T) {
 	})
 }
 
-// What was sent is not touched again, however the tally uses its memory.
+// Sent sketches are not changed again, however the tally uses its memory.
 func TestSentClientSketchesStay(t *testing.T) {
 	t.Parallel()
 	var kept []hottype.Count
@@ -235,8 +235,8 @@ func (k keeper) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// BenchmarkAddFrom is what knowing the client costs: a key that is not looked
-// at, and one that is among the heaviest, asked for by one client or by many.
+// BenchmarkAddFrom measures the cost of knowing the client: for a key that is not tracked, and for a key among the
+// heaviest, requested by one client or by many.
 func BenchmarkAddFrom(b *testing.B) {
 	clients := make([]hottype.Client, 4096)
 	for i := range clients {
@@ -292,7 +292,7 @@ func TestOneNetworkOpensItsPart(t *testing.T) {
 	}
 }
 
-// Keys that come in bursts leave room for the clients of those that are followed.
+// Keys that come in bursts leave room for the clients of tracked keys.
 func TestBurstsLeaveRoomForFollowedKeys(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}

@@ -77,7 +77,7 @@ func newTally(cfg tally.Config) *tally.Tally {
 	return tally.New(cfg)
 }
 
-// What goes in comes out, whatever the pairs and wherever the flushes fall.
+// The sums that leave are the sums that were added, for all pairs and at all times of the flushes.
 func TestSumsOutAreSumsIn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,7 +116,7 @@ func TestSumsOutAreSumsIn(t *testing.T) {
 	})
 }
 
-// The places of pairs depend on a seed of the process: so many pairs that some are found behind others.
+// The places of pairs depend on a seed of the process. The test has enough pairs that some are found behind others.
 func TestSecondsOfAKeyAreApart(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{}
