@@ -63,7 +63,7 @@ func TestPoller_ForgetsAClockThatWasSet(t *testing.T) {
 				if dense {
 					continue
 				}
-				for range 10 { // carbon becomes slow, which is measured as ever
+				for range 10 { // carbon becomes slow, which is measured as usual
 					f.pass(time.Second)
 					f.put(topic42, 3, rate)
 					f.poll(p)
@@ -76,7 +76,8 @@ func TestPoller_ForgetsAClockThatWasSet(t *testing.T) {
 	}
 }
 
-// What was counted by a clock that was ahead is in Graphite when the right clock comes there, and is not counted again.
+// Seconds that were counted by a clock that was ahead are in Graphite when the right clock reaches them, and are not
+// counted again.
 func TestPoller_CountsNoSecondAgain(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{7 * time.Second, time.Minute, 10 * time.Minute} {

@@ -78,7 +78,7 @@ func parse(t testing.TB, text string) *rules.Set {
 	return set
 }
 
-// server is what second it is in Graphite.
+// server returns the current second of Graphite's clock.
 func (f *fake) server() int64 { return f.now.Add(f.off).Unix() }
 
 // put stores a value, back seconds before now.
@@ -98,14 +98,14 @@ func (f *fake) clock() time.Time {
 	return f.now
 }
 
-// by answers by a function; nil: with the data again.
+// by sets the function that responds, or nil to respond with the data again.
 func (f *fake) by(handle http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle = handle
 }
 
-// asked is the last request.
+// asked returns the last request.
 func (f *fake) asked() *http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *fake) clear() {
 	clear(f.data)
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (f *fake) pass(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *fake) poll(p *graphite.Poller) {
 	}
 }
 
-// total sums what was handed over for a key, by second.
+// total returns the sum of the counts that were handed over for a key, and the counts by second.
 func (f *fake) total(key hottype.Key) (sum int64, seconds map[int64]int64) {
 	seconds = map[int64]int64{}
 	for _, c := range f.counts {
@@ -189,7 +189,7 @@ func (f *fake) total(key hottype.Key) (sum int64, seconds map[int64]int64) {
 	return sum, seconds
 }
 
-// window is what a detector would have in the window that ends now.
+// window returns the sum that a detector would have in the window that ends now.
 func (f *fake) window(key hottype.Key, length int64) (sum int64) {
 	_, seconds := f.total(key)
 	now := f.clock().Unix()

@@ -132,8 +132,7 @@ func TestAKeyThatRisesSlowlyHasItsWholeWindow(t *testing.T) {
 	}
 }
 
-// With a steady 200 requests a second, what is in the window right after a poll
-// is what a window should have, however late Graphite is.
+// With a steady 200 requests a second, a window holds its full sum right after a poll, however late Graphite is.
 func TestTheWindowIsFullWhenItIsJudged(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -160,7 +159,7 @@ func TestTheWindowIsFullWhenItIsJudged(t *testing.T) {
 		flushed, fresh := f.clock().Add(f.off-tt.late).Unix()/f.step, true
 		for passed := time.Duration(0); passed < 100*time.Second; passed += tt.every {
 			f.pass(tt.every)
-			// What was flushed since: each flush is named by its time.
+			// The flushes since the last poll: each flush is named by its time.
 			for ready := f.clock().Add(f.off-tt.late).Unix() / f.step; flushed < ready; {
 				flushed++
 				f.put(topic42, f.clock().Add(f.off).Unix()-flushed*f.step, 200*f.step)
@@ -200,8 +199,8 @@ func TestASlowAnswerIsNoOtherClock(t *testing.T) {
 	}
 }
 
-// After a restart what is older than the longest window is left alone, and a
-// backlog is not the present.
+// After a restart, buckets that are older than the longest window are left out, and a backlog does not count as the
+// present.
 func TestABacklogMakesNothingHot(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -367,7 +366,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// What came before an answer broke is counted, and not again when it comes whole.
+// Buckets that came before a response broke are counted, and not again when the response comes whole.
 func TestAPartialAnswerCountsWhatCame(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

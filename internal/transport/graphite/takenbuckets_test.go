@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is answered, in whatever order and how often: a bucket is new at most
-// once, and always when it is not far behind the newest.
+// In any sequence of responses a bucket is new at most once, and always if it is not far behind the newest.
 func TestTakenBucketsAgainstASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,8 +64,8 @@ func TestLedgerForgets(t *testing.T) {
 	}
 }
 
-// The seconds of one series never share a second of ours, however the lag
-// changes; and they never go beyond what a window takes.
+// The seconds of one series never share a second of ours, however the lag changes, and they never exceed the future
+// that a window accepts.
 func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,10 +108,10 @@ func TestClockOffsetSequence(t *testing.T) {
 		fresh       bool
 		delay       int64
 	}{
-		{100, 90, false, 2},  // the beginning: what is old is old
+		{100, 90, false, 2},  // the beginning: old seconds do not count as lag
 		{101, 99, true, 2},   // 2 behind
 		{102, 101, true, 2},  // sometimes quicker
-		{103, 102, false, 2}, // after a failed poll nothing is known
+		{103, 102, false, 2}, // after a failed poll the lag is unknown
 		{110, 105, true, 5},  // slower: at once
 		{111, 108, true, 5},  // not that much quicker
 		{112, 112, true, 0},  // much quicker: at once
@@ -124,7 +123,7 @@ func TestClockOffsetSequence(t *testing.T) {
 		{175, 174, true, 1},
 		{176, 176, true, 1}, // a minute in which one second was needed
 		{177, 177, true, 1},
-		{240, 240, true, 0}, // a minute in which none was
+		{240, 240, true, 0}, // a minute in which no second was needed
 		{241, 242, true, 0},
 		{242, 299, true, 0}, // a clock that is wrong
 	} {
