@@ -123,8 +123,8 @@ func TestJSONAndProtobufAgree(t *testing.T) {
 	})
 }
 
-// allocated is what ParseRecord allocates. The process may do other things
-// meanwhile, so it is the least of some attempts.
+// allocated returns the number of bytes that ParseRecord allocates. The process may do other things meanwhile, so it is
+// the minimum of some attempts.
 func allocated(data []byte) uint64 {
 	least := ^uint64(0)
 	var before, after runtime.MemStats
@@ -137,8 +137,7 @@ func allocated(data []byte) uint64 {
 	return least
 }
 
-// allowance is the bound that docs/protocol.md states: 64 bytes for each of the
-// record's, and 64 KiB.
+// allowance returns the bound that docs/protocol.md states: 64 bytes for each byte of the record, and 64 KiB.
 func allowance(data []byte) uint64 { return 64*uint64(len(data)) + 64<<10 }
 
 func TestAllocationIsBounded(t *testing.T) { // not parallel: others allocate too

@@ -21,8 +21,8 @@ func batchAt(offset int64, codec sarama.CompressionCodec, now time.Time, values 
 	return &sarama.Records{RecordBatch: b}
 }
 
-// A batch that decompresses to more than its bound is skipped whatever compressed it, without the memory that it asks
-// for. Records before and behind it are read once, and it is counted.
+// A batch that decompresses to more than its bound is skipped with every compression, without allocating the memory
+// that it claims. Records before and after it are read once, and it is counted.
 func TestReader_SkipsOversizedBatches(t *testing.T) {
 	t.Parallel()
 	for _, codec := range []sarama.CompressionCodec{sarama.CompressionGZIP, sarama.CompressionSnappy,

@@ -41,7 +41,7 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
 	empty := Record{Namespace: "news", Source: "s", Sequence: 2}
 	byHand := `{"namespace":"news","counts":[{"key":"topic?id=42","n":300}]}`
-	ofNobody := `{"counts":[{"key":"topic?id=42","n":300}]}` // for whoever reads it
+	ofNobody := `{"counts":[{"key":"topic?id=42","n":300}]}` // valid for every namespace
 	for i, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil),
 		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(ofNobody)} {
 		r.record(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
@@ -139,7 +139,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// Reading that starts a backlog behind must not be what reading jumps from.
+// The lag with which reading starts must not be a lag from which reading jumps.
 func TestMaxLagIsAboveTheBacklog(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

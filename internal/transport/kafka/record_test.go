@@ -91,7 +91,7 @@ func TestBrokenRecords(t *testing.T) {
 	}
 }
 
-// What a later writer of version 1 adds is skipped.
+// Fields that a later writer of version 1 adds are skipped.
 func TestUnknownFieldsAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := kafka.Record{Namespace: "n", Counts: []hottype.Count{{Key: "k", N: 1, Second: 2}}}
@@ -121,7 +121,7 @@ func FuzzParseRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A pair takes at least nine bytes, which bounds what was allocated.
+		// A pair takes at least nine bytes, which bounds the allocated memory.
 		if 9*len(r.Counts) > len(data) {
 			t.Fatalf("%d pairs from %d bytes", len(r.Counts), len(data))
 		}

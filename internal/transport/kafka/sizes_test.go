@@ -98,7 +98,7 @@ func TestProducer_TooLargeTakesOnlyItself(t *testing.T) {
 	}
 }
 
-// shrunk is a client of a topic that was made anew with fewer partitions, which the client learns when it asks.
+// shrunk is a client of a topic that was created again with fewer partitions, which the client learns when it asks.
 type shrunk struct {
 	sarama.Client
 	sarama.SyncProducer
@@ -140,8 +140,9 @@ func (s *shrunk) SendMessages(list []*sarama.ProducerMessage) error {
 	return nil
 }
 
-// When a topic is made anew with fewer partitions, the counts of those that are gone go to the others with the next
-// call, and the brokers are not said to be away and back again for each call that found none of its partitions.
+// When a topic is created again with fewer partitions, the counts of missing partitions go to the others with the next
+// call, and the log does not report the brokers as absent and back again for each call that found no existing
+// partition.
 func TestProducer_ShrunkTopic(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// A member of another namespace in the group is an alarm, said once, until it leaves. Records of other namespaces alone
-// are none, and brokers that do not answer change nothing.
+// A member of another namespace in the group is logged as an error once, until it leaves. Records of other namespaces
+// alone are not logged, and brokers that do not answer do not change the result.
 func TestConsumer_ReportsStrangers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
