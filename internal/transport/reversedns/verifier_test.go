@@ -22,7 +22,7 @@ const google = "googlebot.com google.com"
 type zone struct {
 	names   map[string]string // PTR, by address
 	addrs   map[string]string // A or AAAA, by name
-	dead    atomic.Bool       // it says nothing
+	dead    atomic.Bool       // it does not answer
 	queries atomic.Int64
 }
 
@@ -330,7 +330,8 @@ func TestSilentNetworksDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// TestMain makes package net read its configuration outside of the bubbles: what it keeps of it is shared by them all.
+// TestMain makes package net read its configuration outside of the bubbles, because its cached configuration is shared
+// by all of them.
 func TestMain(m *testing.M) {
 	none := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, net.ErrClosed
