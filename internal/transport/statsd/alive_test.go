@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// A sender with nothing to send says that it lives, to every server and after its
-// first silent second; a listener learns from that, and counts nothing by it.
+// An idle sender sends a heartbeat to every server after its first silent second; a listener recognises it, and counts
+// no requests by it.
 func TestIdleSenderSaysThatItLives(t *testing.T) {
 	t.Parallel()
 	box, in := newMailbox(t), newInbox()

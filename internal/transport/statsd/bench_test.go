@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// BenchmarkLoopback sends full datagrams through the kernel as fast as one
-// core can. Drops are what the reader could not keep up with.
+// BenchmarkLoopback sends full datagrams through the kernel as fast as one core can. Drops are the datagrams with which
+// the reader could not keep up.
 func BenchmarkLoopback(b *testing.B) {
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: func([]hottype.Count) {},

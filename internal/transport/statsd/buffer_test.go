@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The operator reads what was granted and what to do about it.
+// A small receive buffer is logged with its size and the remedy.
 func TestASmallBufferIsSaid(t *testing.T) {
 	t.Parallel()
 	for granted, said := range map[int64]bool{0: false, 212992: true, 8<<20 - 1: true, 8 << 20: false,

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// A sender runs beside what it sends for, and is ended after it: then it sends
-// what is left at once. Usually package tally calls Send.
+// A sender runs beside the source of its counts, and is ended after it: then it sends the rest at once. Usually package
+// tally calls Send.
 func ExampleSender() {
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

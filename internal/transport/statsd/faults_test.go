@@ -43,7 +43,7 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 	}
 }
 
-// A count says which sender it is from; of two, which one sent most.
+// A count names its sender, or of two senders the one with more requests.
 func TestCountsNameTheirSender(t *testing.T) {
 	t.Parallel()
 	var got []hottype.Count

@@ -33,7 +33,7 @@ func keepBusy(t *testing.T, s outlet) {
 	}()
 }
 
-// publish reports four times a second what a listener received, until ok or for a time.
+// publish reports four times a second the flows of a listener, until ok returns true or the time is over.
 func publish(t *testing.T, l running, timeout time.Duration, ok func() bool, senders ...outlet) bool {
 	t.Helper()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -68,7 +68,7 @@ func listenAt(t *testing.T) (l running, now *atomic.Int64, to net.Conn) {
 	return l, now, to
 }
 
-// A listener that does not know of all senders says so, and forgets those that are silent.
+// A listener that does not know all senders reports that, and forgets silent senders.
 func TestMoreSendersThanAreRemembered(t *testing.T) {
 	t.Parallel()
 	l, now, conn := listenAt(t)

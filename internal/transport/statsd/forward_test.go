@@ -52,7 +52,7 @@ const mixed = "api.latency:320|ms|@0.1\r\n" +
 	"api.users:17|s\n" +
 	"hp.news.t.hot_param.a=1:9|g"
 
-// What is not ours goes on byte for byte, and ours too if we are asked.
+// Foreign lines are forwarded byte for byte, and our lines too with ForwardAll.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	foreign := []string{"api.latency:320|ms|@0.1\r", "who knows what this is\xff", "_sc|db|0|#a:b", "api.users:17|s"}
@@ -76,7 +76,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// What waits to be forwarded at the end is sent.
+// Lines that wait to be forwarded at the end are sent.
 func TestForwardAtTheEnd(t *testing.T) {
 	t.Parallel()
 	to, in := upstream(t), newInbox()
@@ -123,7 +123,7 @@ func TestForwardToAWedgedServer(t *testing.T) {
 	}
 }
 
-// A server that is not there yet is said once, and gets what comes later.
+// An absent server is logged once, and receives the lines that come after it appears.
 func TestForwardToAnAbsentServer(t *testing.T) {
 	t.Parallel()
 	addr, in := freeport.Addr(t), newInbox()

@@ -11,12 +11,12 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// inbox sums what a listener hands over.
+// inbox sums the counts that a listener hands over.
 type inbox struct {
 	mu   sync.Mutex
 	sums map[hottype.Key]int64
-	some chan struct{} // gets a token at every Handle, if there is room
-	// seconds gets that of each count, if there is room; nil: none.
+	some chan struct{} // receives a token at every Handle, if there is room
+	// seconds receives the second of each count, if there is room, or is nil.
 	seconds chan int64
 }
 
@@ -137,8 +137,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// send sends counts and waits until it is known what became of them, which it
-// gives.
+// send sends counts, waits until their results are known, and returns these.
 func (o outlet) send(t fataler, counts ...hottype.Count) statsd.ServerStats {
 	t.Helper()
 	before, total := o.Stats(), uint64(0)

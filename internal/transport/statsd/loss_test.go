@@ -89,7 +89,8 @@ func TestNothingReceives(t *testing.T) {
 	})
 }
 
-// What passes through something else is no loss: two senders from one address, unix sockets, another program of ours.
+// Lines that pass through another hop are not a loss: two senders from one address, unix sockets, another program of
+// ours.
 func TestLossBehindRelaysIsUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -61,10 +61,10 @@ func (l memoryLink) Write(p []byte) (int, error) {
 	return max(n-portBytes, 0), err
 }
 
-// Deadlines would be those of every sender, and a listener that runs reads at once.
+// SetWriteDeadline does nothing, because deadlines would apply to every sender, and a running listener reads at once.
 func (memoryLink) SetWriteDeadline(time.Time) error { return nil }
 
-// Close leaves the way of the other senders open.
+// Close leaves the socket open for the other senders.
 func (memoryLink) Close() error { return nil }
 
 // sendTo returns the configuration of a sender whose datagrams come from a port and are lost in percent of all cases.

@@ -31,9 +31,8 @@ func TestManyNamesLoseNothing(t *testing.T) {
 	}
 }
 
-// Whatever names come, they take so many bytes and no more, and nothing that was
-// counted is lost. It is not parallel: the memory of the whole process is
-// looked at.
+// Any names take a bounded number of bytes, and no count is lost. The test is not parallel, because it measures the
+// memory of the whole process.
 func TestLongNamesAreBoundedInBytes(t *testing.T) {
 	var total, most uint64
 	heap := func() uint64 {

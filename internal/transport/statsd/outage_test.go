@@ -51,7 +51,7 @@ func wedge(t *testing.T) string {
 	return "unix:" + path
 }
 
-// deadNameServer gives a resolver that hangs until the end of the test.
+// deadNameServer returns a resolver that hangs until the end of the test.
 func deadNameServer(t *testing.T) *net.Resolver {
 	t.Helper()
 	ended := make(chan struct{})
@@ -62,7 +62,7 @@ func deadNameServer(t *testing.T) *net.Resolver {
 	}}
 }
 
-// many gives n counts of one request each.
+// many returns n counts of one request each.
 func many(n int) []hottype.Count {
 	counts := make([]hottype.Count, n)
 	for i := range counts {
@@ -127,8 +127,8 @@ func TestAbsentUnixServer(t *testing.T) {
 	}
 }
 
-// A unix socket whose server does not read fills up. Send does not notice, and
-// what has no room in the kernel is dropped when its time is over.
+// A unix socket whose server does not read fills up. Send does not notice, and counts without room in the kernel are
+// dropped when their time is over.
 func TestWedgedSocket(t *testing.T) {
 	t.Parallel()
 	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond,

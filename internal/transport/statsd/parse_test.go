@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// The lines that docs/protocol.md promises, and those that others send.
+// The lines that docs/protocol.md promises, and lines of other senders.
 func TestParseValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

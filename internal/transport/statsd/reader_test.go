@@ -152,7 +152,8 @@ func TestOnlyAcceptedSecondsCount(t *testing.T) {
 	})
 }
 
-// A line above statsd.max_count is refused whole, whatever makes it so large; one at it counts.
+// A line above statsd.max_count is refused whole, also if several values or a sample rate exceed it; a line at the
+// bound counts.
 func TestMaxCount(t *testing.T) {
 	t.Parallel()
 	got := sink{}
@@ -167,7 +168,7 @@ func TestMaxCount(t *testing.T) {
 	}
 }
 
-// So many times of one name are summed at once, and no more; nothing is lost.
+// The number of times of one name that are summed at once is bounded; no count is lost.
 func TestManyTimesAreBounded(t *testing.T) {
 	t.Parallel()
 	got := sink{}
@@ -242,7 +243,7 @@ func TestForeignAndKnownLinesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// memoryOf is how many bytes f allocates, its garbage included.
+// memoryOf returns the number of bytes that f allocates, its garbage included.
 func memoryOf(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -251,8 +252,7 @@ func memoryOf(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// readBounded reads a datagram. Whatever it holds, that takes no more memory
-// than 64 KiB and 64 bytes for each of its bytes.
+// readBounded reads a datagram. Whatever it contains, that takes at most 64 KiB and 64 bytes for each of its bytes.
 func readBounded(t *testing.T, r *reader, p []byte) {
 	t.Helper()
 	allocated := memoryOf(func() {
@@ -281,7 +281,7 @@ func TestHugePacketsAreBounded(t *testing.T) {
 	readBounded(t, testReader(sink{}, nil), many)
 }
 
-// Lines add up, whatever they are.
+// The kinds of lines add up to the number of lines.
 func FuzzPacket(f *testing.F) {
 	f.Add([]byte("hp.news.topic.hot_param.id=42:3|c\r\napi.x:1|ms\n\n:|"))
 	f.Add([]byte("hp_news_topic_hot_param_id_42:1|c|@0.3\nhp.news.Zh.hot_param.Zh:1|c"))

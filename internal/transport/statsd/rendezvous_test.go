@@ -69,8 +69,8 @@ func TestSharesAreEven(t *testing.T) {
 	}
 }
 
-// A server that comes takes only what becomes its own, one that goes leaves
-// only what it had, and the order of the list does not matter.
+// A new server takes only its own names, a removed server leaves only its former names, and the order of the list does
+// not matter.
 func TestOnlyTheShareOfTheServerMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

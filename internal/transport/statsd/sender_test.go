@@ -48,7 +48,7 @@ func newMailbox(t *testing.T) mailbox {
 	return box
 }
 
-// take gives the next n datagrams as they are.
+// take returns the next n datagrams unchanged.
 func (m mailbox) take(n uint64) (packets [][]byte) {
 	for range n {
 		packets = append(packets, <-m.packets)

@@ -53,9 +53,8 @@ func BenchmarkServerQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkBurst sends 50,000 lines at once to a listener with the receive
-// buffer that most systems have by default, with and without a pace. Lost is
-// what found that buffer full.
+// BenchmarkBurst sends 50,000 lines at once to a listener with the receive buffer that most systems have by default,
+// with and without a pace. Lost is the number of lines that found that buffer full.
 func BenchmarkBurst(b *testing.B) {
 	quiet := slog.New(slog.DiscardHandler)
 	counts := make([]hottype.Count, 50_000)

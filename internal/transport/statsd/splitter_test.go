@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// feed gives a stream to a reader in pieces of the given lengths, the last one
-// as long as it takes.
+// feed passes a stream to a reader in pieces of the given lengths; the last piece is the rest.
 func feed(r *reader, stream []byte, pieces []int) {
 	s := newSplitter(r.cfg.MaxLine, r.lines, r.cut)
 	for i := 0; len(stream) > 0; i++ {

@@ -168,8 +168,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// What clients had sent before the end is counted, also by those that were not
-// accepted yet.
+// Lines that clients had sent before the end are counted, also of clients that were not accepted yet.
 func TestStreamsLoseNothingAtTheEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
@@ -192,8 +191,7 @@ func TestStreamsLoseNothingAtTheEnd(t *testing.T) {
 	}
 }
 
-// Several readers share a port; each sender stays with one of them, and the
-// totals are those of all.
+// Several readers share a port; each sender stays with one of them, and the totals include all readers.
 func TestReadersShareAPort(t *testing.T) {
 	t.Parallel()
 	in := newInbox()

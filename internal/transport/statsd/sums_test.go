@@ -94,8 +94,7 @@ func TestMembersWithoutACountAreForgotten(t *testing.T) {
 	}
 }
 
-// Whatever members come, in whatever order and with whatever missing, a count
-// has a sound client sketch or none.
+// For any members, in any order and with any of them missing, a count has a sound client sketch or nil.
 func TestClientSketchesAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,8 +123,8 @@ func TestClientSketchesAreSound(t *testing.T) {
 	})
 }
 
-// Each count keeps the clients that followed it: those of a count that says an earlier second do not take the place of
-// those that follow a count of this second, in whatever order the counts come.
+// Each count keeps the clients that followed it: clients of a count with an earlier second do not take the place of
+// clients of a count of this second, in any order of the counts.
 func TestSums_KeepClientsInTheirSecond(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int64{{0, 7, 8}, {7, 0, 8}, {8, 7, 0}, {7, 7, 0, 0, 8}} {

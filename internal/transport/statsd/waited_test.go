@@ -33,8 +33,8 @@ func TestReader_CountsWhenADatagramArrived(t *testing.T) {
 	}
 }
 
-// After a standstill a line counts only if its time is known: by the kernel or by the line. What is left out leaves no
-// client behind either, and a second later everything counts.
+// After a standstill a line counts only if its time is known, by the kernel or by the line. A line that is left out
+// does not leave a client behind either, and a second later all lines count.
 func TestReader_LeavesOutWhatWaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

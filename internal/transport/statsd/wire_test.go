@@ -131,8 +131,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// What the kernel had received before the end is handed over, even if nothing
-// had been read.
+// Lines that the kernel had received before the end are handed over, even if the listener had not read any.
 func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
