@@ -72,11 +72,12 @@ type Sink interface {
 // The plain types of requests, counts and verdicts; package hottype documents their
 // fields.
 type (
-	Request = hottype.Request
-	Client  = hottype.Client
-	Count   = hottype.Count
-	Verdict = hottype.Verdict
-	HotKey  = hottype.HotKey
+	Request     = hottype.Request
+	Client      = hottype.Client
+	Count       = hottype.Count
+	Verdict     = hottype.Verdict
+	HotKey      = hottype.HotKey
+	Explanation = hottype.Explanation
 )
 
 // Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C

@@ -59,6 +59,32 @@ func Example() {
 	// <nil> 1
 }
 
+// An operator asks why a request is denied. The answer charges no limit.
+func ExamplePipeline_Explain() {
+	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = p.SetOverride(context.Background(),
+		rule.Override{ID: "viral", Key: "topic?id=42", Action: rule.ActionBlock, Reason: "in the news"})
+	fmt.Println(err)
+	for _, e := range p.Explain(hotparam.Request{Method: "GET", Target: "/topic?utm_source=x&id=42"}) {
+		fmt.Println(e.Rule, e.Key, e.Hot, e.Override)
+		for _, limit := range e.Limits {
+			fmt.Println("-", limit)
+		}
+	}
+	// Output:
+	// <nil>
+	// topic topic?id=42 false viral
+	// - override viral: block (in the news)
+	// - rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 200 (cluster, enforce)
+}
+
 // Rules may be Go values: a topic is hot from 200 requests a second on, and is held to
 // 100 then; no client has more than 50.
 func ExampleNewRules() {

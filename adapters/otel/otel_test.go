@@ -78,7 +78,7 @@ func TestStatsAreObserved(t *testing.T) {
 		"hotparam.would_deny topic": 7, "hotparam.would_deny ip_fixed": 13, "hotparam.would_deny_ip": 13,
 		"hotparam.store.errors": 14, "hotparam.running": 1, "hotparam.hotset.age": 1.5, "hotparam.publishers": 3,
 		"hotparam.publishers.no_input": 2,
-		"hotparam.publishers.stale": 1, "hotparam.counts.down": 1, "hotparam.counts.lost": 0.25,
+		"hotparam.publishers.stale":    1, "hotparam.counts.down": 1, "hotparam.counts.lost": 0.25,
 		"hotparam.store.open": 1, "hotparam.panics": 2,
 		"hotparam.cache.hits": 4, "hotparam.cache.stale": 5, "hotparam.cache.fetches": 6, "hotparam.cache.size": 1000,
 		"hotparam.hot.keys topic": 2, "hotparam.hot.rate topic": 500,

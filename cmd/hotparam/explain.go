@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/alecthomas/kong"
@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/canon"
+	reasons "github.com/hotparam/pipeline/internal/deciding/explain"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -98,45 +99,22 @@ func (c *explainCmd) request(method, target string, header http.Header) hottype.
 	return req
 }
 
-// explain gives an explanation for each key of a request, or one that says that
-// no rule matched.
+// explain returns an explanation for each key of a request, or one that says that no rule matches.
 func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanation {
-	var scratch rules.Scratch
-	class := ""
-	cl := set.ClassOf(req.Header, nil)
-	if cl != nil {
-		class = cl.Name
-	}
-	base := explanation{Target: req.Target, Method: req.Method, Class: class}
-	if !req.Client.IsZero() {
-		base.Client = set.IP.ClientOf(req.Client).String()
-	}
-	clients := append(clientOverride(set, req.Client, class), clientLimits(set, cl)...)
 	var out []explanation
-	matches := set.Match(req, &scratch)
-	for i, m := range matches {
-		e := base
-		key := hottype.Key(m.Key)
-		for j, other := range matches {
-			if j != i && other.Rule == m.Rule {
-				e.Also = append(e.Also, string(other.Key))
-			}
+	state := reasons.State{Rules: set, At: time.Now()}
+	for _, found := range state.Explain(req) {
+		e := explanation{Target: req.Target, Method: req.Method, Rule: found.Rule, Key: string(found.Key),
+			Malformed: found.Malformed, ParseAs: found.ParseAs, Client: found.Client, Class: found.Class,
+			Limits: found.Limits}
+		for _, key := range found.Also {
+			e.Also = append(e.Also, string(key))
 		}
-		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
-		e.Resource, e.Params = key.Cut()
-		e.ParseAs = m.Rule.ParseAs.String()
-		e.Metric = string(names.Append(nil, key))
-		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
+		if e.Rule != "" {
+			e.Resource, e.Params = found.Key.Cut()
+			e.Metric = string(names.Append(nil, found.Key))
+		}
 		out = append(out, e)
-	}
-	if set.HasLongPath(req) {
-		base.Limits = append([]string{"denied as malformed, but for exempt clients: the path has more than " +
-			strconv.Itoa(set.QueryBounds.PathBytes) + " bytes (query_bounds.path_bytes)"}, clients...)
-		return []explanation{base}
-	}
-	if len(out) == 0 {
-		base.Limits = append([]string{"no rule matches: not counted"}, clients...)
-		out = append(out, base)
 	}
 	return out
 }

@@ -39,7 +39,8 @@ var layers = []struct {
 		"internal/counting/origins", "internal/counting/unpack",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
-		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/deciding/verdict",
+		"internal/deciding/explain", "internal/deciding/fairness", "internal/deciding/adaptive",
+		"internal/deciding/verdict",
 		"internal/serving/httplimit", "internal/serving/auth",
 	}, "pure logic that can be tested like a table"},
 	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/testing/freeport"},
@@ -130,7 +131,8 @@ var pure = []string{
 	"internal/counting/clientsketch",
 	"internal/counting/origins",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
-	"internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
+	"internal/detection/history", "internal/deciding/explain", "internal/deciding/fairness",
+	"internal/deciding/adaptive",
 }
 
 type pkg struct {

@@ -215,4 +215,17 @@ func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
 	return slices.Concat(st.set.Overrides, g.live), st.gen
 }
 
+// InForce returns the rules and the live overrides that hold together. Callers must not change them.
+func (g *Gate) InForce() (set *rules.Set, live []rules.Override) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cur.Load().set, g.live
+}
+
+// IsHot reports whether a key is hot, under its own name or under an alias. It is for people, not for each request.
+func (g *Gate) IsHot(now time.Time, key hottype.Key) bool {
+	e, _ := g.entry(&decision{requestState: requestState{now: now}}, []byte(key))
+	return e != nil
+}
+
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }

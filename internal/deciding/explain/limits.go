@@ -1,10 +1,9 @@
-package main
+package explain
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -13,28 +12,25 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// keyLimits returns a text for each override and limit that applies to a key, in the order of precedence.
-func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
-	var out []string
+// keyLimits returns the override that is in force for a key, or nil, and a text for each override and limit that
+// applies to the key, in the order of precedence.
+func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key) (*rules.Override, []string) {
 	lim := r.LimitFor(key)
-	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
-	for _, of := range []*rules.Overrides{index, index.WithShadow()} {
-		if o := of.Find([]byte(key), now); o != nil && o.InShadow() == (of != index) {
-			out = append(out, overrideText(o, string(key), ", hot or not"))
-		}
-	}
+	o, out := find(index, func(of *rules.Overrides) *rules.Override { return of.Find([]byte(key), s.At) },
+		string(key), ", hot or not")
 	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
 	if key.Params() == canon.Malformed {
 		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
 		if r.Malformed != rules.MalformedLimit {
-			return append(out, text+" "+string(r.Malformed))
+			return o, append(out, text+" "+string(r.Malformed))
 		}
 	}
 	if f := lim.InFlight; f != nil {
-		return append(out, fmt.Sprintf("%s at most %d in flight, leases of %v (%s)", text, f.Limit, f.Lease, f.Scope))
+		text += fmt.Sprintf(" at most %d in flight, leases of %v (%s)", f.Limit, f.Lease, f.Scope)
+		return o, append(out, text)
 	}
 	if !lim.Set {
-		return append(out, strings.TrimSuffix(text, " then")+" never limited")
+		return o, append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
 	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
 	if lim.Adaptive != nil {
@@ -43,24 +39,34 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	if lim.Fair {
 		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
 	}
-	return append(out, text)
+	return o, append(out, text)
 }
 
-func clientOverride(set *rules.Set, client hottype.Client, class string) []string {
-	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
-	var out []string
-	for _, of := range []*rules.Overrides{index, index.WithShadow()} {
-		o := cmp.Or(of.FindClient(client.Addr, now), of.FindClass(class, now))
-		if o != nil && o.InShadow() == (of != index) {
-			out = append(out, overrideText(o, "", ", in the place of the windows below"))
-		}
+// clientOverride returns the override that is in force for a client, or nil, and its text. Another text tells of an
+// override in shadow mode.
+func (s *State) clientOverride(index *rules.Overrides, client hottype.Client, class string) (*rules.Override,
+	[]string) {
+	return find(index, func(of *rules.Overrides) *rules.Override {
+		return cmp.Or(of.FindClient(client.Addr, s.At), of.FindClass(class, s.At))
+	}, "", ", in the place of the windows below")
+}
+
+// find returns the override that is in force, its text, and the text of the override in shadow mode that would be in
+// force if it were enforced. in looks an override up.
+func find(index *rules.Overrides, in func(*rules.Overrides) *rules.Override, key, instead string) (o *rules.Override,
+	texts []string) {
+	if o = in(index); o != nil {
+		texts = append(texts, overrideText(o, key, instead))
 	}
-	return out
+	if tried := in(index.WithShadow()); tried != nil && tried.InShadow() {
+		texts = append(texts, overrideText(tried, key, instead))
+	}
+	return o, texts
 }
 
 // overrideText describes the effect of an override. It names the override's target if that differs from key.
 func overrideText(o *rules.Override, key, instead string) string {
-	text := fmt.Sprintf("override %s: %s", cmp.Or(o.ID, o.DefaultID()), o.Action)
+	text := fmt.Sprintf("override %s: %s", idOf(o), o.Action)
 	if of := o.Target().String(); of != key {
 		text += " of " + of
 	}

@@ -1,0 +1,27 @@
+package hotparam
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/explain"
+)
+
+// Explain says how the rules and overrides judge a request now, and why: one Explanation for each of its keys, or one
+// that says that no rule matches. It counts and charges nothing, so it is for logs and for people who ask why a request
+// was denied. It reads no counter of a limit: Verdict has those.
+func (p *Pipeline) Explain(r Request) []Explanation {
+	now := time.Now()
+	set, live := p.parts.Gate.InForce()
+	state := explain.State{Rules: set, Live: live, At: now,
+		IsHot: func(key hottype.Key) bool { return p.parts.Gate.IsHot(now, key) },
+		Verified: func(domains string) bool {
+			addr := r.Address
+			if !addr.IsValid() {
+				addr = r.Client.Addr
+			}
+			return addr.IsValid() && p.parts.Crawlers.Verified(now, addr, domains)
+		},
+	}
+	return state.Explain(&r)
+}
