@@ -11,13 +11,12 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// absurdVersions are not made by programs of this project: numbers to which adding 1 changes nothing, that are far
-// ahead of the clock or below 0, and texts.
+// absurdVersions are never written by programs of this project: numbers to which adding 1 changes nothing, that are far
+// ahead of the clock or negative, and texts.
 var absurdVersions = []string{"9223372036854775807", "9007199254740993", "99999999999999999999", "1e300", "-5", "abc",
 	"inf", "nan"}
 
-// A version that another writer left is written anew: what becomes hot after that, and an override that is made after
-// that, reach the limiters.
+// A version of another writer is replaced: later hot sets and overrides reach the limiters.
 func TestAbsurdVersions_AreWrittenAnew(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -66,7 +65,8 @@ func TestAbsurdVersions_AreWrittenAnew(t *testing.T) {
 	}
 }
 
-// A set of another writer whose numbers, times or size are absurd is refused and counted, and the sets of others count.
+// A set of another writer whose numbers, times or size are absurd is rejected and counted, and the sets of others
+// count.
 func TestAbsurdSets_AreRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -49,8 +49,7 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 	}
 }
 
-// The ACL lines of the documentation are enough for what they are for, and the
-// limiter's do not let it change overrides or publish.
+// The documented ACL lines are enough for their users, and the limiter's do not let it change overrides or publish.
 func TestDocumentedACLs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Each aggregator hears the others and what it said before it was started anew; reports of those that are gone, or that
-// cannot be read, do not stay.
+// Each aggregator receives the reports of the others and its own report of its last run. Reports of aggregators that
+// stopped, or that cannot be read, do not stay.
 func TestExchangeAggregators_HearsOthers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

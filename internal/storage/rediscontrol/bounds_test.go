@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Limiters get what one of two aggregators says, by the rights that docs/redis.md gives to both; the other
-// one takes over when the first has fallen silent.
+// Of two aggregators only the owner's bounds reach limiters, with the rights that docs/redis.md grants; the other takes
+// over when the owner has fallen silent.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -27,8 +27,8 @@ func followCommands(t *testing.T, c *Feed) <-chan report.Command {
 	return out
 }
 
-// Everybody who follows hears each command once, in order, also where the notice is
-// lost; a later subscriber does not.
+// Every follower receives each command once, in order, even if the notice is lost; a later subscriber receives no
+// earlier command.
 func testCommands(t *testing.T, s server) {
 	ctx := context.Background()
 	one, other := s.open(t), s.open(t)
@@ -58,7 +58,7 @@ func testCommands(t *testing.T, s server) {
 			}
 		}
 	}
-	// A broken one, and one whose notice is lost.
+	// A malformed command, and a command whose notice is lost.
 	k := one.keys.Commands()
 	last := s.raw.ZRevRangeWithScores(ctx, k, 0, 0).Val()[0].Score
 	s.raw.ZAdd(ctx, k, redis.Z{Score: last + 1, Member: "explode key x"},

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// mortal is a server on which no key may live for ever, after whatever is done.
+// mortal is a server on which no key may live for ever after any call.
 type mortal struct {
 	*testing.T
 	server
@@ -26,9 +26,8 @@ func (m mortal) after(what string) {
 	}
 }
 
-// Law U9 on a real server, for everything that the package can be asked to do: after
-// each call every key has an expiry. At the end the server has run
-// every script of the package.
+// Law U9 on a real server, for all calls of the package: after each call every key has an expiry. At the end the server
+// has run every script of the package.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -83,7 +82,7 @@ func (m mortal) overrides() {
 	check("Delete", store.Delete(ctx, "o0", "ann"))
 }
 
-// lostOverrides has a process write overrides back that the server has lost.
+// lostOverrides makes a process write back overrides that the server has lost.
 func (m mortal) lostOverrides() {
 	m.Helper()
 	put(m.T, m.c.Overrides(), rules.Override{ID: "ends", Key: "topic?id=2", Action: rules.ActionBlock,

@@ -17,7 +17,7 @@ import (
 type front struct {
 	ln net.Listener
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	to    string
 	conns []net.Conn
 }
@@ -78,8 +78,7 @@ func (f *front) move(to string) {
 	f.conns = nil
 }
 
-// The primary dies with what it had not yet handed on; the replica takes its
-// place.
+// The primary dies before it has sent its last writes to the replica, which takes its place.
 func TestFailoverToAReplica(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()
@@ -136,8 +135,7 @@ func TestFailoverToAReplica(t *testing.T) {
 	again("change after the failover")
 }
 
-// The connections by which notices come are cut, and the next publication
-// comes before they are made anew: the poll finds it.
+// The subscriptions to notices are cut, and the next publication comes before they are renewed: the poll finds it.
 func TestCutSubscriptionHeals(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

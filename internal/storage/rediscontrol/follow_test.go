@@ -224,8 +224,7 @@ func testBrokenSetDoesNotStopTheOthers(t *testing.T, s server) {
 	}
 }
 
-// A subscription on which nothing happens is asked and kept; one that does not
-// answer is made anew.
+// A silent subscription is pinged and kept if it answers; otherwise it is renewed.
 func TestSilentSubscription(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()

@@ -30,9 +30,8 @@ func second(set report.HotSet, r *rand.Rand) report.HotSet {
 	return next
 }
 
-// BenchmarkSecond is what a second costs at 10,000 hot keys: each operation is
-// one publication, delivered to one limiter. "whole" writes and reads all of
-// it, as the small sets do.
+// BenchmarkSecond measures the cost of a second at 10,000 hot keys: each operation is one publication, delivered to one
+// limiter. "whole" writes and reads the whole set, as small sets do.
 func BenchmarkSecond(b *testing.B) {
 	for _, way := range []string{"whole", "changes"} {
 		b.Run(way, func(b *testing.B) {

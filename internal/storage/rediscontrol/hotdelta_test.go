@@ -82,8 +82,7 @@ func FuzzParseChange(f *testing.F) {
 	})
 }
 
-// renewed is the set of a detector that much later: the same keys, hot for
-// longer.
+// renewed returns the set of a detector after a time: the same keys, hot for longer.
 func renewed(set report.HotSet, later time.Duration) report.HotSet {
 	next := report.HotSet{At: set.At.Add(later), Keys: slices.Clone(set.Keys)}
 	for i := range next.Keys {
@@ -92,8 +91,7 @@ func renewed(set report.HotSet, later time.Duration) report.HotSet {
 	return next
 }
 
-// A large set is written and read whole once; then only changes are, and a
-// follower that was there and one that comes new hold the same.
+// A large set is written and read whole once; then only changes are, and an old and a new follower hold the same set.
 func testLargeSetsTravelAsChanges(t *testing.T, s server) {
 	p, c := s.open(t).Publisher("agg"), s.open(t)
 	deliveries, _ := follow(t, c)
@@ -146,7 +144,7 @@ func testLargeSetsTravelAsChanges(t *testing.T, s server) {
 	}
 }
 
-// ends is what readers act on.
+// ends returns the end of each key, which is the part of a set on which readers act.
 func ends(set report.HotSet) map[hottype.Key]int64 {
 	m := map[hottype.Key]int64{}
 	for _, h := range set.Keys {
@@ -155,8 +153,8 @@ func ends(set report.HotSet) map[hottype.Key]int64 {
 	return m
 }
 
-// Changes that are lost, twice there, broken or by another process are found
-// out, and the whole set is read or written again.
+// Lost, repeated and broken changes, and changes of another process, are detected, and the whole set is read or written
+// again.
 func testLostChangesHeal(t *testing.T, s server) {
 	p, c := s.open(t).Publisher("agg"), s.open(t)
 	ctx := context.Background()
@@ -197,8 +195,7 @@ func testLostChangesHeal(t *testing.T, s server) {
 	step("a change too few", func() { s.raw.ZRemRangeByRank(ctx, log, 0, -2) })
 }
 
-// A log grows to half of the set; then the set is written whole again, which no
-// reader in step has to read.
+// A log grows to half of the set; then the set is written whole again, which readers that are up to date need not read.
 func TestLogIsBounded(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()

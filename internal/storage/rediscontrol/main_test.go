@@ -17,12 +17,12 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// heals is how long a follower may take to learn what it missed, on a busy machine: some polls.
+// heals is how long a follower may take to find a missed change on a busy machine: some polls.
 const heals = 10 * pollEvery
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// server is a Redis under test, whatever it is, and a namespace of the test.
+// server is a Redis server or cluster under test, and a namespace of the test.
 type server struct {
 	addrs     []string
 	raw       redis.UniversalClient
@@ -40,8 +40,8 @@ func (s server) immortal(t *testing.T) []string {
 	return redistest.KeysWithoutTTL(t, s.raw, redisclient.NewKeys(s.namespace).Prefix())
 }
 
-// TestOnServerAndCluster runs on a server and on a cluster what must be the same on both. Every test has a namespace of
-// its own.
+// TestOnServerAndCluster runs the tests that must have the same result on a server and on a cluster. Every test has a
+// namespace of its own.
 func TestOnServerAndCluster(t *testing.T) {
 	suite := map[string]func(*testing.T, server){
 		"published-set-is-read-back":           testPublishedSetIsReadBack,
@@ -89,7 +89,7 @@ func TestOnServerAndCluster(t *testing.T) {
 	})
 }
 
-// open makes a feed that ends when the test ends.
+// open returns a feed that ends when the test ends.
 func open(t testing.TB, addrs ...string) *Feed {
 	t.Helper()
 	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test"})
@@ -117,7 +117,7 @@ func follow(t *testing.T, c *Feed) (deliveries <-chan delivery, stop func()) {
 	})
 }
 
-// hot makes a set of n keys, judged at and hot for a minute.
+// hot returns a set of n keys, judged at time at and hot for a minute.
 func hot(at time.Time, n int) report.HotSet {
 	set := report.HotSet{At: at}
 	for i := range n {
@@ -130,8 +130,7 @@ func hot(at time.Time, n int) report.HotSet {
 	return set
 }
 
-// varied makes a set that compresses as a real one does: ids without a pattern
-// and times of their own.
+// varied returns a set that compresses as a real one does: ids without a pattern and times of their own.
 func varied(at time.Time, n int) report.HotSet {
 	r := rand.New(rand.NewPCG(1, 2))
 	set := hot(at, n)
@@ -147,10 +146,10 @@ func varied(at time.Time, n int) report.HotSet {
 	return set
 }
 
-// now is a time as Redis keeps it.
+// now returns a time as Redis keeps it.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// setClock has the scripts of a feed judge by a clock that is set.
+// setClock makes the scripts of a feed use a clock that is set.
 func setClock(f *Feed, now time.Time) *redistest.Clock {
 	k := redistest.NewClock(now, lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(),
 		lua.WriteReport(), lua.WriteCommand())

@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// testSetOutlivesItsPublisher: a limiter that starts long after the last
-// publication finds the set as it was, and until when its keys were vouched for.
+// testSetOutlivesItsPublisher states that a limiter that starts long after the last publication finds the unchanged
+// set, and the time until which its keys were hot.
 func testSetOutlivesItsPublisher(t *testing.T, s server) {
 	c := s.open(t)
 	const hold, keep = 5 * time.Second, 7 * time.Minute
@@ -56,9 +56,8 @@ func testSetOutlivesItsPublisher(t *testing.T, s server) {
 	}
 }
 
-// testNewProcessKeepsWhatItCannotJudge: one that was started again counts nothing
-// yet: it renews what it finds, until it has counted for a whole window, or for
-// Keep at most.
+// testNewProcessKeepsWhatItCannotJudge states that a restarted process, which has counted nothing yet, renews the keys
+// that it finds until it has counted for a whole window, or for Keep at most.
 func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 	c := s.open(t)
 	const window, keep = 5 * time.Second, time.Minute
@@ -102,7 +101,7 @@ func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 	step(101*time.Second, 0, 0)
 }
 
-// A follower says once each way what it sees of the publishers.
+// A follower logs each change of a publisher once.
 func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer

@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// agree waits until the store, as a process sees it that knows nothing else,
-// holds exactly these. One look does it, and looks are pollEvery apart.
+// agree waits until the store holds exactly want, as read by a process that knows nothing else. One look is enough, and
+// looks are pollEvery apart.
 func agree(t *testing.T, s server, want ...rules.Override) {
 	t.Helper()
 	store := s.open(t).Overrides()
@@ -29,7 +29,7 @@ func agree(t *testing.T, s server, want ...rules.Override) {
 	})
 }
 
-// lose removes what Redis holds of the overrides, as a flush does.
+// lose removes the overrides from Redis, as a flush does.
 func (s server) lose(t *testing.T) {
 	t.Helper()
 	k := redisclient.NewKeys(s.namespace)
@@ -46,7 +46,7 @@ func testLostOverridesAreWrittenBack(t *testing.T, s server) {
 	ends := block("b", "topic?id=2", "ann")
 	ends.Until = now().Add(time.Hour)
 	b := put(t, admin.Overrides(), ends)
-	s.raw.HSet(ctx, admin.keys.Overrides(), "broken", "{") // restored as it is
+	s.raw.HSet(ctx, admin.keys.Overrides(), "broken", "{") // restored unchanged
 	put(t, admin.Overrides(), b)
 	b = list(t, admin.Overrides())[1]
 	follower := followOverrides(t, limiter)
@@ -77,15 +77,15 @@ func testLostOverridesAreWrittenBack(t *testing.T, s server) {
 	}
 	s.lose(t)
 	agree(t, s, b)
-	// The store has them a moment before the limiter hears that it does.
+	// The store has them a moment before the limiter counts it.
 	redistest.Eventually(t, "3 losses to be counted as restored", func() bool {
 		st := limiter.Stats()
 		return st.OverridesLost == 3 && st.OverridesRestored == 3 && !st.OverridesBehind
 	})
 }
 
-// A process that enforces overrides lists, changes and deletes them in the very
-// moment in which Redis has lost them, and what it changes is on top of them.
+// A process that enforces overrides lists, changes and deletes them right after Redis has lost them, and its changes
+// are on top of them.
 func TestChangesAfterALossLoseNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -117,8 +117,8 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 	}
 }
 
-// looker makes looks of a follower of a client, one a call; each gives what is
-// enforced after it.
+// looker returns a function that makes one look of a follower of c, and returns the overrides that are enforced after
+// it.
 func looker(t testing.TB, c *Feed) func() []rules.Override {
 	t.Helper()
 	var enforced []rules.Override
@@ -132,8 +132,7 @@ func looker(t testing.TB, c *Feed) func() []rules.Override {
 	}
 }
 
-// A server that comes back with an older dump does not bring deleted overrides
-// back, nor lose later ones.
+// A server that restarts with an older dump restores no deleted overrides, and loses no later ones.
 func TestOlderBackupDoesNotWin(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -157,7 +156,7 @@ func TestOlderBackupDoesNotWin(t *testing.T) {
 	enforced := look()
 	s.Kill()
 	s.Relaunch()
-	fresh := world.open(t) // an aggregator that starts anew
+	fresh := world.open(t) // an aggregator after a restart
 	redistest.Eventually(t, "an override of the backup to end", func() bool { return time.Now().After(soon.Until) })
 	if n, err := fresh.Overrides().Trim(ctx); n != 1 || err != nil {
 		t.Errorf("trimmed %d, %v", n, err)
@@ -171,8 +170,7 @@ func TestOlderBackupDoesNotWin(t *testing.T) {
 	}
 }
 
-// A limiter that may not write keeps what it has, says so, and takes the next
-// change of a person for the truth.
+// A limiter that may not write keeps its overrides, logs that, and accepts the next change of a person.
 func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -245,7 +243,7 @@ func TestWriterKnowsWhatItWrote(t *testing.T) {
 	}
 }
 
-// between is what is in a text between two others.
+// between returns the part of text between two others.
 func between(t *testing.T, text, before, after string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(text, before)
@@ -256,10 +254,10 @@ func between(t *testing.T, text, before, after string) string {
 	return text
 }
 
-// TestLossesUndoNoChange lets processes change, delete and look in any order while Redis loses its data or comes back
-// with an older state. Then all know what is lost, or at the first loss one process alone. When all have looked, all
-// enforce what the store has, and each override is as it was changed last. Where one alone knew what was lost, no
-// override goes, but one may be as it was before, or come back.
+// TestLossesUndoNoChange lets processes change, delete and look in any order while Redis loses its data or restarts
+// with an older state. Then all processes know the lost state, or at the first loss only one. When all have looked, all
+// enforce the state of the store, and each override has its last change. If only one process knew the lost state, no
+// override is lost, but one may have its state before the last change, or return.
 func TestLossesUndoNoChange(t *testing.T) {
 	t.Parallel()
 	m := redistest.Start(t)
@@ -448,9 +446,8 @@ func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
 	}
 }
 
-// The arguments of a script are compared with what is stored, whatever the caller
-// believed: two processes that found the same loss, or one that was frozen in
-// between, undo nothing.
+// The arguments of a script are compared with the stored state, not with the caller's belief: two processes that found
+// the same loss, or one that was frozen in between, undo nothing.
 func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -492,7 +489,7 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	}
 }
 
-// Of several followers of one client a late one does not bring an older state back.
+// Of several followers of one client a late one does not restore an older state.
 func TestKnownOverridesNeverGetOlder(t *testing.T) {
 	t.Parallel()
 	f := open(t, redistest.Start(t).Addr())

@@ -56,7 +56,7 @@ func TestEndedOverridesGo(t *testing.T) {
 	if n := c.rdb.ZCard(ctx, c.keys.OverrideUntil()).Val(); n != 0 {
 		t.Errorf("%d ends", n)
 	}
-	// Of a deleted one not even its end is left.
+	// Even the end of a deleted override is removed.
 	temporary.Until = clock.Add(time.Hour)
 	put(t, store, temporary)
 	if err := store.Delete(ctx, "t", "ann"); err != nil {

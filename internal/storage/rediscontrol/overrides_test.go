@@ -129,8 +129,8 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	}
 }
 
-// An entry was written into the hash by hand: the others are there all the same, and
-// what is broken can be replaced and deleted.
+// After an entry was written into the hash by hand, the others are listed, and the broken one can be replaced and
+// deleted.
 func testBrokenOverrides(t *testing.T, s server) {
 	ctx := context.Background()
 	c := s.open(t)
@@ -217,7 +217,7 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	redistest.Eventually(t, "counted", func() bool { return c.Stats().Overrides.MissedNotices == 1 })
 }
 
-// Every change is made from what stood before it: the audit is a chain.
+// Every change is based on the change before it, so the audit is a chain.
 func testManyWritersOfOneOverride(t *testing.T, s server) {
 	ctx := context.Background()
 	store := s.open(t).Overrides()

@@ -75,8 +75,7 @@ func TestLifeOfASet(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything gives a higher version than before, even when
-// its clock went back.
+// A Redis that lost everything uses a higher version than before, even if its clock went back.
 func TestVersionsNeverGoBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -201,7 +200,7 @@ func BenchmarkPublish(b *testing.B) {
 			defer release(b, p)
 			set := varied(now(), n)
 			for b.Loop() {
-				p.log = logSize{} // whole every time: see BenchmarkSecond for what changed
+				p.log = logSize{} // whole every time: BenchmarkSecond measures changes
 				publish(b, p, set)
 			}
 			st := c.Stats()
@@ -238,7 +237,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// The index of publishers lives as long as the set of the one that lives longest.
+// The index of publishers lives as long as the set with the longest life.
 func TestIndexLivesAsLongAsTheLongestSet(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())

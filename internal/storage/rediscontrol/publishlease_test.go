@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// stored reads a set as a reader that comes new.
+// stored reads a set as a new reader does.
 func stored(t *testing.T, c *Feed, id string) report.HotSet {
 	t.Helper()
 	var answer func() (heldSet, error)
@@ -32,8 +32,7 @@ func stored(t *testing.T, c *Feed, id string) report.HotSet {
 	return held.deliverable()
 }
 
-// script makes the calls of a publisher "a" as they would be on the wire: the id
-// is claimed by token, then body is published.
+// script makes the calls of a publisher "a" as they would be on the wire: token claims the id, then body is published.
 func script(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) []int64 {
 	t.Helper()
 	ctx := context.Background()
@@ -58,7 +57,7 @@ func call(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) 
 	return reply
 }
 
-// standby wants the publication rejected because another process has the id.
+// standby expects the publication to be rejected because another process has the id.
 func standby(t *testing.T, what string, p *Publisher) *StandbyError {
 	t.Helper()
 	err := p.Publish(context.Background(), hot(now(), 5))
@@ -92,7 +91,7 @@ func testOldProcessIsFenced(t *testing.T, s server) {
 	}
 	publish(t, frozen, hot(now(), 3))
 	standby(t, "who gave it back", successor)
-	// Redis loses everything: the owner is heard again at once.
+	// Redis loses everything: the owner publishes again at once.
 	before := frozen.Version()
 	s.raw.Del(ctx, c.keys.HotEpoch("agg"), c.keys.HotSet("agg"), c.keys.HotIndex(), c.keys.HotVersion())
 	publish(t, frozen, hot(now(), 2))
@@ -105,8 +104,8 @@ func testOldProcessIsFenced(t *testing.T, s server) {
 	}
 }
 
-// What a dead process sent may reach Redis after its successor: here the calls
-// are made with the arguments they would have had.
+// Calls of a dead process may reach Redis after its successor's: here they are made with the arguments that they would
+// have had.
 func testLateCallsUndoNothing(t *testing.T, s server) {
 	c := s.open(t)
 	ctx := context.Background()
@@ -121,7 +120,7 @@ func testLateCallsUndoNothing(t *testing.T, s server) {
 		return call(t, c, c.keys.HotNotice(), token, seq, []byte(token))
 	}
 	code("before anybody owns the id", fenced, send("old", 1))
-	// The first call of old was given up and its second one taken.
+	// The first call of old timed out and its second one was taken.
 	old := code("take", published, script(t, c, c.keys.HotNotice(), "old", 2, []byte("old")))
 	code("first call, late", late, send("old", 1))
 	code("answer was lost, call again", published, send("old", 3))
@@ -143,7 +142,7 @@ func testLateCallsUndoNothing(t *testing.T, s server) {
 	if reply := claim("new", 1000); reply[0] != 0 || reply[1] != old || reply[2] <= 0 || reply[2] > 60_000 {
 		t.Errorf("claimed during the lease: %v", reply)
 	}
-	claim("new", 0) // gives back what is not its own
+	claim("new", 0) // releases an id of another process
 	code("still the owner", published, send("old", 5))
 	claim("old", 0)
 	young := code("take over", published, script(t, c, c.keys.HotNotice(), "new", 1, []byte("new")))
@@ -154,7 +153,7 @@ func testLateCallsUndoNothing(t *testing.T, s server) {
 	if body := c.rdb.HGet(ctx, c.keys.HotSet("a"), "body").Val(); body != "new" {
 		t.Errorf("the set is that of %q", body)
 	}
-	// Another clock gave a lease that ends in an hour: it is over.
+	// A lease that ends in an hour was written by another clock: it is over.
 	far := strconv.FormatInt(young, 10) + " new " + strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
 	c.rdb.Set(ctx, c.keys.HotEpoch("a"), far, time.Minute)
 	if reply := claim("next", 1000); reply[0] != 1 || reply[1] <= young {

@@ -19,8 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// world is some publishers, a Redis and a follower on one clock, and what ought
-// to be hot.
+// world holds some publishers, a Redis and a follower on one clock, and the keys that should be hot.
 type world struct {
 	redis    *redistest.Clock
 	c        *Feed
@@ -39,14 +38,12 @@ type process struct {
 	judged report.HotSet // before it was frozen, if it has At
 }
 
-// TestFollowersSeeTheRightfulOwners draws publishers that share ids, take over,
-// freeze, wake up with what they had judged, and are started anew; a Redis that
-// loses everything, or fails over to an older state; and a follower that looks
-// now and then. When it looks, it has the union of the latest sets that were
-// taken, and nothing of any that was rejected.
+// TestFollowersSeeTheRightfulOwners draws publishers that share ids, take over, freeze, wake up with a set that they
+// judged before, and restart; a Redis that loses everything, or fails over to an older state; and a follower that looks
+// from time to time. When it looks, it has the union of the latest accepted sets, and no key of a rejected one.
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
-	// A machine that stands still for seconds makes an answer late and not wrong.
+	// A machine that stops for seconds makes an answer late and not wrong.
 	c := openWith(t, redisclient.Config{Addrs: []string{redistest.Start(t).Addr()}, Namespace: "test",
 		Timeout: time.Minute})
 	redistest.Eventually(t, "an answer of the server",
@@ -74,7 +71,7 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "flush":
-				w.flush(t) // what the follower did not see is lost
+				w.flush(t) // sets that the follower did not see are lost
 				w.latest = maps.Clone(w.seen)
 			case "pass":
 				w.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -120,8 +117,7 @@ func (w *world) pass(d time.Duration) {
 	w.redis.Set(w.clock)
 }
 
-// judge makes the set of a process: small or, by long keys, large. Who judged
-// shows in the keys.
+// judge returns the set of a process: small or, by long keys, large. The keys contain the process that judged.
 func (w *world) judge(t *rapid.T, id string, i int) report.HotSet {
 	set := report.HotSet{At: w.clock, NoInput: rapid.Bool().Draw(t, "no input")}
 	set.Last = !set.NoInput && rapid.IntRange(0, 4).Draw(t, "last") == 0
@@ -160,7 +156,7 @@ func (w *world) deliver(publisher string, set report.HotSet) {
 	w.mirror.Replace(publisher, set)
 }
 
-// look lets the follower look once, which is enough: nothing is going on.
+// look makes the follower look once, which is enough, because nothing changes meanwhile.
 func (w *world) look(t *rapid.T) {
 	if _, err := w.follower.sync(context.Background()); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,8 @@ func testWhatArrivedIsReadByItsSender(t *testing.T, s server) {
 	if list := s.immortal(t); len(list) > 0 {
 		t.Errorf("never expire: %q", list)
 	}
-	// What a publisher does not say is unknown: it has no counts of senders, or what stands there cannot be read.
+	// Flows that a publisher does not report are unknown: it has no counts of senders, or the stored ones cannot be
+	// read.
 	s.raw.HSet(context.Background(), c.keys.HotReceived("agg"), "A", "who knows", completeField, "1")
 	publish(t, p, hot(clock, 1))
 	want("unreadable", false, map[string]arrival.Flow{})

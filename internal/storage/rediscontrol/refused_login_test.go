@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A refused login is an error of every call and never an answer: no override is absent, no version is "", nothing is
-// written anew, and no message says to delete anything.
+// A refused login is an error of every call and never an empty answer: no override is absent, no version is "", nothing
+// is written, and no message asks to delete anything.
 func TestFeed_RefusedLoginIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -139,7 +139,7 @@ func TestReportersKnowEachOther(t *testing.T) {
 	}
 }
 
-// BenchmarkReadReports reads what the page of an aggregator reads each second in a large fleet.
+// BenchmarkReadReports reads the reports that the page of an aggregator reads each second in a large fleet.
 func BenchmarkReadReports(b *testing.B) {
 	c := open(b, redistest.Start(b).Addr())
 	const limiters = 500

@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// pushed writes rules on top of what the store holds.
+// pushed writes rules on top of the stored version.
 func pushed(t *testing.T, s *RuleStore, text string) *rules.Stored {
 	t.Helper()
 	before, err := s.Read(context.Background())
@@ -60,7 +60,7 @@ func followRules(t *testing.T, s *RuleStore) <-chan ruleLook {
 	return looks
 }
 
-// until gives the first look that is wanted.
+// until returns the first wanted look.
 func until(t *testing.T, looks <-chan ruleLook, what string, wanted func(ruleLook) bool) ruleLook {
 	t.Helper()
 	for {
@@ -94,7 +94,7 @@ func testRulesAreReadAndFollowed(t *testing.T, s server) {
 	}
 }
 
-// Of two who write on top of the same version one is rejected, and nothing of it stays.
+// Of two processes that write on top of the same version one is rejected, and nothing of its write stays.
 func testTwoPushersAtOnce(t *testing.T, s server) {
 	ctx := context.Background()
 	store := s.open(t).Rules()
@@ -124,7 +124,7 @@ func testTwoPushersAtOnce(t *testing.T, s server) {
 	}
 }
 
-// What is not ours is an error, of whatever size, and ends when it is mended.
+// A foreign value of any size is an error, which ends when the value is mended.
 func testRulesOfOthers(t *testing.T, s server) {
 	ctx := context.Background()
 	f := s.open(t)
@@ -169,7 +169,7 @@ func TestRuleHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A follower whose server goes away and comes back empty says both, and goes on.
+// A follower whose server stops and restarts empty receives an error, then no rules, and later the new ones.
 func TestRulesOfARestartedServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

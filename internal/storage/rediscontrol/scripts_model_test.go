@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// data is what a server holds, in Go: each key's value, and the life that it was given last, in ms.
-// A value is a string, a []string (list), a map[string]string (hash) or a map[string]int64 (sorted set).
+// data is a model of the server's data: each key's value, and its last life, in ms. A value is a string, a []string
+// (list), a map[string]string (hash) or a map[string]int64 (sorted set).
 type data struct {
 	values map[string]any
 	lives  map[string]int64
@@ -27,7 +27,7 @@ type data struct {
 
 func (d *data) set(key string, v any, life int64) { d.values[key], d.lives[key] = v, life }
 
-// expire gives a key a life if there is something to live.
+// expire sets the life of a key, and deletes an empty value.
 func (d *data) expire(key string, life int64) {
 	switch v := d.values[key].(type) {
 	case nil:
@@ -73,14 +73,14 @@ func (d *data) sorted(key string) map[string]int64 {
 	return z
 }
 
-// push puts an entry before a list of at most so many.
+// push puts an entry before a list, and keeps at most most entries.
 func (d *data) push(key, entry string, most int) {
 	list, _ := d.values[key].([]string)
 	list = append([]string{entry}, list...)
 	d.values[key] = list[:min(most, len(list))]
 }
 
-// byScore are the members of a sorted set, the least first.
+// byScore returns the members of a sorted set, lowest score first.
 func byScore(z map[string]int64) []string {
 	return slices.SortedFunc(maps.Keys(z), func(a, b string) int {
 		return cmp.Or(cmp.Compare(z[a], z[b]), cmp.Compare(a,
@@ -194,8 +194,8 @@ func pairs(h map[string]string) string {
 	return strings.Join(parts, "\n")
 }
 
-// Each script of the control plane does to all its keys, their lives and its channel what a model of it in
-// Go does, with clocks that go back and numbers at their bounds.
+// Each script of the control plane changes its keys, their lives and its channel as its model in Go does, with clocks
+// that go back and numbers at their bounds.
 func TestScriptsMatchTheirModels(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -179,7 +179,7 @@ func (p *pair) restore() {
 	p.call(restoreOverrides, []int64{code}, args...)
 }
 
-// claimed is what the key of an epoch says.
+// claimed returns the content of an epoch's key.
 func (p *pair) claimed(key string) (epoch int64, owner string, end int64) {
 	parts := strings.Fields(p.model.text(key))
 	if len(parts) != 3 {
@@ -261,7 +261,7 @@ func (p *pair) hot() {
 	p.call(publishHot, []int64{1, version, epoch}, args...)
 }
 
-// index renews a publisher's line; that of another one may end later, or have ended.
+// index renews a publisher's entry; the entry of another publisher may end later, or have ended.
 func (p *pair) index(publisher, line string, life int64) {
 	m, now := &p.model, p.ms()
 	index := m.hash(p.keys[1])
