@@ -19,7 +19,7 @@ func decodeMinute(payload []byte) (m history.Minute, err error) {
 	return m, err
 }
 
-// What is encoded is decoded, whatever the texts and numbers are.
+// Decoding reverses encoding for all texts and numbers.
 func TestCodec_RoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -33,7 +33,7 @@ func twoHours(t *testing.T, dir string) (path string, data []byte) {
 	return path, data
 }
 
-// What is whole in a damaged file is kept, the file is set aside, and all others stay as they are.
+// The whole blocks of a damaged file are kept, the file is set aside, and all other files stay unchanged.
 func TestDamagedFileIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {

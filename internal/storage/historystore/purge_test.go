@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What is purged is gone, from answers and from the bytes on the disk; nothing else is.
+// A purge removes the key, and nothing else, from answers and from the bytes on the disk.
 func TestPurgeLeavesNothingOfAKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

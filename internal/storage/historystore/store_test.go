@@ -145,7 +145,7 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 	}
 }
 
-// crash returns a Store on a copy of the files of one that runs, as they are if the process is killed now.
+// crash returns a Store on a copy of the files of a running Store, as a kill at this moment would leave them.
 func crash(t *testing.T, s *Store) *Store {
 	t.Helper()
 	cfg := s.cfg
@@ -320,7 +320,7 @@ func TestUnusableDirectory(t *testing.T) {
 	}
 }
 
-// Text is kept as it is, whatever it contains.
+// Any text is stored unchanged.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
@@ -388,13 +388,13 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 	}
 }
 
-// A question that ends within the minute under way, as all that end now do, gets that minute.
+// A query that ends within the minute under way, as all queries that end now do, returns that minute.
 func TestTheMinuteUnderWayIsRead(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 59 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
 			s, _ := running(t, Config{Dir: t.TempDir(), Now: func() time.Time { return noon }})
 			minute(s, noon, 1)
-			minute(s, noon.Add(time.Minute), 1) // ends the one before
+			minute(s, noon.Add(time.Minute), 1) // ends the minute before
 			written(t, s, 1)
 			a, err := s.Read(t.Context(), history.Query{From: noon.Add(-time.Hour), To: noon.Add(after), Limit: 10})
 			if err != nil || len(a.Totals) != 1 || len(a.Keys) != 1 {
