@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// TestAudit_NobodyHidesWhatOthersDid states that changes of one caller, however many, drop none of another caller who
-// has made fewer, that the file never outgrows its bound, and that all of it holds after a restart.
+// TestAudit_NobodyHidesWhatOthersDid states that any number of changes of one caller drops no change of a caller with
+// fewer changes, that the file never outgrows its bound, and that both hold after a restart.
 func TestAudit_NobodyHidesWhatOthersDid(t *testing.T) {
 	t.Parallel()
 	d := newRAM()
@@ -74,8 +74,8 @@ func TestAudit_KeepsThirtyDays(t *testing.T) {
 	}
 }
 
-// TestAudit_Room states that what is dropped is always the oldest of a caller, that nobody loses a change whose changes
-// take fewer bytes than those that another one keeps, and that no more is dropped than the room needs.
+// TestAudit_Room states that only the oldest changes of a caller are dropped, that a caller loses no change while its
+// changes take fewer bytes than another caller keeps, and that no more is dropped than the room needs.
 func TestAudit_Room(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -108,7 +108,8 @@ func TestAudit_Room(t *testing.T) {
 	})
 }
 
-// TestOpen_SaysWhatIsMissing states that what was taken out of the directory is said at the start, and nothing else.
+// TestOpen_SaysWhatIsMissing states that Missing reports exactly the files and lines that were removed from the
+// directory.
 func TestOpen_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for says, take := range map[string]func(d *ram){

@@ -49,7 +49,7 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// A file that was cut or is none of ours is set aside, and the next one is written.
+// A truncated or foreign file is set aside, and the next save writes a new one.
 func TestDamagedCopyIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

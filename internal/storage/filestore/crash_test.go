@@ -35,9 +35,9 @@ func (s step) do(o *Overrides, n int) error {
 	return err
 }
 
-// TestWritesFailInTurn lets each write of a random history fail, by an error or
-// by a crash in its midst. What was answered holds, what was not may or may not,
-// nothing else; and the audit always ends with the change that holds.
+// TestWritesFailInTurn lets each write of a random history fail, by an error or by a crash in its midst. Answered
+// changes hold, the unanswered change may or may not hold, and no other does; and the audit always ends with the change
+// that holds.
 func TestWritesFailInTurn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -76,7 +76,7 @@ func TestWritesFailInTurn(t *testing.T) {
 	})
 }
 
-// TestTornFilesOnTheRealDisk: what a crash leaves in the directory.
+// TestTornFilesOnTheRealDisk opens a directory with the files that a crash leaves.
 func TestTornFilesOnTheRealDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -115,8 +115,7 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 	}
 }
 
-// FuzzLoad: whatever is in the files, they are rejected with their name, or
-// read, written and read again as the same.
+// FuzzLoad states that any files are rejected with their name, or read, written and read again as the same.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"overrides":[{"id":"a","key":"topic?id=1","action":"block"}]}`),
 		[]byte(`{"at":"2026-03-14T12:00:00Z","author":"ann","action":"put","id":"a"}`+"\n{"))

@@ -16,7 +16,7 @@ type ram struct {
 	files map[string][]byte
 
 	writes  int  // so far
-	failAt  int  // which write fails, from 1; 0: none
+	failAt  int  // number of the write that fails, from 1, or 0
 	crash   bool // the failing write is the last one
 	torn    int  // how much of it is there, in thousandths
 	crashed bool
