@@ -10,7 +10,7 @@ import (
 )
 
 // A call for keys of a slot that moves fails with an error that names the cause, alone and in a pipeline. Other errors
-// stay as they are.
+// stay unchanged.
 func TestReloader_ExplainsASlotThatMoves(t *testing.T) {
 	t.Parallel()
 	moving := redisError("TRYAGAIN Multiple keys request during rehashing of slot")

@@ -55,7 +55,7 @@ func TestInspectSaysWhyNothingAnswers(t *testing.T) {
 	}
 }
 
-// A machine that is busy for a moment is no failure.
+// A machine that is busy for a moment does not count as a failure.
 func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())

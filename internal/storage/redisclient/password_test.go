@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A password is replaced while the client runs: new connections send the one of the file, and the one from before while
+// A password is replaced while the client runs: new connections send the password in the file, and the last one while
 // the file cannot be used.
 func TestPasswordFile_IsReadForEachConnection(t *testing.T) {
 	t.Parallel()

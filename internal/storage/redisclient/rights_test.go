@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// rights lists what is lacking, each right followed by a space.
+// rights returns the missing rights, each followed by a space.
 func rights(denied []Denied) string {
 	var b strings.Builder
 	for _, d := range denied {
@@ -18,7 +18,7 @@ func rights(denied []Denied) string {
 	return b.String()
 }
 
-// The documented users may do what they are for. Without each single one of their rights that one is named.
+// The documented users have all rights that they need. If any single right is removed, Inspect names it.
 func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

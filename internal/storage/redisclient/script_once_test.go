@@ -8,9 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Every script says of itself that it is not to be sent again, in a pipeline too: by
-// the clock of go-redis' pauses a lost answer shows that only now and then. Other
-// commands stay what they are.
+// Every script reports that it must not be sent again, in a pipeline too. A lost answer would show that only now and
+// then, by the clock of go-redis' pauses. Other commands stay unchanged.
 func TestScriptsAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	ctx, hook := t.Context(), sendOnceHook{time.Minute}

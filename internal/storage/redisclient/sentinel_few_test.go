@@ -28,8 +28,8 @@ func drop(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// A master that is well is used although two of three Sentinels hang, or although all are gone and it paused: it says
-// itself that it is a master. Log and figures say that too few Sentinels answer, and an inspection names them.
+// A healthy master is used although two of three Sentinels hang, or although all are down and it paused, because it
+// claims to be a master. Log and statistics report that too few Sentinels answer, and an inspection names them.
 func TestSentinels_UseMasterByItsRole(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
@@ -71,7 +71,7 @@ func TestSentinels_UseMasterByItsRole(t *testing.T) {
 	redistest.Eventually(t, "a call without any Sentinel", func() bool { return c.Ping(t.Context()) == nil })
 }
 
-// A server that too few Sentinels name is not used when it says that it is a replica: it was replaced.
+// A server that too few Sentinels name is not used if it claims to be a replica, because it was replaced.
 func TestSentinels_RefuseReplacedMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
@@ -91,7 +91,7 @@ func TestSentinels_RefuseReplacedMaster(t *testing.T) {
 	})
 }
 
-// The user for Sentinels of docs/redis.md may do what a client asks of them.
+// The documented user for Sentinels has all rights that a client needs.
 func TestSentinels_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)

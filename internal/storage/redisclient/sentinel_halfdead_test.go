@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a Sentinel may do when it is asked for the master.
+// The behaviors of a Sentinel that is asked for the master.
 const (
 	isWell    = "is well"
 	isCutOff  = "names the old master with the older epoch"
@@ -26,20 +26,20 @@ const (
 	closes    = "accepts connections and closes them"
 	knowsNone = "watches no master of this name"
 
-	isMaster  = "says that it is a master" // what a server may do
+	isMaster  = "says that it is a master" // the behaviors of a server
 	isReplica = "says that it is a replica"
 
 	newMaster, oldMaster = "10.0.0.1:1", "10.0.0.2:2"
 	callTime             = 900 * time.Millisecond
 )
 
-// halfDead is three Sentinels and two servers on virtual time, each with what it does. It does not change: the servers
-// of its connections read it, and they may outlive a check.
+// halfDead is three Sentinels and two servers on virtual time, by address, each with its behavior. It does not change,
+// because the servers of its connections read it and may outlive a check.
 type halfDead map[string]string
 
 var sentinelAddrs = []string{"10.0.1.1:1", "10.0.1.2:1", "10.0.1.3:1"}
 
-// sentinels returns the code under test; last is the master that it has found before, "" for none.
+// sentinels returns the code under test; last is the master that it has found before, or "".
 func (h halfDead) sentinels(last string) *sentinels {
 	open := func(addr string) *redis.Client {
 		o := Config{Timeout: callTime, PoolSize: 2}.options().Simple()
@@ -144,8 +144,8 @@ func bulks(texts ...string) string {
 	return b.String()
 }
 
-// allowed returns the masters that may be found, none if there is to be an error, and whether too few Sentinels answer
-// in time. Two Sentinels that are cut off together are a majority; which two of three come first is not known.
+// allowed returns the masters that may be found, or no master if there must be an error, and whether too few Sentinels
+// answer in time. Two Sentinels that are cut off together are a majority; which two of three answer first is not known.
 func (h halfDead) allowed(last string) (addrs []string, tooFew bool) {
 	well, cutOff := 0, 0
 	for _, addr := range sentinelAddrs {
@@ -180,9 +180,9 @@ func (h halfDead) allowed(last string) (addrs []string, tooFew bool) {
 	return nil, true
 }
 
-// TestSentinels_HalfDead asks three Sentinels of which each may do anything, and servers that may be what they are
-// called or not. The master is that of the newest configuration which a majority knows, or else a server that says
-// itself that it is one. It is found within two thirds of the time of a call, and when too few Sentinels answer, a
+// TestSentinels_HalfDead asks three Sentinels with any behaviors, and servers that may or may not have the role that
+// Sentinels report. The master is the server of the newest configuration that a majority knows, or else a server that
+// claims to be the master. It is found within two thirds of the time of a call, and when too few Sentinels answer, a
 // connection after a look does not wait for the silent ones again.
 func TestSentinels_HalfDead(t *testing.T) {
 	t.Parallel()

@@ -22,9 +22,9 @@ import (
 // no client counts on the old master any more.
 const within = 2 * time.Second
 
-// Under load the master is killed, frozen, or replaced while it is well. Limits are
-// shared again within the documented time, nothing is counted twice, nothing is lost but
-// what the old master alone has heard, and followers get the next hot set.
+// Under load the master is killed, frozen, or replaced while it is healthy. Limits are shared again within the
+// documented time, nothing is counted twice, only counts that no other server received are lost, and followers get the
+// next hot set.
 func TestFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*testing.T, *redistest.Sentinels){
@@ -92,7 +92,7 @@ func openSentinels(t *testing.T, addrs []string) (*redisclient.Client, *redistes
 	return redistest.MustOpen(t, c, err), log
 }
 
-// follow gives the number of keys of each hot set that arrives.
+// follow returns a channel with the number of keys of each hot set that arrives.
 func follow(t *testing.T, f *rediscontrol.Feed) <-chan int {
 	t.Helper()
 	sizes := make(chan int, 1000)
@@ -157,7 +157,7 @@ func (l *load) take(ctx context.Context) {
 	}
 }
 
-// used is what Redis has counted in the end.
+// used returns the cost that Redis has counted in the end.
 func (l *load) used(t *testing.T) int64 {
 	t.Helper()
 	result := make([]limit.Result, 1)

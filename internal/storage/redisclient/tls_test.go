@@ -9,11 +9,11 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// soon is when the certificates of tests end.
+// soon returns the time at which the certificates of tests end.
 func soon() time.Time { return time.Now().Add(time.Hour) }
 
-// A server with an authority of its own and clients that show certificates: what fits
-// connects, and what does not says why and which setting mends it.
+// A server has an authority of its own, and clients show certificates. Matching clients connect; for all others the
+// error names the reason and the setting that mends it.
 func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	ours, other := redistest.NewAuthority(t), redistest.NewAuthority(t)

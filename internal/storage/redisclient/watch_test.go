@@ -43,7 +43,7 @@ func TestWatchFindsAReadOnlyReplica(t *testing.T) {
 	}
 }
 
-// A server that is away is not read-only: what was known stays.
+// An unreachable server does not count as read-only: the last state stays.
 func TestWatchTellsAwayFromReadOnly(t *testing.T) {
 	t.Parallel()
 	c := open(t, "127.0.0.1:1")

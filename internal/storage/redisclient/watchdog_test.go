@@ -55,7 +55,7 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 	open := func(addr string) *watchedConn {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { ours.Close(); theirs.Close() })
-		go func() { // ends with the pipe: takes what is written
+		go func() { // reads all writes, and ends with the pipe
 			for buf := make([]byte, 16); ; {
 				if _, err := theirs.Read(buf); err != nil {
 					return
@@ -103,7 +103,7 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 	}
 }
 
-// What lies under TLS cannot be looked into, and passes for good.
+// The pool cannot check a connection under TLS, which counts as good.
 func TestOpaqueLines(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -118,7 +118,7 @@ func TestOpaqueLines(t *testing.T) {
 	}
 }
 
-// A connection that was just read from is handed out without a look, which costs a system call, and any other with one.
+// A connection that was just read from is handed out without a check, which costs a system call; any other is checked.
 func TestLooksAtConnectionsThatRest(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
