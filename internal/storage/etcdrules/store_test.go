@@ -46,7 +46,7 @@ func changed(t *testing.T, before *rules.Stored, text string) *rules.Stored {
 	return next
 }
 
-// pushed writes rules on top of what the store holds.
+// pushed writes rules on top of the stored version.
 func pushed(t *testing.T, s *Store, text string) *rules.Stored {
 	t.Helper()
 	before, err := s.Read(context.Background())
@@ -146,7 +146,7 @@ func TestTwoPushersAtOnce(t *testing.T) {
 	}
 }
 
-// What etcd holds besides is an error and stays what it is.
+// A foreign value in etcd is an error, and stays unchanged.
 func TestValuesOfOthers(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
@@ -172,7 +172,7 @@ func TestValuesOfOthers(t *testing.T) {
 	until(t, looks, "mended rules", func(l look) bool { return l.stored != nil })
 }
 
-// A store that goes away in the middle of a watch, and compacts what it had, is followed again.
+// A store that stops in the middle of a watch, and compacts its revisions, is followed again.
 func TestStoreGoesAwayAndCompacts(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What is written by hand is what the published package reads.
+// The published package reads the requests that are written by hand.
 func TestRequests_AreThePublishedOnes(t *testing.T) {
 	t.Parallel()
 	deletion := &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
@@ -44,7 +44,7 @@ func TestRequests_AreThePublishedOnes(t *testing.T) {
 	}
 }
 
-// What the published package writes is read, and a message that ends early is an error.
+// Responses of the published package are read, and a message that ends early is an error.
 func TestAnswers_AreThePublishedOnes(t *testing.T) {
 	t.Parallel()
 	header := &etcdserverpb.ResponseHeader{Revision: 9}
