@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// answerWriter is the ResponseWriter of a request to an upstream. It keeps the fields that the upstream sends apart
-// from those that are set for the client already, and passes them on as they are:
+// answerWriter is the ResponseWriter of a request to an upstream. It keeps the fields of the upstream apart from the
+// fields that are already set for the client, and passes them on unchanged:
 //
 //   - Its fields stand beside the client's when the answer begins. Informational answers before it have the upstream's
 //     fields alone, and take none away.
@@ -17,11 +17,11 @@ import (
 //   - No type is made up for a body without one: the upstream may have said nosniff.
 type answerWriter struct {
 	http.ResponseWriter
-	header http.Header // of the upstream, until the answer begins
+	header http.Header // the upstream's fields, until the response begins
 	begun  bool
 }
 
-// Header implements http.ResponseWriter. Fields that are set when the answer has begun are trailers.
+// Header implements http.ResponseWriter. Fields that are set after the response has begun are trailers.
 func (a *answerWriter) Header() http.Header {
 	if a.begun {
 		return a.ResponseWriter.Header()
@@ -43,12 +43,12 @@ func (a *answerWriter) WriteHeader(status int) {
 		h[name] = append(slices.Clip(h[name]), values...)
 	}
 	if len(h["Content-Type"]) == 0 && status != http.StatusNotModified {
-		h["Content-Type"] = nil // net/http looks for the name only
+		h["Content-Type"] = nil // net/http checks the name only
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// inform sends an informational answer.
+// inform sends an informational response.
 func (a *answerWriter) inform(status int) {
 	h := a.ResponseWriter.Header()
 	final := maps.Clone(h)
@@ -66,10 +66,11 @@ func (a *answerWriter) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController find what the server's own writer can do.
+// Unwrap lets http.ResponseController find the capabilities of the server's own writer.
 func (a *answerWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Hijack implements http.Hijacker. The header of the answer is written to the connection, with the client's fields.
+// Hijack implements http.Hijacker. The header of the response is then written to the connection, with the client's
+// fields.
 func (a *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	a.begun = err == nil

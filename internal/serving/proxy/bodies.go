@@ -15,19 +15,19 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// clientBody is the body of a request. It records whether the client failed to send it whole: then
-// the transport fails too, and that is no failure of the upstream.
+// clientBody is the body of a request. It records whether the client failed to send it whole, because the transport
+// then fails too, which is no failure of the upstream.
 type clientBody struct {
 	io.ReadCloser
 	ctx           context.Context              // of the request to the upstream
-	conn          atomic.Pointer[upstreamConn] // of the request, with HTTP/1; nil: not known
+	conn          atomic.Pointer[upstreamConn] // of the request, with HTTP/1; nil if unknown
 	ended, broken atomic.Bool                  // a transport reads in a goroutine of its own
 }
 
-// clientBodyKey is where the context of a request has its clientBody.
+// clientBodyKey is the context key of a request's clientBody.
 type clientBodyKey struct{}
 
-// bodyOf is the clientBody of a request; nil: it has none.
+// bodyOf returns the clientBody of a request, or nil if it has none.
 func bodyOf(r *http.Request) *clientBody {
 	b, _ := r.Context().Value(clientBodyKey{}).(*clientBody)
 	return b
@@ -35,7 +35,8 @@ func bodyOf(r *http.Request) *clientBody {
 
 func (b *clientBody) Read(p []byte) (int, error) {
 	if b.ended.Load() {
-		return 0, io.EOF // the transport reads once more, when the server may have closed the body for an early answer
+		// The transport reads once more, when the server may have closed the body because of an early response.
+		return 0, io.EOF
 	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
@@ -49,9 +50,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitAnswer waits until the upstream has ended its work on a request that holds a slot and whose
-// client has broken off the body: the transport would close the connection, and free the slot. The
-// upstream reads the end of the connection in place of the rest of the body.
+// awaitAnswer waits until the upstream has ended its work on a request that holds a slot and whose client has broken
+// off the body. Otherwise the transport would close the connection and free the slot. Instead of the rest of the body,
+// the upstream reads the end of the connection.
 func (b *clientBody) awaitAnswer() {
 	conn := b.conn.Load()
 	if conn == nil || httplimit.OutlivedClient(b.ctx) == nil {
@@ -65,60 +66,58 @@ func (b *clientBody) awaitAnswer() {
 	}
 }
 
-// abandonedWork is how long a request that holds a slot keeps it after its upstream was told that the client has broken
-// off the body, if it is not known when the upstream ends its work.
+// abandonedWork is how long a request keeps its slot after the upstream could notice that the client has broken off the
+// body, if the end of the upstream's work cannot be observed.
 const abandonedWork = time.Second
 
-// awaitEnd waits until the upstream has probably ended its work, where awaitAnswer cannot know it.
+// awaitEnd waits until the upstream has probably ended its work, if awaitAnswer cannot observe the end.
 func (b *clientBody) awaitEnd() {
 	if b.conn.Load() == nil && httplimit.OutlivedClient(b.ctx) != nil {
 		wait.For(b.ctx, abandonedWork)
 	}
 }
 
-// gotConn records the connection of a request. That of HTTP/2 belongs to other requests too, and one
-// with TLS is not known: there the upstream sees that the request is broken off.
+// gotConn records the connection of a request. A connection of HTTP/2 is not recorded because it belongs to other
+// requests too, and one with TLS is unknown. With both the upstream sees that the request is broken off.
 func (b *clientBody) gotConn(i httptrace.GotConnInfo) {
 	if conn, ok := i.Conn.(*upstreamConn); ok {
 		b.conn.Store(conn)
 	}
 }
 
-// failed reports whether the body could not be read, or the client of ctx left before its end; false
-// without a body.
+// failed reports whether the body could not be read, or the client of ctx left before its end. It returns false if
+// there is no body.
 func (b *clientBody) failed(ctx context.Context) bool {
 	return b != nil && !b.ended.Load() && (b.broken.Load() || ctx.Err() != nil)
 }
 
-// answerEarly prepares an answer that begins before the body has ended. An HTTP/1 server would read the
-// rest of the body before it sends the answer, and so take it from the transport, but for a connection
-// that ends with the answer.
+// answerEarly prepares a response that begins before the body has ended. An HTTP/1 server would read the rest of the
+// body before it sends the response, and so take it from the transport, unless the connection ends with the response.
 func (b *clientBody) answerEarly(res *http.Response) {
 	if !b.ended.Load() && res.Request.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols {
 		res.Header.Set("Connection", "close")
 	}
 }
 
-// drainedBody is the body of an answer to a request that holds a slot. If the client has left, Close
-// reads the rest, and so waits until the upstream has ended its work. The request's context bounds the
-// time.
+// drainedBody is the body of a response to a request that holds a slot. If the client has left, Close reads the rest,
+// and so waits until the upstream has ended its work. The request's context bounds the time.
 type drainedBody struct {
 	io.ReadCloser
 	client context.Context
 }
 
-// maxDrained is how many bytes are read for a client that has left. An upstream that writes more
-// notices the closed connection.
+// maxDrained is the number of bytes that are read for a client that has left. An upstream that writes more notices the
+// closed connection.
 const maxDrained = 256 << 10
 
 func (b *drainedBody) Close() error {
 	if b.client.Err() != nil {
-		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrained) // ended by an error or not, it is closed now
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrained) // it is closed next, with or without an error
 	}
 	return b.ReadCloser.Close()
 }
 
-// dial opens connections to upstreams.
+// dial returns a function that opens connections to upstreams.
 func dial(d *net.Dialer) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, network, addr)
@@ -129,9 +128,9 @@ func dial(d *net.Dialer) func(ctx context.Context, network, addr string) (net.Co
 	}
 }
 
-// upstreamConn is a connection to an upstream. An upstream may answer a request and close the
-// connection without having read its body: Write fails then, and the transport would break off the
-// answer that it is reading. So a Write that fails returns when nothing more can be read.
+// upstreamConn is a connection to an upstream. An upstream may respond to a request and close the connection without
+// having read the request's body. Write then fails, and the transport would break off the response that it is reading,
+// so a failed Write returns only when nothing more can be read.
 type upstreamConn struct {
 	net.Conn
 	once  sync.Once
@@ -141,7 +140,7 @@ type upstreamConn struct {
 func (c *upstreamConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
-		<-c.ended // the upstream has closed the connection: Read ends with what has arrived
+		<-c.ended // the upstream has closed the connection; Read returns the rest
 	}
 	return n, err
 }
@@ -159,8 +158,8 @@ func (c *upstreamConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetWriteDeadline implements net.Conn. TLS sets one before it closes the connection: nothing is read
-// from then on.
+// SetWriteDeadline implements net.Conn. TLS sets a deadline before it closes the connection, and reads nothing from
+// then on.
 func (c *upstreamConn) SetWriteDeadline(t time.Time) error {
 	c.end()
 	return c.Conn.SetWriteDeadline(t)

@@ -15,48 +15,44 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Config is what a proxy is built from.
+// Config holds the settings of a proxy.
 type Config struct {
-	// Upstreams by name: "" is the usual one and required. Each is an http, https or
-	// h2c URL (HTTP/2 without TLS) without a query; a path in it goes before the
-	// request's.
+	// Upstreams holds the upstreams by name. The upstream named "" is the usual one and required. Each is an http,
+	// https or h2c URL (HTTP/2 without TLS) without a query. A path in it goes before the request's.
 	Upstreams map[string]*url.URL
-	// Route names the upstream of a class ("" is everybody). The usual upstream
-	// takes what it names but Upstreams lacks; that is counted. nil: everything
-	// goes to the usual one. gate.Gate's Upstream is such a function.
+	// Route returns the name of the upstream for a class ("" is everybody). If Upstreams lacks it, the request goes to
+	// the usual upstream and is counted. If Route is nil, everything goes to the usual one. gate.Gate's Upstream is
+	// such a function.
 	Route func(class string) string
-	// PreserveHost passes on the Host that the client asked for, instead of the
-	// upstream's own.
+	// PreserveHost passes on the Host for which the client asked, instead of the upstream's own.
 	PreserveHost bool
-	// Clients finds the client of a request behind proxies; nil: the peer that is
-	// connected is the client.
+	// Clients finds the client of a request behind proxies. If it is nil, the connected peer is the client.
 	Clients *httplimit.Clients
 	// Answers configure the responses to clients.
 	Answers httplimit.Responder
 	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
 	DialTimeout time.Duration
-	// HeaderTimeout bounds the wait for the header of the answer; 0 means 30 s,
-	// negative means no bound. A request that holds a slot goes on for that long (without a bound:
-	// 30 s) after its client has left.
+	// HeaderTimeout bounds the wait for the header of the response; 0 means 30 s, negative means no bound. A request
+	// that holds a slot goes on for that long (without a bound: 30 s) after its client has left.
 	HeaderTimeout time.Duration
-	// IdleTimeout is how long unused connections to upstreams are kept; 0 means
-	// 90 s. At most 256 are kept for each upstream.
+	// IdleTimeout is how long unused connections to upstreams are kept; 0 means 90 s. At most 256 are kept for each
+	// upstream.
 	IdleTimeout time.Duration
-	// TLS is how https upstreams are known and the proxy shows itself to them; nil:
-	// by the authorities that the system trusts. It must not be changed afterwards.
+	// TLS verifies https upstreams and identifies the proxy to them. If it is nil, the authorities that the system
+	// trusts verify them. It must not be changed afterwards.
 	TLS *tls.Config
-	// Transport replaces those that the fields above describe.
+	// Transport replaces the transports that the fields above describe.
 	Transport http.RoundTripper
-	// Cache says how hot keys are answered whose rule has a cache. The proxy fills in its
-	// Gate, Answers, Now and Log.
+	// Cache configures the responses for hot keys whose rule has a cache. The proxy sets its Gate, Answers, Now and
+	// Log.
 	Cache respcache.Config
 	// Now is the clock of the gate; nil means time.Now.
 	Now func() time.Time
-	// Log hears of failing upstreams; nil: discarded.
+	// Log receives failures of upstreams; nil discards them.
 	Log *slog.Logger
 }
 
-// check reports the first thing that is wrong with the configuration.
+// check returns an error for the first mistake in the configuration.
 func (c *Config) check() error {
 	if err := c.Answers.Check(); err != nil {
 		return fmt.Errorf("proxy: %w", err)
@@ -77,16 +73,16 @@ func (c *Config) check() error {
 	return nil
 }
 
-// abandonedFor is how long a request that holds a slot goes on after its client has left.
+// abandonedFor returns how long a request that holds a slot goes on after its client has left.
 func (c *Config) abandonedFor() time.Duration {
 	return cmp.Or(max(c.HeaderTimeout, 0), httplimit.AbandonedFor)
 }
 
-// schemeH2C is that of upstreams which speak HTTP/2 without TLS.
+// schemeH2C is the scheme of upstreams that speak HTTP/2 without TLS.
 const schemeH2C = "h2c"
 
-// transport is the way to the upstreams: no proxy from the environment, and
-// bodies as the upstream sent them, compressed or not.
+// transport returns the transport to the upstreams. It uses no proxy from the environment, and passes bodies on as the
+// upstream sent them, compressed or not.
 func (c *Config) transport(h2c bool) http.RoundTripper {
 	if c.Transport != nil {
 		return c.Transport

@@ -11,16 +11,17 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// An upstream fails every request if it has answered none of at least failingAfter requests since some time, which is
-// failingFor or more ago. An answer of 500 or above is a failure too.
+// An upstream is failing if at least failingAfter requests in a row failed and the first of them failed failingFor ago
+// or earlier. A response with 500 or above is a failure too.
 const (
 	failingAfter = 5
 	failingFor   = 3 * time.Second
 )
 
-// health records since when an upstream has answered no request. Any number of goroutines may use it.
+// health records how many requests in a row an upstream has failed, and since when. Any number of goroutines may use
+// it.
 type health struct {
-	failed atomic.Uint64 // requests since the last one that was answered
+	failed atomic.Uint64 // consecutive failed requests
 	since  atomic.Int64  // the time of the first of them, in unix ns
 }
 
@@ -52,7 +53,7 @@ func (p *Proxy) Failing() (list []report.FailingUpstream) {
 	return list
 }
 
-// now is the time of Config.Now.
+// now returns the time of Config.Now.
 func (c *Config) now() time.Time {
 	if c.Now == nil {
 		return time.Now()

@@ -11,8 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Proxy judges requests and forwards those let pass. It may be used by many
-// goroutines.
+// Proxy judges requests and forwards the allowed ones. Any number of goroutines may use it.
 type Proxy struct {
 	gate      *httplimit.HTTPGate
 	cfg       Config
@@ -25,8 +24,8 @@ type Proxy struct {
 	cache     *respcache.Cache
 }
 
-// New builds a proxy. It opens no connection: an upstream that is down is
-// found out by the requests for it. It panics if the gate is nil.
+// New returns a proxy. It opens no connection, so only the requests for an upstream find out that it is down. It panics
+// if the gate is nil.
 func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -55,8 +54,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// ServeHTTP implements http.Handler. A request that upstreams may read in another way than it
-// was judged is rejected.
+// ServeHTTP implements http.Handler. It rejects a request that an upstream may read in another way than it was judged.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.accept(w, r) {
 		return
@@ -82,10 +80,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Cache is the response cache of the proxy. The caller runs it.
+// Cache returns the response cache of the proxy. The caller runs it.
 func (p *Proxy) Cache() *respcache.Cache { return p.cache }
 
-// route is the upstream for a verdict's class.
+// route returns the upstream for a verdict's class.
 func (p *Proxy) route(v *verdict.Verdict) *upstream {
 	if p.cfg.Route == nil {
 		return p.upstreams[""]
@@ -102,13 +100,12 @@ func (p *Proxy) route(v *verdict.Verdict) *upstream {
 type Stats struct {
 	Denied   uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
 	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
-	// Rejected are requests whose target or host no server should take, or that could not be
-	// sent on byte for byte: a raw "#", space, control character or backslash, a scheme
-	// without "//", an invalid host.
+	// Rejected counts requests whose target or host no server should take, or that could not be sent on byte for byte:
+	// with a raw "#", space, control character or backslash, a scheme without "//", or an invalid host.
 	Rejected      uint64 `metric:"hotparam_proxy_rejected_total" help:"Requests rejected because no server should accept their target or host."`
 	Connects      uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are rejected with 405."`
 	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
-	// by name
+	// Upstreams holds the counters of the upstreams by name.
 	Upstreams map[string]UpstreamStats `label:"upstream"`
 }
 

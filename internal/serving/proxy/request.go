@@ -9,10 +9,10 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// accept makes a request what its upstream will get, before anything decides by it. It answers
-// requests that cannot be sent on as they would be judged, and returns false.
+// accept brings a request into the form that its upstream will get, before anything decides by it. It answers one that
+// cannot be sent on as it would be judged, and returns false.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodConnect { // judged by one target, and sent with another
+	if r.Method == http.MethodConnect { // judged by one target and sent with another
 		p.connects.Add(1)
 		httplimit.WriteProblem(w, http.StatusMethodNotAllowed, "This server is no tunnel.")
 		return false
@@ -37,8 +37,8 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// sendablePath reports whether rewrite can send the path of a request byte for byte. An opaque URL
-// cannot begin with "//", and another one is encoded anew unless it is valid.
+// sendablePath reports whether rewrite can send the path of a request byte for byte. An opaque URL cannot begin with
+// "//", and any other URL is encoded again unless it is valid.
 func sendablePath(r *http.Request) bool {
 	target := originForm(r)
 	if !strings.HasPrefix(target, "//") {
@@ -48,7 +48,7 @@ func sendablePath(r *http.Request) bool {
 	return r.URL.EscapedPath() == path
 }
 
-// originForm is the target of a request without scheme and authority, byte for byte.
+// originForm returns the target of a request without scheme and authority, byte for byte.
 func originForm(r *http.Request) string {
 	target := httplimit.Target(r)
 	if strings.HasPrefix(target, "/") || target == "*" {
@@ -61,9 +61,9 @@ func originForm(r *http.Request) string {
 	return path
 }
 
-// dropFields drops the fields that upstreams do not get: hop-by-hop ones, those in which only
-// trusted proxies may write, and fields whose names have a "_": gateways of the CGI family
-// cannot tell them from those with a "-", and gunicorn takes SCRIPT_NAME off the path.
+// dropFields removes the fields that upstreams must not get: hop-by-hop fields, fields in which only trusted proxies
+// may write, and fields whose names have a "_". Gateways of the CGI family cannot distinguish the latter from names
+// with a "-", and gunicorn takes SCRIPT_NAME off the path.
 func (p *Proxy) dropFields(r *http.Request) {
 	h := r.Header
 	for name, values := range h {

@@ -23,11 +23,11 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// upstream is one place to forward to.
+// upstream is one target of forwarded requests.
 type upstream struct {
 	name  string
 	url   *url.URL
-	base  string // before the paths of requests, encoded, without a slash at its end
+	base  string // prefix of request paths, encoded, without a slash at its end
 	h2c   bool
 	cfg   *Config
 	proxy *httputil.ReverseProxy
@@ -36,15 +36,15 @@ type upstream struct {
 	health                        health
 }
 
-// bufferPool keeps the buffers through which answers are copied: one each request
-// would be most of what a proxy allocates.
+// bufferPool keeps the buffers through which responses are copied, because a new buffer for each request would be most
+// of the memory that a proxy allocates.
 type bufferPool struct{ sync.Pool }
 
-// flushAfter is how long a part of an answer whose length is known waits for the next part. Most such answers are
-// complete by then, and are sent in one piece. An answer of unknown length is not held at all.
+// flushAfter is how long a part of a response of known length waits for the next part. Most such responses are complete
+// by then, and are sent in one piece. A response of unknown length is not held at all.
 const flushAfter = 5 * time.Millisecond
 
-// bufferSize is what io.Copy uses.
+// bufferSize is the size that io.Copy uses.
 const bufferSize = 32 << 10
 
 func newBufferPool() *bufferPool {
@@ -83,7 +83,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.proxy.ServeHTTP(&answerWriter{ResponseWriter: w, header: http.Header{}}, r)
 }
 
-// Fields in which proxies name who they forward for.
+// Fields in which proxies name the client, host and scheme of the requests that they forward.
 const (
 	forwarded      = "Forwarded"
 	forwardedFor   = "X-Forwarded-For"
@@ -92,15 +92,15 @@ const (
 	realIP         = "X-Real-Ip"
 )
 
-// rewrite makes the outgoing request: the target and the fields that were judged, and who the
-// proxy forwards for. dropFields has dropped what an untrusted peer says of that.
+// rewrite makes the outgoing request: the target and the fields that were judged, and the fields about the client.
+// dropFields has already removed such fields of an untrusted peer.
 func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
 	out, target := pr.Out.URL, originForm(pr.In)
 	if target != "*" {
 		target = u.base + target
 	}
 	out.Scheme, out.Host, pr.Out.Host = u.url.Scheme, u.url.Host, ""
-	if strings.HasPrefix(target, "//") { // of an opaque URL this would be the authority
+	if strings.HasPrefix(target, "//") { // an opaque URL would take it for the authority
 		out.RawQuery, out.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
 	} else {
 		out.Opaque, out.RawQuery, out.ForceQuery = target, "", false
@@ -109,7 +109,7 @@ func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	pr.Out.Header[forwardedFor] = pr.In.Header[forwardedFor]
-	pr.SetXForwarded() // appends who is connected
+	pr.SetXForwarded() // appends the connected peer
 	keep(pr, forwarded)
 	keep(pr, forwardedHost)
 	keep(pr, forwardedProto)
@@ -118,14 +118,14 @@ func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// keep passes a field on as the proxy before us sent it, if it did.
+// keep passes a field on unchanged if the proxy before this one sent it.
 func keep(pr *httputil.ProxyRequest, name string) {
 	if values := pr.In.Header[name]; len(values) > 0 {
 		pr.Out.Header[name] = values
 	}
 }
 
-// answered is called when the upstream answers.
+// answered is called when the upstream responds.
 func (u *upstream) answered(res *http.Response) error {
 	switch {
 	case res.StatusCode < 100:
@@ -150,15 +150,15 @@ func (u *upstream) answered(res *http.Response) error {
 	return nil
 }
 
-// isEventStream reports whether an answer may have no end.
+// isEventStream reports whether a response may have no end.
 func isEventStream(res *http.Response) bool {
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
-// failed answers a request that the upstream did not: 504 when it took too
-// long, 502 otherwise, and faults of the client as such. The client learns the kind of failure,
-// and not where the upstream is; the log has that and the error itself.
+// failed answers a request to which the upstream did not respond: with 504 if it took too long, with 502 otherwise, and
+// with the matching status for faults of the client. The client learns the kind of failure, but not the address of the
+// upstream; the log has the address and the error itself.
 func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r):
@@ -170,7 +170,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 		u.reject(w, http.StatusBadRequest, "The request body could not be read.")
 	case r.Context().Err() != nil:
 		u.abandoned.Add(1)
-		w.WriteHeader(http.StatusBadGateway) // the client has gone
+		w.WriteHeader(http.StatusBadGateway) // the client has left
 	default:
 		u.failures.Add(1)
 		u.health.record(u.cfg.now(), false)
@@ -180,15 +180,15 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// reject answers a request whose body is the client's fault. The connection ends: the rest of
-// the body would be read for a request.
+// reject answers a request whose body is the client's fault. It ends the connection, because the rest of the body would
+// be read as a request.
 func (u *upstream) reject(w http.ResponseWriter, status int, why string) {
 	u.abandoned.Add(1)
 	w.Header().Set("Connection", "close")
 	httplimit.WriteProblem(w, status, why)
 }
 
-// kind describes a failure without the names and addresses of what is behind the proxy.
+// kind describes a failure without the names and addresses behind the proxy.
 func kind(err error) (status int, why string) {
 	var timeout net.Error
 	switch {
