@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// denyResponse is the answer that another listener would have written.
+// denyResponse records the denial that another listener would have written.
 type denyResponse struct {
 	header http.Header
 	status int
@@ -24,14 +24,14 @@ func (r *denyResponse) Header() http.Header         { return r.header }
 func (r *denyResponse) WriteHeader(status int)      { r.status = status }
 func (r *denyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// record writes the denial that v is, as all listeners write it, for a client that accepts these media types.
+// record returns the denial of v in the form of all listeners, for a client that accepts these media types.
 func (s *Server) record(v *hottype.Verdict, method string, accept []string) *denyResponse {
 	r := &denyResponse{header: http.Header{}}
 	s.cfg.Answers.WriteDenied(r, method, accept, v)
 	return r
 }
 
-// answerSize is room for the answers that are usual.
+// answerSize is enough room for usual responses.
 const answerSize = 1024
 
 // Values of Envoy's enumerations. The tests compare them with the published schema.
@@ -41,7 +41,7 @@ const (
 	overwriteIfExistsOrAdd = 2 // HeaderValueOption.HeaderAppendAction
 )
 
-// checked is the answer of the authorization service, envoy.service.auth.v3.CheckResponse.
+// checked returns the response of the authorization service, envoy.service.auth.v3.CheckResponse.
 func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 	b := make(encoded, 0, answerSize)
 	if v.Allowed {
@@ -62,8 +62,8 @@ func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 	return b.metadata(4, v)
 }
 
-// limited is the answer of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of each
-// descriptor, in their order, and the headers for the client, which describe the denial, or else the first limit.
+// limited returns the response of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of
+// each descriptor, in their order, and the headers for the client, which describe the denial, or else the first limit.
 func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 	overall := uint64(codeOK)
 	var tell *hottype.Verdict
@@ -92,8 +92,8 @@ func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 	return b.headers(3, r.header).bytes(5, r.body.Bytes()).metadata(6, tell)
 }
 
-// status adds the RateLimitResponse.DescriptorStatus of one descriptor; v is nil where it was not decided, because
-// another one had been denied or no limit is meant.
+// status adds the RateLimitResponse.DescriptorStatus of one descriptor. v is nil if the descriptor was not decided,
+// because an earlier one was denied or no limit applies.
 func (b encoded) status(v *hottype.Verdict) encoded {
 	if v == nil {
 		return b.number(1, codeOK)
@@ -114,13 +114,13 @@ func (b encoded) status(v *hottype.Verdict) encoded {
 		return b
 	}
 	return b.message(4, func(b encoded) encoded {
-		// Envoy makes Retry-After of it and cuts off what is less than a second.
+		// Envoy makes Retry-After of it and cuts off fractions of a second.
 		return b.number(1, uint64((max(wait, 0)+time.Second-1)/time.Second))
 	})
 }
 
-// inUnit says a limit in Envoy's units: in that of its window, else in the shortest in which it is a
-// whole number, or large enough that cutting it off does not matter.
+// inUnit returns a limit in the first of Envoy's units, from the shortest, that is the unit of its window, or is longer
+// and makes it a whole number, or makes it at least 100, so that cutting off the fraction does not matter.
 func inUnit(v *hottype.Verdict) (requests, unit uint64) {
 	for _, u := range units {
 		n := float64(v.Limit) * float64(u.of) / float64(v.Window)
@@ -132,8 +132,8 @@ func inUnit(v *hottype.Verdict) (requests, unit uint64) {
 	return requests, unit
 }
 
-// metadata adds what Envoy's access log can show of a verdict, a google.protobuf.Struct; nothing where no rule had
-// a word.
+// metadata adds the parts of a verdict that Envoy's access log can show, as a google.protobuf.Struct. It adds nothing
+// if the verdict has neither rule nor key.
 func (b encoded) metadata(field wireField, v *hottype.Verdict) encoded {
 	if v.Rule == "" && v.Key == "" {
 		return b
@@ -156,7 +156,7 @@ func (b encoded) headerOptions(field wireField, h http.Header) encoded {
 	return b.each(h, func(b encoded, name, value string) encoded {
 		return b.message(field, func(b encoded) encoded {
 			b = b.message(1, func(b encoded) encoded { return b.text(1, name).text(2, value) })
-			if name == "access-control-expose-headers" { // the application may name others
+			if name == "access-control-expose-headers" { // the application may name other fields
 				return b // APPEND_IF_EXISTS_OR_ADD
 			}
 			return b.number(3, overwriteIfExistsOrAdd)
@@ -176,9 +176,9 @@ func (b encoded) each(h http.Header, add func(b encoded, name, value string) enc
 	return b
 }
 
-// encoded is a protocol buffer to which fields are added, or a part of one. The answers are written by hand because
-// building and encoding the messages took a third of the time of a denial; the tests read them by the published
-// schema. As in proto3, numbers that are zero and texts that are empty are left out.
+// encoded is a protocol buffer to which fields are added, or a part of one. The responses are encoded by hand because
+// building and encoding the messages took a third of the time of a denial. The tests read them by the published schema.
+// As in proto3, zero numbers and empty texts are left out.
 type encoded []byte
 
 type wireField = protowire.Number
@@ -223,7 +223,8 @@ func (b encoded) message(field wireField, add func(encoded) encoded) encoded {
 	return b
 }
 
-// textMember adds a member of a google.protobuf.Struct. Its value is one of several, so also an empty one is written.
+// textMember adds a member of a google.protobuf.Struct. It also adds an empty value, because the value is one of
+// several alternatives.
 func (b encoded) textMember(name, value string) encoded {
 	return b.message(1, func(b encoded) encoded {
 		return b.text(1, name).message(2, func(b encoded) encoded { return b.always(3, value) })

@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// answerCheck answers the authorization service. A request that is too long is denied: Envoy takes an error for no
-// answer, and a client must not choose that.
+// answerCheck answers a call of the authorization service. A request that is too long is denied, because Envoy treats
+// an error as no answer, which a client must not be able to choose.
 func (s *Server) answerCheck(ctx context.Context, m *message) (any, error) {
 	in := new(checkRequest)
 	err := in.receive(m)
@@ -32,7 +32,7 @@ func (s *Server) answerCheck(ctx context.Context, m *message) (any, error) {
 	return s.check(ctx, in)
 }
 
-// answerRateLimit answers the rate limit service.
+// answerRateLimit answers a call of the rate limit service.
 func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
 	in := new(rateLimitRequest)
 	b, err := m.bytes(m.size)
@@ -51,7 +51,7 @@ func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
 	return s.shouldRateLimit(ctx, in)
 }
 
-// denyTooLong is the verdict on a request of which too much would have to be kept.
+// denyTooLong returns the verdict on a request that is longer than maxKept allows.
 func (s *Server) denyTooLong(ctx context.Context) *hottype.Verdict {
 	s.cfg.Log.WarnContext(ctx, "envoy: a request is too long and is denied; let Envoy accept shorter headers "+
 		"(max_request_headers_kb)", "most", maxKept, "count", s.tooLong.Add(1))
@@ -90,11 +90,11 @@ func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	return s.checked(in, v), nil
 }
 
-// identify fills in who sent the request. Envoy names its own peer; where that is a trusted proxy, the
-// header that it wrote counts, as on every other listener.
+// identify sets the sender of the request. Envoy names its own peer; if that is a trusted proxy, the header that it
+// wrote counts, as on every other listener.
 func (s *Server) identify(req *hottype.Request, in *checkRequest) {
 	peer, err := netip.ParseAddr(in.source)
-	if err != nil { // a pipe, or nothing
+	if err != nil { // a pipe, or no address
 		peer = netip.Addr{}
 	}
 	s.cfg.Clients.Identify(req, peer.Unmap().WithZone(""), in.headers.Values)
@@ -105,7 +105,7 @@ func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdic
 	return s.count(&v)
 }
 
-// count counts a verdict, and returns it as answers quote it.
+// count counts a verdict, and returns it in the form that responses quote.
 func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
 	httplimit.Quote(v)
 	s.checks.Add(1)

@@ -2,7 +2,7 @@ package envoy
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that everything else goes through
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for all other messages
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -10,41 +10,42 @@ import (
 )
 
 // Bounds of a call of the rate limit service, which only the routes of Envoy can exceed, not its clients. Descriptors
-// beyond them are passed over, because Envoy takes an error for no answer.
+// beyond them are skipped, because Envoy treats an error as no answer.
 const (
 	maxDescriptors = 100
 	maxEntries     = 100
 )
 
-// usualFields is the number of fields of a header that Envoy accepts unless told otherwise is below this one.
+// usualFields is a number of header fields above which a request is counted in Stats. Envoy accepts fewer unless it is
+// configured otherwise.
 const usualFields = 1000
 
-// rateLimitRequest is what is read of envoy.service.ratelimit.v3.RateLimitRequest.
+// rateLimitRequest holds the fields of envoy.service.ratelimit.v3.RateLimitRequest that are read.
 type rateLimitRequest struct {
 	domain      string
 	descriptors []descriptor
-	hits        uint64 // 0: not said
-	surplus     int    // descriptors that were passed over
+	hits        uint64 // 0 if not set
+	surplus     int    // number of skipped descriptors
 }
 
-// descriptor is what is read of envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
+// descriptor holds the fields of envoy.extensions.common.ratelimit.v3.RateLimitDescriptor that are read.
 type descriptor struct {
 	entries []entry
-	hits    uint64 // 0: not said
-	// negative asks to give back instead of to take.
+	hits    uint64 // 0 if not set
+	// negative is true if the descriptor asks to return hits instead of charging them.
 	negative bool
 	tooWide  bool      // it has more than maxEntries
-	own      *ownLimit // the limit that it brings along; nil for most
+	own      *ownLimit // the limit that it carries; nil for most
 }
 
-// ownLimit is what is read of RateLimitDescriptor.RateLimitOverride.
+// ownLimit holds the fields of RateLimitDescriptor.RateLimitOverride.
 type ownLimit struct{ requests, unit, multiplier uint64 }
 
 type entry struct{ key, value string }
 
-// checkRequest is what is read of envoy.service.auth.v3.CheckRequest.
+// checkRequest holds the fields of envoy.service.auth.v3.CheckRequest that are read.
 type checkRequest struct {
-	isHTTP       bool   // an HTTP request is described
+	isHTTP       bool   // the message describes an HTTP request
 	source       string // IP address of the peer; "" for a pipe
 	method, host string
 	path, query  string
@@ -52,7 +53,7 @@ type checkRequest struct {
 	joined       bool // headers has the lines of a field joined by commas
 }
 
-// codec sends answers that are encoded already, and leaves all other messages to gRPC's own codec.
+// codec sends encoded responses unchanged, and leaves all other messages to gRPC's own codec.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -79,7 +80,7 @@ func (r *rateLimitRequest) unmarshal(b []byte) error {
 				return err
 			}
 			if d.tooWide {
-				d = descriptor{} // which no limit and no rule has
+				d = descriptor{} // empty, so that no limit and no rule applies to it
 				r.surplus++
 			}
 			r.descriptors = append(r.descriptors, d)
@@ -137,7 +138,7 @@ func wrapped(b []byte, into *uint64) error {
 	})
 }
 
-// pair reads a message whose fields 1 and 2 are strings: a descriptor's entry.
+// pair reads a message whose fields 1 and 2 are strings, such as a descriptor's entry.
 func pair(b []byte, first, second *string) error {
 	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		switch num {
@@ -150,7 +151,7 @@ func pair(b []byte, first, second *string) error {
 	})
 }
 
-// receive reads a message field by field, because Envoy may send a body along that nobody reads.
+// receive reads a message field by field, because Envoy may add a body that nothing reads.
 func (r *checkRequest) receive(m *message) error {
 	return m.fields(m.size, func(num protowire.Number, size int) error {
 		if num != 1 {
@@ -182,7 +183,7 @@ func (r *checkRequest) receive(m *message) error {
 	})
 }
 
-// within calls f with the bytes of one field, as often as it is there.
+// within calls f with the bytes of each occurrence of one field.
 func within(b []byte, field protowire.Number, f func([]byte) error) error {
 	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		if num == field {
@@ -192,7 +193,7 @@ func within(b []byte, field protowire.Number, f func([]byte) error) error {
 	})
 }
 
-// field reads a field of the HTTP request; the body and others that are not read are skipped.
+// field reads a field of the HTTP request. It skips the body and other fields that are not needed.
 func (r *checkRequest) field(m *message, num protowire.Number, size int) error {
 	var text *string
 	switch num {

@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/protofield"
 )
 
-// headerFields are the fields of a header as they are in the message, each with its length before it. A name is looked
-// for in them, so that fields that no rule names take no more memory than they took on the wire.
+// headerFields holds the fields of a header as they are in the message, each after its length. Look-ups search them by
+// name, so that fields that no rule names take no more memory than on the wire.
 type headerFields struct {
 	raw   []byte
 	count int
@@ -20,13 +20,13 @@ func (h *headerFields) add(field []byte) {
 	h.count++
 }
 
-// Get returns the first value of a field, whatever the case of its name, or "".
+// Get returns the first value of a field, or "". The case of the name does not matter.
 func (h *headerFields) Get(name string) (value string) {
 	h.find(name, func(v string) bool { value = v; return false })
 	return value
 }
 
-// Values returns all values of a field, whatever the case of its name.
+// Values returns all values of a field. The case of the name does not matter.
 func (h *headerFields) Values(name string) (values []string) {
 	h.find(name, func(v string) bool { values = append(values, v); return true })
 	return values
@@ -38,7 +38,7 @@ func (h *headerFields) find(name string, f func(value string) bool) {
 		field, n := protowire.ConsumeBytes(b)
 		b = b[n:]
 		var of, value []byte
-		// add has taken only fields that can be read.
+		// add has accepted only readable fields.
 		_ = protofield.Each(field, func(num protowire.Number, text []byte, _ uint64) error {
 			switch num {
 			case 1:

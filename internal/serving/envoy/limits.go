@@ -8,40 +8,38 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Limits are limits by descriptor, as the files of envoyproxy/ratelimit say them. They are
-// immutable. A nil *Limits has none.
+// Limits holds limits by descriptor, from files of envoyproxy/ratelimit. It is immutable. A nil *Limits has no limits.
 type Limits struct {
 	domains map[string]*node
 }
 
-// node is what a file says about the entries up to one.
+// node is the part of a file that follows the entries up to one.
 type node struct {
-	limit *descriptorLimit // nil: none here
-	// exact is by key and value, any by key alone.
+	limit *descriptorLimit // nil if no limit ends here
+	// exact holds the next nodes by key and value, any by key alone.
 	exact map[entry]*node
 	any   map[string]*node
-	// patterns are values with stars, in the order of the file: the first that matches holds.
+	// patterns are values with stars, in the order of the file. The first that matches holds.
 	patterns []*pattern
 }
 
-// pattern is a value with stars, each of which stands for any text.
+// pattern is a value with stars, each of which matches any text.
 type pattern struct {
 	key, value string
 	glob       canon.Glob // of value
-	// shared says that all values that match have one limit together.
+	// shared is true if all values that match share one limit.
 	shared bool
 	to     *node
 }
 
 type descriptorLimit struct {
-	name     string // "" for most: what others replace it by
+	name     string // the name by which others replace it; mostly ""
 	replaces []string
-	limit    *gate.Limit // nil: unlimited
+	limit    *gate.Limit // nil if unlimited
 }
 
-// find is the limit of a descriptor and what it is kept for; nil where none is said. It is that of
-// the last entry. Of several ways to go on the exact value is taken before a pattern, and that before
-// the key alone.
+// find returns the limit of a descriptor, which is the limit of its last entry, and the subject for which it counts, or
+// nil if there is no limit. At each entry an exact value goes before a pattern, and a pattern before the key alone.
 func (l *Limits) find(domain string, d *descriptor) (found *descriptorLimit, subject string) {
 	if l == nil || len(d.entries) == 0 {
 		return nil, ""
@@ -61,7 +59,7 @@ func (l *Limits) find(domain string, d *descriptor) (found *descriptorLimit, sub
 	return at.limit, string(b)
 }
 
-// next is what an entry leads to, nil for nothing, and the value that its limit is kept for.
+// next returns the node of an entry, or nil if there is none, and the value for which its limit counts.
 func (n *node) next(e entry) (to *node, value string) {
 	if to := n.exact[e]; to != nil {
 		return to, e.value
@@ -78,14 +76,14 @@ func (n *node) next(e entry) (to *node, value string) {
 	return n.any[e.key], e.value
 }
 
-// limitMatch is a limit and what it is kept for.
+// limitMatch is a limit and the subject for which it counts.
 type limitMatch struct {
-	*descriptorLimit // nil: no limit is said
+	*descriptorLimit // nil if there is no limit
 	subject          string
 }
 
-// resolve are the limits of a call's descriptors, at their places. A limit that another one of them
-// replaces is unlimited.
+// resolve returns the limits of a call's descriptors, at the same indexes. A limit that another one of them replaces is
+// unlimited.
 func (l *Limits) resolve(in *rateLimitRequest) []limitMatch {
 	out := make([]limitMatch, len(in.descriptors))
 	var replaced map[string]bool
@@ -113,7 +111,7 @@ func (l *Limits) resolve(in *rateLimitRequest) []limitMatch {
 	return out
 }
 
-// subjectOf names a descriptor as it is.
+// subjectOf returns the subject of a descriptor with its own values.
 func subjectOf(domain string, d *descriptor) string {
 	b := appendPart(nil, domain)
 	for _, e := range d.entries {
@@ -126,7 +124,7 @@ func appendEntry(b []byte, key, value string) []byte {
 	return appendPart(append(appendPart(append(b, '|'), key), '='), value)
 }
 
-// appendPart escapes what parts a subject, so that no value looks like another entry.
+// appendPart escapes the separators of a subject, so that no value looks like another entry.
 func appendPart(b []byte, s string) []byte {
 	return httplimit.AppendEscaped(b, s, func(c byte) bool {
 		return c > ' ' && c < 0x7f && c != '|' && c != '=' && c != '%'
@@ -138,15 +136,14 @@ const (
 	year = 365 * day // also the longest window that a limit may have
 )
 
-// unit is a unit of Envoy's limits: its name in files, its number in messages, its length.
+// unit is a unit of Envoy's limits: its name in files, its number in messages, and its length.
 type unit struct {
 	name string
 	code uint64
 	of   time.Duration
 }
 
-// units are all of them, shortest first. A month has 30 days and a year 365, as in
-// envoyproxy/ratelimit.
+// units holds all units, shortest first. A month has 30 days and a year 365, as in envoyproxy/ratelimit.
 var units = []unit{
 	{"second", 1, time.Second},
 	{"minute", 2, time.Minute},

@@ -52,7 +52,7 @@ type (
 	unused struct{}
 )
 
-// fileSchema reads files of limits as the product's own file is read.
+// fileSchema reads files of limits in the same way as hotparam's own file.
 var fileSchema = newFileSchema()
 
 func newFileSchema() *conf.Schema {
@@ -123,7 +123,7 @@ func checkRateLimit(v conf.Value, y *rateLimitYAML) {
 	}
 }
 
-// window returns the length of the window of the limit, or 0 if its unit means nothing.
+// window returns the length of the window of the limit, or 0 if its unit is unknown.
 func (y *rateLimitYAML) window() time.Duration {
 	u := slices.IndexFunc(units, func(u unit) bool { return u.name == strings.ToLower(string(y.Unit)) })
 	if u < 0 {
@@ -188,7 +188,8 @@ func (l *Limits) parse(f File) error {
 	return v.Err()
 }
 
-// Bounds of a file whose aliases are written out: aliases of aliases grow exponentially, and one may hold itself.
+// Bounds of a file after its aliases are written out: aliases of aliases grow exponentially, and an alias may contain
+// itself.
 const (
 	maxNodes = 1 << 20
 	maxDepth = 1000
@@ -266,8 +267,7 @@ func fixedWindow(n int64, window time.Duration) limit.Spec {
 	return limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: window}
 }
 
-// compile makes a limit of what a descriptor brings along; nil where it brings none, or one whose
-// unit means nothing.
+// compile returns the limit that a descriptor carries, or nil if it carries no limit, or one with an unknown unit.
 func (o *ownLimit) compile() *gate.Limit {
 	if o == nil {
 		return nil

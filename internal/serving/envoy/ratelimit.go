@@ -14,9 +14,9 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// shouldRateLimit answers the rate limit service. A descriptor is held to its limit, if it brings
-// one along or a file says one, else it is decided by the rules. They are decided in order up to
-// the first denial: what comes behind it is charged nothing.
+// shouldRateLimit answers the rate limit service. If a descriptor carries a limit or a file has one for it, that limit
+// decides, otherwise the rules do. Descriptors are decided in order up to the first denial; later ones are charged
+// nothing.
 func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any, error) {
 	if in.domain == "" {
 		s.malformed.Add(1)
@@ -44,15 +44,15 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 	return s.limited(verdicts), nil
 }
 
-// decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request.
-// nil: it has neither.
+// decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request. It returns nil if
+// it has neither.
 func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i int, own limitMatch,
 	request *described) *hottype.Verdict {
 	d := &in.descriptors[i]
-	cost := int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1)) // what it says itself, else what the call says
+	cost := int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1)) // its own hits go before the call's
 	switch {
 	case d.negative:
-		s.unsupported.Add(1) // a limit gives nothing back on request
+		s.unsupported.Add(1) // a limit refunds nothing on request
 		return nil
 	case own.descriptorLimit == nil && request == nil:
 		return nil
@@ -72,10 +72,9 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 	}
 }
 
-// requestsOf are the requests that those descriptors stand for which the rules decide, at their
-// places. They are all about one HTTP request, whose client is charged once and counted under each
-// key: a descriptor that holds only the client's address says whose request the others are, and is
-// a request itself only where there is no other.
+// requestsOf returns the requests of the descriptors that the rules decide, at their indexes. All are about one HTTP
+// request, whose client is charged once and counted under each key. A descriptor that holds only the client's address
+// identifies the client of the others, and is a request itself only if there is no other.
 func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
 	out := make([]*described, len(in.descriptors))
 	first, lone := -1, -1
@@ -124,22 +123,22 @@ const (
 	prefixHeader    = "header."
 )
 
-// described is a request as a descriptor describes it.
+// described is the request that a descriptor describes.
 type described struct {
 	request hottype.Request
 	headers httplimit.Headers
-	// named says that the descriptor holds more than the client's address.
+	// named is true if the descriptor holds more than the client's address.
 	named bool
-	// clientCharged says that another descriptor charges the limits of the client.
+	// clientCharged is true if another descriptor charges the limits of the client.
 	clientCharged bool
 }
 
-// describe makes the request that a descriptor stands for:
+// describe returns the request that a descriptor describes:
 //
 //	path            the request target as received, with its query (Envoy's header ":path").
-//	                Nothing else in the descriptor is then taken for a query parameter
+//	                Other entries are then not taken for query parameters
 //	method, host    the method (default GET) and the host
-//	generic_key     without path: the path, with a slash put in front if it has none
+//	generic_key     without path: the path, with a slash in front
 //	remote_address, masked_remote_address   the client
 //	header.NAME     a header
 //	anything else   without path: a query parameter of that name
@@ -162,7 +161,7 @@ func describe(domain string, d *descriptor) *described {
 			path = e.value
 		case keyRemote, keyMaskedRemote:
 			client = true
-			address, _, _ := strings.Cut(e.value, "/") // of a masked one the network's address
+			address, _, _ := strings.Cut(e.value, "/") // of a masked address, the network's
 			httplimit.IdentifyText(&r.request, address)
 		default:
 			if name, ok := strings.CutPrefix(key, prefixHeader); ok {
@@ -184,7 +183,7 @@ func describe(domain string, d *descriptor) *described {
 	return r
 }
 
-// join makes a request target of a path in plain text and an escaped query.
+// join returns a request target of a path in plain text and an escaped query.
 func join(path string, query []byte) string {
 	b := append(make([]byte, 0, 2+3*len(path)+len(query)), '/')
 	b = httplimit.AppendEscaped(b, strings.TrimPrefix(path, "/"),
@@ -195,14 +194,14 @@ func join(path string, query []byte) string {
 	return string(b)
 }
 
-// appendQuery escapes what Envoy has decoded of a query. Envoy leaves a plus sign as it is, so
-// one may have been written "+" or "%2B"; it goes on as "+", which is what the rule says about
-// plus signs, because clients write that one.
+// appendQuery escapes a part of a query that Envoy has decoded. Envoy leaves a plus sign as it is, so it may have been
+// written "+" or "%2B". It is sent on as "+", so that the rule's setting for plus signs applies, because clients write
+// "+".
 func appendQuery(b []byte, s string) []byte {
 	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '+' })
 }
 
-// unreserved are the characters that RFC 3986 lets stand for themselves everywhere.
+// unreserved reports whether RFC 3986 lets a character stand for itself everywhere.
 func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }

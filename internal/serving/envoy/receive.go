@@ -19,14 +19,15 @@ import (
 
 // Bounds of the calls under way, in bytes.
 const (
-	chunk = 64 << 10 // a message is received in parts of this size, so that a body that nobody reads is not held
-	// maxKept bounds what is kept of one message. Envoy's header of 60 KiB, its default, is far below.
+	// A message is received in parts of this size, so that a body that nothing reads is not held.
+	chunk = 64 << 10
+	// maxKept bounds the kept part of one message. Envoy's header of 60 KiB, its default, is far below.
 	maxKept = 1 << 20
-	// callBytes is what a call takes beside its header and what is kept: its stream's window, a chunk, its goroutine
-	// and its answer.
+	// callBytes is the memory of a call beside its header and the kept fields: its stream's window, a chunk, its
+	// goroutine and its response.
 	callBytes = streamWindow + chunk + 8<<10
-	// CallsBound is for all calls together, of which a part is for health checks and reflection: the former need no
-	// token.
+	// CallsBound is for all calls together. A part of it is for health checks and reflection, because health checks
+	// need no token.
 	CallsBound    = 256 << 20
 	servicesBound = CallsBound - probesBound
 	probesBound   = 16 << 20
@@ -37,7 +38,7 @@ var (
 	errBusy    = status.Error(codes.ResourceExhausted, "envoy: the calls under way take all memory that they may have")
 )
 
-// account bounds the bytes that calls under way take together.
+// account bounds the total bytes of the calls under way.
 type account struct {
 	held atomic.Int64
 	most int64
@@ -51,8 +52,8 @@ func (a *account) take(n int64) bool {
 	return false
 }
 
-// share is the part of an account that one call has taken. The handler of the call owns it once stop has returned true;
-// a call that ends before it has a handler gives its share back by itself.
+// share is one call's part of an account. The handler of the call owns it once stop has returned true. A call that ends
+// before it has a handler returns its share by itself.
 type share struct {
 	account *account
 	bytes   int64
@@ -61,7 +62,7 @@ type share struct {
 
 type shareKey struct{}
 
-// begin takes the bytes of a call before any of its message is kept.
+// begin takes the bytes of a call before any part of its message is kept.
 func (a *account) begin(ctx context.Context, header metadata.MD) (context.Context, bool) {
 	c := &share{account: a, bytes: callBytes}
 	for name, values := range header {
@@ -78,7 +79,7 @@ func (a *account) begin(ctx context.Context, header metadata.MD) (context.Contex
 
 func (c *share) end() { c.account.held.Add(-c.bytes) }
 
-// keep takes bytes that are kept until the call ends.
+// keep takes n bytes that are kept until the call ends.
 func (c *share) keep(n int) bool {
 	if !c.account.take(int64(n)) {
 		return false
@@ -87,20 +88,20 @@ func (c *share) keep(n int) bool {
 	return true
 }
 
-// received gives back what a call takes only while its message is under way.
+// received returns the bytes that a call needs only while its message is under way.
 func (c *share) received() {
 	c.account.held.Add(-streamWindow - chunk)
 	c.bytes -= streamWindow + chunk
 }
 
-// source is a stream of gRPC from which a message can be read in parts. RecvMsg holds a whole message, and answers one
-// that is too long with an error, after which Envoy lets the request pass.
+// source is a stream of gRPC from which a message can be read in parts. RecvMsg would hold a whole message, and would
+// end a message that is too long with an error, after which Envoy lets the request pass.
 type source interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// message is the message of a call, of which some fields are kept and others are skipped.
+// message is the message of a call. Some fields of it are kept, others are skipped.
 type message struct {
 	from  source
 	share *share
@@ -108,8 +109,8 @@ type message struct {
 	at    int // bytes that were read or skipped
 	left  int // bytes that have not been received
 	kept  int
-	buf   []byte     // received, from at on
-	held  mem.Buffer // that buf is part of; nil: none
+	buf   []byte     // received bytes, from at on
+	held  mem.Buffer // buf is a part of it; may be nil
 }
 
 // openMessage begins to receive the message of a call.
@@ -155,7 +156,7 @@ func (m *message) free() {
 	m.held, m.buf = nil, nil
 }
 
-// fill makes n bytes, or all that there are, ready in buf.
+// fill makes n bytes ready in buf, or all that remain.
 func (m *message) fill(n int) error {
 	if len(m.buf) >= n || m.left == 0 {
 		return nil
@@ -222,8 +223,8 @@ func (m *message) varint() (uint64, error) {
 	return v, nil
 }
 
-// fields calls f with each length-delimited field of a part of n bytes, of which f may read size bytes; the rest and
-// fields of other types are skipped.
+// fields calls f with each length-delimited field of a part of n bytes. f may read size bytes; fields skips the rest,
+// and fields of other types.
 func (m *message) fields(n int, f func(num protowire.Number, size int) error) error {
 	end, groups := m.at+n, 0
 	for m.at < end {

@@ -15,17 +15,17 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// schemaSet is a google.protobuf.FileDescriptorSet of the two services' files and all that they import. It is here for
-// reflection alone: nothing else needs the published package, which takes 11 s to compile. To write it:
+// schemaSet is a google.protobuf.FileDescriptorSet of the two services' files and of all files that they import. It
+// serves reflection alone: nothing else needs the published package, which takes 11 s to compile. To write it:
 //
 //	go test ./internal/serving/envoy -run Schema -update
 //
 //go:embed schema.binpb
 var schemaSet []byte
 
-// schema finds descriptors of Envoy's files, and of those that are linked: health checks and reflection.
+// schema finds descriptors in Envoy's files, and in the linked ones for health checks and reflection.
 type schema struct {
-	// files parses schemaSet at the first question.
+	// files parses schemaSet at the first use.
 	files func() (*protoregistry.Files, error)
 }
 

@@ -32,15 +32,15 @@ import (
 const (
 	serviceAuth      = "envoy.service.auth.v3.Authorization"
 	serviceRateLimit = "envoy.service.ratelimit.v3.RateLimitService"
-	// healthRateLimit is the name by which checks of envoyproxy/ratelimit ask about its health.
+	// healthRateLimit is the name under which health checks for envoyproxy/ratelimit ask.
 	healthRateLimit = "ratelimit"
 )
 
-// Gate decides about requests, and holds descriptors to limits that are not in its rules. *gate.Gate
-// is one.
+// Gate decides about requests, and applies limits of descriptors that are not in its rules. *gate.Gate is one.
 type Gate interface {
 	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
-	// DecideKeysForGateway is DecideForGateway for a request whose client was charged as a part of another one.
+	// DecideKeysForGateway is like DecideForGateway, for a request whose client was already charged as a part of
+	// another one.
 	DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 	TakeLimit(ctx context.Context, now time.Time, l *gate.Limit, subject string, cost int64) hottype.Verdict
 }
@@ -48,19 +48,20 @@ type Gate interface {
 type Config struct {
 	// Gate is required.
 	Gate Gate
-	// Clients says whose word about the client is taken: the peer that Envoy saw is the client,
-	// unless it is a trusted proxy. nil trusts none.
+	// Clients decides whose statement about the client counts: the peer that Envoy saw is the client, unless it is a
+	// trusted proxy. nil trusts no proxy.
 	Clients *httplimit.Clients
-	// Answers configure the responses to clients. Their Status is that of the authorization service.
+	// Answers configures the responses to clients. Its Status is for the authorization service.
 	Answers httplimit.Responder
-	// Authorize reports whether a call may be made, by the address and the authorization of its caller; nil: all may.
-	// Health checks are not asked. A call that may not be made ends with an error, which Envoy takes for no answer.
+	// Authorize reports whether a call is allowed, by the address and the authorization of its caller; nil allows all.
+	// It is not asked about health checks. A call that is not allowed ends with an error, which Envoy treats as no
+	// answer.
 	Authorize func(*http.Request) bool
-	// Log hears of panics; nil: discarded.
+	// Log receives panics; nil discards them.
 	Log *slog.Logger
 }
 
-// Server answers Envoy. It may be used by many goroutines; [Server.Serve] runs once.
+// Server answers Envoy. Any number of goroutines may use it; [Server.Serve] runs once.
 type Server struct {
 	cfg    Config
 	grpc   *grpc.Server
@@ -88,17 +89,18 @@ type Stats struct {
 
 // Bounds of one connection and one call.
 const (
-	maxProbe       = 4 << 10 // a health check or a question of reflection
+	maxProbe       = 4 << 10 // a health check or a call of reflection
 	maxStreams     = 1024
-	maxCallHeaders = 64 << 10 // of the call, not of the request that it describes; Envoy copies tracestate into it
-	// Windows that do not adapt: calls are small, and measuring the connection takes pings.
+	maxCallHeaders = 64 << 10 // of the call, not of the request in it; Envoy copies tracestate into it
+	// The windows do not adapt, because calls are small, and measuring the connection takes pings.
 	streamWindow = 64 << 10
 	connWindow   = 1 << 20
-	// workers keep their stacks from call to call. Calls beyond them have goroutines of their own.
+	// workers is the number of goroutines that keep their stacks from call to call. Calls beyond it have goroutines of
+	// their own.
 	workers = 64
 
-	// A connection has callTimeout for its first call with the token: a health check is none. Envoy pings as often as
-	// minPing if it is told to (connection_keepalive), and connects again when a connection has ended.
+	// A connection has callTimeout for its first call with the token; a health check does not count. Envoy pings as
+	// often as minPing if it is configured so (connection_keepalive), and connects again when a connection has ended.
 	callTimeout = 10 * time.Second
 	idleTimeout = 5 * time.Minute
 	pingAfter   = 30 * time.Second
@@ -106,8 +108,8 @@ const (
 	minPing     = time.Second
 )
 
-// newcomers are connections that end unless a call with the token comes in time. It is of grpc's credentials because
-// these alone see a connection before its calls, and are seen by them.
+// newcomers ends connections unless a call with the token comes in time. It is implemented as grpc's credentials
+// because only credentials see a connection before its calls, and are visible to them.
 type newcomers struct {
 	credentials.TransportCredentials
 }
@@ -121,7 +123,7 @@ func (newcomers) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 	return c, newcomer{time.AfterFunc(callTimeout, func() { _ = c.Close() })}, nil
 }
 
-// New builds a Server; it panics without a gate.
+// New returns a Server. It panics without a gate.
 func New(cfg Config) *Server {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Server{cfg: cfg}
@@ -139,7 +141,7 @@ func New(cfg Config) *Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		// gRPC's own answer quotes the name of the method, however long.
+		// gRPC's own response would quote the name of the method at any length.
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 			return status.Error(codes.Unimplemented, "envoy: there is no such method")
 		}),
@@ -160,7 +162,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// method describes a service of one method whose message is received by answer.
+// method describes a service of one method, whose message answer receives.
 func method(service, name, file string, answer func(context.Context, *message) (any, error)) *grpc.ServiceDesc {
 	handle := func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		of := ctx.Value(shareKey{}).(*share)
@@ -185,8 +187,7 @@ func method(service, name, file string, answer func(context.Context, *message) (
 	}
 }
 
-// Serve answers on ln until ctx ends, then lets calls under way finish for at most five seconds.
-// It closes ln.
+// Serve answers on ln until ctx ends. It then lets calls under way finish, for at most five seconds, and closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stopped := make(chan struct{})
 	running := context.AfterFunc(ctx, func() {
@@ -214,8 +215,8 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// begin lets a call begin that may be made, and for which there is memory. Health checks and reflection have an account
-// of their own, because the former need no token.
+// begin lets a call begin if it is allowed and there is memory for it. Health checks and reflection have an account of
+// their own, because health checks need no token.
 func (s *Server) begin(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if err := s.authorize(ctx, call); err != nil {
 		return ctx, err
@@ -232,7 +233,7 @@ func (s *Server) begin(ctx context.Context, call *tap.Info) (context.Context, er
 	return ctx, nil
 }
 
-// authorize lets calls with the token pass, and health checks. The connection of the former stays.
+// authorize accepts health checks and calls with the token. The connection of a call with the token stays.
 func (s *Server) authorize(ctx context.Context, call *tap.Info) error {
 	if strings.HasPrefix(call.FullMethodName, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
 		return nil
