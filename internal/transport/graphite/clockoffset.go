@@ -53,8 +53,8 @@ const (
 	remember = 60
 )
 
-// observeClock records the time of Graphite's clock, which is exact to off, and reports whether the difference changed,
-// so that the buckets taken by the old difference have to be forgotten.
+// observeClock records the time of Graphite's clock, which is exact to off, and reports whether buckets that were taken
+// by another difference have to be forgotten.
 func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) (changed bool) {
 	d := server.Sub(now)
 	held := time.Duration(p.difference) * time.Second
