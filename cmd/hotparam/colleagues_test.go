@@ -14,7 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// fakeAdmin is an admin listener that answers each path with a text, and keeps what it was asked.
+// fakeAdmin is an admin listener that answers each path with a text and records its requests.
 type fakeAdmin struct {
 	answers map[string]string
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ func (l *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// changes are the requests that would change something.
+// changes returns the requests that would change something.
 func (l *fakeAdmin) changes() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,8 @@ func listen(t *testing.T, answers map[string]string) (*fakeAdmin, adminFlags) {
 	return l, adminFlags{Admin: srv.URL, Timeout: time.Minute}
 }
 
-// TestRulesPush_KeepsWhatOthersPushed states that what get printed is pushed only over the version that it names, that
-// its line is no part of the rules, and that errors name lines of the file.
+// TestRulesPush_KeepsWhatOthersPushed states that rules from get is pushed only over the version that it names, that
+// its first line is not part of the rules, and that errors name lines of the file.
 func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
 	t.Parallel()
 	stored := func(version int) string {
@@ -101,8 +101,8 @@ func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
 	}
 }
 
-// TestOverrideApply_GoesOn states that one entry of a file that has ended, or that somebody has changed, does not keep
-// the others from being set, and that the command says so.
+// TestOverrideApply_GoesOn states that an entry of a file that has ended, or that another person has changed, does not
+// prevent the others from being set, and that the command reports it.
 func TestOverrideApply_GoesOn(t *testing.T) {
 	t.Parallel()
 	l, flags := listen(t, map[string]string{

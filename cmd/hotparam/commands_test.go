@@ -46,17 +46,17 @@ var fullAdmin = map[string]string{
 	"GET /topic":              "the site that load visits",
 }
 
-// printed runs the program, and returns what it writes to standard output and to standard error.
+// printed runs the program and returns its standard output, standard error and exit code.
 func printed(args ...string) (stdout, stderr string, code int) {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	_ = cmd.Run() // its exit code says it
+	_ = cmd.Run() // the exit code reports the error
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// commandArguments are the arguments with which each command that ends is tried; admin is a command of --admin.
+// commandArguments returns the arguments with which each command that ends is tried. admin is the listener for --admin.
 func commandArguments(t *testing.T, admin string) map[string][]string {
 	file, log := write(t, goodRules), write(t, sampleLog())
 	overrides := write(t, `overrides: [{key: "topic?id=43", action: block}]`)
@@ -80,8 +80,8 @@ func commandArguments(t *testing.T, admin string) map[string][]string {
 	}
 }
 
-// TestCommands_PrintOneJSONValue walks over the commands: each that prints something and ends has -o json, prints one
-// value with it, and prints nothing to standard output if the listener does not answer.
+// TestCommands_PrintOneJSONValue states that each command that prints something and ends has -o json, prints one value
+// with it, and prints nothing to standard output if the listener does not answer.
 func TestCommands_PrintOneJSONValue(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(&fakeAdmin{answers: fullAdmin})
@@ -129,7 +129,7 @@ func hasJSON(leaf *kong.Node) bool {
 	return false
 }
 
-// oneValue reports why a text is not one JSON value.
+// oneValue returns an error if a text is not one JSON value.
 func oneValue(text string) error {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(text))
@@ -142,7 +142,7 @@ func oneValue(text string) error {
 	return nil
 }
 
-// replaced is args with one of them replaced, or nil if it is not there.
+// replaced returns args with from replaced by to, or nil if args do not contain from.
 func replaced(args []string, from, to string) []string {
 	for i := range args {
 		if args[i] == from {
@@ -154,8 +154,8 @@ func replaced(args []string, from, to string) []string {
 	return nil
 }
 
-// TestCommands_PrintWhatWasDoneBeforeAnError states that a value has all that a command has done and found, although it
-// failed in the end.
+// TestCommands_PrintWhatWasDoneBeforeAnError states that a value has everything that a command has done and found, even
+// if it fails in the end.
 func TestCommands_PrintWhatWasDoneBeforeAnError(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(&fakeAdmin{answers: fullAdmin})

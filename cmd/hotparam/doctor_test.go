@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// TestMain is the program itself where a test starts it.
+// TestMain runs the program itself if a test started it.
 func TestMain(m *testing.M) {
 	if os.Getenv("HOTPARAM_TEST_MAIN") != "" {
 		os.Exit(start(os.Args[1:]))
@@ -33,7 +33,7 @@ type running struct {
 	out, errOut bytes.Buffer
 }
 
-// startDoctor starts one. Tests start several before they wait, because each watches the kernel for a second.
+// startDoctor starts a doctor. Tests start several before they wait, because each watches the kernel for a second.
 func startDoctor(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{cmd: exec.Command(os.Args[0], append([]string{"doctor"}, args...)...)}
@@ -45,7 +45,7 @@ func startDoctor(t *testing.T, args ...string) *running {
 	return r
 }
 
-// wait waits until a doctor has ended. The report is that of -o json.
+// wait waits until a doctor has ended. report is empty without -o json.
 func (r *running) wait(t *testing.T) (report doctor.Report, text string, code int) {
 	t.Helper()
 	_ = r.cmd.Wait() // the exit code is judged
@@ -57,8 +57,7 @@ func (r *running) wait(t *testing.T) (report doctor.Report, text string, code in
 	return report, r.out.String() + r.errOut.String(), r.cmd.ProcessState.ExitCode()
 }
 
-// losesNow says that this machine throws datagrams away while the test runs,
-// which is a finding of its own.
+// losesNow reports whether this machine drops datagrams while the test runs, which is a finding of its own.
 func losesNow(text string) bool { return strings.Contains(text, "were thrown away in the last") }
 
 const goodRules = `
@@ -115,7 +114,7 @@ func TestDoctorExitCodes(t *testing.T) {
 	}
 }
 
-// The response cache and memory are judged by what a running program shows in /metrics.
+// The response cache and memory are judged by the metrics of a running program.
 func TestDoctorReadsMetrics(t *testing.T) {
 	t.Parallel()
 	admin := func(parts ...metrics.Collector) string {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/output"
 )
 
-// hostile are texts that a terminal would act upon.
+// hostile are texts that would control a terminal.
 var hostile = []string{
 	"\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\u202eb", "\u2066x\u2069", "\x00", "a\rb", "line\nline", "tab\ttab",
 	"\u0085", "\u200b",
@@ -22,7 +22,7 @@ var hostile = []string{
 	strings.Repeat("x", 8<<10),
 }
 
-// A key that a client made long leaves the other columns in sight.
+// A long key of a client leaves the other columns in sight.
 func TestLongCellsAreCut(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -33,7 +33,7 @@ func TestLongCellsAreCut(t *testing.T) {
 	}
 }
 
-// What an answer says comes out whole as JSON and YAML, and nothing of it acts upon a terminal.
+// The text of an answer is complete as JSON and YAML, and nothing of it controls a terminal.
 func TestHostileTextIsPrinted(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(map[string]any{"keys": hostile})

@@ -18,7 +18,8 @@ const runningAnswer = `{"central":false,"rules":[{"name":"topic","note":"no requ
 	`seen: id"},{"name":"search"}],"processes":[{"kind":"aggregator","instance":"agg-2","running":0,"rules":"other"},` +
 	`{"kind":"limiter","instance":"lim-1","running":4,"refused":5,"rules":"same"}]}`
 
-// Without a central store the status names every process and the rules that cannot work; with one, also the versions.
+// Without a central store the status names every process and the rules that cannot work. With a store it also shows the
+// versions.
 func TestRulesStatus_NamesEveryProcess(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{"GET /v1/rules/running": runningAnswer}

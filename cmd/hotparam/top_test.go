@@ -15,7 +15,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// adminStub answers as an admin listener does, and remembers what it was asked to change.
+// adminStub answers as an admin listener does and records the requested changes.
 type adminStub struct {
 	mu      sync.Mutex
 	changes []string
@@ -57,7 +57,7 @@ func (a *adminStub) asked() (changes, sorts string) {
 	return strings.Join(a.changes, "\n"), strings.Join(a.sorts, "\n")
 }
 
-// The screen of 80 columns shows keys as text whatever they hold, and keys of the keyboard change what holds for them.
+// A screen of 80 columns shows all keys as text, and keys of the keyboard change their overrides.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	stub := &adminStub{}
@@ -150,7 +150,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// contents is what a screen shows.
+// contents returns the text of a screen.
 func contents(screen tcell.SimulationScreen) string {
 	cells, width, _ := screen.GetContents()
 	var b strings.Builder
