@@ -20,8 +20,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// A setting comes from its flag, else the environment, else the file, else its
-// default. The test sets the environment, so it does not run in parallel.
+// A setting comes from its flag, or else the environment, the file, or its default. The test sets the environment, so
+// it does not run in parallel.
 func TestWhereASettingComesFrom(t *testing.T) {
 	path := write(t, "redis: {addr: ['file:1', 'file:2'], timeout: 3s, db: 4, tls: true}\nlog: {level: debug}\n")
 	t.Setenv("HOTPARAM_REDIS_DB", "5")
@@ -99,7 +99,7 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 	}
 }
 
-// A stop that takes less than no time would lose what the program holds.
+// No setting accepts a value below 0. A stop with a negative timeout would lose the counts that the program holds.
 func TestNoSettingIsBelowZero(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -210,7 +210,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Rules of a central store hash by the secret of the program, as those of its file do.
+// Rules of a central store hash by the secret of the program, as the rules of its file do.
 func TestStoredRulesHashByTheSecretOfTheProgram(t *testing.T) {
 	t.Parallel()
 	const text = "redact: {token: hash}\nrules: [{name: login, match: {path: /login}, params: [token], hot: {rate: 20}}]\n"

@@ -55,8 +55,8 @@ type setting struct {
 	programs                   []string
 }
 
-// settingsText is the generated part of the document: one table of what listeners share, and one table a section of
-// the file.
+// settingsText returns the generated part of the document: one table of the settings that listeners share, and one
+// table for each section of the file.
 func settingsText(t *testing.T) string {
 	t.Helper()
 	all := settings(t)
@@ -66,7 +66,7 @@ func settingsText(t *testing.T) string {
 			listeners[s.section] = true
 		}
 	}
-	// What three listeners or more have, with the same default and meaning, is described once.
+	// Settings that three listeners or more have, with the same default and meaning, are described once.
 	type same struct{ name, value, text string }
 	owners := map[same][]string{}
 	for _, s := range all {
@@ -109,7 +109,7 @@ func settingsText(t *testing.T) string {
 	return b.String()
 }
 
-// settings are all settings of all programs, ordered by section and name.
+// settings returns all settings of all programs, ordered by section and name.
 func settings(t *testing.T) []*setting {
 	t.Helper()
 	rows := map[string]*setting{}
@@ -161,8 +161,8 @@ func TestProgramSectionsAreAll(t *testing.T) {
 	}
 }
 
-// fieldComments are the doc comments of the fields of settings, by their help tag,
-// which no two fields with different comments share.
+// fieldComments returns the doc comments of the fields of settings, by their help tag, which no two fields with
+// different comments share.
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}

@@ -45,7 +45,7 @@ overrides:
   - {key: 'topic?id=8', rate: 6, schedule: {from: '0 8 * * *', for: 2h}}
 `
 
-// A person who took something out by mistake reads what it was.
+// Removed names the removed parts, so that a person who removed one by mistake can restore it.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	after := before
@@ -142,8 +142,8 @@ func TestWhatNeedsARestart(t *testing.T) {
 	}
 }
 
-// The library refuses each file of rules that the programs refuse, by the same words but for the remedy of what is
-// missing. Its errors tell file, line and field.
+// The library refuses each file of rules that the programs refuse, with the same words except for the remedy. Its
+// errors name file, line and field.
 func TestLibrary_RefusesWhatProgramsRefuse(t *testing.T) {
 	t.Parallel()
 	all, err := os.ReadFile("../../rules/testdata/refused.txt")
