@@ -46,8 +46,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The watcher's own account of a wave: 300 requests a second against a
-// threshold of 400 in 2 s, found 50 ms and enforced 80 ms after it was reached.
+// The watcher's own account of a wave: 300 requests a second against a threshold of 400 in 2 s, found 50 ms and
+// enforced 80 ms after the threshold was reached.
 func TestWatcherTellsHowFastItWas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestWatcherTellsHowFastItWas(t *testing.T) {
 	})
 }
 
-// The demo itself, as short as it can be: the quiet topics must all be
-// answered, and the viral one must have been found and held.
+// The demo itself, as short as possible: requests for quiet topics must all be answered, and the viral topic must have
+// been found and limited.
 func TestDemo(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "" {
 		t.Skip("waits for twenty seconds to pass; runs with HOTPARAM_REQUIRE_SERVERS=1")
@@ -101,7 +101,7 @@ func TestDemo(t *testing.T) {
 	if err := Run(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	// A pipeline that holds requests back makes them fail; where none has failed, few were sent.
+	// A pipeline that holds requests back makes them fail. If no request has failed, few were sent.
 	few := r.Limited.Failed == 0 && float64(r.Limited.Total()) < 100*r.Limited.Seconds
 	if r.tooBusy() || few {
 		t.Skipf("this machine is too busy to send what the demo needs; not sent: %d requests", r.Behind)
@@ -115,14 +115,15 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(out.String(), "(100.00 %)") {
 		t.Errorf("not every request for another topic was answered:\n%s", &out)
 	}
-	// What was on its way when the wave began or ended is counted on one side only.
+	// Requests that were on their way when the wave began or ended are counted on one side only.
 	if l := r.Limited; l.Denied < l.OK || l.Site+connections < l.OK || l.Site > l.OK+connections {
 		t.Errorf("the first wave was not held to its limit: %+v", l)
 	}
 	if a := r.Adaptive; a.Slow.Denied == 0 || len(a.Limits) == 0 || a.Limits[len(a.Limits)-1].Rate >= 2000 {
 		t.Errorf("the limit of the third wave did not follow the site: %+v", a)
 	}
-	// Until the topic is hot again everybody reaches the site: the threshold, and what comes while it is found.
+	// Until the topic is hot again all requests reach the site: the threshold, and the requests that come while it is
+	// found.
 	if s := r.Served; s.Total() < 500 || float64(s.OK) < 0.99*float64(s.Total()) ||
 		float64(s.Site) > 100+100*s.Seconds {
 		t.Errorf("of the second wave %d were answered, %d by the site: %+v", s.OK, s.Site, s)
