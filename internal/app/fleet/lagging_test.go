@@ -23,7 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// limiterAnswer is what GET /v1/limiters says.
+// limiterAnswer is the response to GET /v1/limiters.
 type limiterAnswer struct {
 	Revision int64
 	Limiters []struct {
@@ -34,7 +34,7 @@ type limiterAnswer struct {
 	}
 }
 
-// lacking are the names of those that lack a change, with for how long.
+// lacking returns the names of the limiters that lack a change, with the time for which they have lacked it.
 func (a limiterAnswer) lacking() map[string]time.Duration {
 	list := map[string]time.Duration{}
 	for _, l := range a.Limiters {
@@ -56,8 +56,7 @@ func openFeed(t *testing.T, addr string) *rediscontrol.Feed {
 	return rediscontrol.New(c)
 }
 
-// limiter follows the overrides and reports, as a limiter does. held is how many overrides
-// it enforces.
+// limiter follows the overrides and reports, as a limiter does. held is the number of overrides that it enforces.
 func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 	t.Helper()
 	held = new(atomic.Int64)
@@ -71,8 +70,7 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 	return held
 }
 
-// An override reaches 36 limiters; the 37th is cut off, and the API says so, by name and by
-// how much.
+// An override reaches 36 limiters. The 37th is cut off, and the API reports it with its name and the length of its lag.
 func TestWhichOf37LimitersLags(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

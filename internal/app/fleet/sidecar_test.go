@@ -6,8 +6,8 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// TestNoTrafficBeforeTheFirstRead: a limiter that has just started does not know the blocks that people set. One
-// whose Redis fails goes by its failure policy, and is ready.
+// TestNoTrafficBeforeTheFirstRead states that a limiter that has just started is not ready, because it does not know
+// the blocks of operators. A limiter whose Redis fails uses its failure policy, and is ready.
 func TestNoTrafficBeforeTheFirstRead(t *testing.T) {
 	read, failed := rediscontrol.FollowStats{Syncs: 1}, rediscontrol.FollowStats{Errors: 1}
 	for _, tt := range []struct {

@@ -38,7 +38,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// recordingSink keeps the counts that it gets, or fails.
+// recordingSink records the counts that it receives, or fails.
 type recordingSink struct {
 	counts []hottype.Count
 	err    error
@@ -51,8 +51,7 @@ func (b *recordingSink) Send(_ context.Context, counts []hottype.Count) error {
 	return b.err
 }
 
-// The history hears of nothing that detection did not read, and its failures
-// repeat nothing.
+// The history receives only counts that detection has received, and its failures make nothing be sent again.
 func TestTee(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
