@@ -78,7 +78,7 @@ func (g *answering) TakeLimit(_ context.Context, _ time.Time, _ *gate.Limit, sub
 	return v
 }
 
-// keysOfAnyLength count all parameters, and paths, up to bounds that are larger than those of listeners.
+// keysOfAnyLength is rules that count all parameters, and paths, up to bounds that are larger than those of listeners.
 const keysOfAnyLength = `
 query_bounds: {pairs: 4096, name_bytes: 4096, value_bytes: 65536, query_bytes: 1048576}
 rules:
@@ -146,7 +146,7 @@ func sizesOf(t *testing.T, addr, request string) (head, body int) {
 	return head, int(n)
 }
 
-// envoyDialects adds Envoy's two services. What an answer has for the client is its header, the message its body.
+// envoyDialects adds Envoy's two services. The client's part of an answer is its header, and the message is its body.
 func envoyDialects(t *testing.T, g *answering, answers httplimit.Responder,
 	list map[string]func(r *asked) (head, body int)) {
 	s, ln := envoy.New(envoy.Config{Gate: g, Answers: answers}), bufconn.Listen(1<<16)
@@ -242,8 +242,8 @@ func drawVerdict(t *rapid.T) hottype.Verdict {
 	return v
 }
 
-// No answer of any dialect grows with what a client sends: gateways read answers into buffers, and let a request pass
-// whose answer does not fit.
+// No answer of any dialect grows with the request of a client, because gateways read answers into buffers and allow a
+// request whose answer does not fit.
 func TestAnswers_DoNotGrowWithRequests(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("rules.yaml", []byte(keysOfAnyLength))

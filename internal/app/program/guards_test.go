@@ -90,8 +90,8 @@ func run(t *testing.T, part func(context.Context) error) {
 	})
 }
 
-// Each listener that a browser reaches rejects what a page of another site sends, or is listed as one that carries the
-// fields of others.
+// Each listener that a browser reaches rejects requests that a page of another site sends, or is listed as a listener
+// that carries the fields of others.
 func TestListeners_HaveTheirGuard(t *testing.T) {
 	t.Parallel()
 	for _, program := range []any{new(config.Serve), new(config.Sidecar), new(config.Collector),

@@ -37,7 +37,8 @@ func TestMachineMemory(t *testing.T) {
 	}
 }
 
-// The collector's limit is 1.25 times what is stated, 64 MiB and the ballast, and leaves the machine a tenth.
+// The collector's limit is 1.25 times the stated memory, plus 64 MiB and the ballast, and leaves a tenth to the
+// machine.
 func TestCollectorLimit_FollowsWhatIsStated(t *testing.T) {
 	t.Parallel()
 	const gib, rest = int64(1 << 30), 64<<20 + ballastSize

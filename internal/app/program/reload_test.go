@@ -58,8 +58,7 @@ func (r *reloading) write(text string) {
 	}
 }
 
-// after looks as often as a program does until a time has passed, and gives what
-// was said meanwhile.
+// after checks the file as often as a program does until time d has passed, and returns the log of that time.
 func (r *reloading) after(d time.Duration) string {
 	r.said.Reset()
 	for end := r.now.Add(d); r.now.Before(end); {
@@ -76,8 +75,8 @@ func (r *reloading) wantApplied(when string, n int) {
 	}
 }
 
-// What is rejected changes nothing, says the file and what to do, and shows in
-// the metrics until a good file comes.
+// A file that is rejected changes nothing. The log names the file and the remedy, and the metrics report the failure
+// until a valid file comes.
 func TestBadReloadsChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -136,8 +135,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 	})
 }
 
-// What a flag says does not depend on the file, and settings of other programs
-// are theirs.
+// Values of flags do not depend on the file, and settings of other programs are ignored.
 func TestSettingsThatDoNotCountAtAReload(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules, "--redis.addr", "10.9.9.9:6379")
@@ -165,7 +163,7 @@ func TestReloadListsWhatItRemoved(t *testing.T) {
 	r.wantApplied("another good file", 2)
 }
 
-// writerFunc is a function that takes what is written.
+// writerFunc is a function that receives the lines that are written.
 type writerFunc func(line string)
 
 func (f writerFunc) Write(line []byte) (int, error) {
@@ -173,7 +171,7 @@ func (f writerFunc) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// The metrics agree with a log line when it is written: whoever waits for the line reads them next.
+// The metrics agree with a log line when it is written, because a program that waits for the line reads them next.
 func TestReloader_LogsAfterItsMetrics(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules+"overrides:\n  - {key: 'topic?id=1', action: block}\n")
@@ -193,8 +191,8 @@ func TestReloader_LogsAfterItsMetrics(t *testing.T) {
 	}
 }
 
-// A file that is being written is read when it is still; one whose first half is
-// a good file too does not slip in.
+// A file that is being written is read when it no longer changes. Its first half is not applied, even if it is a valid
+// file.
 func TestFileThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	second := "  - {name: page, match: {path: /page}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"

@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// fakeStore is a central store in the test's hand.
+// fakeStore is a central store that the test controls.
 type fakeStore struct {
 	mu      sync.Mutex
 	stored  *rules.Stored
@@ -51,7 +51,7 @@ func (s *fakeStore) Follow(ctx context.Context, _ func(*rules.Stored, error)) er
 	return nil
 }
 
-// storeRules are rules with one rule of that name.
+// storeRules returns rules with one rule of that name.
 func storeRules(name string) string {
 	return "rules:\n  - {name: " + name +
 		", match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"
@@ -74,7 +74,7 @@ func newFollowing(t *testing.T, file string) *following {
 	return &following{t: t, store: &fakeStore{}, dir: t.TempDir(), file: file, now: time.Now()}
 }
 
-// start builds what a program builds, and gives the rules that it begins with.
+// start builds the parts of a program and returns the rules that it begins with.
 func (f *following) start() (string, error) {
 	f.t.Helper()
 	p, err := config.Build(&config.Aggregator{}, "aggregator", "")
@@ -119,7 +119,7 @@ func (f *following) mustStart(want string) {
 	}
 }
 
-// look is one look at the store, and the reload that comes of it.
+// look reads the store once and applies the update that results.
 func (f *following) look() {
 	s, err := f.store.Read(context.Background())
 	f.rules.onRead(context.Background(), s, err, f.now)
@@ -130,7 +130,7 @@ func (f *following) look() {
 	}
 }
 
-// push writes what another process would.
+// push writes rules as another process would.
 func (f *following) push(text string) {
 	f.t.Helper()
 	next, err := f.store.stored.With(rules.Revision{At: f.now, Text: text}, 0)
@@ -142,7 +142,7 @@ func (f *following) push(text string) {
 	}
 }
 
-// want looks once and says what has to be in force then.
+// want reads the store once and checks the rules that have to be in force then.
 func (f *following) want(when, name string, version int64, ok bool) {
 	f.t.Helper()
 	f.look()
@@ -172,7 +172,7 @@ func TestStartGoesByTheStoreThenTheCopyThenTheFile(t *testing.T) {
 	}
 	f.store.err = nil
 	f.push("rules: [")
-	f.mustStart("stored") // by the copy too: what the store holds cannot be run
+	f.mustStart("stored") // from the copy too: the rules of the store cannot be run
 	f.want("bad rules in the store", "", 1, false)
 	if said := f.said.String(); !strings.Contains(said, "version-2.yaml:1") {
 		t.Errorf("does not say what is wrong: %s", said)
@@ -187,7 +187,7 @@ func TestStartGoesByTheStoreThenTheCopyThenTheFile(t *testing.T) {
 	}
 }
 
-// What a program cannot run is rejected loudly, in any form; the copy stays the last good one.
+// Rules that a program cannot run are rejected with an error. The copy stays the last valid one.
 func TestBadRulesInTheStoreChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -239,7 +239,7 @@ func TestLostRulesAreWrittenBack(t *testing.T) {
 		}
 		f.want(name, "", 2, true)
 	}
-	// One that may not write says so, and is asked again when it may.
+	// A process that may not write reports that, and tries again when it may.
 	f.store.stored, f.now = nil, f.now.Add(writeBackEvery-1)
 	f.want("too soon", "", 2, false)
 	if !f.rules.stats().Behind {

@@ -26,8 +26,8 @@ func withTokens(tokens ...string) string {
 	return goodRules + "admin: {tokens: {ann: '" + strings.Join(lines, ", ") + "'}}\n"
 }
 
-// A token is replaced without a restart and without a gap, and one that is wrong or
-// the last one's absence leaves all as it was.
+// A token is replaced without a restart and without a gap. An invalid token, or the absence of the last one, leaves
+// everything unchanged.
 func TestReloadReplacesTokens(t *testing.T) {
 	t.Parallel()
 	before, after := auth.NewToken(), auth.NewToken()
