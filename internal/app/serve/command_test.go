@@ -65,8 +65,8 @@ func TestCommand_RejectsSettingsThatNeedAServer(t *testing.T) {
 	}
 }
 
-// TestCommand_ServesByAFileOfOtherPrograms checks that the settings of others in a file are left alone: serve answers,
-// says that it uses no Redis, and keeps its history.
+// TestCommand_ServesByAFileOfOtherPrograms states that settings of other programs in a file are ignored: serve answers,
+// logs that it uses no Redis, and keeps its history.
 func TestCommand_ServesByAFileOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

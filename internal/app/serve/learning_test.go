@@ -55,7 +55,7 @@ func startLearning(t *testing.T, length time.Duration, set *rules.Set) *learning
 	return s
 }
 
-// visits sends a second's requests for topics, those of a viral one among them.
+// visits sends the requests of a second for topics, including a viral topic if it is not "".
 func (s *learningSite) visits(viral string) {
 	for n := range 60 {
 		id := fmt.Sprint(1000 + s.visitor.IntN(3000))
@@ -73,7 +73,7 @@ func (s *learningSite) visits(viral string) {
 	time.Sleep(time.Second) // of the test's clock
 }
 
-// end stops the site, and gives the file that it wrote.
+// end stops the site and returns the file that it wrote.
 func (s *learningSite) end() string {
 	s.t.Helper()
 	s.stop()
@@ -138,7 +138,7 @@ func TestServeLearns(t *testing.T) {
 	})
 }
 
-// A program that is stopped before learns from what it has, and says for how long it looked.
+// A program that is stopped early learns from its requests so far, and reports for how long it watched.
 func TestLearningEndsEarly(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[int]string{100: "It looked for 1m40s and not for 10m0s", 2: ""} {
@@ -183,7 +183,7 @@ func TestLearningOverwritesNothing(t *testing.T) {
 	})
 }
 
-// What cannot work is said at the start.
+// Settings that cannot work are reported at the start.
 func TestWrongLearning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
