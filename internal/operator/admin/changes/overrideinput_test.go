@@ -109,8 +109,7 @@ func TestOverridesAreReadAsMeant(t *testing.T) {
 	}
 }
 
-// FuzzReadOverride: any body is rejected with a status of ours and a remedy, or
-// gives a key that is canonical.
+// FuzzReadOverride states that any body is rejected with 400 or 413 and a remedy, or yields a canonical key.
 func FuzzReadOverride(f *testing.F) {
 	for _, seed := range []string{`{"key": "topic?b=2&a=1", "rate": 5, "for": "10m"}`,
 		`{"key": "/%2f?;=+", "action": "block", "until": "2030-01-01T00:00:00Z"}`, `{"key":"a","key":1}`, `{`} {
