@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A full hot set is among the troubles of each page: with the number of keys without a place where the program judges,
-// by counting what is hot where it does not.
+// A full hot set is among the troubles of each page. If the program judges keys, the number of keys without a place is
+// known. Otherwise the hot keys are counted.
 func TestFullSets_AreTrouble(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{Name: "few", Hot: rules.HotCriteria{MaxHot: 2}}, {Name: "many"}}}

@@ -94,7 +94,7 @@ func (r *rates) add(now time.Time, reports []report.Limiter) {
 	r.full = full
 }
 
-// maxNamed bounds the remembered aliases that are not in the last reports.
+// maxNamed bounds the known aliases. Only the last reports may have more.
 const maxNamed = 1000
 
 func newInstance(now time.Time, rep report.Limiter) *instance {

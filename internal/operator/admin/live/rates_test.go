@@ -34,7 +34,7 @@ func TestRatesSequence(t *testing.T) {
 		{2 * s, at(1*s, 5300, 110, 60), true, 1, 300, 10, 10},     // the same report again
 		{2 * s, at(1*s+ms, 5301, 110, 60), true, 1, 300, 10, 10},  // too near to tell
 		{4 * s, at(4*s, 5900, 110, 90), true, 1, 200, 0, 10},      // three seconds in one
-		{5 * s, at(5*s, 100, 4, 7), true, 1, 100, 4, 7},           // it started anew
+		{5 * s, at(5*s, 100, 4, 7), true, 1, 100, 4, 7},           // it was restarted
 		{6 * s, at(-9*s, 1000, 9, 9), false, 1, 0, 0, 0},          // its clock stepped back
 		{7 * s, at(-8*s, 1020, 9, 9), true, 1, 20, 0, 0},          // and runs from there
 		{12 * s, at(-8*s, 1020, 9, 9), true, 1, 20, 0, 0},         // late
@@ -77,7 +77,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		h.points = appendBounded(h.points, point{Allowed: float64(i)}, keepPoints)
 		h.changes = appendBounded(h.changes, Change{Seq: uint64(i)}, keepChanges)
 		if i == keepPoints {
-			given = h.points // what a hello may still be reading
+			given = h.points // a hello event may still be reading it
 		}
 	}
 	if len(h.points) != keepPoints || len(h.changes) != keepChanges {

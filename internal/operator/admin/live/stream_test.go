@@ -31,7 +31,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 	}
 }
 
-// One caller has a quarter of the streams, whoever else is there, and gets a place again when it leaves one.
+// One caller has a quarter of the streams, even if there are no others, and gets a place again when it leaves one.
 func TestHub_OneCallerHasAShareOfTheStreams(t *testing.T) {
 	t.Parallel()
 	h := newHub(8)
