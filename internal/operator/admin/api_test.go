@@ -48,7 +48,7 @@ func TestHotListTellsAll(t *testing.T) {
 	}
 }
 
-// TestHrefRoundTrip: whatever bytes a key has, the link in the list finds it.
+// TestHrefRoundTrip states that the link in the list finds a key of any bytes.
 func TestHrefRoundTrip(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
@@ -277,7 +277,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 		!strings.Contains(open.Body.String(), `"mirror":{"ok":true`) {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
-	// What readiness does not hang on is said too, without its values to strangers.
+	// Parts on which readiness does not depend are shown too, but without their values to strangers.
 	status = []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}}
 	open, known = w.ask("GET", "/readyz?verbose", ""),
 		w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")

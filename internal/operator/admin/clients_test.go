@@ -60,7 +60,8 @@ func clientsOf(t *testing.T, w *world, sent report.Limiter) (a struct {
 	return a
 }
 
-// TestClients_NeedSeveralSamples: whoever was sampled once may be anybody, and its rate would be invented.
+// TestClients_NeedSeveralSamples states that clients that were sampled once are not listed, because their rates would
+// be invented.
 func TestClients_NeedSeveralSamples(t *testing.T) {
 	t.Parallel()
 	sent := report.Limiter{Allowed: 200, ClientDenials: 100, DeniedSampled: 20}

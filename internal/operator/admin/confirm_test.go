@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// widely is a world whose topic 1 has 90 % of 1000 requests a second, and one network most of the clients. Of the
-// sampled requests 20 are of 10.7.0.0/16, 10 of one loop and 10 of others.
+// widely returns a world whose topic 1 has 90 % of 1000 requests a second, and where one network has most of the
+// clients. Of the sampled requests 20 are of 10.7.0.0/16, 10 of one loop and 10 of others.
 func widely(t *testing.T, change func(*Config)) *world {
 	w := newWorld(t, change)
 	w.hot = []hottype.HotKey{hotKey("topic?id=1", "topic", 900, t0), hotKey("topic?id=2", "topic", 50, t0),
@@ -33,7 +33,8 @@ func widely(t *testing.T, change func(*Config)) *world {
 	return w
 }
 
-// What reaches more than a tenth, or all of something, is stored only by a second word, whatever way it comes.
+// An override that reaches more than a tenth, or everything of some kind, is stored only with a confirmation, by every
+// route.
 func TestWideBlocksAndLimitsAreConfirmed(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), widely(t, nil)
@@ -121,7 +122,7 @@ func TestTrustedProxyIsNotBlockedByOneWord(t *testing.T) {
 	}
 }
 
-// Rules that take something away need the second word.
+// Rules that take something away must be confirmed.
 func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}

@@ -177,7 +177,7 @@ func TestShutdownDoesNotWaitForDashboards(t *testing.T) {
 	}
 }
 
-// pipe is a ResponseWriter without deadlines that keeps what was written.
+// pipe is a ResponseWriter without deadlines that records its output.
 type pipe struct {
 	*httptest.ResponseRecorder
 	mu sync.Mutex

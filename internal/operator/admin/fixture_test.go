@@ -19,11 +19,11 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// hostile is a path as an attacker could type it: markup, a character that turns
-// the direction of text, a newline, a byte that is no text.
+// hostile is a path as an attacker could type it: markup, a character that reverses the direction of text, a newline, a
+// byte that is not text.
 const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 
-// t0 is where the clock of a world begins.
+// t0 is the time at which the clock of a world begins.
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 const rulesFile = `
@@ -164,7 +164,7 @@ type world struct {
 	now     time.Time
 	hot     []hottype.HotKey
 	reports []report.Limiter
-	broken  error // what Reports fails with
+	broken  error // the error of Reports
 }
 
 func newWorld(t testing.TB, change func(*Config)) *world {
@@ -203,7 +203,7 @@ func (w *world) clock() time.Time {
 	return w.now
 }
 
-// tick is a clock that never says the same twice, as stores have.
+// tick returns a later time at each call, as the clocks of stores do.
 func (w *world) tick() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +217,7 @@ func (w *world) set(change func()) {
 	change()
 }
 
-// second lets one second pass, with what the limiters report at its end.
+// second advances the time by one second, with the reports of limiters at its end.
 func (w *world) second(reports ...report.Limiter) {
 	w.set(func() { w.now = w.now.Add(time.Second); w.reports = reports })
 	w.Sample(context.Background(), w.clock())

@@ -51,7 +51,7 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 	}, k.fails
 }
 
-// A second tells what is hot, what is a loop, and sometimes what is neither, each key once.
+// A second records the hot keys, the loops, and in some samples other keys, each key once.
 func TestSecondsGoIntoTheHistory(t *testing.T) {
 	t.Parallel()
 	var h kept
@@ -164,7 +164,7 @@ func TestHistoryIsAnswered(t *testing.T) {
 	s.answer(t, newWorld(t, nil).ask(http.MethodGet, "/v1/history", ""), 404, "Problem")
 }
 
-// A purged key is gone from memory too, and who did it is written down without the key.
+// A purged key is removed from memory too, and its author is recorded without the key.
 func TestHistoryOfAKeyIsPurged(t *testing.T) {
 	t.Parallel()
 	var h kept

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// hotAnswer is what the tests read of GET /v1/hot.
+// hotAnswer holds the parts of GET /v1/hot that the tests read.
 type hotAnswer struct {
 	Matched int
 	Keys    []struct {
@@ -94,7 +94,8 @@ func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 	}
 }
 
-// TestClosestAreShownWhileNothingIsHot, nearest first, without what is a loop, and at most five.
+// TestClosestAreShownWhileNothingIsHot states that they are shown nearest first, without loops, and that there are no
+// more than five.
 func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
 	t.Parallel()
 	heaviest := []hottype.HotKey{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190},

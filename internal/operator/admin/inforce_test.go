@@ -173,7 +173,8 @@ func TestAPushCountsWhatItTakesAway(t *testing.T) {
 	}
 }
 
-// TestWhatWasKnownIsShownWhileTheStoreIsAway: one sentence says so, and every view has what was read last.
+// TestWhatWasKnownIsShownWhileTheStoreIsAway states that one sentence reports the failure, and every view shows the
+// data that was read last.
 func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Store = "Redis" })
@@ -310,7 +311,7 @@ func TestAliasesAreShownAsTheKeysThatTheyStandFor(t *testing.T) {
 	}
 }
 
-// commands collects what limiters are to do.
+// commands returns a function that records the commands for limiters.
 func commands(list *[]report.Command) func(context.Context, report.Command) (int, error) {
 	return func(_ context.Context, c report.Command) (int, error) {
 		*list = append(*list, c)

@@ -69,7 +69,8 @@ func TestUndo_TakesTheLastChangeOnly(t *testing.T) {
 	}
 }
 
-// TestOverride_IfMatch states that no change of an override is made on top of one that its author has not seen.
+// TestOverride_IfMatch states that an override is not changed on top of a version that the author of the change has not
+// seen.
 func TestOverride_IfMatch(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestOverrides_SayThatTheyRaiseALimit: before it is applied, a limit above the one in force or above the rules' says
-// so, for each kind of target.
+// TestOverrides_SayThatTheyRaiseALimit states that a limit above the limit in force, or above the limit of the rules,
+// has a warning before it is applied, for each kind of target.
 func TestOverrides_SayThatTheyRaiseALimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -27,7 +27,7 @@ func TestOverrides_SayThatTheyRaiseALimit(t *testing.T) {
 	w.Sample(t.Context(), w.clock())
 	const raises, above = "it raises the limit in force, ", "it is above the limit of the rules, "
 	for _, c := range []struct {
-		override, says string // says is what the warnings hold, "" if they hold neither sentence
+		override, says string // part of a warning, or "" without warnings
 	}{
 		{`"key": "topic?id=42", "rate": 20`, ""},
 		{`"key": "topic?id=42", "rate": 20.00001`, ""}, // as a page rounds it
@@ -103,8 +103,8 @@ func TestLimitsInForce_AreWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-// TestOverrides_AreRefusedForRowsThatHaveChanged: a click on a row of what has cooled, or of a client that is no longer
-// the one in the list, stores nothing.
+// TestOverrides_AreRefusedForRowsThatHaveChanged states that a click on the row of a key that has cooled, or of a
+// client that is no longer in the list, stores nothing.
 func TestOverrides_AreRefusedForRowsThatHaveChanged(t *testing.T) {
 	t.Parallel()
 	loops := []hottype.HotKey{loop("topic?id=9")}

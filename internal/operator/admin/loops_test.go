@@ -56,8 +56,7 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 	}
 }
 
-// Whether the program says what changes or the sampler finds it, the feed is
-// the same.
+// The feed is the same if the program publishes changes and if the sampler finds them.
 func TestLoopsInTheFeed(t *testing.T) {
 	t.Parallel()
 	want := []string{live.BecameLoop, live.CeasedLoop}
@@ -85,8 +84,8 @@ func TestLoopsInTheFeed(t *testing.T) {
 	}
 }
 
-// A loop and a cold key whose metric name is a hash are shown by their whole text once a limiter has named it, and keep
-// it for a while when it does so no more.
+// A loop and a cold key whose metric name is a hash are shown by their whole text once a limiter has reported it, and
+// for a while after the reports have ended.
 func TestLoopsAndColdKeysAreShownWhole(t *testing.T) {
 	t.Parallel()
 	full := func(id string) string { return "topic?id=" + id + strings.Repeat("%E4%B8%AD", 30) }
@@ -152,8 +151,8 @@ func TestEvents_DoNotEndWithoutNews(t *testing.T) {
 	}
 }
 
-// TestReady_ShowsWhatItTolerates: a check may fail and the program be ready all the same; it does not say that all is
-// well.
+// TestReady_ShowsWhatItTolerates states that the program may be ready although a check fails. The response shows the
+// failure.
 func TestReady_ShowsWhatItTolerates(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {

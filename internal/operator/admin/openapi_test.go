@@ -53,8 +53,7 @@ func (s *schemas) check(t *testing.T, name string, body []byte) {
 	}
 }
 
-// answer checks a whole answer: its status, and its body by the schema that the
-// document gives for it.
+// answer checks a whole response: its status, and its body by the schema that the document has for it.
 func (s *schemas) answer(t *testing.T, rec *httptest.ResponseRecorder, status int, schema string) {
 	t.Helper()
 	kind := "application/json"

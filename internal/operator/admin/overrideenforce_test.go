@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// shown are the overrides that the API lists: what each does, by ID.
+// shown returns the overrides that the API lists: the effect of each, by ID.
 func (w *world) shown(t *testing.T) map[string]string {
 	t.Helper()
 	var a struct{ Overrides []changes.View }
@@ -37,7 +37,7 @@ func (w *world) put(t *testing.T, status int, path, body string) (id string) {
 	return a.ID
 }
 
-// One that is tried stands beside the enforced one, hides it nowhere, and takes its place by one step.
+// An override in shadow mode exists beside the enforced one, hides it nowhere, and replaces it in one step.
 func TestShadowFirst(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)

@@ -26,7 +26,7 @@ func TestOverview(t *testing.T) {
 	}
 	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2},
 		"*": {HotKeys: 1, HotRate: 380}}
-	if !maps.Equal(o.Rules, want) { // "other" is no rule
+	if !maps.Equal(o.Rules, want) { // "other" is not a rule
 		t.Errorf("by rule %v", o.Rules)
 	}
 	top := w.Hottest()

@@ -34,7 +34,7 @@ func TestReady_NamesAPartThatFails(t *testing.T) {
 	}
 }
 
-// TestAudit_IsReadInParts states that changes before a revision are read by it, of all overrides and of one.
+// TestAudit_IsReadInParts states that the changes before a revision can be read, of all overrides and of one override.
 func TestAudit_IsReadInParts(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
@@ -64,8 +64,8 @@ func TestAudit_IsReadInParts(t *testing.T) {
 	s.answer(t, w.ask(http.MethodGet, "/v1/audit?before=x", ""), 400, "Problem")
 }
 
-// TestKey_InTheQuery states that every route which names a key or a client in its path also has it in the query, where
-// no gateway decodes it, and that the answer names what was asked for.
+// TestKey_InTheQuery states that every route that names a key or a client in its path can also have it in the query,
+// where no gateway decodes it, and that the response names the requested key.
 func TestKey_InTheQuery(t *testing.T) {
 	t.Parallel()
 	var told []report.Command

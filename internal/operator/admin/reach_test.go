@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// reachAnswer is what the tests read of an override.
+// reachAnswer holds the parts of an override that the tests read.
 type reachAnswer struct {
 	ID            string
 	Hits          *uint64

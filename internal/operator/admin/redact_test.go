@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// What a person types is stored, shown and asked for without the value.
+// A key that a person types is stored, shown and found without the redacted value.
 func TestRedactedKeysOfPeople(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith("rules.yaml", []byte("redact: {token: hash}\n"+rulesFile+

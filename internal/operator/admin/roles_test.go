@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// changing are all routes that change something, and the least role that each needs.
-// A route that is missing here fails the test: say who may use it.
+// changing holds all routes that change something, with the lowest role that each needs. The test fails if a route is
+// missing here, so that its role is chosen.
 var changing = map[string]auth.Role{
 	"POST /v1/keys/{key}/purge":       auth.Operator,
 	"POST /v1/keys/{key}/reset":       auth.Operator,
@@ -91,7 +91,7 @@ func TestRolesAndRoutes(t *testing.T) {
 					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
 				}
 			}
-			for role := auth.Viewer; role <= auth.Admin; role++ { // those who may not come first
+			for role := auth.Viewer; role <= auth.Admin; role++ { // roles without the right come first
 				rec := w.try(method, target, who.byRole[role])
 				if rejected := rec.Code == http.StatusForbidden; rejected != (role < needs) ||
 					rec.Code == http.StatusUnauthorized {
@@ -128,7 +128,7 @@ func (w *world) try(method, target, header string) *httptest.ResponseRecorder {
 	return rec
 }
 
-// A change is recorded for the holder of the token, whatever name the request gives.
+// A change is recorded under the name of the token's holder, and not under the name in the request.
 func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)

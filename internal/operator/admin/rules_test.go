@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// centralRules is a central store of rules that takes what does not begin with "bad".
+// centralRules is a central store of rules that accepts text that does not begin with "bad".
 type centralRules struct {
 	stored  *rules.Stored
 	history []rules.Revision

@@ -109,7 +109,7 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// The page names each limiter that refuses gateways, as long as it is heard and says so.
+// The page names each limiter that refuses gateways, as long as its reports come and show that.
 func TestTroubleNamesLimitersThatRefuseGateways(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(*Config) {})

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// troubleOf is what the page says in its list of trouble.
+// troubleOf returns the page's list of troubles.
 func (w *world) troubleOf(t *testing.T) string {
 	t.Helper()
 	var a struct{ Trouble []string }
@@ -18,8 +18,8 @@ func (w *world) troubleOf(t *testing.T) string {
 	return strings.Join(a.Trouble, "\n")
 }
 
-// Processes that run other rules than this one are named after a while, limiters and aggregators alike; those that run
-// the same ones, or do not say, are not.
+// Limiters and aggregators that run other rules than this one are named after a while. Processes that run the same
+// rules, or do not report them, are not named.
 func TestOtherRules_AreReported(t *testing.T) {
 	t.Parallel()
 	schemas := loadSchemas(t)
