@@ -23,7 +23,7 @@ const (
 	maxReportKeysOver = 20_000 // of all limiters together, while each has more than minReportKeys
 )
 
-// reportKeys returns the number of keys that each of n limiters reports, where n is limiters.
+// reportKeys returns the number of keys that each limiter reports while limiters is the number of live limiters.
 func reportKeys(limiters int64) int {
 	return int(min(max(maxReportKeysOver/max(limiters, 1), minReportKeys), maxReportKeys))
 }
