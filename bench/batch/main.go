@@ -95,7 +95,7 @@ func (q question) ask(sheet *measure.Sheet) error {
 	running.Go(func() { _ = count.Run(ctx) }) // always nil
 	defer running.Wait()
 	defer cancel()
-	door := decisionapi.Decide(gate.New(gate.Config{Rules: set, Counter: count, ColdKeys: true}), decisionapi.Options{})
+	door := decisionapi.Decide(gate.New(gate.Config{Rules: set, Counter: count, ColdKeys: true}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

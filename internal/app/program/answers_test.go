@@ -103,11 +103,10 @@ func dialects(t *testing.T, g *answering, answers httplimit.Responder) map[strin
 		}
 		overHTTP("check "+string(d), check, func(r *asked) string { return r.check(d) })
 	}
-	overHTTP("decide", decisionapi.Decide(g, decisionapi.Options{Answers: answers, DenyStatus: 429}),
-		func(r *asked) string {
-			body := fmt.Sprintf(`{"uri":%q,"headers":{"X-Long":%q}}`, r.target, r.field)
-			return fmt.Sprintf("POST /v1/decide HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		})
+	overHTTP("decide", decisionapi.Decide(g), func(r *asked) string {
+		body := fmt.Sprintf(`{"uri":%q,"headers":{"X-Long":%q}}`, r.target, r.field)
+		return fmt.Sprintf("POST /v1/decide HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	})
 	direct := func(r *asked) string {
 		return "GET " + r.target + " HTTP/1.1\r\nHost: a\r\nAccept: " + r.accept + "\r\nX-Long: " + r.field + "\r\n\r\n"
 	}

@@ -120,7 +120,7 @@ func isOpen(addr string, asks bool, cfg config.Port) bool {
 
 func (g *Gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Decide
-	decide := decisionapi.Decide(parts.Gate, decisionapi.Options{Answers: g.answers})
+	decide := decisionapi.Decide(parts.Gate)
 	guard, asks, err := g.guard("decide", cfg.HTTPToken, decide.SetSecrets)
 	if err != nil {
 		return err

@@ -23,7 +23,6 @@ package decisionapi
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,25 +47,9 @@ type Gate interface {
 	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
 }
 
-// Options say how questions are answered. The zero value is the documented
-// behaviour.
-type Options struct {
-	// DenyStatus answers a single denied check with this status instead of 200,
-	// and with Retry-After and the RateLimit fields, for callers that look at
-	// the status alone. Arrays are always 200.
-	DenyStatus int
-	// Answers say which fields such an answer has.
-	Answers httplimit.Responder
-	// MaxBody is the longest body in bytes; 0 means 1 MiB.
-	MaxBody int64
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
-}
-
 // Decider answers POST /v1/decide. It may be used by many goroutines.
 type Decider struct {
 	gate     Gate
-	opt      Options
 	works    sync.Pool // of *work
 	releases *releases
 
@@ -81,19 +64,12 @@ type Stats struct {
 }
 
 // Decide builds the handler. It looks at no path; mount it at /v1/decide. It
-// panics on a nil gate and on a DenyStatus that is no HTTP status.
-func Decide(gate Gate, opt Options) *Decider {
+// panics on a nil gate.
+func Decide(gate Gate) *Decider {
 	if gate == nil {
 		panic("decisionapi: Decide: no gate")
 	}
-	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
-		panic(fmt.Sprintf("decisionapi: status %d is no HTTP status of an answer", opt.DenyStatus))
-	}
-	opt.MaxBody = cmp.Or(max(opt.MaxBody, 0), 1<<20)
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
-	d := &Decider{opt: opt, releases: newReleases(), gate: gate}
+	d := &Decider{releases: newReleases(), gate: gate}
 	d.works.New = func() any { return new(scratch) }
 	return d
 }
@@ -113,6 +89,9 @@ type scratch struct {
 	out    []byte
 }
 
+// maxBody is the longest body in bytes.
+const maxBody = 1 << 20
+
 // maxBatch is the longest array.
 const maxBatch = 1000
 
@@ -126,7 +105,7 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	k := d.works.Get().(*scratch)
 	defer d.release(k)
-	if !d.read(w, r, &k.body, d.opt.MaxBody) {
+	if !d.read(w, r, &k.body, maxBody) {
 		return
 	}
 	dec := decoder{s: k.body.String(), checks: k.checks[:0], pairs: k.pairs[:0]}
@@ -183,13 +162,8 @@ func (d *Decider) release(k *scratch) {
 
 func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) {
 	v := d.ask(r, k, 0)
-	status := http.StatusOK
-	if !v.Allowed && d.opt.DenyStatus != 0 {
-		status = d.opt.DenyStatus
-		d.opt.Answers.SetDenied(w.Header(), &v.Verdict)
-	}
 	k.out = append(d.appendVerdict(k.out[:0], &v), '\n')
-	write(w, status, k.out)
+	write(w, k.out)
 }
 
 // answerAll decides one after the other, in order, so that the answer does not
@@ -207,7 +181,7 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 		k.out = d.appendVerdict(k.out, &v)
 	}
 	k.out = append(k.out, ']', '\n')
-	write(w, http.StatusOK, k.out)
+	write(w, k.out)
 }
 
 func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
@@ -218,7 +192,7 @@ func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
 		Header: &k.header,
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
-	v := d.gate.Begin(r.Context(), d.opt.Now(), &k.req, c.holds)
+	v := d.gate.Begin(r.Context(), time.Now(), &k.req, c.holds)
 	httplimit.Quote(&v.Verdict)
 	d.checks.Add(1)
 	if !v.Allowed {
@@ -227,12 +201,11 @@ func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
 	return v
 }
 
-func write(w http.ResponseWriter, status int, body []byte) {
+func write(w http.ResponseWriter, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(status)
 	_, _ = w.Write(body) // a caller who left does not need the answer
 }
 

@@ -35,10 +35,9 @@ func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) ve
 	return v
 }
 
-func ask(t *testing.T, opt decisionapi.Options, method string,
-	body io.Reader) (*httptest.ResponseRecorder, decisionapi.Stats) {
+func ask(t *testing.T, method string, body io.Reader) (*httptest.ResponseRecorder, decisionapi.Stats) {
 	t.Helper()
-	d := decisionapi.Decide(echo{}, opt)
+	d := decisionapi.Decide(echo{})
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, httptest.NewRequest(method, "/v1/decide", body))
 	return w, d.Stats()
@@ -64,7 +63,7 @@ func TestDecide(t *testing.T) {
 			decisionapi.Stats{Checks: 2, Denied: 1}},
 		{"[ ]", "[]", decisionapi.Stats{}},
 	} {
-		w, stats := ask(t, decisionapi.Options{}, http.MethodPost, strings.NewReader(tc.body))
+		w, stats := ask(t, http.MethodPost, strings.NewReader(tc.body))
 		if w.Code != 200 || w.Body.String() != tc.want+"\n" || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %s", tc.body, w.Code, w.Body)
 		}
@@ -91,7 +90,7 @@ func TestRejected(t *testing.T) {
 			400, "more than 1000"},
 		"broken": {http.MethodPost, iotest.ErrReader(io.ErrUnexpectedEOF), 400, "ended early"},
 	} {
-		w, stats := ask(t, decisionapi.Options{}, tc.method, tc.body)
+		w, stats := ask(t, tc.method, tc.body)
 		var p struct {
 			Status int
 			Detail string
@@ -109,21 +108,10 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-func TestDenyStatus(t *testing.T) {
-	t.Parallel()
-	opt := decisionapi.Options{DenyStatus: 429}
-	denied, allowed := `{"uri":"/a","cost":10}`, `{"uri":"/a"}`
-	for body, want := range map[string]int{denied: 429, allowed: 200, "[" + denied + "]": 200} {
-		if w, _ := ask(t, opt, http.MethodPost, strings.NewReader(body)); w.Code != want {
-			t.Errorf("%s: %d", body, w.Code)
-		}
-	}
-}
-
 // A caller who has left costs no more decisions.
 func TestAbandonedBatchStops(t *testing.T) {
 	t.Parallel()
-	d := decisionapi.Decide(echo{}, decisionapi.Options{})
+	d := decisionapi.Decide(echo{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	body := "[" + strings.Repeat(`{"uri":"/"},`, 999) + `{"uri":"/"}]`
@@ -147,7 +135,7 @@ func BenchmarkBatch100(b *testing.B) {
 	item :=
 		`{"method":"GET","uri":"/topic?id=42&lang=en&page=3","host":"news.example","ip":"203.0.113.9","headers":{"User-Agent":"Mozilla/5.0"}}`
 	body := "[" + strings.Repeat(item+",", 99) + item + "]"
-	d := decisionapi.Decide(yes{}, decisionapi.Options{})
+	d := decisionapi.Decide(yes{})
 	b.ReportAllocs()
 	for b.Loop() {
 		w := httptest.NewRecorder()

@@ -61,7 +61,7 @@ func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
 			taken++
 		}
 	}
-	write(w, http.StatusOK, append(strconv.AppendInt([]byte(`{"taken":`), int64(taken), 10), "}\n"...))
+	write(w, append(strconv.AppendInt([]byte(`{"taken":`), int64(taken), 10), "}\n"...))
 }
 
 func readOutcomes(body []byte) ([]outcome, error) {
@@ -95,5 +95,5 @@ func (d *Decider) recordOutcome(o *outcome) bool {
 		n = *o.Count
 	}
 	took := time.Duration(o.MS * float64(time.Millisecond))
-	return d.gate.RecordOutcomes(d.opt.Now(), o.Upstream, took, o.Status, n)
+	return d.gate.RecordOutcomes(time.Now(), o.Upstream, took, o.Status, n)
 }

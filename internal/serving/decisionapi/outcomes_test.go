@@ -47,7 +47,7 @@ func TestOutcomes(t *testing.T) {
 		{`["` + strings.Repeat("a", 256<<10) + `"]`, 413, "longer", ""},
 	} {
 		g := &told{}
-		d := decisionapi.Decide(g, decisionapi.Options{})
+		d := decisionapi.Decide(g)
 		w := httptest.NewRecorder()
 		d.Outcomes(w, httptest.NewRequest(http.MethodPost, "/v1/outcomes", strings.NewReader(c.body)))
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.answer) ||
@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	decisionapi.Decide(yes{}, decisionapi.Options{}).
+	decisionapi.Decide(yes{}).
 		Outcomes(w, httptest.NewRequest(http.MethodGet, "/v1/outcomes", nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost {
 		t.Errorf("%d %v", w.Code, w.Header())

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
@@ -163,12 +164,12 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	}
 	first := false
 	if t.Lease != nil {
-		first = d.gate.Release(d.opt.Now(), t.Lease)
+		first = d.gate.Release(time.Now(), t.Lease)
 	} else {
 		first = d.releases.used.use(t.Issuer, t.Number)
 	}
 	if t.Refund != nil && first {
-		d.gate.Refund(d.opt.Now(), t.Refund, question.Status)
+		d.gate.Refund(time.Now(), t.Refund, question.Status)
 	}
-	write(w, http.StatusOK, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
+	write(w, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
 }

@@ -22,7 +22,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := Decide(gate.New(gate.Config{Rules: set}), Options{})
+	d := Decide(gate.New(gate.Config{Rules: set}))
 	post := func(h http.HandlerFunc, body string) (int, string) {
 		w := httptest.NewRecorder()
 		h(w, httptest.NewRequest(http.MethodPost, "/v1/x", strings.NewReader(body)))
@@ -37,7 +37,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &first); err != nil || !first.Allowed || first.Release == "" {
 		t.Fatalf("%s, %v", text, err)
 	}
-	another := Decide(gate.New(gate.Config{Rules: set}), Options{}) // with a key of its own
+	another := Decide(gate.New(gate.Config{Rules: set})) // with a key of its own
 	for _, c := range []struct {
 		body, want string
 		status     int
@@ -83,7 +83,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := Decide(gate.New(gate.Config{Rules: set}), Options{})
+	d := Decide(gate.New(gate.Config{Rules: set}))
 	post := func(h http.HandlerFunc, body string) (int, string) {
 		w := httptest.NewRecorder()
 		h(w, httptest.NewRequest(http.MethodPost, "/v1/x", strings.NewReader(body)))
@@ -123,7 +123,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
 		t.Fatal(err)
 	}
 	g := gate.New(gate.Config{Rules: set})
-	one, two := Decide(g, Options{}), Decide(g, Options{})
+	one, two := Decide(g), Decide(g)
 	one.SetSecrets([]string{"before", "new"})
 	two.SetSecrets([]string{"new", "before"})
 	ask := func() (allowed bool, token string) {
