@@ -38,9 +38,6 @@ type Options struct {
 	// without hop-by-hop fields, and a request that holds a slot outlives its client. Other handlers see the
 	// request as the gate does, so nothing is removed for them.
 	Forwards bool
-	// OnVerdict gets every verdict before it takes effect, for example to trace it. The
-	// verdict must not be kept.
-	OnVerdict func(*http.Request, *verdict.Verdict)
 	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
@@ -96,10 +93,6 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		v, count := l.decide(r)
 		if v.Lease != nil {
 			defer l.gate.KeepLease(v.Lease)()
-		}
-		if l.opt.OnVerdict != nil {
-			seen := v // on the heap, and only here
-			l.opt.OnVerdict(r, &seen)
 		}
 		if v.Cache != nil {
 			left := &respcache.PendingRequest{Verdict: v, Count: count}

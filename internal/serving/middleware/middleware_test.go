@@ -71,20 +71,6 @@ func TestLayer(t *testing.T) {
 	}
 }
 
-func TestOnVerdictSeesEach(t *testing.T) {
-	t.Parallel()
-	var seen []bool
-	for _, v := range []fixed{cold, denied} {
-		h := middleware.New(v, middleware.Options{OnVerdict: func(_ *http.Request, v *verdict.Verdict) {
-			seen = append(seen, v.Allowed)
-		}}).Wrap(http.NotFoundHandler())
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	}
-	if len(seen) != 2 || !seen[0] || seen[1] {
-		t.Error(seen)
-	}
-}
-
 func TestMistakesOfTheProgrammer(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(){
