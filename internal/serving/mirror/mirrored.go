@@ -38,9 +38,6 @@ type Options struct {
 	// MethodHeader names the header with the original method: nginx mirrors
 	// everything by GET.
 	MethodHeader string
-	// HostHeader names the header with the original host, where it is not in
-	// Host. Anybody may send any header, so nothing is read unasked.
-	HostHeader string
 	// Clients finds the client of the original request. The sender of the copy is
 	// a gateway and has to be a trusted proxy to be believed: else, and where
 	// it names no client, the client is unknown. nil: no proxy is trusted.
@@ -97,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) count(r *http.Request) {
 	req := hottype.Request{
 		Method: cmp.Or(r.Header.Get(h.opt.MethodHeader), r.Method),
-		Host:   cmp.Or(r.Header.Get(h.opt.HostHeader), originalHost(r.Host)),
+		Host:   originalHost(r.Host),
 		Target: cmp.Or(r.Header.Get(h.opt.URIHeader), r.RequestURI),
 		Header: r.Header,
 		Client: client(r, h.opt.Clients),

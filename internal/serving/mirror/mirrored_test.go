@@ -75,25 +75,6 @@ func TestOriginalHost(t *testing.T) {
 	}
 }
 
-func TestHostOnlyFromTheHeaderThatIsConfigured(t *testing.T) {
-	t.Parallel()
-	set, err := rules.Parse("test.yaml",
-		[]byte(
-			"rules:\n  - {name: topic, match: {path: /topic, hosts: [news.example]}, params: [id], hot: {rate: 10}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for header, want := range map[string]int{"": 0, "X-Forwarded-Host": 1, "X-Other": 0} {
-		var got ledger
-		req := httptest.NewRequest(http.MethodGet, "http://sport.example/topic?id=1", nil)
-		req.Header.Set("X-Forwarded-Host", "news.example")
-		New(func() *rules.Set { return set }, &got, Options{HostHeader: header}).ServeHTTP(httptest.NewRecorder(), req)
-		if len(got) != want {
-			t.Errorf("header %q: counted %v", header, got)
-		}
-	}
-}
-
 // failing is a body that must not be read.
 type failing struct{ t *testing.T }
 
@@ -107,8 +88,8 @@ func TestBodyIsNotRead(t *testing.T) {
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("test.yaml",
-		[]byte("rules:\n  - {name: topic, match: {path: /topic, methods: [GET]}, params: [id], hot: {rate: 10}}\n"))
+	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 10},\n"+
+		"     match: {path: /topic, methods: [GET], hosts: [news.example, example.com]}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +112,8 @@ func TestMirror(t *testing.T) {
 			Stats{Requests: 1, Malformed: 1}},
 		"headers not asked": {Options{Now: nginx.Now}, "/topic?id=1", http.Header{"X-Original-Uri": {"/topic?id=42"}},
 			"topic?id=1@7 x1", Stats{Requests: 1}},
+		"a sender's host": {nginx, "http://sport.example/topic?id=1", http.Header{"X-Forwarded-Host": {"news.example"}},
+			"", Stats{Requests: 1, Unmatched: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
