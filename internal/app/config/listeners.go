@@ -134,8 +134,7 @@ type StatusCheck struct {
 	Dialect string `group:"requests" enum:",nginx,ingress-nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, ingress-nginx, forwarded or path."`
 	// Prefix of the request's path in the dialect path, as the gateway's path_prefix. With "?" at its end the path is
 	// part of the check's query, which may hold what net/http rejects in a path, such as /50%off.
-	PathPrefix  string `name:"path_prefix" default:"/check?" help:"What stands before the path in the dialect path."`
-	AllowStatus int    `name:"allow_status" default:"200" help:"Status of what is allowed: 200 or 204."`
+	PathPrefix string `name:"path_prefix" default:"/check?" help:"What stands before the path in the dialect path."`
 	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialects nginx and ingress-nginx, because nginx
 	// knows 401 and 403 only and makes 500 of others.
 	DenyStatus int `name:"deny_status" default:"0" help:"Status of what is denied; 0: 429, and 403 for nginx."`

@@ -150,8 +150,7 @@ func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 	}
 	check, err := forwardauth.New(forwardauth.Config{
 		Gate: parts.Gate, Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
-		AllowStatus: cfg.AllowStatus, DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID,
-		HideAuthorization: asks, Log: g.log,
+		DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID, HideAuthorization: asks, Log: g.log,
 	})
 	if err != nil {
 		return Rejected(err)

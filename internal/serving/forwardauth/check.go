@@ -31,8 +31,6 @@ type Config struct {
 	Dialect Dialect
 	// PathPrefix stands before the path of the request in the dialect [Path].
 	PathPrefix string
-	// AllowStatus is 200 or 204; 0 means 200.
-	AllowStatus int
 	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx and ingress-nginx, which know 401 and 403 only.
 	DenyStatus int
 	// Answers configure the responses to verdicts; DenyStatus is their Status.
@@ -83,15 +81,12 @@ func (c *Config) complete() error {
 			strings.Trim(strings.ReplaceAll(fmt.Sprint(Dialects), " ", ", "), "[]"))
 	}
 	nginx := c.Dialect == Nginx || c.Dialect == IngressNginx
-	c.AllowStatus = cmp.Or(c.AllowStatus, http.StatusOK)
 	usual := http.StatusTooManyRequests
 	if nginx {
 		usual = http.StatusForbidden
 	}
 	c.DenyStatus = cmp.Or(c.DenyStatus, usual)
 	switch {
-	case c.AllowStatus != http.StatusOK && c.AllowStatus != http.StatusNoContent:
-		return fmt.Errorf("forwardauth: --check.allow_status %d: want 200 or 204", c.AllowStatus)
 	case c.DenyStatus < 400 || c.DenyStatus > 499:
 		return fmt.Errorf("forwardauth: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
 			c.DenyStatus)
@@ -138,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if h.cfg.Answers.Enforce(w, r, &v) {
 		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(h.cfg.AllowStatus)
+		w.WriteHeader(http.StatusOK)
 	}
 }
 

@@ -86,10 +86,10 @@ func described(d Dialect, target string, more ...string) *http.Request {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
-		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies(), AllowStatus: 204})
+		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=42"))
-		if w.Code != 204 || g.last() != "PUT news.example /topic?id=42 192.0.2.7" {
+		if w.Code != 200 || g.last() != "PUT news.example /topic?id=42 192.0.2.7" {
 			t.Errorf("%s: %d, asked %q", d, w.Code, g.last())
 		}
 		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C",
@@ -221,7 +221,6 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
 		"ingress-nginx, forwarded": {Dialect: "envoy"},
-		"want 200 or 204":          {Dialect: Path, AllowStatus: 201},
 		"want 400 to 499":          {Dialect: Path, DenyStatus: 503},
 		"want 401 or 403":          {Dialect: Nginx, DenyStatus: 429},
 		"dialect ingress-nginx":    {Dialect: IngressNginx, DenyStatus: 429},
