@@ -45,7 +45,7 @@ func openGate(consistency string) func(context.Context, string, int, bool) (*lim
 			return nil, err
 		}
 		limits := redislimits.New(c)
-		windows, mirror := limits.Windows(redislimits.WindowsConfig{}), new(hotset.Replica)
+		windows, mirror := limits.Windows(), new(hotset.Replica)
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
 		running.Go(func() error { return windows.Run(ctx) })

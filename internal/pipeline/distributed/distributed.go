@@ -62,7 +62,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	}
 	reports := p.Feed.Reporter(p.Report)
 	p.Limits = redislimits.New(s.Store)
-	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
+	p.Windows = p.Limits.Windows()
 	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = p.Limits, p.Windows, reports.Live
 	p.Refunds = p.Limits.Refunds()
 	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds

@@ -331,7 +331,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 		})
 		once := sync.OnceFunc(func() { freeze(l) })
 		defer thaw()
-		for name, store := range map[string]limit.Store{"limiter": l, "windows": l.Windows(WindowsConfig{})} {
+		for name, store := range map[string]limit.Store{"limiter": l, "windows": l.Windows()} {
 			t.Run(name, func(t *testing.T) {
 				limittest.RunDeadline(t, store, once, charges...)
 			})

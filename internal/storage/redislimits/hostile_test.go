@@ -75,7 +75,7 @@ func TestBadSpecsAreErrors(t *testing.T) {
 	t.Parallel()
 	one := open(t, redistest.Start(t).Addr())
 	stores := map[string]limit.Store{
-		"memory": limit.NewMemory(limit.MemoryConfig{}), "limiter": one, "windows": one.Windows(WindowsConfig{}),
+		"memory": limit.NewMemory(limit.MemoryConfig{}), "limiter": one, "windows": one.Windows(),
 	}
 	if redistest.RequireAll() {
 		stores["limiter on a cluster"] = open(t, redistest.StartCluster(t).Addrs()...)

@@ -1,7 +1,6 @@
 package redislimits
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"hash/maphash"
@@ -35,6 +34,8 @@ const (
 	// windowStripes is how many parts the records have, each with its lock: a
 	// multiple of shards.
 	windowStripes = 64
+	// maxSubjects bounds the clients remembered: about 150 MB when all are in use with two windows each.
+	maxSubjects = 1 << 18
 )
 
 // Windows are fixed and sliding windows that many processes share by their sums:
@@ -71,13 +72,12 @@ const (
 //
 // Any number of goroutines may use it; Run by one.
 type Windows struct {
-	store    *Limiter
-	id       string // of this process, another one after a restart
-	born     time.Time
-	local    *limit.Memory
-	seed     maphash.Seed // of this process, so that clients cannot aim at one stripe
-	shards   []windowShard
-	capacity int // records per stripe
+	store  *Limiter
+	id     string // of this process, another one after a restart
+	born   time.Time
+	local  *limit.Memory
+	seed   maphash.Seed // of this process, so that clients cannot aim at one stripe
+	shards []windowShard
 	// When a decision was last made, give or take exchangeEvery, and when the first one after idleAfter
 	// without any was made, ns since born.
 	decided, resumed atomic.Int64
@@ -87,12 +87,6 @@ type Windows struct {
 		exchanges, errors, sums, rejected, untracked atomic.Uint64
 		stale, last                                  atomic.Int64
 	}
-}
-
-type WindowsConfig struct {
-	// MaxSubjects bounds the clients remembered; default 262,144, about 150 MB
-	// when all are in use with two windows each.
-	MaxSubjects int
 }
 
 // WindowsStats counts exchanges of sums. Subjects and Stale are of this moment.
@@ -110,11 +104,10 @@ type WindowsStats struct {
 }
 
 // Windows gives windows that are shared by sums. They exchange while Run runs.
-func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
-	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
+func (l *Limiter) Windows() *Windows {
 	w := &Windows{
-		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(), capacity: max(1, most/windowStripes),
-		local:       limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
+		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(),
+		local:       limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxSubjects}),
 		callTimeout: callTimeout, probeTimeout: probeTimeout,
 	}
 	w.shards = make([]windowShard, l.Shards())
@@ -182,7 +175,7 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 		sign = 0 // nothing was admitted, but its sums are of use
 	}
 	if err == nil {
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.capacity))
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, maxSubjects/windowStripes))
 	}
 	sp.mu.Unlock()
 	if err == nil {
@@ -206,7 +199,7 @@ func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.first(charges)
 		sp.mu.Lock()
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.capacity))
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, maxSubjects/windowStripes))
 		sp.mu.Unlock()
 		charges = charges[n:]
 	}

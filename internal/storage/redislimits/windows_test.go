@@ -29,7 +29,7 @@ func processes(t testing.TB, n int, addrs ...string) []*Windows {
 
 // patient are windows whose calls may take long, because machines are busy.
 func patient(c *Limiter) *Windows {
-	w := c.Windows(WindowsConfig{})
+	w := c.Windows()
 	w.callTimeout, w.probeTimeout = redistest.Patience, redistest.Patience
 	return w
 }
