@@ -26,9 +26,7 @@ type Pipeline struct {
 	*pipeline.Pipeline
 
 	Feed    *rediscontrol.Feed
-	Limits  *redislimits.Limiter
 	Windows *redislimits.Windows
-	Refunds *redislimits.Refunds
 }
 
 // Shared holds the parts by which a process is connected with other processes.
@@ -61,12 +59,12 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 			func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
 	}
 	reports := p.Feed.Reporter(p.Report)
-	p.Limits = redislimits.New(s.Store)
-	p.Windows = p.Limits.Windows()
-	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = p.Limits, p.Windows, reports.Live
-	p.Refunds = p.Limits.Refunds()
-	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
-	p.Add(lifecycle.Buffers, "refunds", p.Refunds.Run)
+	limits := redislimits.New(s.Store)
+	refunds := limits.Refunds()
+	p.Windows = limits.Windows()
+	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = limits, p.Windows, reports.Live
+	c.Gate.Slots, c.Gate.Refunds = limits, refunds
+	p.Add(lifecycle.Buffers, "refunds", refunds.Run)
 	p.Wire(c, s.Sink)
 	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
 	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
@@ -86,10 +84,10 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 		})
 	})
 	p.Send = func(ctx context.Context, c report.Command) error {
-		return SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+		return SendCommand(ctx, p.Feed, limits, p.Gate.Rules(), c)
 	}
-	p.AddStats(func() any { return p.Feed.Stats() }, func() any { return p.Limits.Stats() },
-		func() any { return p.Windows.Stats() }, func() any { return p.Refunds.Stats() })
+	p.AddStats(func() any { return p.Feed.Stats() }, func() any { return limits.Stats() },
+		func() any { return p.Windows.Stats() }, func() any { return refunds.Stats() })
 	return p
 }
 
