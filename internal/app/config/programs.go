@@ -51,20 +51,18 @@ type Aggregator struct {
 	// with Kafka the second one reads nothing until the first one's lease ends. Default: host name.
 	ID string `group:"operate" name:"aggregator.id" help:"Name of this aggregator in Redis."`
 	// How long a silent aggregator keeps its name; then its standby takes over. Less than --detect.hot_ttl.
-	Lease    time.Duration `name:"aggregator.lease" default:"2s" help:"Silence after which the standby takes over."`
-	In       StatsDIn      `embed:"" prefix:"statsd."`
-	Names    Names         `embed:"" prefix:"names."`
-	Kafka    Kafka         `embed:"" prefix:"kafka."`
-	Group    KafkaGroup    `embed:"" prefix:"kafka."`
-	Graphite Graphite      `embed:"" prefix:"graphite."`
-	Redis    Redis         `embed:"" prefix:"redis."`
-	Detect   Detect        `embed:"" prefix:"detect."`
-	// Schedule (cron) on which expired overrides and old audit entries are removed.
-	CleanupSchedule string        `name:"aggregator.cleanup_schedule" default:"@every 10m" help:"When to remove old overrides."`
-	State           State         `embed:"" prefix:"state."`
-	History         History       `embed:"" prefix:"history."`
-	Notifications   Notifications `embed:"" prefix:"notifications."`
-	Admin           Admin         `embed:"" prefix:"admin."`
+	Lease         time.Duration `name:"aggregator.lease" default:"2s" help:"Silence after which the standby takes over."`
+	In            StatsDIn      `embed:"" prefix:"statsd."`
+	Names         Names         `embed:"" prefix:"names."`
+	Kafka         Kafka         `embed:"" prefix:"kafka."`
+	Group         KafkaGroup    `embed:"" prefix:"kafka."`
+	Graphite      Graphite      `embed:"" prefix:"graphite."`
+	Redis         Redis         `embed:"" prefix:"redis."`
+	Detect        Detect        `embed:"" prefix:"detect."`
+	State         State         `embed:"" prefix:"state."`
+	History       History       `embed:"" prefix:"history."`
+	Notifications Notifications `embed:"" prefix:"notifications."`
+	Admin         Admin         `embed:"" prefix:"admin."`
 }
 
 type Sidecar struct {

@@ -84,8 +84,9 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 			return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log)
 		})
 	}
+	// Expired overrides and old entries of the audit are removed.
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
-		return program.OnSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
+		return program.OnSchedule(ctx, "@every 10m", a.log, func(ctx context.Context) error {
 			_, err := a.parts.Feed.Overrides().Trim(ctx)
 			return err
 		})
