@@ -60,7 +60,7 @@ func (f *follower) open() bool {
 		return false
 	}
 	f.file, f.offset, f.rotated = file, 0, time.Time{}
-	if !f.later && !f.cfg.FromStart {
+	if !f.later {
 		if f.offset, err = file.Seek(0, io.SeekEnd); err != nil {
 			f.offset = 0 // a pipe has no end to seek, and no contents to skip
 		}

@@ -26,10 +26,10 @@ const Stdin = "-"
 
 // Config configures a Tail. Only Path is required.
 type Config struct {
-	Path string // of the file, or "-" for standard input
-	// FromStart reads the existing contents of the file. A file that appears later is always read from its start.
-	FromStart bool
-	MaxLine   int // bytes of a line, default 65536; longer ones are counted and dropped
+	// Path of the file, or "-" for standard input. The existing contents of the file are not read; a file that appears
+	// later is read from its start.
+	Path    string
+	MaxLine int // bytes of a line, default 65536; longer ones are counted and dropped
 	// Poll is how often the file is checked if the system does not report changes; default 250 ms. A rotated file is
 	// read for as long after its successor was seen, because its writers need a moment to move.
 	Poll  time.Duration

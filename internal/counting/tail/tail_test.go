@@ -143,33 +143,39 @@ func (l *logFile) yield() {
 	<-tick.C
 }
 
-func TestFromStart(t *testing.T) {
+// A file that is there already is read from its end, so that a restart counts no line twice.
+func TestTail_SkipsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	for _, fromStart := range []bool{false, true} {
-		l := newLog(t, "old\n")
-		l.follow(tail.Config{FromStart: fromStart})
-		if fromStart {
-			l.want("old")
-		}
-		for l.tail.Stats().Lines < 3 { // it may not have opened the file yet
-			l.write("new\n")
-			l.yield()
-		}
-		l.stop()
-		for line := range len(l.lines) {
-			if got := <-l.lines; got != "new" {
-				t.Errorf("line %d is %q", line, got)
-			}
+	l := newLog(t, "old\n")
+	l.follow(tail.Config{})
+	for l.tail.Stats().Lines < 3 { // it may not have opened the file yet
+		l.write("new\n")
+		l.yield()
+	}
+	l.stop()
+	for line := range len(l.lines) {
+		if got := <-l.lines; got != "new" {
+			t.Errorf("line %d is %q", line, got)
 		}
 	}
+}
+
+// followLater follows a file that appears later, with a first line. Events alone make the tail read.
+func followLater(t *testing.T) *logFile {
+	l := newLog(t, "")
+	l.follow(tail.Config{Poll: time.Hour})
+	for l.tail.Stats().Errors == 0 { // it was looked for and is not there
+		l.yield()
+	}
+	l.write("first\n")
+	l.want("first")
+	return l
 }
 
 // Lines that are in the file when the end comes are handed on.
 func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	t.Parallel()
-	l := newLog(t, "first\n")
-	l.follow(tail.Config{FromStart: true, Poll: time.Hour})
-	l.want("first")
+	l := followLater(t)
 	var want []string
 	for range 1000 {
 		want = append(want, "line")
@@ -182,9 +188,7 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 // A file system event is enough; reading does not wait for the clock.
 func TestFileEventsTriggerRead(t *testing.T) {
 	t.Parallel()
-	l := newLog(t, "first\n")
-	l.follow(tail.Config{FromStart: true, Poll: time.Hour})
-	l.want("first")
+	l := followLater(t)
 	l.write("second\n")
 	l.want("second")
 	if err := os.Rename(l.path, l.path+".1"); err != nil {
