@@ -355,8 +355,8 @@ local function missed()
   end
 end
 
--- unreadable notes an answer that began and cannot be read. Its request is denied, because only denials grow with what
--- a client sends.
+-- unreadable notes an answer that began and cannot be read. Its request is denied, because only denials are longer than
+-- the gateway's buffer, by answer.refusal.
 function M.unreadable()
   unread = unread + 1
   complain("the limiter's answer to a question cannot be read, and the request is denied")

@@ -35,8 +35,8 @@ http {
 			proxy_set_header X-Real-IP $remote_addr;
 			proxy_set_header X-Forwarded-For $remote_addr;
 			proxy_set_header X-Auth-Request-Redirect $request_uri;
-			proxy_buffer_size {proxy-buffer-size};
-			proxy_buffers 4 {proxy-buffer-size};
+			proxy_buffer_size 4k;
+			proxy_buffers 4 4k;
 			proxy_pass_request_headers on;
 			{auth-snippet}
 			set $target {auth-url};

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,18 +16,6 @@ import (
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
-
-// defaultBuffers are the replacements by which a file has the buffers that its gateway has without any setting.
-var defaultBuffers = map[string][]string{
-	"nginx": {"proxy_buffer_size 32k;", "", "proxy_buffers 4 32k;", "", "proxy_busy_buffers_size 64k;", ""},
-	"nginx that decides itself": {"proxy_buffer_size 32k;", "", "proxy_buffers 4 32k;", "",
-		"proxy_busy_buffers_size 64k;", ""},
-	"nginx with its cache": {"proxy_buffer_size 32k;", "", "proxy_buffers 4 32k;", "",
-		"proxy_busy_buffers_size 64k;", "", "large_client_header_buffers 4 32k;", ""},
-	"ingress-nginx":               {"proxy-buffer-size: 32k", "proxy-buffer-size: 4k"},
-	"HAProxy with SPOE":           {"tune.bufsize 65536", "tune.bufsize 16384"},
-	"HAProxy that decides itself": {"tune.bufsize 65536", "tune.bufsize 16384"},
-}
 
 // paddedSizes are lengths around the bounds of gateways and of our listeners: of nginx' buffer for answers (4 KB) and
 // its request line (8 KB), of a query (8,192 bytes), of HAProxy's frames and requests (16 KB), of Envoy's fields (60
@@ -147,9 +134,8 @@ func (c *keptConn) ask(text string) int {
 	return 0
 }
 
-// A client that is blocked gets through no gateway by a longer request, whatever its length, with the buffers that
-// gateways have without a setting. A limiter's answer does not grow with a request, so that none is lost. Another
-// client stays blocked meanwhile.
+// A client that is blocked gets through no gateway by a longer request, whatever its length. A limiter's answer does
+// not grow with a request, so that none is lost. Another client stays blocked meanwhile.
 //
 // HOTPARAM_PADDED is the number of random requests that each gateway gets beside the others.
 func TestGateways_DenyPaddedRequests(t *testing.T) {
@@ -172,7 +158,7 @@ func TestGateways_DenyPaddedRequests(t *testing.T) {
 			t.Parallel()
 			a, l := startTolerantApp(t), startLimiter(t, k.limiter...)
 			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.ln.Addr().String(), true, l.edge}
-			g := startGateway(t, k.command(t, p, defaultBuffers[name]...), "127.0.0.1:"+p.front, blocked, 429)
+			g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429)
 			conn, other := &keptConn{g: g, client: paddingClient}, &keptConn{g: g, client: shortClient}
 			if status := g.get(paddedPath).status; status != 200 {
 				t.Errorf("another client: %d", status)
@@ -196,64 +182,4 @@ func TestGateways_DenyPaddedRequests(t *testing.T) {
 			t.Logf("%d requests", len(paddedSizes())*len(paddings)+random)
 		})
 	}
-}
-
-// olderAnswers are denials of a limiter that quotes whole keys, of requests of 8 KB.
-func olderAnswers() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/check", func(w http.ResponseWriter, r *http.Request) {
-		key := "padded?x=" + strings.Repeat("%21", 8100)
-		h := w.Header()
-		h.Set("X-Hotparam-Reason", "blocked")
-		h.Set("X-Hotparam-Rule", "client-127-0-0-9")
-		h.Set("X-Hotparam-Key", key)
-		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprintf(w, `{"key":%q}`, key)
-	})
-	return mux // its feed answers 404, so that gateways ask about everything
-}
-
-// The buffers of the files hold the longest answer of a limiter that quotes whole keys.
-func TestGateways_HoldTheAnswersOfAnOlderLimiter(t *testing.T) {
-	t.Parallel()
-	all := map[string]kind{"nginx with its cache": {command: nginxCache}}
-	for _, name := range []string{"nginx", "nginx that decides itself", "ingress-nginx", "HAProxy with SPOE",
-		"HAProxy that decides itself"} {
-		all[name] = kinds[name]
-	}
-	for name, k := range all {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, feed := startTolerantApp(t), listen(t)
-			limiter := listen(t)
-			srv := &http.Server{Handler: olderAnswers(), ReadHeaderTimeout: 10 * time.Second}
-			t.Cleanup(func() { _ = srv.Close() })
-			go func() { _ = srv.Serve(feed) }()
-			if slices.Contains(k.limiter, "--spoe.listen") {
-				go serveOlderAgent(limiter)
-			} else {
-				go func() { _ = srv.Serve(limiter) }()
-			}
-			p := places{strconv.Itoa(freeport.Port(t)), limiter.Addr().String(), a.ln.Addr().String(), true,
-				feed.Addr().String()}
-			g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, "/padded/", 429)
-			before := a.seen.Load()
-			for _, target := range []string{"/padded/?x=" + strings.Repeat("!", 256), "/" + strings.Repeat("!", 7000)} {
-				if got := g.get(target); got.status != 429 || a.seen.Load() != before {
-					t.Errorf("%d bytes: %d, and %d requests reached the application", len(target), got.status,
-						a.seen.Load()-before)
-				}
-			}
-		})
-	}
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	return ln
 }
