@@ -141,8 +141,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// purged removes a key from memory once its history was purged. The audit does not name the key, because it may be the
-// secret that must be removed.
+// purged removes a key from memory once its history was purged. The audit does not name the key, because the key may
+// itself be data that must be removed.
 func (s *Server) purged(ctx context.Context, key hottype.Key, author string) {
 	s.Purged(key, author)
 	s.changes.Record(ctx, rules.Change{Action: rules.ChangePurgeHistory, Author: author})

@@ -215,7 +215,7 @@ func (s *Service) getHeatmap(w http.ResponseWriter, r *http.Request) error {
 }
 
 // purgeHistory removes the history of a key: DELETE /v1/history?key=. The caller is recorded. The key is not, because
-// it may be the secret that must be removed.
+// the key may itself be data that must be removed.
 func (s *Service) purgeHistory(w http.ResponseWriter, r *http.Request) error {
 	const remedy = "give the whole key, such as ?key=topic%3Fid=42"
 	text := r.URL.Query().Get("key")
