@@ -6,16 +6,16 @@ import (
 	"math"
 )
 
-// piece is a part of what was read: seconds that are complete, and the bytes that were read until then.
+// piece holds seconds of the log that are complete, and the number of bytes that were read until then.
 type piece struct {
 	seconds []*bucket
 	read    int64
 }
 
-// pieceBytes is about how much of the records a piece has.
+// pieceBytes is about the size of the records of a piece, in bytes.
 const pieceBytes = 64 << 10
 
-// read judges the seconds that are complete while a second goroutine reads on, by at most three pieces.
+// read judges complete seconds while a second goroutine reads ahead, by at most three pieces.
 func (r *replayer) read(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	pieces := make(chan piece, 1)
@@ -29,14 +29,14 @@ func (r *replayer) read(ctx context.Context) error {
 			err = r.judgePiece(ctx, p)
 		}
 		if err != nil {
-			stop() // and wait until it has
+			stop() // the loop ends when the reader has closed pieces
 		}
 	}
 	stop()
 	return cmp.Or(err, ctx.Err())
 }
 
-// readAhead reads a block from the source that is furthest behind, so that all advance together, and sends on the
+// readAhead reads a block from the source that is furthest behind, so that all sources advance together, and sends the
 // seconds that are complete.
 func (r *replayer) readAhead(ctx context.Context, pieces chan<- piece) {
 	for i := r.furthestBehind(); i >= 0; i = r.furthestBehind() {
@@ -53,7 +53,7 @@ func (r *replayer) readAhead(ctx context.Context, pieces chan<- piece) {
 	}
 }
 
-// furthestBehind is the index of the source to read next, -1 at the end of all.
+// furthestBehind returns the index of the source to read next, or -1 if all sources ended.
 func (r *replayer) furthestBehind() int {
 	best := -1
 	for i, s := range r.sources {
@@ -64,8 +64,7 @@ func (r *replayer) furthestBehind() int {
 	return best
 }
 
-// watermark is the second before which no source has further lines that are not
-// late.
+// watermark returns the second before which all further lines of the sources are late.
 func (r *replayer) watermark() int64 {
 	i := r.furthestBehind()
 	if i < 0 {

@@ -12,8 +12,7 @@ const pictureRows = 5
 
 var bars = [...]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}
 
-// picture draws the busiest second of each column, and below it what was
-// denied.
+// picture draws the busiest second of each column, and below it the denied requests.
 func (p *page) picture(t *Timeline) {
 	const margin = 8
 	peaks, each := columns(t.Peak, p.Width-margin, func(a, b int64) int64 { return max(a, b) })
@@ -35,7 +34,7 @@ func (p *page) picture(t *Timeline) {
 	p.printf("%*s %s\n", margin-1, "", p.paint(dim, from+strings.Repeat(" ", gap)+until))
 }
 
-// columns joins so many steps into one column that all fit, and returns how many.
+// columns joins consecutive steps, `each` of them into one column, so that the columns fit into width.
 func columns(steps []int64, width int, join func(a, b int64) int64) (joined []int64, each int) {
 	each = max((len(steps)+width-1)/width, 1)
 	for i, n := range steps {
@@ -49,8 +48,7 @@ func columns(steps []int64, width int, join func(a, b int64) int64) (joined []in
 	return joined, each
 }
 
-// cells draws one row of a bar chart, row 0 at the bottom. Whatever is not 0
-// has at least the lowest bar.
+// cells draws one row of a bar chart; row 0 is at the bottom. A value that is not 0 has at least the lowest bar.
 func cells(values []int64, most int64, row, rows int) string {
 	var b strings.Builder
 	for _, v := range values {
@@ -63,8 +61,8 @@ func cells(values []int64, most int64, row, rows int) string {
 	return b.String()
 }
 
-// Printable writes s with printable characters only. Others, and those that change
-// the direction of text, are written as \x1b or \u202e.
+// Printable writes s with printable characters only. Other characters, such as characters that change the direction of
+// text, are written as \x1b or \u202e.
 func Printable(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -82,7 +80,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// Fit cuts clean text to so many columns, with an ellipsis where it is cut.
+// Fit cuts printable text to the given number of columns, with an ellipsis at the cut.
 func Fit(s string, columns int) string {
 	used, cut := 0, 0
 	for i, r := range s {
@@ -100,8 +98,8 @@ func Fit(s string, columns int) string {
 	return s
 }
 
-// wide reports, accurately enough for a table, whether a terminal draws r in two
-// columns: East Asian letters, symbols and emoji.
+// wide reports, accurately enough for a table, whether a terminal draws r in two columns: East Asian letters, symbols
+// and emoji.
 func wide(r rune) bool {
 	return r >= 0x1100 && r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
 		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||

@@ -15,11 +15,11 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 )
 
-// publisher is the name under which the one detector publishes.
+// publisher is the id under which the only detector publishes.
 const publisher = "replay"
 
-// maxCounters is more counters than an ordinary log fills: its counts are exact, or
-// the report says so (Uncertain). Their memory is allocated as needed.
+// maxCounters is more counters than the keys of an ordinary log need, so that counts are exact; otherwise the report
+// has their error (Uncertain). The memory of counters is allocated as needed.
 const maxCounters = 1 << 23
 
 // peakSeconds is the width of the window of a key's wide peak, Peak5s.
@@ -37,19 +37,19 @@ type engine struct {
 	loops   spans
 	seconds hotSeconds
 
-	totals Report // the totals, as they grow
-	last   int64  // the second judged last
+	totals Report // numbers of the report, as they grow
+	last   int64  // the second that was judged last
 
-	counts    int64 // given to the detector
-	uncertain int64 // the greatest error of a count so far
+	counts    int64 // counts that the detector got
+	uncertain int64 // the largest error of a count so far
 
 	tickState
 
-	decided   hottype.Verdict      // on the current request
-	counted   []counted            // its keys
-	one       [1]hottype.Count     // what is added of one of them
-	who       hottype.ClientSketch // its client
-	malformed bool                 // one of them has the reserved parameter
+	decided   hottype.Verdict      // verdict on the current request
+	counted   []counted            // keys of the current request
+	one       [1]hottype.Count     // the count of one of these keys for the detector
+	who       hottype.ClientSketch // the client of the current request
+	malformed bool                 // a key of the current request has the reserved parameter
 	records   records
 	verdict   func(*Seen, *hottype.Verdict) // Config.Verdict
 }
@@ -102,7 +102,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
-	if e.counts > maxCounters { // until then each has a counter of its own
+	if e.counts > maxCounters { // until then each count has a counter of its own
 		for _, r := range e.detector.Errors() {
 			e.uncertain = max(e.uncertain, r.Error)
 		}
@@ -161,8 +161,8 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 }
 
-// client finds the row of the request's client. The gate may keep the name of a
-// client, so the request gets a copy that owns its memory.
+// client returns the row of the request's client, and false if the client has no row. The gate may keep the name of a
+// client, so that the request gets a copy that owns its memory.
 func (e *engine) client(req *hottype.Request) (uint32, bool) {
 	id, ok := e.clients.ids[req.Client]
 	if !ok {
@@ -189,24 +189,23 @@ func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
 	}
 }
 
-// cadence is how often keys are judged: as often as an aggregator ticks, and as
-// a tally flushes its counts. It divides a second.
+// cadence is the interval at which keys are judged, as an aggregator ticks and a tally flushes its counts. It divides a
+// second.
 const cadence = 100 * time.Millisecond
 
-// maxCooling bounds how long finish waits for keys to cool.
+// maxCooling bounds the time that finish advances for keys to cool.
 const maxCooling = 7 * 24 * time.Hour
 
-// tickState is when keys were last judged, and whether they have to be judged again.
+// tickState records when keys were last judged, and whether they have to be judged again.
 type tickState struct {
 	ticked    time.Time // the last tick
-	added     time.Time // the first count since then, or since no key was a candidate; zero: none
+	added     time.Time // the first count since then, or since no key was a candidate; zero if there is no such count
 	published int64     // the second of the last publication
 }
 
-// judgeUntil judges ten times a second, at whole tenths, up to now. It leaves
-// out the tenths at which nothing can have changed: those before the next
-// count, the next second and the end of any cooling, and all of them while no
-// key is near its threshold. So a quiet log costs next to nothing.
+// judgeUntil judges keys ten times a second, at whole tenths, up to now. It skips the tenths at which nothing can have
+// changed: the tenths before the next count, the next second and the end of any cooling, and all tenths while no key is
+// near its threshold. So a quiet log costs next to nothing.
 func (e *engine) judgeUntil(now time.Time) {
 	if now.Before(tenthAfter(e.ticked)) {
 		return
@@ -220,8 +219,8 @@ func (e *engine) judgeUntil(now time.Time) {
 	}
 }
 
-// nextTick is the next tenth at which keys have to be judged if nothing is
-// counted before; false: none.
+// nextTick returns the next tenth at which keys have to be judged if nothing is counted before. It returns false if
+// there is no such tenth.
 func (e *engine) nextTick() (at time.Time, ok bool) {
 	due, ok := e.detector.NextChange()
 	if !ok {
@@ -235,11 +234,11 @@ func (e *engine) nextTick() (at time.Time, ok bool) {
 	return at.UTC(), true
 }
 
-// tenthAfter is the first whole tenth of a second that is later than t.
+// tenthAfter returns the first whole tenth of a second that is later than t.
 func tenthAfter(t time.Time) time.Time { return t.Truncate(cadence).Add(cadence) }
 
-// tick runs the detector and publishes the hot set: as an aggregator does, if it
-// has changed and otherwise once a second, before the set expires.
+// tick runs the detector and publishes the hot set as an aggregator does: if the set has changed, and otherwise once a
+// second, before the set expires.
 func (e *engine) tick(now time.Time) {
 	set, changes := e.detector.Tick(now)
 	e.ticked, e.added = now, time.Time{}

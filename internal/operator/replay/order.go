@@ -14,11 +14,11 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// order sorts requests by their second. It holds them as records until no line
-// within the allowed lateness can precede them. For one goroutine, but for reuse.
+// order sorts requests by their second. It holds them as records until no line within the allowed lateness can precede
+// them. One goroutine may use it; only reuse may be called from any goroutine.
 type order struct {
 	seconds []*bucket // the oldest first
-	last    *bucket   // where the last record went: usually that of the next one
+	last    *bucket   // bucket of the last record, which is usually the bucket of the next record
 
 	size, maxSize int64
 	horizon       int64 // newest second returned by next; lines not after it are late
@@ -28,7 +28,7 @@ type order struct {
 	spare sync.Pool // of *bucket
 }
 
-// bucket is one second. bucketSize is its memory beside the records.
+// bucket holds the records of one second. bucketSize is the memory of a bucket beside its records, in bytes.
 type bucket struct {
 	second  int64
 	n       int
@@ -70,8 +70,8 @@ func (o *order) bucket(second int64) *bucket {
 	return o.seconds[i]
 }
 
-// next returns the oldest second if it is before watermark, or if more than
-// maxSize is held; otherwise nil. The bucket belongs to the caller.
+// next returns the oldest second if it is before watermark, or if more than maxSize is held; otherwise it returns nil.
+// The bucket belongs to the caller.
 func (o *order) next(watermark int64) *bucket {
 	if len(o.seconds) == 0 {
 		return nil
@@ -92,7 +92,8 @@ func (o *order) next(watermark int64) *bucket {
 	return b
 }
 
-// complete returns the seconds that next does, up to about so many bytes of records; more: there are others.
+// complete returns the seconds that next returns, up to about most bytes of records. more is true if next may return
+// others.
 func (o *order) complete(watermark int64, most int) (seconds []*bucket, more bool) {
 	for size := 0; size < most; {
 		b := o.next(watermark)
@@ -104,18 +105,18 @@ func (o *order) complete(watermark int64, most int) (seconds []*bucket, more boo
 	return seconds, true
 }
 
-// reuse takes back a bucket that nothing holds any more. Any goroutine may call it.
+// reuse takes a bucket that nothing uses any longer back into spare. Any goroutine may call it.
 func (o *order) reuse(b *bucket) {
-	const most = 4 << 10 // what is larger would be memory that maxSize does not count
+	const most = 4 << 10 // maxSize does not count the memory of spare buckets
 	if cap(b.records) <= most {
 		*b = bucket{records: b.records[:0]}
 		o.spare.Put(b)
 	}
 }
 
-// sourceWatermark is the progress of a source by its own time: the 16th latest time
-// of all its lines, 0 before there are as many. The 16th and not the latest, so
-// that a few lines with a time in the future do not make all later lines late.
+// sourceWatermark is the progress of a source by its own time: the 16th latest time of all its lines, or 0 if it has
+// fewer lines. It is not the latest time, so that a few lines with a time in the future do not make all later lines
+// late.
 type sourceWatermark struct {
 	latest [16]int64 // ascending
 }
@@ -133,19 +134,17 @@ func (p *sourceWatermark) add(second int64) {
 
 func (p *sourceWatermark) reached() int64 { return p.latest[0] }
 
-// A record is one buffered request: length (4 bytes),
-// nanoseconds (4 bytes), status (2 bytes), then the client's address and name, method, host, target,
-// user agent and referer, each after its length. It never leaves the process.
+// A record is one buffered request: length (4 bytes), nanoseconds (4 bytes), status (2 bytes), then the client's
+// address and name, method, host, target, user agent and referer, each after its length. It never leaves the process.
 const recordHead = 10
 
-// appendRecord writes the request of e. Headers that no rule reads are already
-// empty.
+// appendRecord appends the record of e. Headers that no rule reads are already empty.
 func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	start := len(b)
 	b = append(b, make([]byte, recordHead)...)
 	r := &e.Request
 	var buf [net.IPv6len]byte
-	addr, _ := r.Client.Addr.AppendBinary(buf[:0]) // has no error
+	addr, _ := r.Client.Addr.AppendBinary(buf[:0]) // it returns no error
 	for _, s := range [...]string{string(addr), r.Client.Name, r.Method, r.Host, r.Target, h.UserAgent, h.Referer} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -156,11 +155,10 @@ func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	return b
 }
 
-// readRecord is the inverse of appendRecord for the bytes after the head. All
-// strings are parts of s.
+// readRecord is the inverse of appendRecord for the bytes after the head. All strings are parts of s.
 func readRecord(s string, r *hottype.Request, h *accesslog.Header) {
 	addr, s := readString(s)
-	_ = r.Client.Addr.UnmarshalBinary([]byte(addr)) // it is one
+	_ = r.Client.Addr.UnmarshalBinary([]byte(addr)) // appendRecord wrote the address
 	r.Client.Name, s = readString(s)
 	r.Method, s = readString(s)
 	r.Host, s = readString(s)
@@ -177,6 +175,6 @@ func readString(s string) (value, rest string) {
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
 
-// hash is the same on every machine and in every run, unlike hash/maphash. Equal hashes of different requests do no
-// harm: see rehashDuplicates.
+// hash returns the same number on every machine and in every run, unlike hash/maphash. Equal hashes of different
+// requests do no harm: see rehashDuplicates.
 func hash(s string) uint64 { return canon.Mix(crc64.Checksum([]byte(s), crcTable)) }

@@ -13,18 +13,17 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// Seen is one request of a log. It is valid only during the call that it is passed
-// to: a callee that keeps one of its strings has to clone it.
+// Seen is one request of a log. It is valid only during the call that it is passed to: a callee that keeps one of its
+// strings has to clone it.
 type Seen struct {
 	At      time.Time
 	Request *hottype.Request
-	// Status is that of the response, 0 if the log does not have it.
+	// Status is the status of the response, or 0 if the log does not have it.
 	Status int
 }
 
-// Read calls visit with all requests of the logs in the order in which Run
-// judges them, with User-Agent and Referer, and judges none. Its report has only
-// the counts of reading: requests, lines, malformed lines. Config.Rules is not
+// Read calls visit with all requests of the logs, with User-Agent and Referer, in the order in which Run judges them.
+// It judges no request. Its report has only the numbers of requests, lines and malformed lines. Config.Rules is not
 // used.
 func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*Report, error) {
 	cfg, err := cfg.complete()
@@ -53,7 +52,7 @@ func (v *visitor) second(_ context.Context, b *bucket) {
 
 func (v *visitor) report() Report { return v.read }
 
-// records decodes the requests of a second. Its memory is reused for all of them.
+// records decodes the requests of a second. Its memory is reused for all requests.
 type records struct {
 	moments []recordTime
 	seen    Seen
@@ -73,18 +72,17 @@ func (r *records) each(b *bucket, do func(*Seen)) {
 	}
 }
 
-// recordTime is when within its second a record happens, and where it is.
+// recordTime records when within its second a record happens, and where the record is.
 type recordTime struct {
 	nanos    int64
 	status   int
 	hash     uint64
-	from, to int // of the record after its head
+	from, to int // of the record without its head
 }
 
-// orderSecond returns the records of one second in the order in which they are taken
-// to happen; see the package comment. The order depends on the content of the
-// records, not on their order in the log: they are sorted by a hash, and equal
-// records, which would be adjacent, get a new hash each.
+// orderSecond returns the records of one second in the order in which they are taken to happen; see the package
+// comment. The order depends on the content of the records, not on their order in the log: they are sorted by a hash,
+// and of equal records, which would be adjacent, each gets a new hash.
 func orderSecond(records string, moments []recordTime) []recordTime {
 	moments = moments[:0]
 	fine := false
@@ -117,8 +115,8 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 	return moments
 }
 
-// rehashDuplicates gives equal records, which are adjacent, different hashes. It
-// reports whether there were any.
+// rehashDuplicates sets different hashes for equal records, which are adjacent. It reports whether there were equal
+// records.
 func rehashDuplicates(records string, moments []recordTime) bool {
 	any, nth := false, uint64(0)
 	for i := 1; i < len(moments); i++ {

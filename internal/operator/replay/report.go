@@ -13,54 +13,52 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Report is what a replay found. Times are unix seconds, in UTC.
+// Report holds the findings of a replay. Times are unix seconds, in UTC.
 type Report struct {
-	// Requests are the lines that were judged.
+	// Requests is the number of lines that were judged.
 	Requests int64 `json:"requests"`
-	// Malformed lines do not parse; the first of them are in Broken.
+	// Malformed is the number of lines that do not parse; the first of them are in Broken.
 	Malformed int64 `json:"malformed"`
-	// First and Last are the seconds of the earliest and the latest request,
-	// 0 without any.
+	// First and Last are the seconds of the earliest and the latest request, or 0 if there is no request.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
-	// Keys are the 1000 busiest, ties by key.
+	// Keys are the 1000 busiest keys; ties are in the order of keys.
 	Keys []Key `json:"keys"`
-	// Hot is when the detector held a key hot, in order of time, then by key.
+	// Hot lists the times during which the detector held a key hot, by time and then by key.
 	Hot []Span `json:"hot"`
-	// Loops is when a key of a rule with min_clients was over its threshold
-	// because of one or a few clients, and so not hot. Ordered as Hot is.
+	// Loops lists the times during which a key of a rule with min_clients was over its threshold because of one or a
+	// few clients, and so not hot, in the order of Hot.
 	Loops []Span `json:"loops"`
-	// HotSeconds lists for a second that has a request the keys, sorted, whose
-	// count over their rule's window ending with it reaches the threshold,
-	// before any hysteresis. Seconds without such keys are left out.
+	// HotSeconds lists for a second with requests the keys, sorted, whose count over their rule's window that ends with
+	// the second reaches the threshold, before any hysteresis. Seconds without such keys are left out.
 	HotSeconds map[int64][]hottype.Key `json:"hot_seconds"`
-	// Denied is how many requests would have been denied, by reason.
+	// Denied is the number of requests that would have been denied, by reason.
 	Denied report.Denials `json:"denied"`
-	// Clients are the 1000 busiest and those with the 100 highest peaks of
-	// each kind, busiest first, ties by client.
+	// Clients are the 1000 busiest clients and the clients with the 100 highest peaks of each kind, the busiest first;
+	// ties are in the order of clients.
 	Clients []Client `json:"clients"`
 
-	// Lines is all lines but comments: Requests + Malformed + Late.
+	// Lines is the number of all lines except comments: Requests + Malformed + Late.
 	Lines int64 `json:"lines"`
-	// Late lines were too far behind the others of their file to be put in
-	// order, and are in no other number.
+	// Late is the number of lines that were too far behind the others of their file to be put in order. They are in no
+	// other number except Lines.
 	Late int64 `json:"late"`
-	// MalformedQueries are requests beyond the limits of canonical
-	// parameters. They are counted under the reserved parameter.
+	// MalformedQueries is the number of requests beyond the limits of canonical parameters. They are counted under the
+	// reserved parameter.
 	MalformedQueries int64 `json:"malformed_queries"`
-	// NoRule is how many requests no rule counted.
+	// NoRule is the number of requests that no rule counted.
 	NoRule int64 `json:"no_rule"`
-	// Shadowed is how many requests a limit in shadow mode would have denied.
+	// Shadowed is the number of requests that a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`
-	// ShadowedBy is which limits they were.
+	// ShadowedBy is the number of these requests, by the reason of the limit.
 	ShadowedBy report.Denials `json:"shadowed_by"`
 
-	// ThresholdCount is how many keys would have been hot at other thresholds.
+	// HotAt holds how many keys would have been hot at other thresholds.
 	HotAt []ThresholdCount `json:"hot_at"`
 
 	DistinctKeys    int `json:"distinct_keys"`
 	DistinctClients int `json:"distinct_clients"`
-	// Dropped counts what bounds left out; usually all 0.
+	// Dropped counts entries that bounds left out; usually all numbers are 0.
 	Dropped  Dropped        `json:"dropped"`
 	Timeline Timeline       `json:"timeline"`
 	Sources  []SourceReport `json:"sources"`
@@ -68,7 +66,7 @@ type Report struct {
 	Broken []BrokenLine `json:"broken"`
 }
 
-// ThresholdCount is a number of keys that reach a rate over five seconds, with any number of clients.
+// ThresholdCount is the number of keys that reach a rate over five seconds, with any number of clients.
 type ThresholdCount struct {
 	Rate int64 `json:"rate"` // requests per second
 	Keys int64 `json:"keys"`
@@ -77,13 +75,13 @@ type ThresholdCount struct {
 type Key struct {
 	Key      hottype.Key `json:"key"`
 	Requests int64       `json:"requests"`
-	// Peak1s and Peak5s are the most requests in one second and in five
-	// seconds on end; the seconds are the first that end so.
+	// Peak1s and Peak5s are the largest numbers of requests in one second and in five consecutive seconds. Peak1sAt and
+	// Peak5sAt are the first seconds that end such a peak.
 	Peak1s   int64 `json:"peak_1s"`
 	Peak5s   int64 `json:"peak_5s"`
 	Peak1sAt int64 `json:"peak_1s_at"`
 	Peak5sAt int64 `json:"peak_5s_at"`
-	// Denied by the limit of the hot key, an override or a block.
+	// Denied is the number of requests that the limit of the hot key, an override or a block denied.
 	Denied int64 `json:"denied"`
 }
 
@@ -94,41 +92,39 @@ type Client struct {
 	Peak60s   int64  `json:"peak_60s"`
 	Peak1sAt  int64  `json:"peak_1s_at"`
 	Peak60sAt int64  `json:"peak_60s_at"`
-	// Denied for any reason.
+	// Denied is the number of requests that were denied for any reason.
 	Denied int64 `json:"denied"`
 }
 
-// Span is a time during which a key was hot, or a loop.
+// Span is a time during which a key was hot, or was a loop.
 type Span struct {
 	Key  hottype.Key `json:"key"`
 	Rule string      `json:"rule"`
 	From int64       `json:"from"`
-	// Until is when it cooled.
+	// Until is the time at which the key cooled.
 	Until int64 `json:"until"`
 	// PeakRate is in requests per second over the rule's window.
 	PeakRate float64 `json:"peak_rate"`
-	// Clients is about how many different clients requested it in all that time,
-	// Client the heaviest of them and ClientShare its share of the requests, 0 to
-	// 1. 0 and "" if the log has no clients.
+	// Clients is about the number of different clients that requested the key in all that time. Client is the heaviest
+	// of them, and ClientShare is its share of the requests, 0 to 1. They are 0 and "" if the log has no clients.
 	Clients     int64   `json:"clients"`
 	Client      string  `json:"heaviest_client"`
 	ClientShare float64 `json:"client_share"`
 }
 
-// Dropped counts what was left out of the report because of a bound.
+// Dropped counts entries that bounds left out of the report.
 type Dropped struct {
-	// Keys and Clients are requests for keys and by clients beyond Config.MaxKeys.
+	// Keys and Clients are the numbers of requests for keys and by clients beyond Config.MaxKeys.
 	Keys    int64 `json:"keys"`
 	Clients int64 `json:"clients"`
-	// Spans and HotSeconds are entries beyond 1,000,000.
+	// Spans and HotSeconds are the numbers of entries beyond 1,000,000.
 	Spans      int64 `json:"spans"`
 	HotSeconds int64 `json:"hot_seconds"`
-	// EarlySeconds were judged before all lines that could have belonged to
-	// them were read, because Config.MaxBuffer was full.
+	// EarlySeconds is the number of seconds that were judged before all lines that could have belonged to them were
+	// read, because Config.MaxBuffer was full.
 	EarlySeconds int64 `json:"early_seconds"`
-	// Uncertain is the largest error of a key's count over its window, in
-	// requests, because there were more keys than counters. 0: the hot keys are
-	// exact.
+	// Uncertain is the largest error of a key's count over its window, in requests, because there were more keys than
+	// counters. If it is 0, the hot keys are exact.
 	Uncertain int64 `json:"uncertain"`
 }
 
@@ -138,7 +134,7 @@ type SourceReport struct {
 	Lines     int64            `json:"lines"` // with comments
 	Malformed int64            `json:"malformed"`
 	Bytes     int64            `json:"bytes"` // as stored
-	// Error is why it was not read to its end, "" if it was.
+	// Error is the reason why the source was not read to its end, or "" if it was.
 	Error string `json:"error,omitempty"`
 }
 
@@ -148,8 +144,8 @@ type BrokenLine struct {
 	Reason string `json:"reason"`
 }
 
-// WriteJSON writes the report as one JSON document. The same report gives the
-// same bytes. What is not UTF-8 in a key becomes U+FFFD.
+// WriteJSON writes the report as one JSON document. Equal reports have the same bytes. Bytes of a key that are not
+// UTF-8 become U+FFFD.
 func (r *Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -159,27 +155,23 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// Config says how logs are read and judged. The zero value is ready.
+// Config holds how logs are read and judged. The zero value is ready.
 type Config struct {
-	// Rules to apply; nil means rules.Default().
+	// Rules are the rules to apply; nil means rules.Default().
 	Rules *rules.Set
-	// Format of all sources; "" detects it for each source from its first
-	// lines.
+	// Format is the format of all sources; "" detects it for each source from its first lines.
 	Format accesslog.Format
-	// Lateness is how far a line may be behind later ones of its source by
-	// time and still be put in order; 0 means 10 minutes. What is further
-	// behind may be left out, and is counted as late.
+	// Lateness is how far a line may be behind later lines of its source by time and still be put in order; 0 means 10
+	// minutes. Lines that are further behind may be left out, and are counted as late.
 	Lateness time.Duration
-	// MaxKeys bounds the distinct keys, and the distinct clients, that are
-	// tracked; 0 means 1,000,000. Requests for others are judged, but have no
-	// line of their own in the report.
+	// MaxKeys bounds the distinct keys, and the distinct clients, that are tracked; 0 means 1,000,000. Requests for
+	// other keys and by other clients are judged, but have no line of their own in the report.
 	MaxKeys int
-	// MaxBuffer bounds the bytes held for putting lines in order; 0 means 256
-	// MiB. When it is full the oldest second is judged early, which the report
-	// counts.
+	// MaxBuffer bounds the bytes that are held to put lines in order; 0 means 256 MiB. If it is full, the oldest second
+	// is judged early, which the report counts.
 	MaxBuffer int64
-	// Speed is how many seconds of the log are replayed in a second; 0 is as
-	// fast as possible. It does not change the report.
+	// Speed is the number of seconds of the log that are replayed in a second; 0 is as fast as possible. It does not
+	// change the report.
 	Speed float64
 	// Progress, unless nil, is called from Run's goroutine after about every 64 KiB of log and after every second that
 	// Speed waited for, with the bytes read from all sources, as they are stored (compressed, if so).
@@ -192,9 +184,9 @@ type Config struct {
 type Source struct {
 	// Name is shown beside the lines of this source.
 	Name string
-	// Reader gives the log, plain unless Unpack says otherwise.
+	// Reader returns the log, plain unless Unpack is set.
 	Reader io.Reader
-	// Unpack, unless nil, returns the plain log that Reader gives, such as Reader of package unpack.
+	// Unpack, unless nil, returns the plain log of Reader's bytes, such as Reader of package unpack.
 	Unpack func(io.Reader) (io.Reader, error)
 }
 

@@ -7,13 +7,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// How many of the busiest are in a report, and how many of the highest peaks.
+// busiest is how many of the busiest keys and clients are in a report, and highest is how many of the highest peaks.
 const (
 	busiest = 1000
 	highest = 100
 )
 
-// report is the report of all requests judged so far. It ends the replay: hot keys cool.
+// report returns the report of all requests judged so far. It ends the replay: hot keys cool.
 func (e *engine) report() Report {
 	rep := e.totals
 	rep.Hot, rep.Loops = e.finish()
@@ -40,7 +40,7 @@ func (r *replayer) reading(rep *Report) {
 	}
 }
 
-// complete makes lists empty instead of nil, which differ in JSON.
+// complete replaces nil lists by empty ones, because they differ in JSON.
 func (r *Report) complete() *Report {
 	r.Hot, r.Loops, r.Keys, r.Clients = orEmpty(r.Hot), orEmpty(r.Loops), orEmpty(r.Keys), orEmpty(r.Clients)
 	r.Sources, r.Broken, r.HotAt = orEmpty(r.Sources), orEmpty(r.Broken), orEmpty(r.HotAt)
@@ -81,8 +81,8 @@ func (e *engine) topKeys() []Key {
 	return keys
 }
 
-// topClients are the busiest, and those with the highest peaks: a crawler that
-// comes once is rarely among the busiest, but per-IP windows are for such clients.
+// topClients returns the busiest clients, and the clients with the highest peaks, because per-IP windows are for
+// crawlers that come once, which are rarely among the busiest.
 func (e *engine) topClients() []Client {
 	texts := make([]string, len(e.clients.names))
 	for i, c := range e.clients.names {
@@ -119,7 +119,7 @@ type Timeline struct {
 	// Requests and Denied are the totals of each step.
 	Requests []int64 `json:"requests"`
 	Denied   []int64 `json:"denied"`
-	// Peak is the requests in the busiest second of each step.
+	// Peak is the number of requests in the busiest second of each step.
 	Peak []int64 `json:"peak_1s"`
 }
 

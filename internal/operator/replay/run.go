@@ -1,26 +1,23 @@
-// Package replay runs request logs through the pipeline and reports which keys
-// would have been hot and which requests would have been denied.
+// Package replay runs request logs through the pipeline and reports which keys would have been hot and which requests
+// would have been denied.
 //
 //	log ──> lines ──> accesslog ─┐
 //	log ──> lines ──> accesslog ─┼─> order ──> one second at a time ──> gate.Gate, with limits in memory
 //	log ──> lines ──> accesslog ─┘   by log time                 └────> detect.Detector ──> hotset.Replica
 //
-// It drives the same gate and detector as production, with the log's own time
-// as their clock, in one goroutine; a second one reads ahead. So the report depends only on the rules and
-// on the set of lines in the logs: not on the machine, on the speed, on the
-// order of the files, or on the order of lines as long as they are at most
-// Config.Lateness behind those of the same file.
+// It drives the same gate and detector as production, with the log's own time as their clock, in one goroutine; a
+// second goroutine reads ahead. So the report depends only on the rules and on the set of lines in the logs: not on the
+// machine, on the speed, on the order of the files, or on the order of lines as long as they are at most
+// Config.Lateness behind other lines of the same file.
 //
-// Most logs have whole seconds. If no request of a second has a finer time, the
-// i-th of its n requests is taken to happen i/n into the second, in the order
-// of a fixed hash of their content: equal requests are spread over the second,
-// and the order in which a server wrote its lines has no influence. Each request
-// is decided first and then counted. Keys are judged and published ten times a
-// second, at whole tenths, as an aggregator does; a tenth at which nothing can
-// have changed is skipped, which does not change the report.
+// Most logs have whole seconds. If no request of a second has a finer time, the i-th of its n requests is taken to
+// happen i/n into the second, in the order of a fixed hash of their content: equal requests are spread over the second,
+// and the order in which a server wrote its lines has no influence. Each request is decided first and then counted.
+// Keys are judged and published ten times a second, at whole tenths, as an aggregator does; a tenth at which nothing
+// can have changed is skipped, which does not change the report.
 //
-// No error in a log is fatal and no loss is silent: malformed lines, late lines,
-// and requests beyond a bound are counted in the report.
+// No error in a log is fatal and no loss is silent: malformed lines, late lines, and requests beyond a bound are
+// counted in the report.
 package replay
 
 import (
@@ -37,13 +34,11 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Run reads all sources to their end and reports. Sources are merged by time,
-// so rotated files may come in any order, and files of several servers are
-// seen as one traffic.
+// Run reads all sources to their end and reports. Sources are merged by time, so that rotated files may come in any
+// order, and the files of several servers are judged together.
 //
-// If a source cannot be read to its end, Run returns an error and a report of all
-// that could be read. If ctx ends, the report covers the requests judged so far;
-// if cfg is invalid, it is nil.
+// If a source cannot be read to its end, Run returns an error and a report of all lines that could be read. If ctx
+// ends, the report covers the requests judged so far. If cfg is invalid, the report is nil.
 func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -78,10 +73,10 @@ func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 	return rep.complete(), errors.Join(r.errs...)
 }
 
-// secondHandler takes the requests of one second after the other.
+// secondHandler handles the requests of one second after the other.
 type secondHandler interface {
 	second(context.Context, *bucket)
-	report() Report // of all that was judged; it ends the replay
+	report() Report // on all seconds that were handled; it ends the replay
 }
 
 func newReplayer(cfg Config, j secondHandler) *replayer {
@@ -100,7 +95,7 @@ type replayer struct {
 	pace     pace
 	lateness int64
 
-	// Which headers the rules read; the others are not kept.
+	// keepAgent and keepReferer are true if rules read the header. Other headers are not kept.
 	keepAgent, keepReferer bool
 
 	lines  int64
@@ -127,7 +122,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 	return agent, referer
 }
 
-// open adds a source. One that cannot be opened is added as ended.
+// open adds a source. A source that cannot be opened is added as one that ended.
 func (r *replayer) open(l Source) {
 	src, err := open(l, r.cfg.Format)
 	origin := SourceReport{Name: l.Name}
@@ -222,9 +217,9 @@ func (r *replayer) progress(bytes int64) {
 	}
 }
 
-// pace replays the log at a speed, counted from its first second.
+// pace replays the log at a speed, measured from the first second of the log.
 type pace struct {
-	speed  float64 // 0: no waiting
+	speed  float64 // 0 if replay does not wait
 	began  time.Time
 	second int64 // of the log at began
 }

@@ -27,7 +27,7 @@ type heldLine struct {
 	err  error
 }
 
-// open detects what a source is. An error means that it cannot be read at all.
+// open detects the format of a source. An error means that the source cannot be read at all.
 func open(s Source, format accesslog.Format) (*source, error) {
 	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}, format: format}
 	plain, err := io.Reader(src.raw), error(nil)
@@ -39,19 +39,19 @@ func open(s Source, format accesslog.Format) (*source, error) {
 	}
 	src.lines = newLines(plain)
 	if format == "" && (!src.detect() || src.format == "") {
-		src.format = accesslog.Combined // the errors of its lines are the most helpful
+		src.format = accesslog.Combined // the errors of its parser are the most helpful
 	}
 	src.parser, err = src.format.Parser()
 	return src, err
 }
 
-// Detection reads this many lines, within so many bytes.
+// detectLines and detectBytes bound the lines that are read to detect the format, and their bytes.
 const (
 	detectLines = 100
 	detectBytes = 1 << 20
 )
 
-// detect finds the format and holds the lines it read. It returns false if none parses.
+// detect detects the format and holds the lines it read. It returns false if no line parses.
 func (s *source) detect() bool {
 	var sample []string
 	for size := 0; len(sample) < detectLines && size < detectBytes; {
@@ -102,8 +102,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxLine is the longest line that is read, in bytes. No server accepts a request
-// line this long, so a longer line is not a request.
+// maxLine is the length of the longest line that is read, in bytes. No server accepts a request line this long, so that
+// a longer line is not a request.
 const maxLine = 64 << 10
 
 var (
@@ -111,21 +111,20 @@ var (
 	errCut  = errors.New("line is cut off where the file could not be read further")
 )
 
-// lines cuts a stream into lines without their ends. It reads blocks, and
-// hands out lines as parts of one string per block, so that a line costs no
-// allocation.
+// lines cuts a stream into lines without their ends. It reads blocks, and hands out lines as parts of one string per
+// block, so that a line costs no allocation.
 type lines struct {
 	r     io.Reader
 	buf   []byte // read after the last block
 	block string // the rest of the block
 	long  bool   // inside a line that is too long
-	err   error  // how the stream ended, once it has
+	err   error  // the error with which the stream ended, or nil before its end
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: r, buf: make([]byte, 0, maxLine)} }
 
-// next returns the next line, io.EOF after the last. errLong and errCut are each
-// returned in place of one line; any other error ends the stream.
+// next returns the next line, or io.EOF after the last line. errLong and errCut are each returned in place of one line;
+// any other error ends the stream.
 func (l *lines) next() (string, error) {
 	for l.block == "" {
 		if l.err != nil {
@@ -174,8 +173,8 @@ func (l *lines) fill() error {
 	return nil
 }
 
-// cut makes a block of the whole lines in buf, whose first from bytes are known
-// to contain no line end. It returns false if there is none.
+// cut makes a block of the whole lines in buf, whose first from bytes are known to contain no line end. It returns
+// false if buf contains no line end.
 func (l *lines) cut(from int) bool {
 	end := bytes.LastIndexByte(l.buf[from:], '\n')
 	if end < 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-// totals holds the figures of each key or each client, up to a number of them.
-// Names are entered in the order of arrival and identified by an id.
+// totals holds the numbers of each key or each client, for at most limit of them. Names are entered in the order of
+// arrival and identified by an id.
 type totals[K comparable] struct {
 	ids     map[K]uint32
 	names   []K
@@ -21,8 +21,8 @@ type totals[K comparable] struct {
 	window  *trailing
 }
 
-// row has the figures of one name. The peaks are of single seconds and of the
-// trailing window; the seconds are the first at which they were reached.
+// row holds the numbers of one name. peak is of single seconds, wide of the trailing window; peakAt and wideAt are the
+// first seconds at which they were reached.
 type row struct {
 	requests, denied int64
 	current          uint32 // requests in the current second
@@ -30,13 +30,13 @@ type row struct {
 	peakAt, wideAt   int64
 }
 
-// newTotals takes the width of the trailing window in seconds.
+// newTotals returns totals whose trailing window is width seconds wide.
 func newTotals[K comparable](limit, width int) *totals[K] {
 	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: &trailing{slots: make([][]amount, width)}}
 }
 
-// enter returns the id of a name. It may keep the name, so the name must own its
-// memory. It returns false if there are too many.
+// enter returns the id of a name. It may keep the name, so that the name must own its memory. It returns false if there
+// are too many names.
 func (b *totals[K]) enter(name K) (uint32, bool) {
 	if id, ok := b.ids[name]; ok {
 		return id, true
@@ -60,7 +60,7 @@ func (b *totals[K]) count(id uint32) {
 	r.requests++
 }
 
-// close ends second s, which must be later than any before.
+// close ends second s, which must be later than all seconds before.
 func (b *totals[K]) close(s int64) {
 	b.window.advance(s)
 	for _, id := range b.now {
@@ -76,7 +76,7 @@ func (b *totals[K]) close(s int64) {
 	b.now = b.now[:0]
 }
 
-// top returns the ids with the greatest measure, ties by their text.
+// top returns the n ids with the greatest measure; ties are in the order of their texts.
 func (b *totals[K]) top(n int, measure func(*row) int64, texts []string) []uint32 {
 	ids := make([]uint32, len(b.names))
 	for i := range ids {
@@ -92,9 +92,8 @@ func byRequests(r *row) int64 { return r.requests }
 func byPeak(r *row) int64     { return int64(r.peak) }
 func byWide(r *row) int64     { return int64(r.wide) }
 
-// trailing keeps, for each id, how often it occurred in the last width
-// seconds. It is exact, and its memory is proportional to the occurrences in that
-// time: ids without any take four bytes.
+// trailing holds, for each id, how often it occurred in the last width seconds. It is exact, and its memory is
+// proportional to the occurrences in that time: an id without occurrences takes four bytes.
 type trailing struct {
 	slots  [][]amount // slot s%width holds second s
 	sums   []uint32   // by id
@@ -116,8 +115,7 @@ func (t *trailing) advance(s int64) {
 	t.newest = s
 }
 
-// add counts n of id in the newest second and returns its sum. An id is added
-// at most once in a second.
+// add counts n for id in the newest second and returns the sum of id. An id is added at most once in a second.
 func (t *trailing) add(id, n uint32) uint32 {
 	for int(id) >= len(t.sums) {
 		t.sums = append(t.sums, 0)
@@ -131,8 +129,7 @@ func (t *trailing) add(id, n uint32) uint32 {
 // maxEntries bounds the spans, and the pairs of second and key.
 const maxEntries = 1_000_000
 
-// spans turns the changes of a detector into times during which keys were hot, or
-// loops.
+// spans turns the changes of a detector into the times during which keys were hot, or were loops.
 type spans struct {
 	begins, ends detect.Kind
 	open         map[hottype.Key]*openSpan
@@ -140,7 +137,7 @@ type spans struct {
 	dropped      int64
 }
 
-// openSpan is a span whose end is not known yet, and its clients since it began.
+// openSpan is a span whose end is not known yet, with its clients since it began.
 type openSpan struct {
 	Span
 	who hottype.ClientSketch
@@ -176,8 +173,8 @@ func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
 	}
 }
 
-// close keeps a span. Its clients are those of the window in which it began, or
-// those since then if they are more.
+// close adds a span to closed. Its clients are the clients of the window in which it began, or the clients since then
+// if they are more.
 func (s *spans) close(open *openSpan) {
 	span := open.Span
 	if n := clientsketch.Clients(&open.who); n > span.Clients {
@@ -204,7 +201,7 @@ func (s *spans) all(end int64) []Span {
 	return s.closed
 }
 
-// hotSeconds keeps the keys over their threshold, second by second.
+// hotSeconds holds the keys over their threshold, second by second.
 type hotSeconds struct {
 	bySecond map[int64][]hottype.Key
 	entries  int

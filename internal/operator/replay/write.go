@@ -15,19 +15,17 @@ import (
 type Options struct {
 	// Color uses the colours of a terminal.
 	Color bool
-	// Width is the width of a line in columns; 0 means 100, and less than 60
-	// means 60.
+	// Width is the width of a line in columns; 0 means 100, and less than 60 means 60.
 	Width int
-	// NoRules says that the rules are rules.Default(), because none were
-	// configured: the report then shows how to get rules.
+	// NoRules is true if no rules were configured, so that the rules are rules.Default(). The report then shows how to
+	// get rules.
 	NoRules bool
-	// Top is how many rows a table has; 0 means 20.
+	// Top is the number of rows of a table; 0 means 20.
 	Top int
 }
 
-// Write writes the report for people, in UTF-8. Bytes of the log reach w only
-// as printable characters: a client cannot send escape codes to a terminal by
-// requesting them.
+// Write writes the report for people, in UTF-8. Bytes of the log reach w only as printable characters, so that a client
+// cannot send escape codes to a terminal by requesting them.
 func Write(w io.Writer, r *Report, o Options) error {
 	p := &page{w: bufio.NewWriter(w), Options: o}
 	p.Width = max(cmp.Or(o.Width, 100), 60)
@@ -51,7 +49,7 @@ func Write(w io.Writer, r *Report, o Options) error {
 	return nil
 }
 
-// page is a report being written. Errors stay in w until Flush.
+// page is a report that is being written. Errors stay in w until Flush.
 type page struct {
 	w *bufio.Writer
 	Options
@@ -132,8 +130,7 @@ func (p *page) keys(keys []Key) {
 	}
 }
 
-// thresholds shows how many keys each of several thresholds would have found, if no
-// rules are configured.
+// thresholds shows how many keys each of several thresholds would have found, if no rules are configured.
 func (p *page) thresholds(r *Report) {
 	if !p.NoRules {
 		return
@@ -149,7 +146,7 @@ func (p *page) thresholds(r *Report) {
 	p.printf("`hotparam learn` finds the paths, parameters and thresholds of this log and writes a configuration.\n")
 }
 
-// hot shows the spans with the highest peaks, in order of time.
+// hot shows the spans with the highest peaks, by time.
 func (p *page) hot(heading string, spans []Span) {
 	p.heading(heading)
 	if len(spans) == 0 {
@@ -173,7 +170,7 @@ func (p *page) hot(heading string, spans []Span) {
 	}
 }
 
-// known is a value as text, a dash if it is not known.
+// known returns a value as text, or a dash if the value is not known.
 func known(is bool, format string, value any) string {
 	if !is {
 		return "-"
@@ -181,7 +178,8 @@ func known(is bool, format string, value any) string {
 	return fmt.Sprintf(format, value)
 }
 
-// untilFormat is the time alone where every span ends on the day it began.
+// untilFormat returns the format of a time without its date if every span ends on the day on which it began, and
+// otherwise with its date.
 func untilFormat(spans []Span) string {
 	if slices.ContainsFunc(spans, func(s Span) bool { return s.From/86400 != s.Until/86400 }) {
 		return time.DateTime
@@ -235,7 +233,7 @@ func Grouped(n int64) string {
 	return s
 }
 
-// Clock writes a unix second as a time of UTC.
+// Clock writes a unix second as a time in UTC.
 func Clock(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
 
 // span writes a number of seconds in its two greatest units.
