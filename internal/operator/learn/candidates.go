@@ -17,12 +17,12 @@ import (
 type candidate struct {
 	at     *place
 	params []*tracked
-	values float64 // how many different ones
+	values float64 // about the number of different values
 	peaks  *peaks
 	keys   []*measured
 	threshold
-	// Requests that the pattern of the path matches but that are not for a value: those without a
-	// value, by the path, and pages that are literal in the tree of paths.
+	// others counts the requests that the pattern of the path matches but that are not for a value: requests without a
+	// value, by their path, and requests for pages that are literal in the tree of paths. pages are the keys of others.
 	others *peaks
 	pages  []*measured
 }
@@ -38,8 +38,7 @@ func (c *candidate) names() (all []string) {
 	return all
 }
 
-// candidates are the parameters and the pairs worth measuring, those of the busiest
-// paths first.
+// candidates returns the parameters and the pairs that are worth measuring, the busiest paths first.
 func (s *survey) candidates(minClients int) []*candidate {
 	var all []*candidate
 	for _, pl := range s.places {
@@ -72,8 +71,8 @@ func (s *survey) candidates(minClients int) []*candidate {
 	return all
 }
 
-// pairOf makes a candidate of two parameters that do not decide each other; nil where
-// one of them only shows the page in another way.
+// pairOf returns a candidate of two parameters that do not decide each other, or nil if one of them only shows the page
+// in another way.
 func (pl *place) pairOf(i, j int) *candidate {
 	pairs := pl.pairs[[2]int{i, j}]
 	a, b := pl.params[i], pl.params[j]
@@ -87,11 +86,11 @@ func (pl *place) pairOf(i, j int) *candidate {
 	return &candidate{at: pl, params: []*tracked{a, b}, values: n}
 }
 
-// measure counts the peaks of all candidates under the keys that rules give them.
-// Requests that no candidate counts go to rest.
+// measure counts the peaks of all candidates under the keys that rules write for them. Requests that no candidate
+// counts go to rest.
 func (s *survey) measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
-	// Each candidate is a rule that lets the others count too, up to as many as one
-	// request may have keys.
+	// Each candidate is a rule with continue, so that the other candidates count too, up to the number of keys that one
+	// request may have.
 	for rest != nil || len(all) > 0 {
 		batch := all[:min(len(all), rules.MaxKeys-1)]
 		all = all[len(batch):]
@@ -126,7 +125,7 @@ func (s *survey) measure(ctx context.Context, l *learner, all []*candidate, rest
 				case c != nil:
 					c.peaks.add(m.Key, client, second)
 					valued = true
-				case rest != nil && !valued: // the rule of everything is the last one
+				case rest != nil && !valued: // the rule for everything is the last rule
 					rest.add(m.Key, client, second)
 				}
 			}
@@ -147,11 +146,11 @@ func (s *survey) nodeOf(seen *replay.Seen) (path string, at *node) {
 	return path, at
 }
 
-// maxPages is how many pages of their own the pattern of a rule may match.
+// maxPages is the maximum number of pages of their own that the pattern of a rule may match.
 const maxPages = 6
 
-// set takes what was measured. It returns false if the pattern of the path matches pages that would
-// be limited with the values: too many of them, or one that no rule can name.
+// set takes the measured peaks. It returns false if the pattern of the path matches pages that would be limited with
+// the values: too many of them, or a page that no rule can name.
 func (c *candidate) set(span time.Duration) bool {
 	c.keys, c.pages = c.peaks.done(), c.others.done()
 	slices.SortFunc(c.pages, func(a, b *measured) int { return cmp.Compare(a.key, b.key) })
@@ -165,9 +164,8 @@ func (c *candidate) set(span time.Duration) bool {
 	})
 }
 
-// pick chooses one candidate of a path, nil if none has values that many clients
-// request at a time. Candidates with a gap between viral values and others come first,
-// then those with more values.
+// pick returns the best candidate of a path, or nil if no candidate has values that many clients request at a time.
+// Candidates with a gap between viral values and others are preferred, then candidates with more values.
 func pick(all []*candidate, minClients int) *candidate {
 	var best *candidate
 	for _, c := range all {
@@ -178,12 +176,12 @@ func pick(all []*candidate, minClients int) *candidate {
 	return best
 }
 
-// leastClients is how many clients must have requested one value within a minute. If clients are not known, because the
-// log has the addresses of a proxy, as many requests are enough.
+// leastClients is the minimum number of clients that must have requested one value within a minute. If clients are not
+// known, because the log has the addresses of a proxy, as many requests are enough.
 const leastClients = 10
 
-// leastOfQuiet is how many values a parameter must have to be proposed although none has gone viral: a rule
-// for a few values is not worth its risk.
+// leastOfQuiet is the minimum number of values that a parameter must have to be proposed although no value has gone
+// viral: a rule for a few values is not worth its risk.
 const leastOfQuiet = 50
 
 func (c *candidate) wanted(minClients int) bool {
@@ -196,8 +194,8 @@ func (c *candidate) wanted(minClients int) bool {
 	})
 }
 
-// better reports whether a is a better key than b. A pair is better than one of its
-// halves if it narrows it.
+// better reports whether a is a better key than b. A pair is better than one of its two parameters if it narrows that
+// parameter.
 func better(a, b *candidate) bool {
 	if a.found() != b.found() {
 		return a.found()
@@ -219,8 +217,8 @@ func better(a, b *candidate) bool {
 	return a.values > b.values
 }
 
-// narrows reports whether nearly all requests that made a value of a half viral are for one pair, and the value
-// has others too: a limit on the half would limit those other pages.
+// narrows reports whether nearly all requests that made a value of half viral are for one pair, and the value has other
+// pairs too: a limit on half would limit those other pages.
 func (c *candidate) narrows(half *candidate) bool {
 	last := len(windows) - 1
 	most := func(a, b *measured) int { return cmp.Compare(a.score[last], b.score[last]) }
@@ -236,8 +234,8 @@ func (c *candidate) has(other *candidate) bool {
 	return slices.ContainsFunc(other.params, func(p *tracked) bool { return slices.Contains(c.params, p) })
 }
 
-// isFinest reports whether no other parameter of the path has many more values. A value that most
-// requests have beside many values of another parameter is a way to show a page, not a page.
+// isFinest reports whether no other parameter of the path has many more values. A value that most requests have beside
+// many values of another parameter is a way to show a page, not a page.
 func (c *candidate) isFinest() bool {
 	return !slices.ContainsFunc(c.at.params, func(p *tracked) bool {
 		return (p.role == content || p.role == text) && p.values.distinct.count() > 2*c.values
@@ -246,8 +244,8 @@ func (c *candidate) isFinest() bool {
 
 func (c *candidate) isPath() bool { return c.params[0].segment >= 0 }
 
-// similar reports whether the highest values of two candidates are requested about as much: then
-// they are the same requests, and the one with more values limits fewer pages.
+// similar reports whether the highest values of two candidates are requested about as much: then they are of the same
+// requests, and the candidate with more values limits fewer pages.
 func similar(a, b *candidate) bool {
 	last := len(windows) - 1
 	x, y := highest(a.keys, last), highest(b.keys, last)
@@ -264,7 +262,7 @@ func highest(keys []*measured, window int) float64 {
 
 func byValues(a, b *candidate) int { return cmp.Compare(a.values, b.values) }
 
-// catchRest chooses the threshold of what has no rule. Files that pages load are not viral.
+// catchRest chooses the threshold of keys without a rule. Files that pages load are not viral.
 func (p *Proposal) catchRest(others []*measured, seen int64) {
 	p.restMost = highest(others, 0)
 	isFile := func(m *measured) bool {

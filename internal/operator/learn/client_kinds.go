@@ -24,7 +24,7 @@ const (
 	kinds
 )
 
-// kindNames are for one client and for several.
+// kindNames holds the names of each kind, for one client and for several.
 var kindNames = [kinds][2]string{
 	{"person", "people"}, {"address that many share", "addresses that many share"}, {"robot", "robots"},
 	{"bot", "bots"}, {"scanner", "scanners"}, {"loop", "loops"}, {"probe", "probes"},
@@ -33,9 +33,9 @@ var kindNames = [kinds][2]string{
 
 func (k kind) String() string { return kindNames[k][1] }
 
-// What makes a client one of a kind.
+// The thresholds that make a client one of a kind.
 const (
-	loopRequests   = 20   // at least
+	loopRequests   = 20   // minimum
 	loopShare      = 0.75 // of them for one target; the counters undercount a little
 	scannerRefused = 0.5  // of its requests got a 4xx
 	sharedAgents   = 8    // user agents of one address
@@ -45,16 +45,16 @@ const (
 type visitor struct {
 	requests, refused int64
 
-	second             int64 // the one under way
+	second             int64 // the current second
 	inSecond, inMinute uint32
 	slots              [7]uint16 // requests of the last 60 to 70 seconds, by ten seconds
-	slot               int64     // the newest of them
+	slot               int64     // number of the newest slot
 	peak1s, peak60s    uint32
 
-	agents          [sharedAgents]uint32 // hashes; 0 is none
+	agents          [sharedAgents]uint32 // hashes; 0 is a free entry
 	assets, referer bool
 	bot, monitor    bool
-	self            bool // it is the site's own server
+	self            bool // the client is the site's own server
 
 	first, last    int64 // seconds of its first and last request
 	targets, paths commonest
@@ -71,7 +71,7 @@ type visitors struct {
 	dropped int64 // requests of clients beyond maxClients
 
 	requests, unknown        int64
-	assets, referers, agents int64 // requests with such
+	assets, referers, agents int64 // numbers of requests that have one
 
 	first, last int64 // seconds of the log
 	hosts       hosts
@@ -121,8 +121,8 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	c.paths.add(hash(target))
 }
 
-// time counts the request in its second and in its minute. A minute is up to 70
-// seconds here: the peak is never below the true one.
+// time counts the request in its second and in its minute. A minute is up to 70 seconds here, so that the peak is never
+// below the true peak.
 func (c *visitor) time(second int64) {
 	if second != c.second {
 		c.second, c.inSecond = second, 0
@@ -181,7 +181,7 @@ func (c *commonest) add(h uint64) {
 	}
 }
 
-// top is the commonest text, by its hash, and how often it was counted: never too often.
+// top returns the hash of the commonest text, and how often it was counted, which is never too high.
 func (c *commonest) top() (hash uint64, n uint32) {
 	for _, t := range c {
 		if t.n > n {
@@ -196,7 +196,7 @@ func (v *visitors) kindOf(c *visitor) kind {
 		return person
 	}
 	_, top := c.targets.top()
-	// If hardly any request of the log has a Referer or is for an asset, their absence is no evidence.
+	// If hardly any request of the log has a Referer or is for an asset, a client without them is not unusual.
 	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
 	unlike := telling && c.requests >= robotRequests && !c.assets && !c.referer
 	shared := c.agents[sharedAgents-1] != 0
@@ -226,8 +226,8 @@ func (v *visitors) census() (clients [kinds]int64) {
 	return clients
 }
 
-// proxied returns why the addresses of the log are not those of clients, "" if they are.
-// Probes and the site's own server are machines on the inside, and say nothing about it.
+// proxied returns the reason why the addresses of the log do not identify clients, or "" if they do. Probes and the
+// site's own server are machines on the inside, and are no evidence.
 func (v *visitors) proxied() string {
 	shared, addresses, private, requests := int64(0), 0, int64(0), v.requests
 	for client, c := range v.all {
@@ -254,10 +254,10 @@ func (v *visitors) proxied() string {
 	return ""
 }
 
-// manyInside is how many private addresses are a company's own people, and not its proxies.
+// manyInside is the number of private addresses from which on they are a company's own people, and not its proxies.
 const manyInside = 200
 
-// botWords are in the user agents of programs. Many name their page with a URL.
+// botWords occur in the user agents of programs. Many programs name their page with a URL.
 var botWords = []string{
 	"bot", "crawl", "spider", "slurp", "curl", "wget", "python", "java/", "go-http", "libwww", "feed", "rss", "monitor",
 	"scan", "http://", "https://", "okhttp", "axios", "headless",
@@ -275,7 +275,6 @@ func one(is bool) int64 {
 	return 0
 }
 
-// hash is FNV-1a, finished by canon.Mix. It is the same in every run,
-// so that a log gives the same proposal. A client that chooses values with equal
-// hashes only makes a number in a comment smaller.
+// hash returns FNV-1a of s, finished by canon.Mix. It is the same in every run, so that a log leads to the same
+// proposal. A client that chooses values with equal hashes only makes a number in a comment smaller.
 func hash(s string) uint64 { return canon.Mix(canon.FNV1a(s)) }

@@ -1,24 +1,20 @@
-// Package learn reads request logs and proposes the rules of a site: which
-// parameters decide which page a request is for, which are noise, from which
-// rate a value is viral, and which rates no person reaches.
+// Package learn reads request logs and proposes the rules of a site: the parameters that decide which page a request is
+// for, the parameters that are noise, the rate from which on a value is viral, and the rates that no person reaches.
 //
 //	logs ──> 1 clients, paths and parameters           (client_kinds, paths)
 //	     ──> 2 the values of those parameters          (values, roles)
 //	     ──> 3 how many clients request one value      (peaks, threshold)
-//	     ──> 4 what the proposal would have done       (dry_run)
+//	     ──> 4 what the proposal would have done       (outcome)
 //
-// Each step reads the logs anew, so that memory is bounded: by the number of
-// clients, of paths, and of parameters that are common enough to have a rule,
-// and by one minute of requests. The proposal reports what a bound leaves out.
-// Step 3 counts under the keys of the proposed rules, with rules.Set.Match, and
-// step 4 uses package replay.
+// Each step reads the logs again, so that memory is bounded: by the number of clients, of paths, and of parameters that
+// are common enough to have a rule, and by one minute of requests. The proposal reports requests beyond a bound. Step 3
+// counts under the keys of the proposed rules, with rules.Set.Match, and step 4 uses package replay.
 //
-// A log shows the requests. It does not show the capacity of the service, so
-// the limits of a proposal are guesses, are marked so, and are in shadow mode.
+// A log shows the requests. It does not show the capacity of the service, so that the limits of a proposal are guesses,
+// are marked as such, and are in shadow mode.
 //
-// The content of a log is untrusted. It reaches the proposal only as quoted YAML
-// or as printable text in a comment, and rules.Parse has read the proposal
-// before Learn returns it.
+// The content of a log is untrusted. It reaches the proposal only as quoted YAML or as printable text in a comment, and
+// rules.Parse has read the proposal before Learn returns it.
 package learn
 
 import (
@@ -35,13 +31,13 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// usualMinClients is how many clients a value must have to be hot.
+// usualMinClients is the min_clients of a proposed rule, if the log has the addresses of clients.
 const usualMinClients = 5
 
 type Proposal struct {
-	// Read is how the logs were read.
+	// Read is the report on reading the logs.
 	Read *replay.Report
-	// Outcome is what the proposal would have done to them.
+	// Outcome is the effect that the proposal would have had on the logs.
 	Outcome Outcome
 
 	by         string
@@ -49,13 +45,13 @@ type Proposal struct {
 	visitors   *visitors
 	clock      clock
 	survey     *survey
-	proxied    string // why addresses do not identify clients, "" if they do
-	squeezed   string // why times are not those of the requests, "" if they are
+	proxied    string // why addresses do not identify clients, or "" if they do
+	squeezed   string // why the log's times are wrong, or "" if they are right
 	minClients int
 	rules      []*proposed
 	ignored    []ignored // parameters that are noise at every path
 	rest       threshold // of keys without a rule
-	restMost   float64   // the highest score of them, in windows[0]
+	restMost   float64   // the highest score of such a key, in windows[0]
 	clients    map[hottype.Client]*described
 	cut        error // why a log could not be read to its end
 	perIP      perIP
@@ -102,11 +98,11 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	return p, err
 }
 
-// Rules is how many rules are proposed, besides the catch-all.
+// Rules returns the number of proposed rules, besides the catch-all.
 func (p *Proposal) Rules() int { return len(p.rules) }
 
-// isInformative reports whether parameters can be learned from a request. Those with a
-// status of 4xx are left out: scanners request pages that do not exist.
+// isInformative reports whether parameters can be learned from a request. Requests with a status of 4xx are left out,
+// because scanners request pages that do not exist.
 func isInformative(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
 
 type learner struct {
@@ -125,7 +121,7 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 	if err != nil && (rep == nil || rep.Requests == 0 || ctx.Err() != nil) {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
-	l.cut = err // what could be read is learned from
+	l.cut = err // the lines before the error are learned from
 	return rep, nil
 }
 
@@ -140,7 +136,7 @@ func (l *learner) replayConfig() replay.Config {
 }
 
 func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) error {
-	// The requests of loops and scanners do not show which pages exist.
+	// The requests of loops, scanners and probes and of the site itself do not show which pages exist.
 	usual := func(s *replay.Seen) bool {
 		k := p.visitors.kindOf(p.visitors.all[s.Request.Client])
 		return k != scanner && k != loop && k != probe && k != self
@@ -174,7 +170,7 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 		own := slices.DeleteFunc(slices.Clone(here), func(c *candidate) bool { return !fit[c] })
 		if c := pick(own, p.minClients); c != nil {
 			p.rules = append(p.rules, &proposed{candidate: c})
-		} else if len(here) > 0 { // the rule of everything has its values
+		} else if len(here) > 0 { // the catch-all has its values
 			others = append(others, slices.MaxFunc(here, byValues).keys...)
 		}
 	}
@@ -183,8 +179,8 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	return nil
 }
 
-// nameRules keeps the rules of the busiest paths, puts the narrow before the wide,
-// and names them after their paths.
+// nameRules keeps the rules of the busiest paths, puts the narrow rules before the wide ones, and names them after
+// their paths.
 func (p *Proposal) nameRules() {
 	slices.SortStableFunc(p.rules, func(a, b *proposed) int {
 		return cmp.Or(cmp.Compare(one(b.found()), one(a.found())), cmp.Compare(b.at.ends, a.at.ends))
@@ -227,24 +223,25 @@ func nameOf(pattern string) string {
 	return name[:min(len(name), 48)]
 }
 
-// Config says how logs are read. The zero value is ready.
+// Config holds how logs are read. The zero value is ready.
 type Config struct {
-	// Format, Lateness and MaxBuffer are those of replay.Config.
+	// Format, Lateness and MaxBuffer are fields of replay.Config.
 	Format    accesslog.Format
 	Lateness  time.Duration
 	MaxBuffer int64
-	// By is the command that the proposal names as its author; "": hotparam learn. Notes are further sentences of its
-	// header on how it was learned.
+	// By is the command that the proposal names as its author; "" means hotparam learn. Notes are further sentences of
+	// its header on how it was learned.
 	By    string
 	Notes []string
-	// Progress, unless nil, is called with the bytes read in each of the Passes.
+	// Progress, unless nil, is called with the number of the pass and the bytes that the pass has read.
 	Progress func(pass int, bytes int64)
 }
 
-// Passes is how often Learn reads the logs, without what it reads beside that.
+// Passes is the number of times that Learn reads the logs, without the replays beside them and the replays that
+// widening windows needs.
 const Passes = 4
 
-// Logs opens the logs anew for each pass.
+// Logs opens the logs again for each pass.
 type Logs func() (sources []replay.Source, err error)
 
 // The bounds of memory. Requests beyond them are left out, and the proposal reports them.
@@ -252,7 +249,7 @@ const (
 	maxClients    = 500_000
 	maxNodes      = 50_000  // of the tree of paths
 	maxNames      = 100_000 // names of parameters, at all paths together
-	maxTracked    = 256     // parameters whose values are looked at
+	maxTracked    = 256     // parameters whose values are examined
 	maxValues     = 4096    // values of one parameter that are held; more are sampled
 	maxCandidates = 48      // parameters and pairs whose peaks are measured
 	maxLiveKeys   = 1_000_000
@@ -260,7 +257,7 @@ const (
 	maxRules      = 12
 )
 
-// ErrNothing is returned if logs have no request to learn from.
+// ErrNothing is returned if the logs have no requests to learn from.
 var ErrNothing = errors.New("learn: the logs have no requests")
 
 func readable(r *replay.Report) error {

@@ -11,22 +11,22 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// monitorWords are in the user agents of balancers and monitors.
+// monitorWords occur in the user agents of balancers and monitors.
 var monitorWords = []string{
 	"healthcheck", "health-check", "health check", "kube-probe", "monitor", "uptime", "pingdom", "jetmon", "statuscake",
 	"nagios", "check_http", "zabbix", "site24x7", "googlehc", "elb-", "haproxy", "consul", "blackbox", "prometheus",
 	"gatus", "checkly", "hetrix", "icinga", "sensu", "probe", "internal dummy connection",
 }
 
-// What a probe does: one page, during most of the log, always at the same rate.
+// A probe requests one page, during most of the log, always at the same rate.
 const (
 	probeRequests = 30
 	probeShare    = 0.9
 	probeSteady   = 2.0 // the busiest minute, as a multiple of the mean
 )
 
-// isProbe reports whether a client is the probe of a balancer or a monitor. Its agent alone
-// is no evidence, because anybody can write one.
+// isProbe reports whether a client is the probe of a balancer or a monitor. Its agent alone is no evidence, because any
+// client can send it.
 func (v *visitors) isProbe(c *visitor) bool {
 	if !c.monitor || c.requests < probeRequests || 2*(c.last-c.first) < v.last-v.first {
 		return false
@@ -36,19 +36,19 @@ func (v *visitors) isProbe(c *visitor) bool {
 	return float64(top) >= probeShare*float64(c.requests) && float64(c.peak60s) <= probeSteady*mean+10
 }
 
-// hosts finds out which names the site has, from the Referer of its assets, and which clients
-// name one of them as their own in their user agent, as the programs of a site do that call it.
+// hosts finds the names of the site, by the Referer of its assets, and the clients that name one of them as their own
+// in their user agent, as the programs of a site do that call it.
 type hosts struct {
 	referers map[string]int64
 	total    int64
-	agents   map[string]map[hottype.Client]int64 // of the names in user agents with a URL
+	agents   map[string]map[hottype.Client]int64 // by the names in user agents with a URL
 }
 
 const (
 	maxHosts   = 2000
 	maxCallers = 8     // clients for each name
-	ownShare   = 0.005 // of the Referers of assets
-	selfShare  = 0.8   // of its requests are for one path
+	ownShare   = 0.005 // share of the Referers of assets that make a host a name of the site
+	selfShare  = 0.8   // share of a client's requests that are for one path
 )
 
 func newHosts() hosts {
@@ -86,7 +86,7 @@ func (h *hosts) add(s *replay.Seen, agent string, asset bool) {
 	}
 }
 
-// hostOf is the host of a URL in lower case, without www.
+// hostOf returns the host of a URL in lower case, without www.
 func hostOf(text string) string {
 	if text == "" || text == "-" || len(text) > 512 {
 		return ""
@@ -121,21 +121,20 @@ func (v *visitors) findSelf() {
 	v.hosts = newHosts()
 }
 
-// described is a client whose doings the file describes. Its texts are those of one of its
-// usual requests.
+// described is a client whose requests the file describes. Its texts are taken from one of its usual requests.
 type described struct {
 	*visitor
 	name         string
 	client       hottype.Client
-	path, target uint64 // hashes of the usual ones
+	path, target uint64 // hashes of the most frequent path and target
 	usual, agent string
-	ofAll        bool // whether usual has the query too
+	ofAll        bool // whether usual includes the query
 }
 
-// Clients of each kind that are described.
+// describe holds the number of clients of each kind that are described.
 var describe = [kinds]int{loop: 20, scanner: 5, probe: 20, self: 5}
 
-// busiest chooses the clients to describe: of each kind those with the highest rate in a minute.
+// busiest returns the clients to describe: of each kind the clients with the highest rate in a minute.
 func (v *visitors) busiest() map[hottype.Client]*described {
 	var byKind [kinds][]*described
 	for client, c := range v.all {
@@ -163,7 +162,7 @@ func compareBusy(a, b *described) int {
 		cmp.Compare(a.name, b.name))
 }
 
-// add takes the texts of a usual request of a client that is described.
+// add records the texts of a usual request of a client that is described.
 func (d *described) add(s *replay.Seen) {
 	if d == nil || d.usual != "" {
 		return
@@ -199,7 +198,7 @@ func (d *described) String() string {
 	return text + ")"
 }
 
-// machines are the lines of ip.exempt: each address with the reason.
+// machines returns the addresses of ip.exempt, and the reasons, also for machines without an address.
 func (p *Proposal) machines() (addresses, reasons []string) {
 	for _, k := range [...]kind{probe, self} {
 		for _, d := range p.described(k) {

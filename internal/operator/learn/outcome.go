@@ -11,24 +11,22 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Outcome is what a proposal would have done to the logs that it was learned from
-// if its limits were enforced. In shadow mode it denies nothing.
+// Outcome holds the effect that a proposal would have had on the logs that it was learned from if its limits were
+// enforced. In shadow mode it denies no request.
 type Outcome struct {
 	// Replay is the whole report.
 	Replay *replay.Report
-	// Hot and Loops are how many different keys were hot, and looked so because of
-	// one or a few clients.
+	// Hot is the number of different keys that were hot, Loops of keys that looked hot because of one or a few clients.
 	Hot, Loops int
-	// Ordinary is how many clients are people or addresses that many share. Hurt of
-	// them were denied a request at least once, HurtByIP of them by windows of
-	// clients.
+	// Ordinary is the number of clients that are people or addresses that many share. Hurt of them were denied a
+	// request at least once, and HurtByIP of them by windows of clients.
 	Ordinary, Hurt, HurtByIP int64
-	// Stopped is how many loops and scanners were denied a request.
+	// Stopped is the number of loops and scanners that were denied a request.
 	Stopped int64
-	// Usual is how many requests are by clients that are no loops or scanners. Windows of clients
-	// would have denied UsualByIP of them.
+	// Usual is the number of requests by clients that are no loops or scanners. Windows of clients would have denied
+	// UsualByIP of them.
 	Usual, UsualByIP int64
-	// DeniedHarder is how many requests half the limits would have denied.
+	// DeniedHarder is the number of requests that half the limits of hot keys would have denied.
 	DeniedHarder int64
 }
 
@@ -58,16 +56,15 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-// usualDenied is the least number of requests of clients that are no loops for one that windows
-// may deny.
+// usualDenied bounds the requests of clients that are no loops or scanners that windows may deny: one in usualDenied.
 const usualDenied = 1000
 
-// deniedClients counts clients that were denied a request, and the requests that windows denied to
-// clients that are no loops or scanners.
+// deniedClients counts clients that were denied a request, and the requests that windows denied to clients that are no
+// loops or scanners.
 type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
 
-// wholeAndHalf replays the log with the limits as proposed and, beside it, with half of those of hot keys, if there
-// are any: half is nil then.
+// wholeAndHalf replays the log with the limits as proposed and, beside it, with half the limits of hot keys. half is
+// nil if no rules are proposed.
 func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *replay.Report, hurt deniedClients,
 	err error) {
 	group, ctx := errgroup.WithContext(ctx)

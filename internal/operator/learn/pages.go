@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// leastOwn is how many requests a page must have to differ from the values beside it.
+// leastOwn is the minimum number of requests of a page that differs from the values beside it.
 const leastOwn = 20
 
-// alike leaves out pages of their own: those whose methods or statuses, or whose names, are not
-// like those of nearly all other leaves. Values of one parameter look alike.
+// alike leaves out pages of their own: pages whose methods, statuses or names are not like those of nearly all other
+// leaves. Values of one parameter look alike.
 func (n *node) alike(leaves []string) []string {
 	var kinds [8]int
 	kindOf := func(name string) (kind int) {
@@ -39,16 +39,16 @@ func (n *node) alike(leaves []string) []string {
 	}
 	return slices.DeleteFunc(leaves, func(name string) bool {
 		kind := kindOf(name)
-		// A single word is a fine value among words with dashes unless it is requested often.
+		// A single word may be a value among words with dashes unless it is requested often.
 		return kind != usual && n.literal[name].ends >= leastOwn
 	})
 }
 
-// leastCommon is below how many branches a segment must occur to be a part of the pattern of all.
+// leastCommon is the minimum number of branches that have a child for it to be a part of the pattern of all branches.
 const leastCommon = 5
 
-// alikeBelow leaves out sections of the site: branches with children that few others have. Of
-// values, such as those of /users/{id}/show, all have the same children.
+// alikeBelow leaves out sections of the site: branches with children that few other branches have. Branches that are
+// values, such as in /users/{id}/show, all have the same children.
 func (n *node) alikeBelow(branches []string) []string {
 	times := map[string]int{}
 	for _, name := range branches {
@@ -69,8 +69,8 @@ func (n *node) alikeBelow(branches []string) []string {
 	})
 }
 
-// fileTypes are endings of programs and files. A segment with one is a page, unless
-// its name is mostly a number.
+// fileTypes are the endings of programs and files. A segment with such an ending is a page, unless its name contains a
+// digit.
 var fileTypes = []string{
 	".php", ".php5", ".asp", ".aspx", ".ashx", ".asmx", ".jsp", ".jspx", ".do", ".action", ".cgi", ".pl", ".py", ".cfm",
 	".txt", ".xml", ".json", ".exe", ".dll",

@@ -9,34 +9,34 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// maxDepth is how many segments a path may have to be learned from.
+// maxDepth is the maximum number of segments of a path that is learned from.
 const maxDepth = 8
 
 // end is the last segment of a path that ends with a slash, as in a pattern.
 const end = "{$}"
 
-// When the children of a path are too many to be pages of their own.
+// The numbers of children from which on they are values of the path, and not pages of their own.
 const (
 	manyLeaves   = 20
-	manyWords    = 200 // the same, beside segments that are numbers
+	manyWords    = 200 // leaves, beside segments that are numbers
 	manyBranches = 50
 	maxChildren  = 512 // children that are held before they are folded while reading
 )
 
 type node struct {
-	requests int64 // that go on here or below
-	ends     int64 // that end here
+	requests int64 // requests that end here or below
+	ends     int64 // requests that end here
 	literal  map[string]*node
 	wild     *node            // segments that are values
-	folded   bool             // there were too many leaves: further ones are values
-	forked   bool             // the same of branches
-	names    map[string]int64 // of query parameters, with requests; only where ends > 0
-	writes   int64            // of ends, those with a method other than GET and HEAD
-	unusual  int64            // of ends, those with a status other than 2xx and 304
+	folded   bool             // there were too many leaves, so that further leaves are values
+	forked   bool             // there were too many branches, so that further branches are values
+	names    map[string]int64 // requests by name of query parameter; empty if ends is 0
+	writes   int64            // number of ends with a method other than GET and HEAD
+	unusual  int64            // number of ends with status 204, or 300 and above without 304
 }
 
-// paths is the tree of all paths of a log. Segments that look like values, and those
-// of which there are too many, become one wildcard.
+// paths is the tree of all paths of a log. Segments that look like values, and segments with too many siblings, become
+// one wildcard.
 type paths struct {
 	root         *node
 	nodes, names int
@@ -102,8 +102,8 @@ func (p *paths) name(n *node, name string) {
 	n.names[name]++
 }
 
-// fold merges similar children into one wildcard if there are many: leaves that are no pages of
-// their own, and branches.
+// fold merges similar children into one wildcard if there are many: leaves that are no pages of their own, and
+// branches.
 func (n *node) fold() {
 	var leaves, branches []string
 	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
@@ -181,7 +181,7 @@ func (n *node) foldAll() {
 	}
 }
 
-// find returns the node of a path, nil if the tree has none.
+// find returns the node of a path, or nil if the tree does not have the path.
 func (p *paths) find(segments []string) *node {
 	n := p.root
 	for _, s := range segments {
@@ -201,10 +201,10 @@ type template struct {
 	*node
 	pattern string   // as match.path of a rule
 	wild    []string // its wildcards, by name
-	at      []int    // the segment of each
+	at      []int    // the number of the segment of each wildcard
 }
 
-// templates lists the paths where requests end, the most specific first.
+// templates lists the paths at which requests end, the most specific paths first.
 func (p *paths) templates() []*template {
 	var all []*template
 	p.root.foldAll()

@@ -7,12 +7,12 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// The windows that a rule may have, in seconds. The last is the longest.
+// windows are the windows that a rule may have, in seconds. The last is the longest.
 var windows = [...]int64{5, 10, 30, 60}
 
 type measured struct {
 	key   hottype.Key
-	score [len(windows)]float64 // the highest threshold at which it would be hot
+	score [len(windows)]float64 // the highest threshold at which the key would be hot
 	asked [len(windows)]int64   // requests in that window
 	who   [len(windows)]int64   // different clients in that window
 	total int64
@@ -27,24 +27,23 @@ type burst struct {
 type keyPeaks struct {
 	measured
 	bursts []burst
-	// When each window was last scored, and how many requests were in it.
+	// seen is the time at which each window was last scored, and had is the number of requests that were in it.
 	seen, had [len(windows)]int64
 }
 
 // peaks measures the keys of one candidate.
 //
-// The score is what a detector compares with its threshold: the highest threshold t
-// such that t requests are left when no client counts for more than t/minClients of
-// them. So a loop with ten thousand requests scores like a few clients, and a value
-// that three hundred people request once each scores 300.
+// The score is the number that a detector compares with its threshold: the highest threshold t such that t requests are
+// left if each client counts for at most t/minClients. So a loop with ten thousand requests scores like a few clients,
+// and a value that three hundred people request once each scores 300.
 type peaks struct {
 	minClients int
 	keys       map[hottype.Key]*keyPeaks
-	active     []*keyPeaks // requested in this second
-	least      float64     // sweep deletes idle keys whose score is below
+	active     []*keyPeaks // keys that were requested in the current second
+	least      float64     // sweep deletes idle keys whose score is lower
 	now        int64
 	counts     int   // bursts that are held
-	seen       int64 // keys: a key that was forgotten in between counts again
+	seen       int64 // number of keys; a key that was deleted in between counts again
 	dropped    int64 // requests for keys that did not fit
 	perClient  map[uint32]int64
 	weights    []int64
@@ -130,9 +129,8 @@ func (c *peaks) expire(k *keyPeaks, second int64) {
 	k.bursts = slices.Delete(k.bursts, 0, old)
 }
 
-// measure scores the windows that end with the current second. A long window
-// changes slowly, so it is scored ten times in its length, and whenever its requests
-// have grown by a twentieth since.
+// measure scores the windows that end with the current second. A long window changes slowly, so that it is scored ten
+// times in its length, and whenever its requests have grown by a twentieth since the last time.
 func (c *peaks) measure(k *keyPeaks) {
 	c.expire(k, c.now)
 	for i, w := range windows {
@@ -152,9 +150,8 @@ func (c *peaks) measure(k *keyPeaks) {
 	}
 }
 
-// score is the highest threshold t such that the requests, each client capped at
-// t/minClients, reach t. With the h heaviest clients over the cap that is t = h
-// t/minClients + all others; the score is the least of these over h.
+// score returns the highest threshold t such that the requests, each client capped at t/minClients, reach t. With the h
+// heaviest clients over the cap, t = h t/minClients + all others; the score is the minimum of t over h.
 func (c *peaks) score(bursts []burst) float64 {
 	clear(c.perClient)
 	rest := int64(0)

@@ -13,17 +13,17 @@ import (
 type role int
 
 const (
-	content  role = iota // it may decide which page is requested
-	noise                // it does not: the same page has many values of it
+	content  role = iota // the parameter may decide which page is requested
+	noise                // the parameter does not: the same page has many of its values
 	constant             // always the same
 	text                 // nearly unique, and typed by people: searches
 	setting              // a few values that all pages have
 )
 
-// trackers are the names of what advertising and analytics append to links, as globs.
+// trackers match the names of parameters that advertising and analytics append to links.
 var trackers = globs(rules.Trackers()...)
 
-// secrets are the names of what belongs to one person or one request.
+// secrets match the names of parameters that belong to one person or one request.
 var secrets = globs(
 	"*session*", "sid", "sessid", "jsessionid", "phpsessid", "*token*", "auth", "*apikey*", "api_key", "sig",
 	"*signature*", "nonce", "csrf*", "_csrf", "*password*", "code", "state", "rnd", "rand", "random", "cb",
@@ -43,8 +43,8 @@ func matchesAny(all []canon.Glob, name string) bool {
 	return slices.ContainsFunc(all, func(g canon.Glob) bool { return g.Match(lower) })
 }
 
-// views are the names of parameters that show a page in another way, or name where the
-// visitor came from. They are not part of a pair.
+// views match the names of parameters that show a page in another way, or name where the visitor came from. They are
+// not part of a pair.
 var views = globs(
 	"ref", "referrer", "referer", "source", "src", "via", "from", "campaign", "medium", "page", "p", "offset",
 	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver",
@@ -53,12 +53,11 @@ var views = globs(
 
 const leastValues = 5
 
-// A parameter is of one sort if at least this share of its requests has values of that sort.
+// majority is the share of a parameter's requests from which on their sort of values is the sort of the parameter.
 const majority = 0.8
 
-// classify returns the role of a parameter, and why. Uniqueness alone does not decide:
-// searches are as unique as cache-busters, but people share their words. A value of
-// the path is never noise, because it names the page.
+// classify returns the role of a parameter, and the reason. Uniqueness alone does not decide: searches are as unique as
+// cache-busters, but people share their words. A value of the path is never noise, because it names the page.
 func classify(name string, inPath bool, v *values) (role, string) {
 	n := float64(max(v.requests, 1))
 	unique := v.uniqueness()
@@ -98,12 +97,12 @@ type ignored struct {
 
 const maxIgnored = 40
 
-// usual are parameters of advertising links and the cache-busters of common libraries,
-// whether or not the log has them.
+// usual are the parameters of advertising links and the cache-busters of common libraries, which are ignored even if
+// the log does not have them.
 var usual = []string{"utm_*", "gclid", "fbclid", "msclkid", "_"}
 
-// noise lists the parameters that are noise at every path where they are tracked: by
-// their values, or for trackers too rare to be tracked by their names.
+// noise returns the parameters that are noise at every path at which they are tracked: by their values, or, for
+// trackers that are too rare to be tracked, by their names.
 func (s *survey) noise(p *paths) []ignored {
 	found, kept := map[string]*ignored{}, map[string]bool{}
 	for _, pl := range s.places {

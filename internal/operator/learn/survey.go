@@ -14,9 +14,9 @@ import (
 )
 
 type tracked struct {
-	name     string // of the query, or path.x
-	segment  int    // of the path, -1 for one of the query
-	requests int64  // with it
+	name     string // of a query parameter, or path.x
+	segment  int    // of the path, or -1 for a query parameter
+	requests int64  // requests with the parameter
 	values   *values
 	role     role
 	why      string
@@ -24,7 +24,7 @@ type tracked struct {
 
 type place struct {
 	*template
-	params []*tracked // the commonest first
+	params []*tracked // the most frequent first
 	pairs  map[[2]int]*distinct[struct{}]
 }
 
@@ -32,14 +32,13 @@ type survey struct {
 	paths  *paths
 	places []*place
 	byNode map[*node]*place
-	hashes []uint64 // of the values of one request, 0 for none
+	hashes []uint64 // of the values of one request, or 0 if a parameter is absent
 }
 
-// maxPaired is how many parameters of a path, the commonest, are also counted in pairs.
+// maxPaired is the number of parameters of a path, the most frequent ones, that are also counted in pairs.
 const maxPaired = 5
 
-// newSurvey chooses the parameters with at least leastRequests requests, and at
-// most maxTracked.
+// newSurvey chooses the parameters with at least leastRequests requests, up to maxTracked of them.
 func newSurvey(p *paths, leastRequests int64) *survey {
 	s := &survey{paths: p, byNode: make(map[*node]*place)}
 	type found struct {
@@ -131,9 +130,9 @@ func (s *survey) judgeAll() {
 	}
 }
 
-// signs makes a parameter noise that is one with a unique noise parameter: the two have as many
-// pairs as each has values, as a nonce and its signature have. A parameter of which each value
-// has many of the unique one is not noise.
+// signs makes a parameter noise if it changes with noise parameter i, which is unique: the two have as many pairs as
+// each has values, such as a nonce and its signature. A parameter of which each value has many values of the unique
+// parameter is not made noise.
 func (pl *place) signs(i int) {
 	a := pl.params[i]
 	if a.role != noise || a.values.uniqueness() < 0.9 {
@@ -151,9 +150,9 @@ func (pl *place) signs(i int) {
 	}
 }
 
-// follows returns the parameter that decides the value of parameter i, "" for none:
-// the two have hardly more pairs than the deciding one has values. Of two that decide
-// each other the one with more values is kept, then the shorter.
+// follows returns the parameter that decides the value of parameter i, or "" if there is none: the two parameters have
+// hardly more pairs than the deciding one has values. If two parameters decide each other, the one with more values is
+// kept, then the one with shorter values.
 func (pl *place) follows(i int) string {
 	for j := range min(maxPaired, len(pl.params)) {
 		a, b := pl.params[j], pl.params[i]
@@ -173,11 +172,10 @@ func (pl *place) follows(i int) string {
 	return ""
 }
 
-// maxPairs is how many parameters of a query are read.
+// maxPairs is the number of parameters of a query that are read.
 const maxPairs = 64
 
-// pairs yields the parameters of a query, decoded: the first maxPairs of them.
-// A text that cannot be decoded is yielded as it is.
+// pairs yields the first maxPairs parameters of a query, decoded. A text that cannot be decoded is yielded unchanged.
 func pairs(query string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for i := 0; query != "" && i < maxPairs; i++ {
@@ -201,10 +199,9 @@ func decoded(s string) string {
 	return s
 }
 
-// clock finds logs whose times were rounded or squeezed: rates cannot be learned from
-// them.
+// clock finds logs whose times were rounded or squeezed, because rates cannot be learned from them.
 type clock struct {
-	minutes, seconds [60]int64 // requests by minute of the hour, by second of the minute
+	minutes, seconds [60]int64 // requests by minute of the hour, and by second of the minute
 	first, last      time.Time
 	requests         int64
 }
@@ -219,17 +216,17 @@ func (c *clock) add(at time.Time) {
 	c.seconds[at.Second()]++
 }
 
-// span is the time from the first to the last request.
+// span returns the time from the first to the last request.
 func (c *clock) span() time.Duration { return c.last.Sub(c.first) }
 
-// few is how many of the 60 minutes or seconds may have requests in a log whose times are
-// squeezed or rounded: in another log all of them have some.
+// few is the maximum number of the 60 minutes or seconds that have requests in a log whose times are squeezed or
+// rounded. In other logs all minutes and seconds have requests.
 const few = 6
 
-// leastForClock is how many requests a log must have for this test.
+// leastForClock is the minimum number of requests of a log for this test.
 const leastForClock = 500
 
-// fault returns why the times of the log are not those of the requests, "" if they are.
+// fault returns the reason why the times of the log are not the times of the requests, or "" if they are.
 func (c *clock) fault() string {
 	used := func(of [60]int64) (n int) {
 		for _, k := range of {

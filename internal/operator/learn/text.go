@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// quote writes a text as YAML. JSON is YAML, and its callers pass only text that has been
-// checked to be plain ASCII (isName, isPlain) or is a constant of this package.
+// quote writes a text as YAML. JSON is YAML, and its callers pass only text that has been checked to be plain ASCII
+// (isName, isPlain) or is a constant of this package.
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -127,7 +127,7 @@ func kindsOf(census [kinds]int64) string {
 	return strings.Join(all, ", ")
 }
 
-// counted writes how many things there are.
+// counted writes the number of things with their name.
 func counted(n int64, thing, things string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -155,7 +155,7 @@ func spanOf(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// valuesOf lists the keys of spans, those with the highest rate first.
+// valuesOf lists the keys of spans, the keys with the highest rate first.
 func valuesOf(spans []replay.Span) string {
 	peaks := map[hottype.Key]float64{}
 	for _, s := range spans {

@@ -9,56 +9,54 @@ import (
 	"time"
 )
 
-// What a threshold must have.
+// The minima of a threshold.
 const (
 	leastThreshold  = 10  // requests in the window; lower counts are mostly chance
 	usefulThreshold = 30  // from here on a shorter window is better than a higher threshold
-	leastGap        = 1.5 // ratio between the scores of viral values and of others
+	leastGap        = 1.5 // ratio between the lowest viral score and the next
 	maxViral        = 50
 )
 
-// threshold is the number of requests in a window at which a value is hot, and its reasons.
+// threshold is the number of requests in a window at which a value is hot, with the reasons for it.
 type threshold struct {
 	window   int64 // seconds
 	index    int   // of the window
 	requests int64
 	// above and below are the first few scores of viral values, and of the others.
 	above, below []float64
-	viral        int // how many are above
+	viral        int // number of viral values
 	ratio        float64
 	least        float64 // the lowest score of a viral value
 }
 
 func (t *threshold) found() bool { return t.viral > 0 }
 
-// A value that is requested from the first line of the log to the last is viral if it stands out
-// against the other values: by its share of all requests for one of them, and by its rate. A log of
-// the incident itself has such values.
+// A value that is requested from the first line of the log to the last is viral if it stands out against the other
+// values: by its share of all requests, and by its rate. A log of the incident itself has such values.
 const (
 	dominantShare = 0.1
 	dominantGap   = 4
-	maxDominant   = 3 // more of them are popular, not viral
+	maxDominant   = 3 // with more such values, they are popular, not viral
 )
 
-// chance is a peak that any value may have: a gap between a peak and less than that is no wider than
-// between the peak and that.
+// chance is a peak that any value may have. A lower score counts as chance when the gap below a peak is measured.
 const chance = leastThreshold / 2
 
-// leastMargin is how far above leastThreshold the lowest viral value must be: a peak that only just
-// reaches it is chance.
+// leastMargin is the minimum ratio of the lowest viral value to leastThreshold, because a peak that only just reaches
+// leastThreshold is chance.
 const leastMargin = 1.25
 
-// isSteady reports whether the peak of a key is close to its mean, within chance: a key
-// that is always requested has not gone viral.
+// isSteady reports whether the peak of a key is close to its mean, within chance: a key that is always requested has
+// not gone viral.
 func isSteady(m *measured, index int, span time.Duration) bool {
 	mean := float64(m.total) * float64(windows[index]) / max(span.Seconds(), float64(windows[index]))
 	peak := m.score[index]
 	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)+leastThreshold && mean >= 1
 }
 
-// choose returns the threshold of a candidate with so many different values: in the
-// shortest window in which the numbers are large enough. Apart is whether the keys are values of
-// one parameter, of which one can stand apart from the others.
+// choose returns the threshold of a candidate with the given number of different values, in the shortest window in
+// which the numbers are large enough. apart is true if the keys are values of one parameter, of which one can stand
+// apart from the others.
 func choose(keys []*measured, values float64, span time.Duration, apart bool) threshold {
 	var best threshold
 	for i := range windows {
@@ -81,9 +79,8 @@ func choose(keys []*measured, values float64, span time.Duration, apart bool) th
 	return best
 }
 
-// inWindow finds the widest gap between the scores of the highest keys. Steady keys do not make
-// one unless they are dominant, and do not end the search. Without a gap the threshold is well above
-// all scores of the log.
+// inWindow finds the widest gap between the scores of the highest keys. Steady keys do not make a gap unless they are
+// dominant, and do not end the search. Without a gap the threshold is well above all scores of the log.
 func inWindow(keys []*measured, index int, values float64, span time.Duration, apart bool) threshold {
 	t := threshold{window: windows[index], index: index}
 	slices.SortFunc(keys, func(a, b *measured) int {
@@ -93,7 +90,7 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration, a
 		if i < len(keys) && keys[i].score[index] >= leastScore {
 			return keys[i].score[index]
 		}
-		return leastScore - 1 // keys that were not kept scored less
+		return leastScore - 1 // keys that were not kept have lower scores
 	}
 	t.ratio = leastGap
 	limit := min(maxViral, max(3, int(values/20)), len(keys))
@@ -110,7 +107,7 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration, a
 		bursts := i + 1 - steady
 		switch {
 		case ratio < t.ratio || score(i) < leastMargin*leastThreshold:
-		case bursts > 0 && steady-dominant > bursts*int(one(apart)): // popular, which are always requested
+		case bursts > 0 && steady-dominant > bursts*int(one(apart)): // popular values, which are always requested
 		case bursts == 0 && (dominant < steady || dominant > maxDominant):
 		case bursts == 0 && (ratio < dominantGap || score(i) < usefulThreshold):
 		default:
@@ -135,7 +132,8 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration, a
 	return t
 }
 
-// raise lifts the threshold over a score that is ordinary. If that is not below the viral values, there is no gap.
+// raise lifts the threshold above an ordinary score. If the new threshold is not below the viral values, there is no
+// gap.
 func (t *threshold) raise(ordinary float64) {
 	switch want := int64(leastMargin*ordinary) + 1; {
 	case want <= t.requests:
@@ -178,14 +176,13 @@ func nice(x, above, below float64) int64 {
 	return int64(math.Ceil(x))
 }
 
-// roundUp returns a number of at most two digits and zeros that is not below x, its
-// second digit a 5 or a 0.
+// roundUp returns a number that is not below x, of at most two digits, of which the second is 5 or 0, and zeros.
 func roundUp(x float64) int64 {
 	step := max(1, math.Pow(10, math.Floor(math.Log10(max(x, 1))))/2)
 	return int64(math.Ceil(x/step) * step)
 }
 
-// What per-IP windows are learned from.
+// The bounds of learning per-IP windows.
 const (
 	leastOrdinary  = 200
 	quantileNeeds  = 5000 // clients; with fewer a quantile of 99.9 % is meaningless
@@ -195,24 +192,23 @@ const (
 	quantilePeople = 0.999
 )
 
-// perIP is the proposed per-IP windows, and their reasons.
+// perIP holds the proposed per-IP windows, and the reasons for them.
 type perIP struct {
-	none     string // why there are none, "" if there are
-	ordinary int    // clients that they were learned from
+	none     string // why no windows are proposed, or "" if they are
+	ordinary int    // number of clients that they were learned from
 	of       string // "99.9 % of them are" or "all of them are"
-	top1s    int64  // the most requests a second of these clients
-	top60s   int64  // and a minute
+	top1s    int64  // the highest rate of these clients, requests a second
+	top60s   int64  // the highest rate of these clients, requests a minute
 	fixed    int64  // requests a second
 	sliding  int64  // requests a minute
-	above    int    // ordinary clients that were above one of them
-	guess    string // why the windows are a guess, "" if they are not
+	above    int    // number of ordinary clients that were above a window
+	guess    string // why the windows are a guess, or "" if they are not
 	widened  bool
-	loops    int // loops and scanners
-	stopped  int // of them above one of them
+	loops    int // number of loops and scanners
+	stopped  int // number of loops and scanners above a window
 }
 
-// isOrdinary reports whether limits must not deny a client's requests: a person, or
-// an address that many people share.
+// isOrdinary reports whether limits must not deny a client's requests: a person, or an address that many people share.
 func isOrdinary(k kind) bool { return k == person || k == sharedAddress }
 
 func (v *visitors) perIP(proxied, clock string) perIP {
@@ -257,7 +253,7 @@ func (v *visitors) perIP(proxied, clock string) perIP {
 	return p
 }
 
-// widen raises the windows by half: they deny too many requests of clients that are no loops.
+// widen raises the windows by half. It is called if they deny too many requests of clients that are no loops.
 func (p *perIP) widen(v *visitors) {
 	p.fixed, p.sliding = roundUp(personFactor*float64(p.fixed)), roundUp(personFactor*float64(p.sliding))
 	p.widened = true

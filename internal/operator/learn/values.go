@@ -9,16 +9,15 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
 )
 
-// distinct counts different hashes: exactly up to maxValues of them, and from there
-// on by a sample that is halved whenever it is full (Flajolet, "On adaptive
-// sampling", 1990), with a standard error of about 2 %. V is kept of each hash in
-// the sample.
+// distinct counts different hashes: exactly up to maxValues of them, and above that by a sample that is halved whenever
+// it is full (Flajolet, "On adaptive sampling", 1990), with a standard error of about 2 %. It holds a V for each hash
+// in the sample.
 type distinct[V any] struct {
 	held map[uint64]*V
-	skip uint64 // hashes with one of these bits are not in the sample
+	skip uint64 // hashes with any of these bits are not in the sample
 }
 
-// at returns the value kept for a hash, nil if it is not in the sample.
+// at returns the value kept for a hash, or nil if the hash is not in the sample.
 func (d *distinct[V]) at(h uint64) *V {
 	if h&d.skip != 0 {
 		return nil
@@ -46,7 +45,7 @@ func (d *distinct[V]) at(h uint64) *V {
 	return v
 }
 
-// count is about how many different hashes there were.
+// count returns about the number of different hashes.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
 type lastClient struct {
@@ -58,10 +57,10 @@ type values struct {
 	requests int64
 	distinct distinct[lastClient]
 	heavy    *heavyhitters.Summary
-	top      int64 // requests of the commonest value, at least
+	top      int64 // lower bound of the requests of the commonest value
 	topValue string
 
-	repeats, others int64 // requests for a value that was requested before; those after another client's
+	repeats, others int64 // requests for a known value; those after another client's
 	clocks          int64 // values near the time of their request
 	fractions       int64 // values such as 0.7316
 	random          int64 // values that no person types or reads
@@ -94,11 +93,11 @@ func (v *values) add(value string, client uint32, at time.Time) {
 	v.random += one(isRandom(value))
 }
 
-// uniqueness is the number of different values as a share of the requests.
+// uniqueness returns the number of different values as a share of the requests.
 func (v *values) uniqueness() float64 { return v.distinct.count() / float64(max(v.requests, 1)) }
 
-// sharedness is the chance that the next request for a value comes from another
-// client, 1 if no value was repeated.
+// sharedness returns the chance that the next request for a value comes from another client, or 1 if no value was
+// repeated.
 func (v *values) sharedness() float64 {
 	if v.repeats == 0 {
 		return 1
@@ -108,8 +107,7 @@ func (v *values) sharedness() float64 {
 
 func (v *values) topShare() float64 { return float64(v.top) / float64(max(v.requests, 1)) }
 
-// isClock reports whether a value is the time of its request, give or take a day, in
-// seconds or milliseconds.
+// isClock reports whether a value is the time of its request, within a day, in seconds or milliseconds.
 func isClock(value string, at time.Time) bool {
 	if len(value) < 9 || len(value) > 14 {
 		return false
@@ -128,8 +126,8 @@ func isFraction(value string) bool {
 	return ok && len(digits) >= 6 && strings.Trim(digits, "0123456789") == ""
 }
 
-// isRandom reports whether a value is long, without spaces, and of digits or of
-// digits among letters: not what a person types.
+// isRandom reports whether a value is long, has no spaces, and consists of digits or of digits among letters, so that
+// no person types it.
 func isRandom(value string) bool {
 	if len(value) < 8 {
 		return false
@@ -147,8 +145,8 @@ func isRandom(value string) bool {
 	return digits > 0
 }
 
-// segmentsOf splits a path. The last segment of one that ends with a slash is
-// end. It returns false for paths that a pattern cannot express.
+// segmentsOf splits a path. If the path ends with a slash, the last segment is end. It returns false for paths that a
+// pattern cannot express.
 func segmentsOf(target string) ([]string, bool) {
 	if target == "" || target[0] != '/' {
 		return nil, false
@@ -168,8 +166,8 @@ func segmentsOf(target string) ([]string, bool) {
 	return s, true
 }
 
-// isValue reports whether a segment looks like a value: a number, a uuid, a hash, a
-// long text, or anything with a byte that a pattern cannot contain literally.
+// isValue reports whether a segment looks like a value: a number, a uuid, a hash, a long text, or any text with a byte
+// that a pattern cannot contain literally.
 func isValue(s string) bool {
 	digits, hex := 0, 0
 	for i := 0; i < len(s); i++ {
@@ -206,8 +204,8 @@ func isPlainText(s string) bool {
 	return s != ""
 }
 
-// isName reports whether a rule can contain a decoded name of a parameter: it is plain,
-// and is not one of the names that are special in rules.
+// isName reports whether a rule can contain a decoded name of a parameter: it is plain, and is not one of the names
+// that are special in rules.
 func isName(name string) bool {
 	if name == "" || len(name) > 64 || strings.HasPrefix(name, "path.") || strings.HasPrefix(name, "header.") {
 		return false
@@ -220,7 +218,7 @@ func isName(name string) bool {
 	return true
 }
 
-// assetTypes are endings of files that pages load by themselves.
+// assetTypes are the endings of files that pages load by themselves.
 var assetTypes = map[string]bool{
 	".css": true, ".js": true, ".mjs": true, ".map": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true,
 	".svg": true, ".ico": true, ".webp": true, ".avif": true, ".woff": true, ".woff2": true, ".ttf": true, ".eot": true,

@@ -27,15 +27,15 @@ type file struct{ strings.Builder }
 
 func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
 
-// comment writes a comment. Its arguments may come from a log, so the text is made
-// printable, which also removes line ends.
+// comment writes a comment. Its arguments may come from a log, so that the text is made printable, which also removes
+// line ends.
 func (f *file) comment(indent, format string, args ...any) {
 	for _, line := range wrap(replay.Printable(fmt.Sprintf(format, args...)), 110-len(indent)) {
 		f.line("%s# %s", indent, line)
 	}
 }
 
-// head is the header of the file: the logs it was learned from and what it would have done.
+// head returns the header of the file: the logs it was learned from and the effect it would have had.
 func (p *Proposal) head() string {
 	var f file
 	r, o := p.Read, &p.Outcome
@@ -80,7 +80,7 @@ func (p *Proposal) caveats() (all []string) {
 	return all
 }
 
-// What makes a log too small to be sure of what it shows.
+// The numbers below which a log is too small for certain rules.
 const (
 	smallRequests = 2000
 	smallClients  = 100
@@ -108,7 +108,7 @@ func (p *Proposal) doubts() (all []string) {
 	return all
 }
 
-// text is the configuration, with the limits divided by divide: a dry run also tries smaller ones.
+// text returns the configuration, with the limits divided by divide, because a dry run also tries lower limits.
 func (p *Proposal) text(m mode, divide int64) string {
 	var f file
 	f.line("rules:")
@@ -121,7 +121,7 @@ func (p *Proposal) text(m mode, divide int64) string {
 	return f.String()
 }
 
-// pages keeps the pages that a pattern would take for values out of its rule.
+// pages writes rules of their own for pages that a pattern would take for values.
 func (p *Proposal) pages(f *file, r *proposed) {
 	for i, m := range r.pages {
 		f.line("  - name: %s_page_%d", r.name, i+1)
@@ -187,8 +187,8 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 	}
 }
 
-// surgeFloor is the fewest requests in the window at which a surge is significant, 0 for
-// none: above the ordinary peaks, below the threshold.
+// surgeFloor returns the minimum number of requests in the window at which a surge is significant, above the ordinary
+// peaks and below the threshold, or 0 if there is no such number.
 func (p *Proposal) surgeFloor(t *threshold) int64 {
 	if !t.found() || len(t.below) == 0 {
 		return 0
@@ -200,14 +200,14 @@ func (p *Proposal) surgeFloor(t *threshold) int64 {
 	return floor
 }
 
-// The least limit that is proposed. Lower ones deny readers of a page that few request, and a
-// service that cannot serve as many has other needs.
+// The lowest limit that is proposed. Lower limits deny readers of a page that few people request, and a service that
+// cannot serve as many has other needs.
 const (
 	leastRate  = 2 // a second
 	leastBurst = 30
 )
 
-// guess is a limit for one value: at least twice what the log shows to have been served.
+// guess returns a limit for one value: at least twice the requests that the log shows to have been served.
 func (r *proposed) guess() (rate, burst, served int64) {
 	asked := int64(0)
 	for _, k := range r.keys {
@@ -239,7 +239,7 @@ func (p *Proposal) catchAll(f *file) {
 	f.line("    hot: %s", p.restHot())
 }
 
-// restHot is when something without a rule is hot.
+// restHot returns the criteria of keys without a rule.
 func (p *Proposal) restHot() string {
 	t := &p.rest
 	switch {
