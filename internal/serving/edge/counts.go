@@ -20,17 +20,19 @@ import (
 )
 
 const (
-	maxCounts      = 4 << 20 // bytes of a post
-	maxRepeated    = 1000    // requests of a line of it
-	chargers       = 16      // charges under way at a time, because each may be a call of Redis
+	maxCounts   = 4 << 20 // bytes of a post
+	maxRepeated = 1000    // requests of a line of it
+	// A bound of the charges under way, because each may be a call of Redis.
+	chargers       = 16
 	minSuspicion   = 2 * time.Second
 	maxSuspicion   = time.Minute
 	trustSuspicion = time.Minute
 )
 
-// counts takes what a gateway decided without asking, a line for each request: "+" for passed, "-" for denied or "=" for
-// answered from the gateway's cache, the client, a space, and the key. A number before that is how many requests the
-// line is for. The parameter lost is how many could not be kept.
+// counts receives the decisions that a gateway took without asking, one line for each request: "+" for passed, "-" for
+// denied or "=" for answered from the gateway's cache, the client, a space, and the key. A number before the line is
+// the number of requests that it stands for. The parameter lost is the number of requests that the gateway could not
+// keep.
 func (f *Feed) counts(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
 		f.lost.Add(n)
@@ -68,7 +70,7 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 			continue
 		}
 		passed := text[0] != '-'
-		if trusts(set, client) { // its clients are in fields that only a question has
+		if trusts(set, client) { // its clients are in fields that only a question carries
 			f.suspect(client, now.Add(trustSuspicion))
 			client = hottype.Client{}
 		}
@@ -82,7 +84,7 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 	f.charge(ctx, now, clients)
 }
 
-// number reads how many requests a line is for, 1 without a number. It is not more than maxRepeated.
+// number reads the number of requests that a line stands for, or 1 if it has no number. It accepts at most maxRepeated.
 func number(line []byte) (rest []byte, n int64, ok bool) {
 	digits := bytes.IndexFunc(line, func(r rune) bool { return r < '0' || r > '9' })
 	if digits <= 0 {
@@ -92,14 +94,14 @@ func number(line []byte) (rest []byte, n int64, ok bool) {
 	return line[digits:], n, err == nil && n > 0 && n <= maxRepeated
 }
 
-// trusts reports whether some address of a client is a proxy that names its clients.
+// trusts reports whether any address of a client is a proxy that names its clients.
 func trusts(set *rules.Set, c hottype.Client) bool {
 	network := netip.PrefixFrom(c.Addr, min(c.Addr.BitLen(), 8*prefixBytes(set)))
 	return slices.ContainsFunc(set.IP.TrustedProxies, network.Overlaps)
 }
 
-// charge charges the windows of clients afterwards. A client that has used half of one is suspected: gateways ask about
-// its requests.
+// charge charges the windows of clients afterwards. It suspects a client that has used half of a window, so that
+// gateways ask about its requests.
 func (f *Feed) charge(ctx context.Context, now time.Time, clients map[hottype.Client]int64) {
 	var wg sync.WaitGroup
 	places := make(chan struct{}, chargers)
@@ -120,7 +122,7 @@ func (f *Feed) charge(ctx context.Context, now time.Time, clients map[hottype.Cl
 	wg.Wait()
 }
 
-// suspect makes gateways ask about a client until a time.
+// suspect makes gateways ask about a client until time until.
 func (f *Feed) suspect(c hottype.Client, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +139,7 @@ func (f *Feed) suspect(c hottype.Client, until time.Time) {
 	}
 }
 
-// readClient reads what clientText writes.
+// readClient parses a client in the form of clientText.
 func readClient(text []byte) (c hottype.Client, ok bool) {
 	var b [16]byte
 	switch n, err := hex.Decode(b[:], text[:min(len(text), 16)]); {

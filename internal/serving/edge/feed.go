@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Gate is what decides about the requests that a gateway asks about. *gate.Gate is one.
+// Gate decides about the requests that a gateway sends. *gate.Gate is one.
 type Gate interface {
 	Passed(now time.Time, r gate.PassedRequests)
 	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
@@ -23,49 +23,51 @@ type Gate interface {
 	Overrides() (list []rules.Override, changes uint64)
 }
 
-// Config is what a feed is built from.
+// Config holds the settings of a feed.
 type Config struct {
 	Gate Gate            // required
 	Hot  *hotset.Replica // required
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log receives polls with other rules; nil: discarded.
+	// Log receives polls of gateways with other rules; nil discards them.
 	Log *slog.Logger
 }
 
 const (
-	tick       = 20 * time.Millisecond // between two looks for changes
-	expiryTick = time.Second           // between two looks for entries that have expired
-	maxEntries = 20_000                // keys and clients
-	maxBytes   = 2 << 20               // of them
-	maxLog     = 2 * maxEntries        // changes that are remembered
+	tick       = 20 * time.Millisecond // between two checks for changes
+	expiryTick = time.Second           // between two checks for expired entries
+	maxEntries = 20_000                // a bound of the keys and clients
+	maxBytes   = 2 << 20               // a bound of their bytes
+	maxLog     = 2 * maxEntries        // a bound of the remembered changes
 )
 
-// Feed is what gateways have to ask about, versioned. It may be used by any number of goroutines.
+// Feed lists the keys and clients about which gateways have to ask, with a version. Any number of goroutines may use
+// it.
 type Feed struct {
 	cfg   Config
-	epoch string // of the versions of this process
+	epoch string // part of this process's versions
 
 	mu       sync.Mutex // guards the fields below
 	seq      uint64
 	entries  map[string]entry
 	log      []change // of the entries, oldest first
-	forgot   uint64   // number of the newest change that is not in log any more
+	forgot   uint64   // number of the newest change that is no longer in log
 	suspects map[hottype.Client]time.Time
-	rules    string        // version
-	askAll   string        // why everything is asked about; "": it is not
-	longest  int           // bytes of the keys that are not asked about; 0: any
-	changed  chan struct{} // closed by the next change
+	rules    string // version of the rules
+	askAll   string // why everything is asked about; "" if it is not
+	// The length in bytes above which gateways ask about every key; 0 if there is none.
+	longest int
+	changed chan struct{} // closed by the next change
 
-	seen   [2]uint64 // changes of the hot set and of the gate when the entries were made
+	seen   [2]uint64 // the changes of the hot set and of the gate that entries includes
 	looked time.Time
 	dirty  bool // suspects have changed
 
 	counters
 }
 
-// entry is what a gateway does about a key or a client. Block, if set, is the rule that blocks the key, until a time or
-// for good.
+// entry is a gateway's treatment of a key or a client. block, if set, is the override that blocks the key, until time
+// until or for good.
 type entry struct {
 	act   action
 	block string
@@ -74,14 +76,14 @@ type entry struct {
 
 type action byte
 
-// What a gateway does about what is not blocked.
+// Treatments of keys and clients that are not blocked.
 const (
 	ask      action = 'a'
 	remember action = 'd' // ask; a denial is valid for all clients until its retry time
-	cached   action = 'c' // answer from the gateway's cache, and ask about what that does not have
+	cached   action = 'c' // answer from the gateway's cache, and ask if that lacks the answer
 )
 
-// ofHot is what a gateway does about a hot key.
+// ofHot returns the treatment of a hot key.
 func ofHot(set *rules.Set, key hottype.Key) action {
 	r := set.RuleFor(key.Resource())
 	if r == nil {
@@ -153,7 +155,8 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh compares what is hot, overridden or suspected with what gateways know, and wakes those that wait for changes.
+// Refresh compares the hot, overridden and suspected keys and clients with the entries that gateways know, and wakes
+// the polls that wait for changes.
 func (f *Feed) Refresh() {
 	now := f.cfg.Now()
 	overrides, changes := f.cfg.Gate.Overrides()
@@ -187,14 +190,14 @@ func (f *Feed) Refresh() {
 	}
 }
 
-// shortKey is the length up to which no key is published under an alias.
+// shortKey is the length up to which keys are never published under an alias.
 const shortKey = 64
 
-// longKey is the length up to which a hot key is listed. Without it a client that heats long keys would fill the list,
-// and gateways would ask about everything.
+// longKey is the length up to which a hot key is listed. Without this bound a client that heats long keys would fill
+// the list, and gateways would ask about everything.
 const longKey = 1024
 
-// update makes wanted the entries.
+// update replaces the entries by wanted and records the changes.
 func (f *Feed) update(wanted map[string]entry) {
 	for name, e := range wanted {
 		if old, ok := f.entries[name]; !ok || old != e {
@@ -215,8 +218,8 @@ func (f *Feed) update(wanted map[string]entry) {
 	}
 }
 
-// wanted returns what gateways have to ask about, the length above which hot keys are not listed, or 0 if all are, and
-// why gateways have to ask about everything, or "" if they do not.
+// wanted returns the entries for gateways, the length above which hot keys are not listed, or 0 if all are, and the
+// reason why gateways have to ask about everything, or "" if they do not.
 func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override) (
 	_ map[string]entry, longest int, askAll string) {
 	askAll = cannotSay(set)

@@ -22,10 +22,11 @@ func (f *Feed) Handler() http.Handler {
 	return httplimit.WithoutRedirects(mux)
 }
 
-// maxWait is how long a poll waits for a change: so a gateway knows the age of what it has.
+// maxWait is how long a poll waits for a change. It bounds the age of a gateway's entries, so that the gateway knows
+// it.
 const maxWait = time.Second
 
-// poll answers with what has changed since a version, at once if something has.
+// poll responds with the changes since a version, at once if there are any.
 func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
 	f.polls.Add(1)
 	since := r.FormValue("since")
@@ -58,10 +59,10 @@ func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
 
 func safe(text string) string { return strconv.QuoteToASCII(text[:min(len(text), 40)]) }
 
-// version names the state of the feed. It needs mu.
+// version returns the version of the feed's state. It needs mu.
 func (f *Feed) version() string { return f.epoch + "-" + strconv.FormatUint(f.seq, 10) }
 
-// append appends what has changed since a version: everything if that is not known.
+// append appends the changes since a version, or everything if the version is unknown.
 func (f *Feed) append(b []byte, since string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +106,7 @@ func (f *Feed) append(b []byte, since string) []byte {
 	return append(b, "end\n"...)
 }
 
-// since are the changes since a version, false if they are not known. It needs mu.
+// since returns the changes since a version, and false if they are unknown. It needs mu.
 func (f *Feed) since(version string) ([]change, bool) {
 	epoch, number, _ := strings.Cut(version, "-")
 	seq, err := strconv.ParseUint(number, 10, 64)
@@ -134,7 +135,7 @@ func (e entry) append(b []byte, now time.Time, name string) []byte {
 	return append(append(b, name[2:]...), '\n')
 }
 
-// cannotSay is what the rules have that a gateway cannot decide about, "" for nothing.
+// cannotSay returns the part of the rules that a gateway cannot apply, or "" if it can apply all.
 func cannotSay(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
 	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
@@ -149,7 +150,7 @@ func cannotSay(set *rules.Set) string {
 	return ""
 }
 
-// prefixBytes is how many bytes of an IPv6 address are its client.
+// prefixBytes returns the number of bytes of an IPv6 address that identify its client.
 func prefixBytes(set *rules.Set) int {
 	if set.IP.IPv6Prefix == 0 {
 		return 8
@@ -157,8 +158,8 @@ func prefixBytes(set *rules.Set) int {
 	return set.IP.IPv6Prefix / 8
 }
 
-// clientText is a client as gateways know it: the bytes of an IPv4 address, or of the prefix of an IPv6 address, in
-// hex.
+// clientText returns a client in the form of gateways: the bytes of an IPv4 address, or of the prefix of an IPv6
+// address, in hex.
 func clientText(set *rules.Set, a netip.Addr) string {
 	b := a.Unmap().AsSlice()
 	if len(b) > 4 {

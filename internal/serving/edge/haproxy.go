@@ -8,13 +8,15 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// noKey is the key of requests that no rule counts, because a line of a map has a value. No rule has that name.
+// noKey is the key of requests that no rule counts. It is needed because a line of a map has a value, and no rule has
+// that name.
 const noKey = "-"
 
-// HAProxy is a map of regular expressions (map_regm) by which HAProxy makes the keys of plain targets itself. It is
-// searched for method, host and URL, with a space between them. A request that no line matches has to ask.
+// HAProxy returns a map of regular expressions (map_regm) by which HAProxy makes the keys of plain targets itself.
+// HAProxy looks up method, host and URL, with a space between them. It has to ask about a request that no line matches.
 //
-// Comments have what deploy/haproxy/edge.lua reads: the version of the rules, and the clients that no limit applies to.
+// Comments carry the data that deploy/haproxy/edge.lua reads: the version of the rules, and the clients to which no
+// limit applies.
 func HAProxy(set *rules.Set) string {
 	return "# rules " + Version(set) + "\n" + haproxyKeys(set)
 }
@@ -28,7 +30,7 @@ func haproxyKeys(set *rules.Set) string {
 	for _, l := range set.Plain().Lines {
 		key, ok := numbered(l.Key)
 		if !ok {
-			continue // the line of the rest of its rule asks
+			continue // the line for the rest of its rule asks
 		}
 		pattern := "^" + cmp.Or(l.Method, any) + cmp.Or(l.Host, any) + haproxyOrigin + l.Target
 		pattern = namedGroup.ReplaceAllString(pattern, "(")
@@ -45,7 +47,7 @@ var (
 	reference  = regexp.MustCompile(`\$\{hp_(\d+)\}`)
 )
 
-// numbered is a key with the numbers of groups, false if HAProxy does not know as many.
+// numbered returns a key with the numbers of groups, and false if HAProxy does not support as many groups.
 func numbered(key string) (string, bool) {
 	const most = "8" // of names, which begin at 0
 	for _, r := range reference.FindAllStringSubmatch(key, -1) {

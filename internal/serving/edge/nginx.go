@@ -9,20 +9,20 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// versionDigits is how many hex digits of a hash a version of the rules has.
+// versionDigits is the number of hex digits of a version of the rules.
 const versionDigits = 16
 
-// Version names the rules in the files by which gateways make keys, and in the feed: a hash of what these files have.
-// A gateway whose file has another version than the feed asks about everything.
+// Version returns the version of the rules in the feed and in the files by which gateways make keys: a hash of the
+// contents of these files. A gateway whose file has another version than the feed asks about everything.
 func Version(set *rules.Set) string {
 	sum := sha256.Sum256([]byte(nginxKeys(set) + haproxyKeys(set)))
 	return hex.EncodeToString(sum[:])[:versionDigits]
 }
 
-// Nginx is the configuration by which nginx makes the keys of plain targets itself.
+// Nginx returns the configuration by which nginx makes the keys of plain targets itself.
 //
-// $hotparam_key is the key of a request: "?" if nginx has to ask, "" if no rule counts the request.
-// $hotparam_exempt is 1 for clients that no limit applies to.
+// $hotparam_key is the key of a request, "?" if nginx has to ask, or "" if no rule counts the request. $hotparam_exempt
+// is 1 for clients to which no limit applies.
 func Nginx(set *rules.Set) string {
 	return nginxKeys(set) + "geo $hotparam_rules {\n    default " + Version(set) + ";\n}\n"
 }
@@ -51,7 +51,7 @@ func nginxKeys(set *rules.Set) string {
 	return b.String()
 }
 
-// exempt is a network in the form of clients: an IPv6 client is a /64.
+// exempt returns a network in the form of clients: an IPv6 client is a /64.
 func exempt(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is6() && p.Bits() > 64 {
 		p = netip.PrefixFrom(p.Addr(), 64).Masked()
