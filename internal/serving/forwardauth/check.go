@@ -29,27 +29,27 @@ type Config struct {
 	Clients *httplimit.Clients
 	// Dialect is required.
 	Dialect Dialect
-	// PathPrefix stands before the path of the request in the dialect [Path].
+	// PathPrefix precedes the path of the request in the dialect [Path].
 	PathPrefix string
 	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx and ingress-nginx, which know 401 and 403 only.
 	DenyStatus int
-	// Answers configure the responses to verdicts; DenyStatus is their Status.
+	// Answers configures the responses to verdicts. DenyStatus sets its Status.
 	Answers httplimit.Responder
-	// RequestID names the field in which the gateway gives each request an id of its own; empty: none. A check
-	// that is repeated within a second is then charged once.
+	// RequestID names the field in which the gateway sends an id of its own for each request, or is empty if there is
+	// none. A check that is repeated within a second is then charged once.
 	RequestID string
-	// HideAuthorization says that the field Authorization is the gateway's own, so that rules do not see it.
+	// HideAuthorization is true if the field Authorization belongs to the gateway, so that rules do not see it.
 	HideAuthorization bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of checks that describe no request; nil: discarded.
+	// Log receives checks that describe no request; nil discards them.
 	Log *slog.Logger
 }
 
-// Handler answers checks. It may be used by many goroutines.
+// Handler answers checks. Any number of goroutines may use it.
 type Handler struct {
 	cfg     Config
-	repeats *dedup // nil: each check is charged
+	repeats *dedup // nil if each check is charged
 
 	checks, denied, malformed, repeated atomic.Uint64
 }
@@ -62,7 +62,7 @@ type Stats struct {
 	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are denied."`
 }
 
-// New builds a handler. Its error says which setting is wrong.
+// New returns a handler. Its error names the wrong setting.
 func New(cfg Config) (*Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// complete fills in defaults and rejects what a gateway would misread.
+// complete sets defaults and rejects settings whose responses a gateway would misread.
 func (c *Config) complete() error {
 	if !slices.Contains(Dialects, c.Dialect) {
 		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to one of %s", c.Dialect,
@@ -137,7 +137,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decide asks the gate, or answers a repeated check as the first one was.
+// decide asks the gate, or repeats the verdict of the first check if the check is a repetition.
 func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict {
 	id := r.Header[h.cfg.RequestID]
 	if h.repeats == nil || len(id) != 1 || id[0] == "" {
@@ -152,7 +152,8 @@ func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict 
 	return v
 }
 
-// reject answers a check that describes no request. The log says why: its cause is a gateway that is set up wrongly.
+// reject answers a check that describes no request, and logs the reason, because the cause is a wrongly configured
+// gateway.
 func (h *Handler) reject(w http.ResponseWriter, err error) {
 	n := h.malformed.Add(1)
 	h.cfg.Log.Warn("forwardauth: a check describes no request and is denied", "dialect", h.cfg.Dialect, "err", err,
@@ -165,8 +166,8 @@ func (h *Handler) reject(w http.ResponseWriter, err error) {
 	httplimit.WriteProblem(w, status, "This is no check in the dialect "+string(h.cfg.Dialect)+": "+err.Error()+".")
 }
 
-// Fields of the answer beside the RateLimit fields, in the form in which net/http keeps them. Gateways read them
-// for their logs, and where the status cannot say enough.
+// Fields of the response beside the RateLimit fields, in the form in which net/http keeps them. Gateways read them for
+// their logs, and for details that the status cannot carry.
 const (
 	fieldReason = "X-Hotparam-Reason"
 	fieldRule   = "X-Hotparam-Rule"
@@ -175,7 +176,7 @@ const (
 	fieldRetry  = "X-Hotparam-Retry-Ms"
 )
 
-// setVerdict says why a verdict is as it is:
+// setVerdict sets the fields that explain a verdict:
 //
 //	X-Hotparam-Reason: hot
 //	X-Hotparam-Rule: topic
@@ -183,8 +184,8 @@ const (
 //	X-Hotparam-Hot: true
 //	X-Hotparam-Retry-Ms: 20
 //
-// Retry-Ms is when a denied request may be allowed, in milliseconds. Rule and key are absent where the verdict has
-// none, Hot where no key of the request is hot. Bytes that a field cannot hold are percent-encoded in them.
+// Retry-Ms is the time after which a denied request may be allowed, in milliseconds. Rule and key are absent if the
+// verdict does not have them, Hot if no key of the request is hot. Bytes that a field cannot hold are percent-encoded.
 func setVerdict(h http.Header, v *hottype.Verdict) {
 	h[fieldReason] = []string{v.Reason.String()}
 	if v.Rule != "" {
@@ -201,8 +202,8 @@ func setVerdict(h http.Header, v *hottype.Verdict) {
 	}
 }
 
-// visible is a text with all bytes but those of visible ASCII percent-encoded. Quotes and backslashes are encoded too:
-// gateways write the fields into strings of JSON.
+// visible returns a text with all bytes but visible ASCII percent-encoded. Quotes and backslashes are encoded too,
+// because gateways write the fields into strings of JSON.
 func visible(s string) string {
 	return string(httplimit.AppendEscaped(make([]byte, 0, len(s)), s, func(c byte) bool {
 		return c > ' ' && c < 0x7f && c != '"' && c != '\\'

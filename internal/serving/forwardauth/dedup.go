@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// dedupTTL is how long the verdict of a check answers others with its id.
+	// dedupTTL is how long the verdict of a check answers further checks with its id.
 	dedupTTL = time.Second
-	// maxRepeats is how many others it answers. The gateway repeats a check once or twice; more come from a client
-	// that chooses its ids because the gateway passes them on.
+	// maxRepeats is the number of further checks that it answers. The gateway repeats a check once or twice. More come
+	// from a client that chooses its ids because the gateway passes them on.
 	maxRepeats = 3
 	// maxRemembered bounds each of the two generations of checks; each takes about 300 bytes.
 	maxRemembered = 32768
 )
 
-// dedup holds the verdicts of the last second by the id of their request, so that a check which the gateway
-// repeats is charged once.
+// dedup holds the verdicts of the last second by the id of their request, so that a check that the gateway repeats is
+// charged once.
 //
-// An id is bound to what it was first seen with, method, host, target and client: with another request it is
-// another check. So a client that learns or chooses ids gets at most maxRepeats checks for the price of one, for the
+// An id is bound to the method, host, target and client with which it was first seen. With another request it is
+// another check. So a client that learns or chooses ids gets at most maxRepeats further checks free of charge, for the
 // same target and its own address only.
 type dedup struct {
 	seed maphash.Seed
 
-	mu sync.Mutex // guards what follows
-	// recent has the checks since begin, older those of the generation before. A check in neither, expired or evicted,
-	// is charged again.
+	mu sync.Mutex // guards the fields below
+	// recent has the checks since begin, older the checks of the generation before. A check in neither, expired or
+	// evicted, is charged again.
 	recent, older map[uint64]*dedupEntry
 	begin         time.Time
 }
@@ -37,15 +37,15 @@ type dedup struct {
 type dedupEntry struct {
 	at      time.Time
 	repeats int             // guarded by repeats.mu
-	done    chan struct{}   // closed when verdict is there
-	verdict hottype.Verdict // not written after done
+	done    chan struct{}   // closed when verdict is set
+	verdict hottype.Verdict // not written after done is closed
 }
 
 func newDedup() *dedup {
 	return &dedup{seed: maphash.MakeSeed(), recent: map[uint64]*dedupEntry{}}
 }
 
-// decideOnce decides a check, unless it repeats one: then it waits for the verdict of that one.
+// decideOnce decides a check. If it repeats another check, it waits for the verdict of that check instead.
 func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
 	decide func() hottype.Verdict) (v hottype.Verdict, repeated bool) {
 	d, repeated := p.find(now, p.hash(id, req))
@@ -60,7 +60,7 @@ func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
 	return v, true
 }
 
-// find gives the check that this one repeats, or enters it as the first.
+// find returns the check that this one repeats, or adds it as the first.
 func (p *dedup) find(now time.Time, key uint64) (d *dedupEntry, repeated bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

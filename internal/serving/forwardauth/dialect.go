@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Dialect is how the checks of a listener describe requests.
+// Dialect is the form in which the checks of a listener describe requests.
 type Dialect string
 
 // The dialects.
@@ -19,7 +19,7 @@ const (
 	// Nginx has X-Original-URI, X-Original-Method, X-Original-Host and X-Real-IP. The host has a field of its own
 	// because net/http rejects a check with a Host such as a"b, which nginx accepts, before the Handler sees it.
 	Nginx Dialect = "nginx"
-	// IngressNginx is what ingress-nginx sends for the annotation auth-url: X-Original-URL, which is scheme, host and
+	// IngressNginx is the form of ingress-nginx with the annotation auth-url: X-Original-URL, which is scheme, host and
 	// target, X-Original-Method and X-Real-IP. It passes the X-Original-URI of clients on.
 	IngressNginx Dialect = "ingress-nginx"
 	// Forwarded has X-Forwarded-Uri, -Method, -Host and -For. The last element of X-Forwarded-For is the
@@ -31,10 +31,10 @@ const (
 
 var Dialects = []Dialect{Nginx, IngressNginx, Forwarded, Path}
 
-// endpoint is where checks go whose own path says nothing.
+// endpoint is the path of checks that do not carry the request's path as their own.
 const endpoint = "/check"
 
-// errNotFound is a check sent to another path than the endpoint.
+// errNotFound is the error for a check that was sent to another path than the endpoint.
 var errNotFound = errors.New("checks go to " + endpoint)
 
 // describe reads the request that a check is about.
@@ -47,7 +47,7 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 				h.cfg.PathPrefix)
 		}
 		req.Method, req.Host, req.Target = r.Method, r.Host, target
-		// The gateway is this check's peer. It has none of its own that it could name but in the header of clients.
+		// The gateway is the peer of this check. Its own peer is named only in the header of clients.
 		h.cfg.Clients.Identify(&req, netip.Addr{}, r.Header.Values)
 		return req, nil
 	}
@@ -76,18 +76,18 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 	if f.err != nil {
 		return req, f.err
 	}
-	// Where who is connected to the gateway is a trusted proxy, its header counts, as on every other listener.
+	// If the gateway's peer is a trusted proxy, its header counts, as on every other listener.
 	h.cfg.Clients.Identify(&req, peer, r.Header.Values)
 	return req, nil
 }
 
-// fields reads what the gateway wrote and keeps the first fault.
+// fields reads the fields that the gateway wrote and keeps the first error.
 type fields struct {
 	header http.Header
 	err    error
 }
 
-// one is the value of a field that is there once. A second one would be the client's, which the gateway has to
+// one returns the value of a field that must occur once. A second one would be the client's, which the gateway has to
 // replace.
 func (f *fields) one(name string) string {
 	values := f.header[name]
@@ -98,7 +98,7 @@ func (f *fields) one(name string) string {
 	return ""
 }
 
-// text is one that is not empty.
+// text returns the value of a field that must occur once and not be empty.
 func (f *fields) text(name string) string {
 	s := f.one(name)
 	if s == "" {
@@ -107,9 +107,9 @@ func (f *fields) text(name string) string {
 	return s
 }
 
-// url is host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx accepts no
-// Host with a slash, so the first slash after the scheme begins the target. With a question mark before it, which may
-// be of the Host a?b or of the target of http://host?x=1, the request is not known.
+// url returns host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx
+// accepts no Host with a slash, so the first slash after the scheme begins the target. A question mark before it may
+// belong to the Host a?b or to the target of http://host?x=1, so the request is then unknown.
 func (f *fields) url(name string) (host, target string) {
 	text := f.text(name)
 	_, rest, ok := strings.Cut(text, "://")
@@ -121,7 +121,7 @@ func (f *fields) url(name string) (host, target string) {
 	return rest[:at], rest[at:]
 }
 
-// last is the last element of a list that may have several lines.
+// last returns the last element of a list that may have several lines.
 func (f *fields) last(name string) string {
 	values := f.header[name]
 	if len(values) == 0 {
@@ -131,7 +131,8 @@ func (f *fields) last(name string) string {
 	return list[strings.LastIndexByte(list, ',')+1:]
 }
 
-// address reads the gateway's peer. nginx writes "unix:" for one that has no address.
+// address returns the address of the gateway's peer. For a peer without an address nginx writes "unix:", for which it
+// returns an invalid one.
 func (f *fields) address(name, text string) netip.Addr {
 	a, ok := httplimit.ParseAddress(text)
 	if !ok && text != "unix:" {
