@@ -15,15 +15,16 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Bounds of one connection. HAProxy keeps as many connections as it has threads and more while it
-// is busy.
+// Bounds of one connection. HAProxy keeps as many connections as it has threads, and more while it is busy.
 const (
-	maxCalls     = 256     // under way on one connection; then it is not read
-	callBytes    = 4 << 10 // a call counts once for each of these, so that those under way hold 1 MiB
-	maxMessages  = 100     // of one frame: a message of two bytes is remembered with hundred times as many
+	maxCalls = 256 // under way on one connection; beyond it the connection is not read
+	// A call counts once for each of these bytes, so that the calls under way hold 1 MiB.
+	callBytes = 4 << 10
+	// The messages of one frame. A message of two bytes takes a hundred times as many in memory.
+	maxMessages  = 100
 	helloTimeout = 5 * time.Second
-	firstTimeout = 10 * time.Second // for the first call; HAProxy connects when it has one
-	idleTimeout  = 5 * time.Minute  // for the next one; HAProxy connects again
+	firstTimeout = 10 * time.Second // for the first call; HAProxy connects when it has a call
+	idleTimeout  = 5 * time.Minute  // for the next call; HAProxy connects again
 	writeTimeout = 5 * time.Second
 )
 
@@ -35,11 +36,11 @@ type Gate interface {
 type Config struct {
 	// Gate is required.
 	Gate Gate
-	// Log hears of peers that do not speak the protocol; nil: discarded.
+	// Log receives peers that do not speak the protocol; nil discards them.
 	Log *slog.Logger
 }
 
-// Agent answers HAProxy. It may be used by many goroutines; [Agent.Serve] runs once.
+// Agent answers HAProxy. Any number of goroutines may use it; [Agent.Serve] runs once.
 type Agent struct {
 	gate Gate
 	log  *slog.Logger
@@ -56,7 +57,7 @@ type Stats struct {
 	ProtocolErrors uint64 `metric:"hotparam_spoe_protocol_errors_total" help:"Connections ended because their peer did not speak the protocol."`
 }
 
-// New builds an Agent; it panics without a gate.
+// New returns an Agent. It panics without a gate.
 func New(cfg Config) *Agent {
 	if cfg.Gate == nil {
 		panic("spoe: New: no gate")
@@ -71,8 +72,7 @@ func (a *Agent) Stats() Stats {
 	}
 }
 
-// Serve answers on ln until ctx ends; calls under way are answered, then connections are closed.
-// It closes ln.
+// Serve answers on ln until ctx ends. It then answers calls under way, closes the connections, and closes ln.
 func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -90,7 +90,7 @@ func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
 			if !temporary(err) {
 				return err
 			}
-			wait.For(ctx, 10*time.Millisecond) // too many open files: others may close some
+			wait.For(ctx, 10*time.Millisecond) // too many open files: other connections may be closed meanwhile
 			continue
 		}
 		a.connections.Go(func() {
@@ -108,9 +108,9 @@ func temporary(err error) bool {
 type connection struct {
 	agent *Agent
 	conn  net.Conn
-	calls chan struct{} // holds one for each callBytes of the calls under way
+	calls chan struct{} // holds a value for each callBytes of the calls under way
 
-	mostFrame int // bytes of a frame that the peer takes
+	mostFrame int // the longest frame in bytes that the peer accepts
 
 	underWay sync.WaitGroup
 	mu       sync.Mutex // guards writing
@@ -161,10 +161,10 @@ func (c *connection) serve(ctx context.Context) {
 	c.disconnect(ctx, err)
 }
 
-// disconnect tells the peer why the connection ends.
+// disconnect sends the peer the reason why the connection ends.
 func (c *connection) disconnect(ctx context.Context, err error) {
 	code, why := uint32(0), "normal"
-	switch { // the codes of the specification's list
+	switch { // the codes are in the specification's list
 	case errors.Is(err, errFrame):
 		code, why = 4, "invalid frame"
 	case errors.Is(err, errFrameSize):
@@ -179,7 +179,7 @@ func (c *connection) disconnect(ctx context.Context, err error) {
 	c.write(frameAgentDisconnect, 0, 0, b)
 }
 
-// hello answers the greeting, and reports whether more is to come: a health check only greets.
+// hello answers the greeting, and reports whether more will follow. A health check only greets.
 func (c *connection) hello(payload []byte) (more bool, err error) {
 	size, healthcheck := uint64(maxFrame), false
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
@@ -200,15 +200,14 @@ func (c *connection) hello(payload []byte) (more bool, err error) {
 	return c.write(frameAgentHello, 0, 0, b) && !healthcheck, nil
 }
 
-// notify decides what one frame asks, in a goroutine of its own because a verdict may take as long as
-// Redis.
+// notify decides the checks of one frame, in a goroutine of its own because a verdict may take as long as Redis.
 func (c *connection) notify(ctx context.Context, f frame) error {
 	checks, err := decodeMessages(f.payload)
 	if err != nil {
 		return err
 	}
 	size := 1 + len(f.payload)/callBytes
-	for range size { // this goroutine alone takes them, so that no two wait for each other
+	for range size { // this goroutine alone adds them, so that two calls never wait for each other
 		c.calls <- struct{}{}
 	}
 	c.underWay.Go(func() {
@@ -237,7 +236,7 @@ func (c *connection) write(kind byte, stream, id uint64, payload []byte) bool {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := c.conn.Write(b)
 	if err != nil {
-		_ = c.conn.Close() // what comes after half a frame means nothing
+		_ = c.conn.Close() // bytes after half a frame mean nothing
 	}
 	return err == nil
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// check is what a message says of a request.
+// check is the description of a request in a message.
 type check struct {
 	request hottype.Request
 	headers httplimit.Headers
-	known   bool // it has a name that we answer
+	known   bool // the message has the name "check"
 }
 
 // decodeMessages reads the messages of a notification.
@@ -45,7 +45,7 @@ func (c *check) argument(name string, v value) {
 	case "method":
 		c.request.Method = v.text
 	case "uri":
-		// HAProxy sends the empty path of http://host?x=1 as it is; a target that it cannot read is null.
+		// HAProxy sends the empty path of http://host?x=1 as it is. A target that it cannot read is null.
 		if c.request.Target = v.text; v.kind != typeNull && v.text != "*" && !strings.HasPrefix(v.text, "/") {
 			c.request.Target = "/" + v.text
 		}
@@ -73,14 +73,14 @@ func decodeHeaders(text string) httplimit.Headers {
 	return list
 }
 
-// answer holds the variables that one frame sets. A later message of the frame sets them again.
+// answer holds the variables that one frame sets. A later message of the frame overwrites them.
 type answer struct {
 	allowed bool
-	texts   [len(textVariables)]string // "" is not set
+	texts   [len(textVariables)]string // "" if not set
 }
 
-// textVariables are the names of variables, the most important first. HAProxy answers and retries by the first ones;
-// the others are for people.
+// textVariables are the names of variables, the most important first. HAProxy uses the first ones for its responses and
+// retries; the others are for people.
 var textVariables = [...]string{"reason", "retry_after", "retry_ms", "ratelimit", "ratelimit_policy", "rule", "key"}
 
 // set sets the variables of a verdict.
@@ -93,8 +93,8 @@ func (n *answer) set(allowed bool, texts ...string) {
 	}
 }
 
-// append appends the actions that set the variables, and leaves out a variable for which most bytes are too few:
-// HAProxy takes a frame that is longer than it said for no answer.
+// append appends the actions that set the variables. It leaves out a variable that would make b longer than most bytes,
+// because HAProxy treats a frame that is longer than it announced as no answer.
 func (n *answer) append(b []byte, most int) []byte {
 	b = appendBool(appendVariable(b, "allowed"), n.allowed)
 	for i, text := range n.texts {
@@ -110,8 +110,8 @@ func (n *answer) append(b []byte, most int) []byte {
 	return b
 }
 
-// decide sets the variables of a verdict. A message that is not ours or describes no request is denied, as on the
-// other listeners.
+// decide sets the variables of a verdict. A message with another name, or one that describes no request, is denied, as
+// on the other listeners.
 func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
 	if !c.known || c.request.Target == "" {
 		a.malformed.Add(1)
@@ -136,7 +136,7 @@ func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
 		v.Rule, string(v.Key))
 }
 
-// appendVariable begins an action that sets a variable of the transaction; its value follows.
+// appendVariable begins an action that sets a variable of the transaction. Its value follows.
 func appendVariable(b []byte, name string) []byte {
 	const setVar, arguments, scopeTransaction = 1, 3, 2
 	return appendText(append(b, setVar, arguments, scopeTransaction), name)

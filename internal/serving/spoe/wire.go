@@ -17,7 +17,7 @@ const (
 	frameAck             = 103
 )
 
-// flagFin says that a frame is whole. We do not offer fragmentation, so all are.
+// flagFin marks a frame that is whole. The agent does not offer fragmentation, so all frames are whole.
 const flagFin = 1
 
 // Types of data. The upper four bits of the byte are flags; a true boolean has flagTrue.
@@ -35,13 +35,13 @@ const (
 	flagTrue   = 0x10
 )
 
-// maxFrame is the longest frame in bytes. HAProxy's are as long as its buffers, 16 KiB.
+// maxFrame is the length of the longest frame in bytes. HAProxy's frames are as long as its buffers, 16 KiB.
 const maxFrame = 64 << 10
 
-// minFrame is the shortest frame that a peer may name as its longest, which is HAProxy's own bound.
+// minFrame is the lowest bound that a peer may set for the length of frames. HAProxy has the same.
 const minFrame = 256
 
-// frameHead is the greatest length of what a frame has before its payload: type, flags, and two numbers.
+// frameHead is the greatest length of the part of a frame before its payload: type, flags, and two numbers.
 const frameHead = 1 + 4 + 10 + 10
 
 var (
@@ -65,7 +65,7 @@ func readFrame(r io.Reader, buf []byte) (frame, []byte, error) {
 		return frame{}, buf, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n < 7 || n > maxFrame { // type, flags, two numbers of a byte
+	if n < 7 || n > maxFrame { // type, flags, two numbers of one byte
 		return frame{}, buf, errFrame
 	}
 	if uint32(cap(buf)) < n {
@@ -118,7 +118,7 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, typeBool)
 }
 
-// decoder reads a payload. After an error all that it reads is empty.
+// decoder reads a payload. After an error everything that it returns is empty.
 type decoder struct {
 	b   []byte
 	err error
@@ -166,11 +166,11 @@ func (d *decoder) number() uint64 {
 
 func (d *decoder) text() string { return string(d.bytes(d.number())) }
 
-// value is one piece of typed data. Of text and addresses text is set, of numbers number.
+// value is one piece of typed data: text is set for text and addresses, number for numbers.
 type value struct {
 	kind   byte
 	text   string
-	number uint64 // of a boolean 0 or 1
+	number uint64 // 0 or 1 for a boolean
 }
 
 func (d *decoder) value() value {
