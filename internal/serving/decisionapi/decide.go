@@ -4,21 +4,16 @@
 //	            200  {"allowed","reason","rule","key","limit","remaining",
 //	                  "retry_after_ms","reset_after_ms","mode"}
 //
-// or an array of up to 1000 of the first, answered by an array of the second in
-// the same order. A decision, allowed or not, is status 200: the status is that
-// of the request, "allowed" that of the verdict. What cannot be understood is a
-// problem document with 400, 405 or 413, and nothing is charged for any part of
-// it.
+// The request may also be an array of up to 1000 such objects, answered by an array of verdicts in the same order. A
+// decision, allowed or not, has status 200: the status is about the call, "allowed" about the verdict. A body that
+// cannot be understood is answered by a problem document with 400, 405 or 413, and no part of it is charged.
 //
-// The JSON is read strictly, by a reader made for this one shape: encoding/json takes
-// twenty times as long, several times as long as a decision. Unknown and
-// repeated fields, wrong types, null, text after the value and strings that are
-// not UTF-8 are errors that name the field and the byte. "uri" is required and
-// is the request target as the client sent it; method is GET and cost is 1 where
-// they are missing. "ip" is the client: an address, or any name for one.
+// The JSON is read strictly, by a reader made for this one shape: encoding/json takes twenty times as long, several
+// times as long as a decision. Unknown and repeated fields, wrong types, null, text after the value and strings that
+// are not UTF-8 are errors that name the field and the byte. "uri" is required and is the request target as the client
+// sent it. If they are missing, method is GET and cost is 1. "ip" is the client: an address, or any name for one.
 //
-// The gate has to be one whose verdicts name cold keys too (gate.Config's
-// ColdKeys), if answers about them are to have a key.
+// Responses name the keys of cold requests only if the gate's verdicts do (gate.Config's ColdKeys).
 package decisionapi
 
 import (
@@ -37,17 +32,17 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Gate decides about requests, and records what other servers report of them. *gate.Gate is one.
+// Gate decides about requests, and records the outcomes that other servers report. *gate.Gate is one.
 type Gate interface {
 	Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) verdict.Verdict
 	Release(now time.Time, l *verdict.Lease) (held bool)
 	Refund(now time.Time, r *verdict.Refund, status int)
-	// RecordOutcomes records what a gateway reports of n requests that it sent to an upstream, and reports whether a
-	// limit follows that upstream.
+	// RecordOutcomes records a gateway's report of n requests that it sent to an upstream, and reports whether a limit
+	// follows that upstream.
 	RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
 }
 
-// Decider answers POST /v1/decide. It may be used by many goroutines.
+// Decider answers POST /v1/decide. Any number of goroutines may use it.
 type Decider struct {
 	gate     Gate
 	works    sync.Pool // of *work
@@ -63,8 +58,7 @@ type Stats struct {
 	Rejected uint64 `metric:"hotparam_decision_api_rejected_total" help:"Questions of other servers that cannot be read."`
 }
 
-// Decide builds the handler. It looks at no path; mount it at /v1/decide. It
-// panics on a nil gate.
+// Decide returns the handler. The handler ignores the path; mount it at /v1/decide. Decide panics on a nil gate.
 func Decide(gate Gate) *Decider {
 	if gate == nil {
 		panic("decisionapi: Decide: no gate")
@@ -78,8 +72,7 @@ func (d *Decider) Stats() Stats {
 	return Stats{Checks: d.checks.Load(), Denied: d.denied.Load(), Rejected: d.rejected.Load()}
 }
 
-// scratch is the memory of one question. It is pooled, so that a batch allocates
-// little beside its text.
+// scratch is the memory of one call. It is pooled, so that a batch allocates little beside its text.
 type scratch struct {
 	body   bytes.Buffer
 	checks []check
@@ -89,10 +82,10 @@ type scratch struct {
 	out    []byte
 }
 
-// maxBody is the longest body in bytes.
+// maxBody is the length of the longest body in bytes.
 const maxBody = 1 << 20
 
-// maxBatch is the longest array.
+// maxBatch is the length of the longest array.
 const maxBatch = 1000
 
 // keepBody is the largest buffer that goes back to the pool.
@@ -127,7 +120,7 @@ func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
 	httplimit.WriteProblem(w, status, detail)
 }
 
-// read reads the body of a POST, or answers why it could not.
+// read reads the body of a POST, or answers with the reason why it cannot.
 func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffer, most int64) (ok bool) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -149,7 +142,7 @@ func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffe
 	return false
 }
 
-// release returns the memory, unless one huge question has made it huge.
+// release returns the memory to the pool, unless a huge call has made it huge.
 func (d *Decider) release(k *scratch) {
 	if k.body.Cap() > keepBody || cap(k.out) > 2*keepBody {
 		return
@@ -166,8 +159,8 @@ func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) 
 	write(w, k.out)
 }
 
-// answerAll decides one after the other, in order, so that the answer does not
-// depend on anything but the order. It stops when the client has left.
+// answerAll decides the checks one after the other, so that the response depends on their order alone. It stops when
+// the client has left.
 func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) {
 	k.out = append(k.out[:0], '[')
 	for i := range k.checks {
@@ -206,13 +199,12 @@ func write(w http.ResponseWriter, body []byte) {
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	_, _ = w.Write(body) // a caller who left does not need the answer
+	_, _ = w.Write(body) // a caller who left does not need the response
 }
 
-// appendVerdict writes the answer to one check. "mode" is "shadow" where a
-// limit in shadow mode would have denied, or was the only one. "hot" is there only
-// where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the
-// request back before it goes on.
+// appendVerdict appends the verdict on one check. "mode" is "shadow" if a limit in shadow mode would have denied, or
+// was the only limit. "hot" is present only if a key is hot, "release" only if the request holds a slot or may get a
+// refund, "wait_ms" only if the caller has to hold the request back before it goes on.
 func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict) []byte {
 	mode := v.Mode
 	if v.WouldDeny {

@@ -9,11 +9,10 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// maxCost is the greatest cost of a check, as that of Envoy's.
+// maxCost is the greatest cost of a check, the same as Envoy's.
 const maxCost = 1<<32 - 1
 
-// check is one check as decoded from the body. Its strings are parts of the
-// body's text where they hold no escapes.
+// check is one check as decoded from the body. Strings without escapes are parts of the body's text.
 type check struct {
 	method, uri, host, ip string
 	cost                  int64
@@ -21,8 +20,8 @@ type check struct {
 	from, to              int // its headers in decoder.pairs
 }
 
-// decoder reads checks, an object or an array of them, and nothing else. There
-// is no recursion, so nothing can be nested too deeply.
+// decoder reads checks, an object or an array of them, and nothing else. It does not recurse, so nothing can be nested
+// too deeply.
 type decoder struct {
 	s      string
 	i      int // next byte
@@ -88,7 +87,7 @@ func (d *decoder) check() error {
 	return nil
 }
 
-// fields are those of a check; a bit for each says which were there.
+// fields are the names of a check's fields. seen has a bit for each that was present.
 var fields = []string{"method", "uri", "host", "ip", "cost", "headers", "in_flight"}
 
 func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
@@ -141,7 +140,7 @@ func (d *decoder) headers(c *check) error {
 	return err
 }
 
-// line reads a line of a header.
+// line reads one value of a header field.
 func (d *decoder) line(name string) error {
 	value, err := d.str(`a value of "headers"`)
 	d.pairs = append(d.pairs, httplimit.HeaderField{Name: name, Value: value})
@@ -182,7 +181,7 @@ func (d *decoder) name() (string, error) {
 	return name, err
 }
 
-// next goes past a comma, or past the end of a list.
+// next skips a comma, or the end of a list, and reports whether more values follow.
 func (d *decoder) next(end byte) (more bool, err error) {
 	switch d.peek() {
 	case ',':
@@ -195,7 +194,7 @@ func (d *decoder) next(end byte) (more bool, err error) {
 	return false, d.errorf("want a comma or %q", end)
 }
 
-// cost reads a whole number in 0..maxCost; 0 means 1, as when it is missing.
+// cost reads an integer in 0..maxCost. 0 means 1, as does a missing cost.
 func (d *decoder) cost() (int64, error) {
 	d.peek()
 	start := d.i
@@ -210,13 +209,13 @@ func (d *decoder) cost() (int64, error) {
 	return n, nil
 }
 
-// peek skips white space and gives the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (d *decoder) peek() byte {
 	for ; d.i < len(d.s); d.i++ {
 		switch c := d.s[d.i]; c {
 		case ' ', '\t', '\n', '\r':
 		case 0:
-			return 1 // not the end, and nothing that is wanted anywhere
+			return 1 // not the end, and expected nowhere
 		default:
 			return c
 		}
@@ -228,7 +227,7 @@ func (d *decoder) errorf(format string, args ...any) error {
 	return fmt.Errorf("byte %d: "+format, append([]any{d.i}, args...)...)
 }
 
-// clip keeps an answer short whatever the question was.
+// clip shortens a text, so that an error stays short for any body.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// str reads a string. One without escapes is a part of the body: nothing is allocated.
+// str reads a string. A string without escapes is a part of the body, so it allocates nothing.
 func (d *decoder) str(what string) (string, error) {
 	if d.peek() != '"' {
 		return "", d.errorf("%s must be a string", what)
 	}
 	d.i++
-	var before []byte // what is decoded, up to the last escape
+	var before []byte // the decoded text, up to the last escape
 	var high byte     // at least utf8.RuneSelf if not all is ASCII
 	for {
 		rest, n := d.s[d.i:], 0
@@ -44,8 +44,8 @@ func (d *decoder) str(what string) (string, error) {
 	}
 }
 
-// escape reads one escape and appends what it stands for. Half of a pair of \uXXXX is an
-// error: it stands for nothing.
+// escape reads one escape and appends the text that it stands for. Half of a pair of \uXXXX stands for nothing and is
+// an error.
 func (d *decoder) escape(b []byte) ([]byte, bool) {
 	if r, ok := d.hex4(); ok {
 		if utf16.IsSurrogate(r) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds of what a gateway may say.
+// Bounds of a gateway's report.
 const (
 	maxOutcomesBytes = 256 << 10
 	maxOutcomes      = 1000
@@ -19,7 +19,7 @@ const (
 	maxOutcomeMillis = 10 * 60 * 1000
 )
 
-// outcome is what a gateway says of requests that it sent to an upstream.
+// outcome is a gateway's report of requests that it sent to an upstream.
 type outcome struct {
 	Upstream string  `json:"upstream"`
 	Status   int     `json:"status"`
@@ -27,7 +27,7 @@ type outcome struct {
 	Count    *int64  `json:"count"`
 }
 
-// check is what is wrong, "" for nothing.
+// check returns the first mistake in the outcome, or "" if there is none.
 func (o *outcome) check() string {
 	switch {
 	case o.Upstream == "":
@@ -42,9 +42,9 @@ func (o *outcome) check() string {
 	return ""
 }
 
-// Outcomes answers POST /v1/outcomes [{"upstream":"default","status":200,"ms":35.2,"count":1}, …] with
-// {"taken":n}: adaptive limits follow what gateways say became of requests. Of a list with a mistake
-// nothing is taken. Those of upstreams that no limit follows are left out.
+// Outcomes answers POST /v1/outcomes [{"upstream":"default","status":200,"ms":35.2,"count":1}, …] with {"taken":n}.
+// Adaptive limits follow the outcomes that gateways report. A list with a mistake is rejected as a whole. Outcomes of
+// upstreams that no limit follows are ignored.
 func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	if !d.read(w, r, &body, maxOutcomesBytes) {
@@ -88,7 +88,7 @@ func readOutcomes(body []byte) ([]outcome, error) {
 	return list, nil
 }
 
-// recordOutcome reports whether a limit follows the upstream.
+// recordOutcome records an outcome, and reports whether a limit follows its upstream.
 func (d *Decider) recordOutcome(o *outcome) bool {
 	n := int64(1)
 	if o.Count != nil {

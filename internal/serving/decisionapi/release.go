@@ -20,17 +20,18 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// maxReleaseBytes is the longest body of a release: a token of as many slots as a
-// request has keys would be longer than any that has been given.
+// maxReleaseBytes is the length of the longest body of a release. A token with as many slots as a request has keys
+// would be longer than any that was issued.
 const maxReleaseBytes = 64 << 10
 
-// releaseToken is what a request may give back: its lease, and the charges that the status of its response refunds. It
-// is written as a signature and JSON, in base64url, so that every limiter with the same key takes it and no caller
+// releaseToken holds what a request may return: its lease, and the charges that the status of its response refunds. It
+// is written as a signature and JSON, in base64url, so that every limiter with the same key accepts it and no caller
 // can change the keys, the cost or the time.
 type releaseToken struct {
 	*verdict.Lease
 	Refund *verdict.Refund `json:",omitempty"`
-	// Issuer and Number are unique. A lease is released once; a refund without one is known by them.
+	// Issuer and Number are unique together. They identify a refund without a lease; a lease can be released only once
+	// anyway.
 	Issuer, Number uint64
 }
 
@@ -42,7 +43,7 @@ type releases struct {
 	used   usedNumbers
 }
 
-// newReleases signs with a random key, which no other process has, until SetSecrets.
+// newReleases returns a signer with a random key, which no other process has, until SetSecrets.
 func newReleases() *releases {
 	r, key := &releases{}, make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails
@@ -51,7 +52,8 @@ func newReleases() *releases {
 	return r
 }
 
-// SetSecrets replaces the secrets of release tokens: the first one signs, and tokens that any of them signed are taken.
+// SetSecrets replaces the secrets of release tokens. The first one signs, and tokens that any of them signed are
+// accepted.
 func (d *Decider) SetSecrets(secrets []string) {
 	keys := make([][]byte, len(secrets))
 	for i, secret := range secrets {
@@ -69,7 +71,7 @@ func sign(key, text []byte) []byte {
 func (r *releases) write(v *verdict.Verdict) string {
 	text, err := json.Marshal(releaseToken{v.Lease, v.Refund, r.issuer, r.number.Add(1)})
 	if err != nil {
-		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are
+		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // it has strings, numbers and booleans only
 	}
 	return base64.RawURLEncoding.EncodeToString(append(sign((*r.keys.Load())[0], text), text...))
 }
@@ -86,14 +88,14 @@ func (r *releases) read(token string) (*releaseToken, error) {
 }
 
 const (
-	// usedWindow is how many tokens of an issuer are distinguished: a refund that comes when so many later ones were
-	// issued comes too late. 128 KiB an issuer.
+	// usedWindow is the number of an issuer's latest tokens that are distinguished. A refund is too late if this many
+	// later tokens were issued. It takes 128 KiB for each issuer.
 	usedWindow = 1 << 20
 	maxIssuers = 16
 )
 
-// usedNumbers remembers which numbers of tokens were used, as RFC 4303 (section 3.4.3) does for packets: a bit for each
-// of the last usedWindow numbers of an issuer. The zero value is ready; any number of goroutines may use it.
+// usedNumbers remembers the used numbers of tokens, as RFC 4303 (section 3.4.3) does for packets: a bit for each of the
+// last usedWindow numbers of an issuer. The zero value is ready; any number of goroutines may use it.
 type usedNumbers struct {
 	mu      sync.Mutex
 	issuers map[uint64]*issuedNumbers
@@ -104,13 +106,14 @@ type issuedNumbers struct {
 	used    [usedWindow / 64]uint64
 }
 
-// use reports whether a number was not used before.
+// use records the use of a number, and reports whether it is the first.
 func (u *usedNumbers) use(issuer, number uint64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := u.issuers[issuer]
 	if n == nil {
-		if len(u.issuers) >= maxIssuers { // restarts of many limiters; the tokens of one may be used again
+		// This happens after restarts of many limiters. The tokens of one of them may be used again.
+		if len(u.issuers) >= maxIssuers {
 			for other := range u.issuers {
 				delete(u.issuers, other)
 				break
@@ -136,9 +139,9 @@ func (u *usedNumbers) use(issuer, number uint64) bool {
 	return true
 }
 
-// Release answers POST /v1/release {"release":"…"} with {"released":true}, or false where
-// the token was used before, or its lease was over. With the "status" of the answer the limits
-// of the request's keys get back what their refund_status says.
+// Release answers POST /v1/release {"release":"…"} with {"released":true}, or false if the token was used before or its
+// lease is over. If the call has the "status" of the response, the limits of the request's keys get the refund that
+// their refund_status selects.
 func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	var question struct {
 		Release string
