@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// account is what the HTTP/2 requests of a listener hold in memory. A request of HTTP/1 has a connection of its own,
-// which is counted.
+// account counts the memory that the HTTP/2 requests of a listener hold. A request of HTTP/1 has a connection of its
+// own, and connections are bounded themselves.
 type account struct {
-	most, part int64 // bytes for all clients, and for one; 0: no bound
+	most, part int64 // bounds in bytes, for all clients and for one; 0 for no bound
 	held       atomic.Int64
 	rejected   atomic.Uint64
 }
@@ -22,8 +22,8 @@ func newAccount(cfg *Config) *account {
 	return a
 }
 
-// hold takes room for the request of a stream, or rejects it. One client has the same part of the account as of the
-// connections, so that others go on, and maxHeld bytes of unusual headers.
+// hold takes room for the request of a stream, or rejects it. A client may take the same share of the account as of the
+// connections, so that other clients go on, and maxHeld bytes of unusual headers.
 func (a *account) hold(st *stream, header int64) {
 	n := 2*header + perRequest
 	st.held, st.headers = n, header
@@ -37,7 +37,7 @@ func (a *account) hold(st *stream, header int64) {
 	}
 }
 
-// release gives back what a stream holds.
+// release returns the room of a stream.
 func (a *account) release(st *stream) {
 	a.held.Add(-st.held)
 	if c := st.client; c != nil {

@@ -12,38 +12,35 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// TLS names the files of a listener's certificate. They are read again when they
-// change.
+// TLS names the files of a listener's certificate. They are read again when they change.
 type TLS struct {
-	// Cert and Key are PEM files; both or none.
+	// Cert and Key are PEM files. Both are set, or neither.
 	Cert, Key string
-	// ClientCA, if set, are the authorities (PEM) that sign the certificates which
-	// callers have to show.
+	// ClientCA, if set, holds the authorities (PEM) that sign the certificates which callers have to present.
 	ClientCA string
 }
 
 func (t TLS) On() bool { return t != TLS{} }
 
-// lookEvery is how often the files are looked at, at most: a look is three stats.
+// lookEvery is the shortest interval between two checks of the files. A check costs three stats.
 const lookEvery = time.Second
 
-// certificate is what the files of a TLS held when they were last right. They are
-// checked by handshakes and by reads of the metrics, so no goroutine runs for it.
+// certificate holds the contents of a TLS's files when they were last valid. Handshakes and reads of the metrics check
+// the files, so no goroutine runs for it.
 type certificate struct {
 	name  string
 	files TLS
 	log   *slog.Logger
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	config *tls.Config
 	leaf   *x509.Certificate
-	stamps string // of the files at the last look
+	stamps string // of the files at the last check
 	looked time.Time
-	wrong  bool // the files are, and those from before hold
+	wrong  bool // the files are invalid, and their former contents stay in force
 }
 
-// newCertificate reads the files; setting is the prefix of the settings that name
-// them, such as "proxy.".
+// newCertificate reads the files. setting is the prefix of the settings that name them, such as "proxy.".
 func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certificate, error) {
 	if files.Cert == "" || files.Key == "" {
 		return nil, fmt.Errorf("listener: %s: --%stls_cert and --%stls_key go together; set both", name, setting,
@@ -57,7 +54,7 @@ func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certifi
 	return c, nil
 }
 
-// current is the configuration of a handshake.
+// current returns the configuration of a handshake.
 func (c *certificate) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +62,7 @@ func (c *certificate) current() *tls.Config {
 	return c.config
 }
 
-// state is when the certificate ends, and whether the files are right.
+// state returns when the certificate expires, and reports whether the files are valid.
 func (c *certificate) state() (expires time.Time, right bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +70,8 @@ func (c *certificate) state() (expires time.Time, right bool) {
 	return c.leaf.NotAfter, !c.wrong
 }
 
-// reloadIfChanged reads the files again if they changed. Wrong ones are logged and change
-// nothing: what is being written is right at a later look. The caller holds mu.
+// reloadIfChanged reads the files again if they changed. Invalid files are logged and change nothing, because a file
+// that is being written will be valid at a later check. The caller holds mu.
 func (c *certificate) reloadIfChanged(now time.Time) {
 	if now.Sub(c.looked) < lookEvery {
 		return
@@ -94,7 +91,7 @@ func (c *certificate) reloadIfChanged(now time.Time) {
 	c.log.Info("certificate read again", "listener", c.name, "expires", c.leaf.NotAfter)
 }
 
-// load reads the files, all or nothing.
+// load reads the files. On an error it changes nothing.
 func (c *certificate) load() error {
 	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
 	if err != nil {
@@ -113,7 +110,7 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// stamps changes when a file does.
+// stamps returns a text that changes when a file does.
 func (t TLS) stamps() string {
 	out := ""
 	for _, path := range []string{t.Cert, t.Key, t.ClientCA} {
@@ -124,9 +121,9 @@ func (t TLS) stamps() string {
 	return out
 }
 
-// ClientTLS is by what a program knows servers that it calls, and shows itself to them.
-// The certificate to show is read again when its files change. setting is the prefix of
-// the settings that name the files, such as "proxy.upstream_".
+// ClientTLS returns the configuration by which a program verifies the servers that it calls, and identifies itself to
+// them. The certificate that it presents is read again when its files change. setting is the prefix of the settings
+// that name the files, such as "proxy.upstream_".
 func ClientTLS(setting string, files tlsfiles.Files, log *slog.Logger) (*tls.Config, error) {
 	config, err := tlsfiles.Files{CA: files.CA, ServerName: files.ServerName}.Client("listener: --" + setting + "tls_")
 	if err != nil {

@@ -12,52 +12,52 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// writeWithin is how long a client may take to make room for what is written to it.
-// It holds for each write, so a long answer that is read slowly goes on. A write may have
-// up to writeSlack less: a deadline costs as much as deciding about a request, and is not
-// set anew before that.
+// writeWithin is how long a client may take to make room for data that is written to it. It holds for each write, so a
+// long response that is read slowly goes on. A write may have up to writeSlack less, because setting a deadline costs
+// as much as deciding about a request, and is not repeated before that.
 const (
 	writeWithin = 30 * time.Second
 	writeSlack  = time.Second
 )
 
-// conns bounds the open connections of a listener. When all are taken, a new one
-// takes the place of the one that has waited for longest without a request under
-// way. It is rejected only if there is none: so clients that merely hold
-// connections block no new ones.
+// conns bounds the open connections of a listener. When all are taken, a new connection takes the place of the one that
+// has been idle for longest, and is rejected only if no connection is idle. So clients that merely hold connections
+// block no new ones.
 //
-// One client, an address or a /64 of IPv6, has a part of them. Its next connection takes the place of its own idle one.
+// One client, an address or a /64 of IPv6, has a share of them. Beyond it, the client's next connection takes the place
+// of its own longest idle one.
 type conns struct {
 	net.Listener
-	max       int                   // 0: no bound
-	perClient int                   // 0: no bound
+	max       int                   // 0 for no bound
+	perClient int                   // 0 for no bound
 	trusted   func(netip.Addr) bool // peers that speak for many clients
-	busy      bool                  // what goes on in a connection is not known, so none counts as idle
+	busy      bool                  // the activity of connections is unknown, so none counts as idle
 
-	mu       sync.Mutex // guards what follows, and conn.at and conn.closed
+	mu       sync.Mutex // guards the fields below, and conn.at and conn.closed
 	open     int
-	clients  map[netip.Prefix]*client // with open connections, but for trusted peers
+	clients  map[netip.Prefix]*client // with open connections, except trusted peers
 	idle     list.List                // of *conn without a request, longest first
 	rejected uint64
 	evicted  uint64
 }
 
-// client is what one client holds.
+// client holds the connections and the memory of one client.
 type client struct {
 	network netip.Prefix
 	open    int
 	headers atomic.Int64 // bytes of the headers of its HTTP/2 requests under way
-	held    atomic.Int64 // those, and the requests
+	held    atomic.Int64 // the same, and the requests
 }
 
 type conn struct {
 	net.Conn
 	owner       *conns
-	client      *client       // nil: a trusted peer, or a unix socket
-	at          *list.Element // in idle; nil: a request is under way
+	client      *client       // nil for a trusted peer or a unix socket
+	at          *list.Element // in idle; nil while a request is under way
 	closed      bool          // states that the server reports later change nothing
 	hasDeadline atomic.Bool   // the handler sets deadlines for its writes
-	until       atomic.Int64  // the deadline of writes that is set here, in unix nanoseconds; 0: none
+	// The deadline of writes that is set here, in unix nanoseconds; 0 if there is none.
+	until atomic.Int64
 }
 
 func (l *conns) Accept() (net.Conn, error) {
@@ -78,7 +78,7 @@ func (l *conns) Accept() (net.Conn, error) {
 	}
 }
 
-// add makes room for c, if need be by closing the victim.
+// add makes room for c, by releasing the victim if needed. The caller closes the victim.
 func (l *conns) add(c *conn) (ok bool, victim *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,10 +102,10 @@ func (l *conns) add(c *conn) (ok bool, victim *conn) {
 	return true, victim
 }
 
-// clientOf is the client that a connection counts for; nil: it counts for none. The caller holds mu.
+// clientOf returns the client for which a connection counts, or nil if it counts for none. The caller holds mu.
 func (l *conns) clientOf(c *conn) *client {
 	if _, trusted := c.Conn.(*headedConn); trusted {
-		return nil // and its address would wait for the header
+		return nil // reading its address would wait for the header
 	}
 	a := addressOf(c.Conn)
 	if !a.IsValid() || l.trusted != nil && l.trusted(a) {
@@ -119,8 +119,8 @@ func (l *conns) clientOf(c *conn) *client {
 	return l.clients[network]
 }
 
-// longestIdle is the connection of a client, nil: of any, that has waited for longest; nil: there is none. The caller
-// holds mu.
+// longestIdle returns the connection of a client, or of any if of is nil, that has been idle for longest, or nil if
+// none is idle. The caller holds mu.
 func (l *conns) longestIdle(of *client) *conn {
 	for e := l.idle.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*conn); of == nil || c.client == of {
@@ -145,7 +145,7 @@ func (l *conns) take(c *conn) {
 	}
 }
 
-// release is the end of a connection, which is its own or that of an eviction before it. The caller holds mu.
+// release records the end of a connection. It does nothing if the connection was evicted before. The caller holds mu.
 func (l *conns) release(c *conn) {
 	if c.closed {
 		return
@@ -161,7 +161,7 @@ func (l *conns) release(c *conn) {
 	}
 }
 
-// setIdle notes whether a connection is idle. The caller holds mu.
+// setIdle records whether a connection is idle. The caller holds mu.
 func (l *conns) setIdle(c *conn, idle bool) {
 	switch {
 	case idle && c.at == nil && !c.closed:
@@ -172,7 +172,7 @@ func (l *conns) setIdle(c *conn, idle bool) {
 	}
 }
 
-// changed follows the states of connections; it is an http.Server's ConnState.
+// changed follows the states of connections. It is an http.Server's ConnState.
 func (l *conns) changed(nc net.Conn, state http.ConnState) {
 	c := unwrapConn(nc)
 	if c == nil || state == http.StateNew || state == http.StateClosed {
@@ -183,7 +183,7 @@ func (l *conns) changed(nc net.Conn, state http.ConnState) {
 	l.setIdle(c, state == http.StateIdle)
 }
 
-// unwrapConn is our connection below those of TLS.
+// unwrapConn returns this package's connection below TLS, or nil if there is none.
 func unwrapConn(nc net.Conn) *conn {
 	for {
 		switch c := nc.(type) {
@@ -201,14 +201,14 @@ func (c *conn) Write(p []byte) (int, error) {
 	if until := time.Now().Add(writeWithin); !c.hasDeadline.Load() &&
 		until.UnixNano()-c.until.Load() >= int64(writeSlack) {
 		c.until.Store(until.UnixNano())
-		// An error means that the connection is gone, which the write says too.
+		// An error means that the connection is gone, which the write reports too.
 		_ = c.Conn.SetWriteDeadline(until)
 	}
 	return c.Conn.Write(p)
 }
 
-// SetWriteDeadline implements net.Conn. The server takes the deadline of each request back
-// when it has answered it; one that is set here may stay.
+// SetWriteDeadline implements net.Conn. The server removes the deadline of each request after the response, but a
+// deadline that is set here may stay.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() && !c.hasDeadline.Load() {
 		return nil
@@ -218,7 +218,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline implements net.Conn. The server calls it for who takes the connection over.
+// SetDeadline implements net.Conn. The server calls it for a handler that takes the connection over.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.hasDeadline.Store(!t.IsZero())
 	c.until.Store(0)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Control frames of HTTP/2, such as PING and SETTINGS, cost work and carry no request. net/http and gRPC answer as many
-// as come.
+// Control frames of HTTP/2, such as PING and SETTINGS, cost work and carry no request. net/http and gRPC answer any
+// number of them.
 const (
 	controlBurst = 1000
-	controlRate  = 10 // a second, beyond those that a frame of a request or an answer excuses
-	// controlExcused are those that come with one frame: clients measure the connection by a PING for each answer, and
-	// grant more room for what they read.
+	controlRate  = 10 // a second, beyond those excused by frames of requests and responses
+	// controlExcused is the number of control frames that one such frame excuses: clients measure the connection by a
+	// PING for each response, and grant more room for the data that they read.
 	controlExcused      = 10
-	controlExcusedBytes = 256 // and one more for each of these
+	controlExcusedBytes = 256 // and one more for each of these bytes
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -25,20 +25,21 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 var errFlood = errors.New("listener: too many control frames without a request")
 
 // framedConn follows the frames of HTTP/2 in both directions, above TLS. It ends a connection that is flooded with
-// control frames or with requests that are taken back, and accounts for the streams (see streams). Connections of other
-// protocols pass. One goroutine reads at a time, and one writes.
+// control frames or with requests that are taken back, and accounts for the streams (see streams). It leaves
+// connections of other protocols alone. One goroutine reads at a time, and one writes.
 type framedConn struct {
 	net.Conn
 	floods  *atomic.Uint64              // counts connections that were ended
-	tls     func() *tls.ConnectionState // after the handshake; nil: no TLS
-	begun   int                         // bytes of the preface that have come
+	tls     func() *tls.ConnectionState // after the handshake; nil without TLS
+	begun   int                         // received bytes of the preface
 	other   atomic.Bool                 // it is not HTTP/2
 	in, out frames
 	streams streams
 	framing framing // of the next request of HTTP/1
-	control budget  // frames that nothing excuses
+	control budget  // control frames that nothing excuses
 	ended   bool    // for a flood
-	// written is when something of HTTP/1 was last written after a read, in unix nanoseconds; 0: nothing was since.
+	// written is the time of the last write of HTTP/1 after a read, in unix nanoseconds, or 0 if there was no write
+	// since.
 	written atomic.Int64
 }
 
@@ -48,11 +49,11 @@ func newFramedConn(below net.Conn, floods *atomic.Uint64, a *account) *framedCon
 	return c
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *framedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *framedConn) Read(p []byte) (int, error) {
-	if c.ended { // TLS has more of what came before
+	if c.ended { // TLS still has bytes that came before
 		return 0, errFlood
 	}
 	if c.in.isBetween() {
@@ -114,7 +115,8 @@ func (c *framedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// excuses reports whether a frame is of a request or an answer, which excuses control frames. Padding is neither.
+// excuses reports whether a frame belongs to a request or a response, and if so returns some control frames to the
+// budget. Padding does not count.
 func (c *framedConn) excuses(f *frame) bool {
 	if f.kind != frameHeaders && (f.kind != frameData || f.data() == 0) {
 		return false
@@ -123,20 +125,20 @@ func (c *framedConn) excuses(f *frame) bool {
 	return true
 }
 
-// budget counts what may come controlBurst times, and controlRate times a second beyond.
+// budget counts events that may occur controlBurst times, and beyond that controlRate times a second.
 type budget struct {
 	n     atomic.Int64
-	since time.Time // until when controlRate was taken off
+	since time.Time // the time until which controlRate was subtracted
 }
 
-// giveBack takes n off. What is counted meanwhile may be lost.
+// giveBack subtracts n. Events that are counted meanwhile may be lost.
 func (b *budget) giveBack(n int64) {
 	if b.n.Add(-n) < 0 {
 		b.n.Store(0)
 	}
 }
 
-// isSpent reports whether more has come. One goroutine calls it at a time.
+// isSpent reports whether more events occurred. One goroutine calls it at a time.
 func (b *budget) isSpent() bool {
 	if b.n.Load() <= controlBurst {
 		return false

@@ -19,7 +19,7 @@ type frame struct {
 	kind, flags byte
 	stream      uint32
 	size        int  // of the payload
-	padding     int  // bytes of the payload of a DATA frame that are no data
+	padding     int  // bytes of the payload of a DATA frame that are not data
 	code        byte // the low byte of the error code of RST_STREAM
 }
 
@@ -35,7 +35,7 @@ func (f *frame) endsStream() bool {
 type frames struct {
 	head [13]byte // the header, and the first bytes of the payload of some frames
 	have int      // bytes of head
-	skip int      // bytes of the payload that are to come
+	skip int      // bytes of the payload that are still to come
 }
 
 // isBetween reports whether the last frame is complete and the next has not begun.
@@ -60,8 +60,8 @@ func (f *frames) scan(p []byte, each func(*frame)) {
 	}
 }
 
-// needed returns the number of bytes to read before the frame can be parsed: of padded DATA the length of the padding
-// belongs to them, of RST_STREAM the error code.
+// needed returns the number of bytes to read before the frame can be parsed. They include the length of the padding of
+// padded DATA, and the error code of RST_STREAM.
 func (f *frames) needed() int {
 	size := f.size()
 	switch {

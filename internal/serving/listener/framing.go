@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// framing finds out by which fields a request of HTTP/1 says where its body ends. net/http removes Content-Length from
-// a request with Transfer-Encoding, and a gateway in front that reads the other field takes what follows the body for
-// a part of it (RFC 9112, 6.1).
+// framing finds out by which fields a request of HTTP/1 declares the end of its body. net/http removes Content-Length
+// from a request with Transfer-Encoding, and a gateway in front that reads the other field takes the bytes after the
+// body for a part of it (RFC 9112, 6.1).
 //
-// Of requests that are pipelined only the first is seen: gateways, whose connections have several clients, send none.
+// Of pipelined requests it sees only the first. That is enough because gateways, whose connections have several
+// clients, do not pipeline.
 type framing struct {
 	line            []byte // the beginning of the last line
-	begun, complete bool   // the request line was seen; the header was
-	length, coding  bool   // it has Content-Length, Transfer-Encoding
+	begun, complete bool   // whether the request line was seen, and the whole header
+	length, coding  bool   // whether it has Content-Length, and Transfer-Encoding
 }
 
-// longestName is enough of a line to tell both names.
+// longestName is the part of a line that is enough to recognize both names.
 const longestName = len("transfer-encoding:")
 
-// scan reads what comes next, until the header is complete.
+// scan reads the next bytes, until the header is complete.
 func (f *framing) scan(p []byte) {
 	for len(p) > 0 && !f.complete {
 		n := bytes.IndexByte(p, '\n')
@@ -53,10 +54,11 @@ func (f *framing) endLine() {
 	}
 }
 
-// next is the end of a request.
+// next prepares for the header of the next request.
 func (f *framing) next() { *f = framing{line: f.line[:0]} }
 
-// isAmbiguous reports whether others may read another end of the body: HTTP/1.0 knows no Transfer-Encoding.
+// isAmbiguous reports whether others may see another end of the body, because the request declares it twice, or is of
+// HTTP/1.0, which has no Transfer-Encoding.
 func (f *framing) isAmbiguous(r *http.Request) bool {
 	return f.coding && (f.length || !r.ProtoAtLeast(1, 1))
 }

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// A client may close its side of a connection behind a request and wait for the answer. net/http reads a byte while a
-// handler runs, takes the end of the stream for the end of the client, and ends the request. Whether the client closed
-// its other side too shows when something is written to it, which its kernel rejects then.
+// A client may close its side of a connection after a request and wait for the response. net/http reads a byte while a
+// handler runs, takes the end of the stream for the end of the client, and ends the request. Only a write shows whether
+// the client has closed its other side too, because its kernel then rejects the data.
 
-// closedFor is how long an answer that has begun may be silent for a client that has closed its side, before the client
-// counts as gone: else a stream without events would go on for nobody.
+// closedFor is how long a response that has begun may be silent for a client that has closed its side, before the
+// client counts as gone. Without it a stream without events would go on for no client.
 const closedFor = 5 * time.Second
 
-// awaitHangUp is called when the read of a number of bytes gave err. If that is the end of what the client sends, and a
-// handler runs, it waits until the client is gone. It returns err then, or the error of a deadline that ended the wait.
+// awaitHangUp is called when the read of a number of bytes returned err. If err is the end of the client's data and a
+// handler runs, awaitHangUp waits until the client is gone. It then returns err, or the error of a deadline that ended
+// the wait.
 func (c *framedConn) awaitHangUp(bytes int, err error) error {
 	if bytes != 1 || !errors.Is(err, io.EOF) || !c.other.Load() {
 		return err // net/http reads one byte only while a handler runs
@@ -35,17 +36,17 @@ func (c *framedConn) awaitHangUp(bytes int, err error) error {
 	return err
 }
 
-// closedSide ends the wait of awaitHangUp when the answer has been silent for too long.
+// closedSide ends the wait of awaitHangUp when the response has been silent for too long.
 type closedSide struct {
 	conn *framedConn
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	timer *time.Timer
 	over  bool // the wait has ended
 	gone  bool // it ended because of silence
 }
 
-// watch looks whether the answer is silent, now and whenever it may be.
+// watch checks whether the response is silent, now and again whenever it may have become so.
 func (s *closedSide) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,7 @@ func (s *closedSide) end() (gone bool) {
 	return s.gone
 }
 
-// rawConn is the socket of a connection, or nil if it is not known.
+// rawConn returns the socket of a connection, or nil if it is unknown.
 func rawConn(nc net.Conn) syscall.RawConn {
 	for {
 		switch c := nc.(type) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasHungUp reports whether nothing can be written to a socket any more.
+// hasHungUp reports whether nothing more can be written to a socket.
 func hasHungUp(fd uintptr) bool {
 	state := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(state, 0)

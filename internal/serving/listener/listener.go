@@ -1,10 +1,8 @@
-// Package listener takes a port and serves HTTP on it: HTTP/1.1 and HTTP/2, with
-// TLS or without (h2c).
+// Package listener opens a port and serves HTTP on it: HTTP/1.1 and HTTP/2, with TLS or without (h2c).
 //
-// Every listener of every program is one of these, so each has a bound on its
-// connections, deadlines for slow headers, bodies and readers, certificates that
-// are read again when their files change, and a graceful stop with an end. What a
-// request means is its handler's.
+// All programs use it for all their listeners, so each listener has a bound on its connections, deadlines for slow
+// headers, bodies and readers, certificates that are read again when their files change, and a graceful stop with an
+// end. The meaning of a request is left to the handler.
 package listener
 
 import (
@@ -22,29 +20,28 @@ import (
 )
 
 type Config struct {
-	// Name is the listener's in logs and metrics, and the section of its settings.
+	// Name is the name of the listener in logs and metrics, and the section of its settings.
 	Name string
 	// Addr is "host:port", or "unix:" and a path.
 	Addr    string
 	Handler http.Handler
 	TLS     TLS
-	// ProxyProtocol says of which peers the connections begin with a header of the PROXY
-	// protocol, version 1 or 2, that names the client; nil: of none. An invalid address is
-	// that of a unix socket.
+	// ProxyProtocol reports whether the connections of a peer begin with a header of the PROXY protocol, version 1 or
+	// 2, that names the client. If it is nil, no connection does. It gets an invalid address for a unix socket.
 	ProxyProtocol func(netip.Addr) bool
-	// MaxConnections bounds the open connections, MaxConnectionsClient those of one client, an address or a /64 of
-	// IPv6; 0: no bound. Peers that are Trusted speak for many clients and have all; nil: there are none.
+	// MaxConnections bounds the open connections, MaxConnectionsClient those of a single client, which is an address or
+	// a /64 of IPv6; 0 means no bound. Trusted peers speak for many clients and may take all; if Trusted is nil, there
+	// are none.
 	MaxConnections, MaxConnectionsClient int
 	Trusted                              func(netip.Addr) bool
-	// HeaderTimeout bounds the header of a request and the TLS handshake,
-	// BodyTimeout how long its body may keep the handler waiting (see
-	// httplimit.SlowBodies), IdleTimeout the wait for the next one; 0: no bound.
+	// HeaderTimeout bounds the header of a request and the TLS handshake, BodyTimeout how long its body may keep the
+	// handler waiting (see httplimit.SlowBodies), IdleTimeout the wait for the next request; 0 means no bound.
 	HeaderTimeout, BodyTimeout, IdleTimeout time.Duration
 	// Grace is how long requests under way may take when the listener stops.
 	Grace time.Duration
 	Log   *slog.Logger
 
-	wrap func(net.Listener) net.Listener // of tests; nil: the network
+	wrap func(net.Listener) net.Listener // for tests; nil for the network
 }
 
 // Server is one listener. It holds its port from Listen until Run returns.
@@ -54,24 +51,24 @@ type Server struct {
 	srv      *http.Server
 	bodies   httplimit.SlowBodies
 	prefaces atomic.Uint64
-	// ambiguous counts requests whose body may end elsewhere for others.
+	// ambiguous counts requests whose body may end elsewhere for other readers.
 	ambiguous atomic.Uint64
 }
 
 // HTTP/2 repeats a field of a header by a byte or two, so a client that holds streams open takes a thousand times the
-// memory that it sends. These bound what it gets.
+// memory of the bytes that it sends. These constants bound that memory.
 const (
-	maxHeader  = 64 << 10  // of one request, and its target
+	maxHeader  = 64 << 10  // of one request, with its target
 	maxStreams = 100       // of one connection
 	maxFrame   = 16 << 10  // net/http keeps a buffer for each connection
-	maxUnread  = 256 << 10 // bytes of bodies of one connection that no handler has read
-	// maxHeld is of the headers of all requests under way of one client. Beyond it only usual headers pass, so that
-	// many people behind one address do.
+	maxUnread  = 256 << 10 // bytes of one connection's bodies that no handler has read
+	// maxHeld bounds the headers of all requests under way of one client. Beyond it only usual headers pass, so that
+	// many people behind one address are still served.
 	maxHeld     = 2 << 20
 	usualHeader = 2 << 10
-	// perConnection is what a connection takes at most with one request under way: goroutine, buffers, TLS, and a
-	// header that is read. HTTP/2 requests under way take perRequest and twice their header beside it, because the
-	// collector lets as much garbage lie; together at most perStreams for each connection that may be open, or
+	// perConnection is the most memory of a connection with one request under way: goroutine, buffers, TLS, and a
+	// header that is being read. HTTP/2 requests under way take perRequest and twice their header in addition, because
+	// the collector leaves as much garbage; together at most perStreams for each connection that may be open, or
 	// minStreams.
 	perConnection = 128 << 10
 	perRequest    = 32 << 10
@@ -79,13 +76,13 @@ const (
 	minStreams    = 64 << 20
 )
 
-// memoryBound is the most bytes that the connections of a listener take, without bodies and what handlers keep; 0: it
-// has no bound on connections.
+// memoryBound returns the most bytes that the connections of a listener take, without bodies and the memory of
+// handlers, or 0 if it has no bound on connections.
 func (cfg *Config) memoryBound() int64 {
 	return int64(cfg.MaxConnections) * perConnection
 }
 
-// streamsBound is the part of HTTP/2 requests under way; 0: no bound.
+// streamsBound returns the bound for HTTP/2 requests under way, or 0 if there is none.
 func (cfg *Config) streamsBound() int64 {
 	if cfg.MaxConnections == 0 {
 		return 0
@@ -93,8 +90,7 @@ func (cfg *Config) streamsBound() int64 {
 	return max(minStreams, int64(cfg.MaxConnections)*perStreams)
 }
 
-// Listen takes the address, so that a taken port is an error before anything else
-// starts.
+// Listen opens the address first, so that a taken port is an error before anything else starts.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
 	s.bodies.Timeout = cfg.BodyTimeout
@@ -130,11 +126,11 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// answerOdd answers requests that are not about a resource, or that have no certain end.
+// answerOdd answers requests that are not about a resource, or whose end is uncertain.
 //
-// "PRI * HTTP/2.0" is a preface in the middle of a connection, where it is taken for a request. "OPTIONS *" has the
-// answer that net/http would give; net/http reads the body first, and nothing more is read of an HTTP/2 connection
-// before its handler has begun.
+// "PRI * HTTP/2.0" is a preface in the middle of a connection, where it is taken for a request. "OPTIONS *" gets the
+// response that net/http would send. net/http would read the body first, and of an HTTP/2 connection nothing more is
+// read before its handler has begun.
 func (s *Server) answerOdd(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch c := r.Context().Value(connKey{}).(*framedConn); {
@@ -157,8 +153,8 @@ func (s *Server) answerOdd(next http.Handler) http.Handler {
 // connKey is the key of the *framedConn in the context of a request.
 type connKey struct{}
 
-// boundHeaders rejects HTTP/2 requests for which the account has no room. Its answers have no body, so that no window
-// of the client delays their end. It also says what is known by TLS, which net/http does not see.
+// boundHeaders rejects HTTP/2 requests for which the account has no room. Its responses have no body, so that no window
+// of the client delays their end. It also sets r.TLS, because net/http does not see the TLS connection.
 func (s *Server) boundHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := r.Context().Value(connKey{}).(*framedConn)
@@ -183,7 +179,7 @@ func (s *Server) boundHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// headerSize is what a header takes, with 32 bytes for each field as RFC 9113, 6.5.2 counts.
+// headerSize returns the size of a header, with 32 bytes for each field as RFC 9113, 6.5.2 counts.
 func headerSize(r *http.Request) (n int64) {
 	for name, values := range r.Header {
 		for _, v := range values {
@@ -207,9 +203,8 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// Run serves until ctx ends, then lets requests under way finish for the grace and
-// cuts off the rest. Streams end then too: their request context is a child of one
-// that ends with the server.
+// Run serves until ctx ends. It then lets requests under way finish within Grace and cuts off the rest. Streams end
+// then too, because their request context is a child of one that ends with the server.
 func (s *Server) Run(ctx context.Context) error {
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
@@ -222,7 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer cancel()
 		if err := s.srv.Shutdown(grace); err != nil {
 			endStreams()
-			_ = s.srv.Close() // its connections are cut off; there is nothing to do about an error
+			_ = s.srv.Close() // it cuts its connections off; an error changes nothing
 		}
 	}()
 	err := s.srv.Serve(s.Port)

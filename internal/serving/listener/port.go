@@ -20,18 +20,18 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// Port is an address that is taken, with what bounds and protects its connections. It is a net.Listener of what is said
-// within TLS; the handshake is part of the first read.
+// Port is an open address with the bounds and the protection of its connections. As a net.Listener it returns
+// connections above TLS. The handshake is part of the first read.
 type Port struct {
 	conns   *conns
-	cert    *certificate  // nil: no TLS
-	headers *proxyHeaders // nil: no PROXY protocol
+	cert    *certificate  // nil without TLS
+	headers *proxyHeaders // nil without PROXY protocol
 	floods  atomic.Uint64
 	memory  int64    // see memoryBound
-	account *account // of HTTP/2 requests; nil: the server bounds them itself
+	account *account // of HTTP/2 requests; nil if the server bounds them itself
 }
 
-// open takes the address of a configuration and reads its certificate.
+// open opens the address of a configuration and reads its certificate.
 func open(ctx context.Context, cfg Config) (*Port, error) {
 	p := &Port{memory: cfg.memoryBound()}
 	if cfg.TLS.On() {
@@ -56,9 +56,9 @@ func open(ctx context.Context, cfg Config) (*Port, error) {
 	return p, nil
 }
 
-// Open takes an address for another protocol than HTTP. What finds no room is rejected, because only HTTP tells
-// which connections are idle. Of the configuration Name, Addr, TLS, ProxyProtocol, MaxConnections and Log have a
-// meaning.
+// Open opens an address for another protocol than HTTP. A connection that finds no room is rejected, because only HTTP
+// shows which connections are idle. Open uses only Name, Addr, TLS, ProxyProtocol, MaxConnections and Log of the
+// configuration.
 func Open(ctx context.Context, cfg Config) (*Port, error) {
 	p, err := open(ctx, cfg)
 	if err == nil {
@@ -84,13 +84,13 @@ func (p *Port) Accept() (net.Conn, error) {
 
 func (p *Port) Addr() net.Addr { return p.conns.Addr() }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.conns.Addr().String() }
 
-// Close gives the address back.
+// Close closes the address.
 func (p *Port) Close() error { return p.conns.Close() }
 
-// Stats are counters since the start, and Open as it is now.
+// Stats are counters since the start, and Open as a current value.
 type Stats struct {
 	Open      int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
 	Rejected  uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because all were taken by requests under way."`
@@ -101,7 +101,7 @@ type Stats struct {
 	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests, or took requests back at once."`
 	Ambiguous uint64 `metric:"hotparam_listener_ambiguous_total" help:"Requests with Transfer-Encoding and Content-Length, or Transfer-Encoding in HTTP/1.0; answered 400."`
 	NoHeader  uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
-	// MemoryBound leaves out bodies and what handlers keep.
+	// MemoryBound leaves out bodies and the memory of handlers.
 	MemoryBound int64 `metric:"hotparam_listener_memory_bound_bytes" help:"Most bytes that connections and headers of requests take; 0: max_connections sets no bound."`
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats
@@ -127,8 +127,8 @@ func (p *Port) Stats() Stats {
 	return st
 }
 
-// listen opens the socket. A unix socket without a listener is
-// replaced; only its owner and group may connect.
+// listen opens the socket. It replaces a unix socket without a listener. Only the owner and group of a unix socket may
+// connect.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, unix := strings.CutPrefix(addr, auth.UnixPrefix)
@@ -154,16 +154,15 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// headerWithin bounds the wait for a header where the listener has no bound of its own.
+// headerWithin bounds the wait for a header if the listener has no bound of its own.
 const headerWithin = 10 * time.Second
 
-// proxyHeaders reads the header of the PROXY protocol from the connections of trusted
-// proxies, whose RemoteAddr is then the client that it names. A trusted proxy has to send one:
-// were it left out, the client could write it. Others are not asked for one, so that theirs is
-// only an odd request.
+// proxyHeaders reads the header of the PROXY protocol from the connections of trusted proxies. Their RemoteAddr is then
+// the client that the header names. A trusted proxy has to send a header, because the client could write one that the
+// proxy leaves out. Other peers are not asked for a header, so a header of theirs is only an odd request.
 //
-// The header is read by the first call that needs it, in the goroutine of the connection:
-// Accept does not wait for a slow peer.
+// The first call that needs the header reads it, in the goroutine of the connection, so Accept does not wait for a slow
+// peer.
 type proxyHeaders struct {
 	net.Listener
 	from    func(netip.Addr) bool
@@ -203,7 +202,7 @@ func (c *headedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// addressOf is the address of a peer, invalid for a unix socket.
+// addressOf returns the address of a peer, or an invalid one for a unix socket.
 func addressOf(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()

@@ -5,65 +5,66 @@ import (
 	"time"
 )
 
-// decoding has a place for each header that net/http makes a request of in this process. It is a matter of
-// microseconds, or of what handlers the machine cannot begin: they wait in their frames, which are small.
+// decoding has a place for each header that net/http is making a request of in this process. That takes microseconds,
+// unless the machine cannot begin the handlers: further headers then wait in their frames, which are small.
 var decoding = make(chan struct{}, 32)
 
-// decodesWithin is the longest time for which a header has its place. net/http may begin no handler and wait until its
-// client reads the answer, and others must not wait for that client.
+// decodesWithin is the longest time for which a header keeps its place. net/http may begin no handler and wait until
+// its client reads the response, and others must not wait for that client.
 const decodesWithin = 10 * time.Millisecond
 
 // streams follows the HTTP/2 streams of one connection.
 //
-// net/http keeps a request until its answer is written, and the client decides how long that takes. So a request keeps
-// what it holds of the account until its handler has returned and its stream is closed.
+// net/http keeps a request until its response is written, and the client decides how long that takes. So a request
+// keeps its room in the account until its handler has returned and its stream is closed.
 //
 // net/http makes a request of each header before a handler can reject it. So nothing more is read of the connection
-// until the handler of the last request has begun or, if the account has no room for it, until it is answered: a
-// connection has at most one request that the account does not hold, for which perConnection has room.
+// until the handler of the last request has begun or, if the account has no room for it, until it is answered. A
+// connection thus has at most one request outside the account, for which perConnection has room.
 type streams struct {
-	account *account // nil: another server than net/http reads the connection, and nothing waits
+	// The account is nil if another server than net/http reads the connection. Nothing waits then.
+	account *account
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	changed  sync.Cond  // awaited or ending has changed
 	open     map[uint32]*stream
 	live     int     // streams that are open, or whose handlers run
 	last     uint32  // the highest number of a stream
-	complete bool    // all of its header was read
-	awaited  *stream // the last stream, until reading goes on; nil: nothing is awaited
+	complete bool    // the whole header of the last stream was read
+	awaited  *stream // the last stream until reading goes on; nil if nothing is awaited
 	ending   bool    // the server takes no new streams, or the connection is closed
 
-	resets budget // streams that were reset soon, less those that were answered
+	resets budget // streams that were reset soon, minus answered ones
 }
 
-// soon is the age below which a stream that is reset counts towards a flood. A connection has at most maxStreams
-// older ones in this time.
+// soon is the age below which a stream that is reset counts towards a flood. A connection has at most maxStreams older
+// streams in this time.
 const soon = time.Second
 
-// maxFollowed bounds the streams that are followed. Servers keep a tenth open.
+// maxFollowed bounds the streams that are followed. Servers keep a tenth of it open.
 const maxFollowed = 10 * maxStreams
 
-// stream is one stream, with what its request holds of the account.
+// stream is one stream, with the room of its request in the account.
 type stream struct {
 	since         time.Time
-	wrote         time.Time // when a part of its answer was written
+	wrote         time.Time // when a part of its response was last written
 	client        *client
 	headers, held int64
-	place         *time.Timer // gives its place in decoding back; nil: it has none
+	place         *time.Timer // returns its place in decoding; nil if it has none
 	running       bool        // its handler has begun and not returned
 	rejected      bool        // the account has no room for it
-	tooLong       bool        // nor has that of the client for its header
+	tooLong       bool        // the client has no room for its header
 	closed        bool
 }
 
-// follow begins to account for a connection; nil: only floods matter.
+// follow begins to account for a connection. If a is nil, it counts only floods.
 func (s *streams) follow(a *account) {
 	s.account, s.resets.since = a, time.Now()
 	s.changed.L = &s.mu
 }
 
-// enter returns when the header that was read may be made a request of. A connection with as many requests as net/http
-// begins does not wait, because a place is given back when the handler begins, or after decodesWithin.
+// enter returns when the header that was read may be made a request. A connection with as many requests as net/http
+// begins does not wait, because a place is returned when the handler begins, or after decodesWithin.
 func (s *streams) enter() {
 	if s.account == nil {
 		return
@@ -88,7 +89,7 @@ func (s *streams) enter() {
 	}
 }
 
-// leave gives the place of a header back. The caller holds mu.
+// leave returns the place of a header. The caller holds mu.
 func (s *streams) leave(st *stream) {
 	if st != nil && st.place != nil {
 		st.place.Stop()
@@ -112,8 +113,8 @@ func (s *streams) awaitHandler() {
 // areFlooded reports whether too many streams were reset.
 func (s *streams) areFlooded() bool { return s.resets.isSpent() }
 
-// received follows a frame of the client. It reports whether a server that has sent GOAWAY does not ignore it, because
-// it would make a stream.
+// received follows a frame of the client. It returns false for a frame that would begin a stream but has no effect,
+// because the server has sent GOAWAY, or too many streams are open.
 func (s *streams) received(f *frame) bool {
 	const continuation = 9
 	switch f.kind {
@@ -149,7 +150,7 @@ func (s *streams) sent(f *frame) {
 		s.leave(s.awaited)
 		s.changed.Broadcast()
 	case f.kind == frameReset:
-		s.close(f.stream, f.code != 0) // 0: the rest of a body is not needed
+		s.close(f.stream, f.code != 0) // 0 means that the rest of a body is not needed
 	case f.endsStream():
 		s.close(f.stream, false)
 	case f.kind == frameHeaders:
@@ -163,7 +164,7 @@ func (s *streams) sent(f *frame) {
 	}
 }
 
-// lastWrite returns the time at which a part of the answer of a stream was written.
+// lastWrite returns the time at which a part of the response of a stream was last written.
 func (s *streams) lastWrite(st *stream) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,13 +184,13 @@ func (s *streams) answered(id uint32) {
 	s.goOn(st)
 }
 
-// begin returns the stream of the request whose handler begins, which is rejected if the account has no room for its
-// header. The handler calls returned at its end in any case.
+// begin returns the stream of the request whose handler begins. The stream is rejected if the account has no room for
+// its header. In any case the handler calls returned at its end.
 func (s *streams) begin(client *client, header int64) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.awaited
-	if st == nil { // never, as far as is known
+	if st == nil { // never happens, as far as is known
 		st = &stream{closed: true}
 		s.live++
 	}
@@ -208,7 +209,7 @@ func (s *streams) goOn(st *stream) {
 	}
 }
 
-// returned is the end of a handler.
+// returned records the end of a handler.
 func (s *streams) returned(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +217,7 @@ func (s *streams) returned(st *stream) {
 	s.release(st)
 }
 
-// close ends a stream. early reports whether it was taken back rather than answered.
+// close ends a stream. early is true if it was taken back rather than answered.
 func (s *streams) close(id uint32, early bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +240,8 @@ func (s *streams) close(id uint32, early bool) {
 	}
 }
 
-// release gives back what a stream holds when nothing keeps its request: the handler has returned, and the answer was
-// written or nobody wants it. The caller holds mu.
+// release returns the room of a stream when nothing keeps its request any longer: the handler has returned, and the
+// response was written or no client wants it. The caller holds mu.
 func (s *streams) release(st *stream) {
 	if st.running || !st.closed {
 		return
@@ -252,7 +253,7 @@ func (s *streams) release(st *stream) {
 	}
 }
 
-// end is the end of the connection.
+// end records the end of the connection.
 func (s *streams) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

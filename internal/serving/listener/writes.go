@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// streamWriter ends the stream of an HTTP/2 answer that its client does not read: the deadline of the connection does
-// not notice, because nothing is written to it while a window is closed. The client has writeWithin for each frame.
+// streamWriter ends the stream of an HTTP/2 response that its client does not read. The deadline of the connection does
+// not notice such a client, because nothing is written while a window is closed. The client has writeWithin for each
+// frame.
 type streamWriter struct {
 	http.ResponseWriter
 	streams *streams
 	stream  *stream
 	control *http.ResponseController
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	timer   *time.Timer
 	writing bool // the handler waits for a write
 }
@@ -23,7 +24,7 @@ func newStreamWriter(w http.ResponseWriter, s *streams, st *stream) *streamWrite
 	return &streamWriter{ResponseWriter: w, streams: s, stream: st, control: http.NewResponseController(w)}
 }
 
-// Unwrap lets http.ResponseController find what the server's own writer can do.
+// Unwrap lets http.ResponseController find the capabilities of the server's own writer.
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *streamWriter) Write(p []byte) (int, error) {
@@ -32,7 +33,7 @@ func (w *streamWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError implements what http.ResponseController calls.
+// FlushError implements the method that http.ResponseController calls.
 func (w *streamWriter) FlushError() error {
 	w.begin()
 	defer w.stop()
@@ -60,7 +61,7 @@ func (w *streamWriter) stop() {
 	w.timer.Stop()
 }
 
-// endIfStill ends the stream if a write waits and nothing of the answer was written for writeWithin.
+// endIfStill ends the stream if a write waits and no part of the response was written for writeWithin.
 func (w *streamWriter) endIfStill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,8 +75,8 @@ func (w *streamWriter) endIfStill() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(-time.Second)) // resets the stream
 }
 
-// boundRest gives what is left of the answer a deadline, when the handler of r returns. The context has ended if the
-// stream is closed: a deadline would reset it again.
+// boundRest sets a deadline for the rest of the response when the handler of r returns. If the stream is closed, the
+// context has ended, and a deadline would reset the stream again.
 func (w *streamWriter) boundRest(r *http.Request) {
 	if r.Context().Err() == nil {
 		_ = w.control.SetWriteDeadline(time.Now().Add(writeWithin))
