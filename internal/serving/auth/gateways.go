@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// reasonToken is the X-Hotparam-Reason of an answer to a gateway whose token is missing or wrong.
+	// reasonToken is the X-Hotparam-Reason of a response to a gateway whose token is missing or wrong.
 	reasonToken = "bad_token"
-	// refusedFor is the time for which a gateway counts as refused after its last call without a valid token. A gateway
-	// that nobody asks does not ask either, so that it is longer than a pause between two requests.
+	// refusedFor is how long a gateway counts as refused after its last call without a valid token. A gateway without
+	// requests of its own makes no calls, so it is longer than a pause between two requests.
 	refusedFor = time.Minute
 )
 
-// NewGatewayGuard makes the guard of a listener that gateways ask about the requests of their clients; without a token
-// everybody is let through. It rejects a call with status 503, whatever is wrong with its token, because a gateway
+// NewGatewayGuard returns the guard of a listener that gateways ask about the requests of their clients. Without a
+// token it lets all callers pass. It rejects a call with status 503, whatever the fault of its token, because a gateway
 // takes 401, 403 and 429 for a denial of its client, which has done nothing wrong, and 503 for no answer.
 func NewGatewayGuard(name, token string, log *slog.Logger) *Guard {
 	g := NewGuard(name, token, log)
@@ -30,7 +30,7 @@ func NewGatewayGuard(name, token string, log *slog.Logger) *Guard {
 // Refused returns the number of addresses from which a gateway was rejected within the last minute.
 func (g *Guard) Refused(now time.Time) int { return g.refusals.count(now) }
 
-// refuseGateway records and logs that a call was rejected. The log drops repeated lines.
+// refuseGateway records and logs the rejection of a call. The log drops repeated lines.
 func (g *Guard) refuseGateway(r *http.Request, now time.Time) Result {
 	g.refusals.add(httplimit.ParseClient(r.RemoteAddr), now)
 	g.warn(r.RemoteAddr, "a gateway is refused: its token is missing or wrong, and it gets no verdicts; "+
@@ -39,7 +39,7 @@ func (g *Guard) refuseGateway(r *http.Request, now time.Time) Result {
 		why: "The gateway is refused: its token for the listener " + g.name + " is missing or wrong."}
 }
 
-// refusals holds when each gateway was last rejected. It remembers at most maxGuessers addresses.
+// refusals holds the time of the last rejection of each gateway. It remembers at most maxGuessers addresses.
 type refusals struct {
 	mu   sync.Mutex
 	last map[hottype.Client]time.Time

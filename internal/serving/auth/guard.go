@@ -1,8 +1,8 @@
-// Package auth is who may call a listener: a token that callers show, and the
-// rule that an address which other machines can reach has one.
+// Package auth decides who may call a listener: by a token that callers show, and by the rule that an address which
+// other machines can reach needs one.
 //
-// Wrong tokens are counted, logged and limited for each client address, in
-// bounded memory. The admin listener and the decision API share this package.
+// Wrong tokens are counted, logged and limited for each client address, in bounded memory. The admin listener and the
+// decision API share this package.
 package auth
 
 import (
@@ -23,24 +23,22 @@ import (
 )
 
 const (
-	// maxAttempts is how many wrong tokens a client may show at once, and how many
-	// further ones each minute.
+	// maxAttempts is the number of wrong tokens that a client may show at once, and of further ones each minute.
 	maxAttempts = 10
-	// maxGuessers is how many clients that guess are remembered.
+	// maxGuessers bounds the clients with wrong tokens that are remembered.
 	maxGuessers = 4096
 )
 
-// Guard lets through callers that show a token, or that the proxy of [SSO] names. A right token always passes: it has
-// at least [MinToken] characters, which cannot be guessed at any rate, and wrong ones behind the same NAT must not lock
-// it out. After maxAttempts wrong tokens a client is answered 429 and no longer logged, until it has waited.
+// Guard lets callers pass that show a token, or that the proxy of [SSO] names. A right token always passes: it has at
+// least [MinToken] characters, which cannot be guessed at any rate, and wrong tokens from behind the same NAT must not
+// lock it out. After maxAttempts wrong tokens a client gets 429 and is no longer logged, until it has waited.
 //
-// Make one with NewGuard, or with NewGuardOf for callers with roles; any number of
-// goroutines may use it.
+// Make a Guard with NewGuard, or with NewGuardOf for callers with roles. Any number of goroutines may use it.
 type Guard struct {
 	name   string
 	sso    SSO
-	ask    func(*http.Request) (Caller, bool) // nil: none
-	tokens atomic.Pointer[[]Token]            // shared and named ones
+	ask    func(*http.Request) (Caller, bool) // may be nil
+	tokens atomic.Pointer[[]Token]            // shared and named tokens
 	mu     sync.Mutex                         // guards shared and named
 	shared []Token                            // the tokens of the whole listener
 	named  []Token
@@ -48,7 +46,7 @@ type Guard struct {
 
 	guesses            *limit.Memory
 	wrong, rateLimited atomic.Uint64
-	refusals           *refusals // of gateways; nil: this guard answers people and programs
+	refusals           *refusals // of gateways; nil if this guard is for people and programs
 }
 
 // GuardStats are counters since the start.
@@ -57,14 +55,14 @@ type GuardStats struct {
 	RateLimited  uint64 `metric:"_rate_limited_total" help:"Requests with a wrong token, or none, of clients that had sent too many wrong ones."`
 }
 
-// Credentials are who may call a listener.
+// Credentials describe the callers of a listener.
 type Credentials struct {
-	Token  string   // one for everybody, with every right
-	Shared []string // further ones like it
+	Token  string   // one for all callers, with every right
+	Shared []string // further tokens like it
 	Tokens []Token  // named ones
 	SSO    SSO
-	// Ask authenticates a request in its own way, and is asked first; nil: tokens and SSO do. Where it does not know
-	// the caller, a token may.
+	// Ask authenticates a request in its own way, before tokens and SSO do, or is nil. A caller that it does not know
+	// may still have a token.
 	Ask func(*http.Request) (Caller, bool)
 }
 
@@ -73,13 +71,12 @@ func (c Credentials) None() bool {
 	return c.Token == "" && len(c.Shared)+len(c.Tokens) == 0 && c.SSO.UserHeader == "" && c.Ask == nil
 }
 
-// NewGuard makes the guard of a listener that has one token. Without it everybody is
-// let through.
+// NewGuard returns the guard of a listener with one token. Without a token it lets all callers pass.
 func NewGuard(name, token string, log *slog.Logger) *Guard {
 	return NewGuardOf(name, Credentials{Token: token}, log)
 }
 
-// NewGuardOf makes the guard of a listener whose callers have names and roles.
+// NewGuardOf returns the guard of a listener whose callers have names and roles.
 func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 	g := &Guard{
 		name: name, shared: sharedTokens(append(c.Shared, c.Token)...), named: c.Tokens, sso: c.SSO,
@@ -91,13 +88,13 @@ func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
 	return g
 }
 
-// AllowsAll reports whether everybody is let through.
+// AllowsAll reports whether all callers pass.
 func (g *Guard) AllowsAll() bool {
 	return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" && g.ask == nil
 }
 
-// CheckTokens rejects named tokens that cannot take the place of those in force: to
-// take the last one away would open the listener to everybody.
+// CheckTokens returns an error for named tokens that cannot replace the tokens in force, because removing the last
+// token would open the listener to all callers.
 func (g *Guard) CheckTokens(named []Token) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,9 +105,8 @@ func (g *Guard) CheckTokens(named []Token) error {
 	return nil
 }
 
-// Replace puts named tokens in the place of those in force, and reports whether they
-// are others. The tokens of the whole listener stay. What CheckTokens
-// rejects changes nothing.
+// Replace replaces the named tokens in force, and reports whether that changes them. The tokens of the whole listener
+// stay. It changes nothing if CheckTokens rejects the tokens.
 func (g *Guard) Replace(named []Token) bool {
 	if g.CheckTokens(named) != nil {
 		return false
@@ -121,8 +117,8 @@ func (g *Guard) Replace(named []Token) bool {
 	return g.enforce()
 }
 
-// ReplaceShared puts the tokens of the whole listener in the place of those in force, and reports whether they are
-// others. Without a token it changes nothing, because the listener would be open to everybody.
+// ReplaceShared replaces the tokens of the whole listener, and reports whether that changes them. Without a token it
+// changes nothing, because the listener would be open to all callers.
 func (g *Guard) ReplaceShared(texts []string) bool {
 	tokens := sharedTokens(texts...)
 	if len(tokens) == 0 {
@@ -134,7 +130,7 @@ func (g *Guard) ReplaceShared(texts []string) bool {
 	return g.enforce()
 }
 
-// enforce puts shared and named tokens in force. The caller holds mu.
+// enforce puts shared and named tokens in force, and reports whether that changes them. The caller holds mu.
 func (g *Guard) enforce() bool {
 	all := slices.Concat(g.shared, g.named)
 	if slices.Equal(all, *g.tokens.Load()) {
@@ -153,22 +149,23 @@ func (g *Guard) Stats() GuardStats {
 type Caller struct {
 	Name  string
 	Role  Role
-	Until time.Time // when the token expires; zero: never
+	Until time.Time // when the token expires; zero for never
 }
 
 // Result is the result of the check of a request.
 type Result struct {
-	// Caller belongs to status 0.
+	// Caller is valid with status 0.
 	Caller Caller
-	// Status is 0 for who may pass, else 401, 403 or 429, and 503 for a gateway. RetryAfter belongs to 429.
+	// Status is 0 if the caller may pass, otherwise 401, 403 or 429, or 503 for a gateway. RetryAfter is valid with
+	// 429.
 	Status     int
 	RetryAfter time.Duration
 
-	why string // of a rejection, if it is not the usual one
+	why string // reason of a rejection, if it is not the usual one
 }
 
-// Check asks Credentials.Ask, looks for a user whom the proxy names, and else for a token: as a bearer
-// token, or as the password of basic authentication.
+// Check authenticates a request: by Credentials.Ask, by the user that the proxy names, or by a token, which may be a
+// bearer token or the password of basic authentication.
 func (g *Guard) Check(r *http.Request, now time.Time) Result {
 	v := g.check(r, now)
 	if v.Status != 0 && g.refusals != nil {
@@ -213,7 +210,7 @@ func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
 		return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
 	}
 	g.wrong.Add(1)
-	if shown { // a request without a token, such as a browser's first, is no guess
+	if shown { // without a token, as a browser's first request, it is no guess
 		g.charge(client, now, 1)
 		if g.refusals == nil {
 			g.warn(r.RemoteAddr, "a caller showed a wrong token")
@@ -244,7 +241,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// SetHeader sets the fields that go with a rejection.
+// SetHeader sets the fields of a rejection.
 func (v Result) SetHeader(h http.Header) {
 	switch v.Status {
 	case http.StatusTooManyRequests:
@@ -257,7 +254,7 @@ func (v Result) SetHeader(h http.Header) {
 	}
 }
 
-// Detail is what a rejection says to a person.
+// Detail returns the message of a rejection for people.
 func (v Result) Detail() string {
 	switch {
 	case v.why != "":
@@ -276,8 +273,8 @@ func shownToken(r *http.Request) (string, bool) {
 	return strings.TrimSpace(rest), strings.EqualFold(scheme, "Bearer")
 }
 
-// charge takes n wrong tokens from what a client may show, and returns how long it
-// has to wait until it may show one; n = 0 only asks.
+// charge takes n wrong tokens from a client's allowance, and returns how long the client has to wait until it may show
+// another token. With n = 0 it takes nothing.
 func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Duration {
 	charges := []limit.Charge{{Subject: limit.Subject{Client: client}, Spec: limit.PerMinute(maxAttempts), Cost: n}}
 	results := make([]limit.Result, 1)
@@ -287,7 +284,7 @@ func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Durat
 	return min(results[0].ResetAfter, time.Minute/maxAttempts)
 }
 
-// warn logs a caller that is not let in.
+// warn logs a rejected caller.
 func (g *Guard) warn(from, why string) {
 	s := g.Stats()
 	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Unauthorized, "rate_limited", s.RateLimited)

@@ -11,12 +11,11 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// UnixPrefix begins the address of a unix socket; its path follows.
+// UnixPrefix begins the address of a unix socket. The path of the socket follows.
 const UnixPrefix = "unix:"
 
-// CheckListen rejects an address that other machines can reach unless callers
-// have to show who they are (guarded). addr is "host:port", or "unix:" and a path.
-// It looks nothing up: of names only localhost and those below it are loopback.
+// CheckListen rejects an address that other machines can reach, unless callers have to authenticate (guarded). addr is
+// "host:port", or "unix:" and a path. It resolves no names: of names only localhost and names below it are loopback.
 func CheckListen(addr string, guarded bool) error {
 	if guarded || strings.HasPrefix(addr, UnixPrefix) {
 		return nil
@@ -43,9 +42,9 @@ func IsLoopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// IsLoopbackHost is IsLoopback for the host of a request, which may have a port. A listener without credentials asks
-// it against DNS rebinding, where a page of another site makes its own name point at loopback. Where credentials are
-// required that page has none, so every name is fine.
+// IsLoopbackHost is like IsLoopback for the host of a request, which may have a port. A listener without credentials
+// calls it against DNS rebinding, where a page of another site makes its own name point at loopback. If credentials are
+// required that page lacks them, so every name is fine.
 func IsLoopbackHost(host string) bool { return IsLoopback(withoutPort(host)) }
 
 func withoutPort(host string) string {
@@ -55,8 +54,8 @@ func withoutPort(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// OwnSite protects a listener on a loopback address that requires no credentials: what a page of another site has a
-// browser send is rejected, with 403, and by another name than this machine's with 421.
+// OwnSite protects a listener on a loopback address that requires no credentials. It rejects requests that a page of
+// another site makes a browser send with 403, and requests by another name than this machine's with 421.
 func OwnSite(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return ownName(next, IsLoopbackHost, func(r *http.Request) bool { return cross.Check(r) != nil })
@@ -65,8 +64,9 @@ func OwnSite(next http.Handler) http.Handler {
 // gatewayHost is the Host that the files of deploy/ send to the sidecar.
 const gatewayHost = "hotparam"
 
-// GatewaysOnly is OwnSite for a listener that only gateways ask, by a loopback name or the one of the shipped files. It
-// rejects whatever a page had a browser send, reads too, because no gateway sends Origin or Sec-Fetch-Site.
+// GatewaysOnly is like OwnSite for a listener that only gateways call, by a loopback name or the name in the shipped
+// files. It rejects all requests that a page made a browser send, including reads, because no gateway sends Origin or
+// Sec-Fetch-Site.
 func GatewaysOnly(next http.Handler) http.Handler {
 	named := func(host string) bool { return IsLoopbackHost(host) || withoutPort(host) == gatewayHost }
 	return ownName(next, named, func(r *http.Request) bool {
@@ -75,7 +75,7 @@ func GatewaysOnly(next http.Handler) http.Handler {
 	})
 }
 
-// ownName rejects requests by other names than those of this listener, and those that another site asked for.
+// ownName rejects requests by other names than this listener's, and requests that another site caused.
 func ownName(next http.Handler, isNamed func(host string) bool, isForeign func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isNamed(r.Host) {

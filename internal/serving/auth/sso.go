@@ -10,29 +10,27 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// SSO is single sign-on by a proxy in front, such as oauth2-proxy: it logs people in
-// and says in header fields who they are. The zero value is none.
+// SSO is single sign-on by a proxy in front, such as oauth2-proxy, which logs people in and names them in header
+// fields. The zero value disables it.
 type SSO struct {
-	// UserHeader names the field with the user, GroupsHeader the one with the user's
-	// groups, parted by commas.
+	// UserHeader names the field with the user, GroupsHeader the field with the user's groups, separated by commas.
 	UserHeader, GroupsHeader string
-	// Proxies may send these fields, and with Unix every connection by a unix
-	// socket. Requests of others that have one are rejected.
+	// Proxies may send these fields. With Unix, so may every connection by a unix socket. Requests of other peers that
+	// have one of the fields are rejected.
 	Proxies []netip.Prefix
 	Unix    bool
-	// Roles are those of "user:NAME", "group:NAME" and "*", which is everybody who is
-	// logged in. The greatest counts.
+	// Roles holds the roles of "user:NAME", "group:NAME" and "*", which is every logged-in user. The greatest counts.
 	Roles map[string]Role
 }
 
-// SSOSettings are how settings say it.
+// SSOSettings holds the settings of an SSO.
 type SSOSettings struct {
 	User, Groups string
 	Proxies      []string // networks, addresses, or "unix"
 	Roles        map[string]string
 }
 
-// maxUser bounds what the proxy may call a user, which is kept as the author of changes.
+// maxUser bounds the name of a user, which is kept as the author of changes, in bytes.
 const maxUser = 256
 
 // ParseSSO reads the settings whose names begin with setting, such as "admin.sso".
@@ -94,7 +92,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// claims reports whether a request says who its user is.
+// claims reports whether a request names its user.
 func (s SSO) claims(h http.Header) bool {
 	filled := func(name string) bool {
 		return name != "" && slices.ContainsFunc(h[name], func(v string) bool { return v != "" })
@@ -112,8 +110,8 @@ func (s SSO) trusts(remote string) bool {
 	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
-// caller is the user that the proxy names. A field that is set twice is rejected: one of them may
-// be the client's own, which the proxy forgot to take away.
+// caller returns the user that the proxy names, or the reason why the request is rejected. A field that is set twice is
+// rejected, because one of the two may be the client's own, which the proxy forgot to remove.
 func (s SSO) caller(r *http.Request) (Caller, string) {
 	if !s.trusts(r.RemoteAddr) {
 		return Caller{}, "The field " + s.UserHeader + " is believed only from the proxies of this listener."

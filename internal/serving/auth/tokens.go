@@ -17,27 +17,26 @@ import (
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// Token is a token as a configuration file holds it: by its hash. SHA-256 without
-// salt or stretching is enough for [NewToken]'s, which have 192 random bits.
+// Token is a token as it is in a configuration file: by its hash. SHA-256 without salt or stretching is enough for the
+// tokens of [NewToken], which have 192 random bits.
 type Token struct {
-	Name  string // of its holder, and so of the author of changes; "" for the token of a whole listener
+	Name  string // of its holder, the author of changes; "" for the token of a whole listener
 	Role  Role
 	Hash  [sha256.Size]byte
-	Until time.Time // when it expires; zero: never
+	Until time.Time // when it expires; zero for never
 }
 
-// hashPrefix says in the file what the digits are.
+// hashPrefix names the kind of the hash in the file.
 const hashPrefix = "sha256:"
 
-// NewToken makes a random token.
+// NewToken returns a random token.
 func NewToken() string {
 	var b [24]byte
-	rand.Read(b[:]) // never fails: it ends the program
+	rand.Read(b[:]) // never fails, it ends the program instead
 	return "hp_" + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// FormatToken writes a token's line in the file without its name, as [ParseTokens]
-// reads it.
+// FormatToken returns a token's line in the file without its name, in the form that [ParseTokens] reads.
 func FormatToken(role Role, token string, until time.Time) string {
 	sum := sha256.Sum256([]byte(token))
 	line := role.String() + " " + hashPrefix + hex.EncodeToString(sum[:])
@@ -53,8 +52,8 @@ var holderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 //
 //	ann: operator sha256:64 hexadecimal digits until 2027-01-01
 //
-// Several of one holder, which is how a token is replaced without a gap, are parted
-// by commas. Errors name the holder and repeat nothing that could be a token.
+// A holder may have several tokens, separated by commas, so that one can be replaced without a gap. Errors name the
+// holder and repeat nothing that could be a token.
 func ParseTokens(setting string, lines map[string]string) ([]Token, error) {
 	var all []Token
 	owner := map[[sha256.Size]byte]string{}
@@ -112,7 +111,7 @@ func parseUntil(text string) (time.Time, error) {
 	return at, nil
 }
 
-// sharedTokens returns the tokens of a whole listener, with every right, for those texts that are not empty.
+// sharedTokens returns the tokens of a whole listener, with every right, for the texts that are not empty.
 func sharedTokens(texts ...string) (tokens []Token) {
 	for _, text := range texts {
 		if text != "" {
@@ -122,8 +121,8 @@ func sharedTokens(texts ...string) (tokens []Token) {
 	return tokens
 }
 
-// find looks a token up, expired ones too. It compares hashes, which have one length,
-// and always all of them, so the time that it takes tells nothing about a token.
+// find looks a token up, also an expired one. It compares hashes, which have the same length, and always all of them,
+// so that the time that it takes reveals nothing about a token.
 func find(tokens []Token, shown string) (found Token, ok bool) {
 	got := sha256.Sum256([]byte(shown))
 	for _, t := range tokens {
@@ -134,13 +133,13 @@ func find(tokens []Token, shown string) (found Token, ok bool) {
 	return found, ok
 }
 
-// MinToken is the least length of a token. 16 random characters of base64 are 96
-// bits, which cannot be guessed at any rate.
+// MinToken is the minimum length of a token. 16 random characters of base64 are 96 bits, which cannot be guessed at any
+// rate.
 const MinToken = 16
 
 // ReadTokens returns the tokens that a listener accepts: the text itself, or the one or two lines of the file, without
-// white space around them. setting is its name in errors, such as "admin.token"; the text is in none. If neither is
-// given there is no token.
+// white space around them. setting is the name of the setting in errors, such as "admin.token"; errors never contain
+// the text. If neither is set, it returns no token.
 func ReadTokens(setting, text, file string) ([]string, error) {
 	switch {
 	case file == "" && text == "":
@@ -168,7 +167,7 @@ func ReadTokens(setting, text, file string) ([]string, error) {
 	return tokens, err
 }
 
-// maxShared is the number of tokens of a whole listener: a new one, and the one that it replaces.
+// maxShared is the maximum number of tokens of a whole listener: a new one, and the one that it replaces.
 const maxShared = 2
 
 // CheckToken rejects a token that is short or cannot be sent in a header field.
@@ -179,7 +178,7 @@ func CheckToken(setting, token string) error {
 	return nil
 }
 
-// TokenFault says why a token is rejected and what to do, "" if it is not.
+// TokenFault returns the reason why a token is rejected and a remedy, or "" if it is valid.
 func TokenFault(token string) string {
 	const remedy = "; make one with: openssl rand -hex 24"
 	switch {
@@ -193,7 +192,7 @@ func TokenFault(token string) string {
 	return ""
 }
 
-// Role is what a caller may do. Each role may do what those before it may.
+// Role is the set of rights of a caller. Each role includes the rights of the roles before it.
 type Role uint8
 
 const (
@@ -201,7 +200,7 @@ const (
 	Viewer Role = iota + 1
 	// Operator acts in an incident: overrides, purges, resets.
 	Operator
-	// Admin changes what the pipeline is: rules, and what is kept.
+	// Admin changes the pipeline itself: its rules, and the data that it keeps.
 	Admin
 )
 
@@ -209,8 +208,7 @@ var roleNames = [...]string{"nobody", "viewer", "operator", "admin"}
 
 func (r Role) String() string { return roleNames[min(int(r), len(roleNames)-1)] }
 
-// ParseRole reads the name of a role. The error does not repeat the text, which may
-// be a token in the wrong place.
+// ParseRole parses the name of a role. The error does not repeat the text, which may be a token in the wrong place.
 func ParseRole(text string) (Role, error) {
 	for r := Viewer; r <= Admin; r++ {
 		if text == r.String() {
