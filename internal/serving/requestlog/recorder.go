@@ -1,10 +1,10 @@
-// Package requestlog writes down the requests that pass, for a while, so that learn can read them as a log.
+// Package requestlog records the requests that pass, for a while, so that learn can read them as a log.
 //
 //	handlers ──> [queue of lines] ──> one writer ──> JSONL, up to Config.MaxBytes bytes
 //
-// A request never waits for it: where the queue is full its line is left out and counted. A line has the time, the
-// client, the method, the target as rules redact it, the status, the user agent, and whether there was a Referer; no
-// other header and no body. However long a target is, a line is short.
+// A request never waits for the log: if the queue is full, its line is left out and counted. A line has the time, the
+// client, the method, the target as rules redact it, the status, the user agent, and whether there was a Referer, but
+// no other header and no body. A line is short even if a target is long.
 package requestlog
 
 import (
@@ -26,25 +26,25 @@ import (
 
 const (
 	queue     = 4096    // lines that wait for the writer
-	maxTarget = 8 << 10 // bytes; of a longer target only the path is written
-	maxPath   = 1 << 10 // and of a longer path its beginning
+	maxTarget = 8 << 10 // in bytes; of a longer target only the path is written
+	maxPath   = 1 << 10 // in bytes; of a longer path only the beginning is written
 	maxAgent  = 256
 )
 
-// ErrFull is the end of a recorder that has written all that it may.
+// ErrFull is the error of a recorder that has written Config.MaxBytes.
 var ErrFull = errors.New("requestlog: all that may be written is written")
 
-// Config says what is written where. All of it is required but Now.
+// Config holds the settings of a recorder. All fields are required except Now.
 type Config struct {
 	To       io.Writer // used by Run alone
 	MaxBytes int64     // bytes
 	Rules    func() *rules.Set
 	Clients  *httplimit.Clients
-	Now      func() time.Time // nil: time.Now
+	Now      func() time.Time // nil for time.Now
 }
 
-// Recorder writes down the requests that pass Wrap while Run runs. All methods may be called by many goroutines, Run
-// once.
+// Recorder records the requests that pass Wrap while Run runs. Any number of goroutines may call its methods, but Run
+// only once.
 type Recorder struct {
 	cfg             Config
 	on              atomic.Bool
@@ -59,10 +59,10 @@ func New(cfg Config) *Recorder {
 	return &Recorder{cfg: cfg, lines: make(chan []byte, queue)}
 }
 
-// Written and Dropped are how many requests were written down, and how many were left out for want of time.
+// Written returns the number of recorded requests.
 func (r *Recorder) Written() int64 { return r.written.Load() }
 
-// Dropped is documented at Written.
+// Dropped returns the number of requests that were left out because the queue was full.
 func (r *Recorder) Dropped() int64 { return r.missed.Load() }
 
 func (r *Recorder) Wrap(next http.Handler) http.Handler {
@@ -74,7 +74,7 @@ func (r *Recorder) Wrap(next http.Handler) http.Handler {
 		e := r.describe(req) // before handlers change it
 		httplimit.ServeWithStatus(w, req, next, func(status int) {
 			if e.Status = status; status == http.StatusTooManyRequests {
-				e.Status = 0 // a limit says nothing about what was asked for
+				e.Status = 0 // a limit's status is not the target's
 			}
 			r.put(accesslog.AppendJSONL(nil, e))
 		})
@@ -101,11 +101,11 @@ func (t loggedHeaders) Get(name string) string {
 
 func (t loggedHeaders) Values(name string) []string { return []string{t.Get(name)} }
 
-// describe takes from a request what is written, and keeps nothing of it.
+// describe returns the parts of a request that are written, and retains none of its memory.
 func (r *Recorder) describe(req *http.Request) *accesslog.Entry {
 	now, referer := r.cfg.Now(), ""
 	if req.Header.Get("Referer") != "" {
-		referer = "left out" // it may hold what is redacted in targets
+		referer = "left out" // the Referer may hold parts that are redacted in targets
 	}
 	agent := req.Header.Get("User-Agent")
 	e := &accesslog.Entry{Second: now.Unix(), Nanos: int32(now.Nanosecond())}
@@ -116,7 +116,7 @@ func (r *Recorder) describe(req *http.Request) *accesslog.Entry {
 	return e
 }
 
-// short cuts what is longer than any target that a rule reads.
+// short cuts a target that is longer than any that a rule reads.
 func short(target string) string {
 	if len(target) <= maxTarget {
 		return target
@@ -125,12 +125,13 @@ func short(target string) string {
 	return path[:min(len(path), maxPath)]
 }
 
-// printable escapes what is no printable ASCII, as the same target may be sent.
+// printable escapes all bytes that are not printable ASCII, because a client may send the same target escaped.
 func printable(target string) string {
 	return string(httplimit.AppendEscaped(nil, target, func(c byte) bool { return c > ' ' && c < 0x7f }))
 }
 
-// Run records until ctx ends, which gives nil, or with why it cannot go on: ErrFull, or an error of the writer.
+// Run records until ctx ends and then returns nil, or until it cannot go on and then returns the reason: ErrFull, or an
+// error of the writer.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.on.Store(true)
 	defer r.on.Store(false)
