@@ -1,10 +1,8 @@
-// Package mirror takes copies of requests from gateways (nginx mirror, Envoy
-// request mirroring) and counts them.
+// Package mirror receives copies of requests from gateways (nginx mirror, Envoy request mirroring) and counts them.
 //
-// What enters is an HTTP request that repeats another one, whose target stands
-// in a header (nginx) or is its own (Envoy). What leaves is a count per rule
-// that takes it. The response is 204 at once: no client waits for it, nothing is
-// decided, no body is read.
+// A copy is an HTTP request that repeats another one, whose target is in a header (nginx) or is its own (Envoy). Each
+// rule that matches it counts it once. The response is 204 at once: no client waits for it, nothing is decided, and no
+// body is read.
 package mirror
 
 import (
@@ -22,32 +20,29 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Counter receives every request of a key with its client; the client may
-// be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
-// one.
+// Counter receives every request of a key with its client, which may be unknown. AddFrom must not block, and must not
+// keep key. *tally.Tally is one.
 type Counter interface {
 	AddFrom(key []byte, second, n int64, client hottype.Client)
 }
 
-// Options say where the original request is found. The zero value takes the
-// mirrored request as it is.
+// Options configure where a copy has the parts of the original request. The zero value takes the copy as the original
+// request.
 type Options struct {
-	// URIHeader names the header with the original request target, such as
-	// X-Original-URI. A request without it is taken as it is.
+	// URIHeader names the header with the original request target, such as X-Original-URI. A request without it is its
+	// own original.
 	URIHeader string
-	// MethodHeader names the header with the original method: nginx mirrors
-	// everything by GET.
+	// MethodHeader names the header with the original method, because nginx mirrors everything with GET.
 	MethodHeader string
-	// Clients finds the client of the original request. The sender of the copy is
-	// a gateway and has to be a trusted proxy to be believed: else, and where
-	// it names no client, the client is unknown. nil: no proxy is trusted.
+	// Clients finds the client of the original request. The sender of the copy is a gateway, and is believed only if it
+	// is a trusted proxy. Otherwise, and if it names no client, the client is unknown. nil trusts no proxy.
 	Clients *httplimit.Clients
-	// Standstill notices that this process stood still. Copies that may have waited meanwhile are not counted: they
-	// would make keys hot. nil: all are.
+	// Standstill detects that this process stood still. Copies that may have waited meanwhile are not counted, because
+	// they would make keys hot. nil counts all.
 	Standstill *wait.Standstill
-	// Record is called with each match of a request, before it is counted; nil: it is not.
+	// Record, if not nil, is called with each match of a request, before it is counted.
 	Record func(set *rules.Set, m *rules.Match, second int64, target string)
-	// Now is the clock that counts are placed by; nil means time.Now.
+	// Now is the clock that sets the second of counts; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -58,8 +53,7 @@ type Stats struct {
 	LeftOut   uint64 `metric:"hotparam_mirror_left_out_total" help:"Copied requests that waited while this process stood still; not counted."`
 }
 
-// Handler counts copies of requests. Make one with New; any number of
-// goroutines may use it.
+// Handler counts copies of requests. Make one with New. Any number of goroutines may use it.
 type Handler struct {
 	rules   func() *rules.Set
 	counter Counter
@@ -69,8 +63,7 @@ type Handler struct {
 	requests, unmatched, malformed, leftOut atomic.Uint64
 }
 
-// New builds a handler. rules is asked for every request, so that rules can be
-// read anew.
+// New returns a handler. It calls set for every request, so that the rules can be replaced.
 func New(set func() *rules.Set, counter Counter, opt Options) *Handler {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -80,7 +73,7 @@ func New(set func() *rules.Set, counter Counter, opt Options) *Handler {
 	return h
 }
 
-// ServeHTTP counts and answers 204.
+// ServeHTTP counts the request and responds with 204.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.requests.Add(1)
 	if h.opt.Standstill.Recent() {
@@ -123,8 +116,8 @@ func (h *Handler) Stats() Stats {
 	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load(), h.leftOut.Load()}
 }
 
-// client is who sent the original request, never who sent the copy: all copies
-// of many clients come from one gateway.
+// client returns the sender of the original request, never the sender of the copy, because one gateway sends the copies
+// of many clients.
 func client(r *http.Request, clients *httplimit.Clients) hottype.Client {
 	c := clients.Of(r)
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -134,8 +127,7 @@ func client(r *http.Request, clients *httplimit.Clients) hottype.Client {
 	return c
 }
 
-// originalHost removes what Envoy puts behind the host of a mirrored request,
-// before the port.
+// originalHost removes the suffix that Envoy adds to the host of a mirrored request, before the port.
 func originalHost(host string) string {
 	name, port, found := strings.Cut(host, ":")
 	cut, mirrored := strings.CutSuffix(name, "-shadow")
