@@ -1,5 +1,5 @@
-// Package clientjs serves hotparam.js, an ES module for web pages whose requests may be limited. It is the same for
-// everybody, is never limited, and holds nothing of the process that serves it.
+// Package clientjs serves hotparam.js, an ES module for web pages whose requests may be limited. All clients get the
+// same module. It is never limited, and holds no data of the process that serves it.
 package clientjs
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Source is the module.
+// Source is the text of the module.
 //
 //go:embed hotparam.js
 var Source []byte
@@ -22,8 +22,8 @@ var etag = func() string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }()
 
-// Handler serves the module at a path, without a query, and lets next serve everything else; the path "" serves it
-// nowhere.
+// Handler returns a handler that serves the module at a path, without a query, and lets next serve everything else. If
+// path is "", it returns next.
 func Handler(path string, next http.Handler) http.Handler {
 	if path == "" {
 		return next
