@@ -13,20 +13,20 @@ import (
 // upstreamSpace prefixes the names of upstreams whose hot requests in flight are bounded.
 const upstreamSpace = "upstream:"
 
-// upstreamLease is how long a request whose end is not reported counts as in flight.
+// upstreamLease is the time for which a request counts as in flight if its end is not reported.
 const upstreamLease = 30 * time.Second
 
-// Upstreams are what adaptive limits follow: measurements of each, and the bounds in force.
+// Upstreams returns the upstreams that adaptive limits follow, with the measurements of each and the bounds in force.
 func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
 
 // adaptiveLimit is the adaptive part of the limit of a key. It is immutable.
 type adaptiveLimit struct {
 	upstream *adaptive.Upstream
-	bound    *adaptive.LocalLimit // that gives the rate; nil: the configured one applies
-	slots    *inFlight            // nil: unbounded, because nothing is known yet, or in shadow mode
+	bound    *adaptive.LocalLimit // sets the rate, or nil if the configured rate applies
+	slots    *inFlight            // nil if unbounded: nothing is known yet, or the limit is in shadow mode
 }
 
-// adapt gives a limit the rate that its upstream can serve, as far as that is known.
+// adapt sets the rate of a limit to the rate that its upstream can serve, as far as that is known.
 func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	up := st.upstreams.Get(l.Adaptive.Upstream)
 	if up == nil {
@@ -50,8 +50,8 @@ func (h *keyLimit) stale(now time.Time) bool {
 	return h.adaptive != nil && h.adaptive.upstream.Bound(now) != h.adaptive.bound
 }
 
-// findUpstream finds the upstream of a request, if a limit follows it: that of its class, else of
-// its first adaptive limit, else the default one.
+// findUpstream finds the upstream of a request, if a limit follows it: the upstream of its class, else of its first
+// adaptive limit, else the default upstream.
 func (d *decision) findUpstream() {
 	if d.class.upstream != "" {
 		d.upstream = d.class.adapts
@@ -96,7 +96,7 @@ func (g *Gate) UpstreamBegins(now time.Time, upstream string) {
 	}
 }
 
-// UpstreamEnds records for how long a request waited for an upstream, and the status of the response; 0: the
+// UpstreamEnds records for how long a request waited for an upstream, and the status of the response, or 0 if the
 // client did not wait for it.
 func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, status int) {
 	if up := g.upstreams.Get(upstream); up != nil {
@@ -104,8 +104,8 @@ func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, 
 	}
 }
 
-// RecordOutcomes records what a gateway reports of n requests that it sent to an upstream, and reports whether a
-// limit follows that upstream.
+// RecordOutcomes records the outcome that a gateway reports for n requests that it sent to an upstream, and reports
+// whether a limit follows that upstream.
 func (g *Gate) RecordOutcomes(now time.Time, upstream string, took time.Duration, status int, n int64) bool {
 	up := g.upstreams.Get(upstream)
 	if up != nil {
@@ -114,7 +114,7 @@ func (g *Gate) RecordOutcomes(now time.Time, upstream string, took time.Duration
 	return up != nil
 }
 
-// outcomeOf is the outcome of a request by its HTTP status.
+// outcomeOf returns the outcome of a request with an HTTP status, or Canceled if the status is 0.
 func outcomeOf(status int) adaptive.Outcome {
 	switch {
 	case status == 0:
@@ -125,8 +125,8 @@ func outcomeOf(status int) adaptive.Outcome {
 	return adaptive.Answered
 }
 
-// ResponseStarted releases the slots of a request at its upstream: the time in which a client reads the
-// response is not the upstream's. It keeps its other slots until Release.
+// ResponseStarted releases the slots of a request at its upstream, because the time in which a client reads the
+// response is not spent by the upstream. The request keeps its other slots until Release.
 func (g *Gate) ResponseStarted(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; isUpstream(p) {

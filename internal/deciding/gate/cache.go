@@ -25,9 +25,8 @@ func (d *decision) deferCount() func(last *verdict.Verdict) {
 	}
 }
 
-// cachePolicy is how a response cache answers the request, nil if it must not: all limits
-// of the request have to be of keys that are cached, or an answer from the
-// cache would bypass the others.
+// cachePolicy returns the policy by which a response cache answers the request, or nil if it must not: all limits of
+// the request have to be of keys that are cached, or an answer from the cache would bypass the others.
 func (d *decision) cachePolicy() (s *hottype.CachePolicy) {
 	if d.req.Method != http.MethodGet && d.req.Method != http.MethodHead {
 		return nil

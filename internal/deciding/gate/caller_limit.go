@@ -18,7 +18,7 @@ type Limit struct {
 	local, shared boundLimit
 }
 
-// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
+// NewLimit returns a limit whose verdicts have name as their Rule. A shadow limit only reports whether it would deny.
 func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 	st := state{exact: true}
 	b := st.bind(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
@@ -28,9 +28,9 @@ func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 	return l
 }
 
-// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the
-// shared store if there is one, and while that fails to the fallback in this process. Nothing is
-// counted under a key, and no per-IP window is charged. cost is at least 1.
+// TakeLimit charges a subject to a limit, independently of rules, overrides and hot keys: in the shared store if there
+// is one, or in the fallback of this process while the shared store fails. Nothing is counted under a key, and no
+// per-IP window is charged. cost is at least 1.
 func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) hottype.Verdict {
 	v := g.takeLimit(ctx, now, l, subject, cost)
 	return v.Verdict
@@ -47,7 +47,7 @@ func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	}
 	d.charge(b, -1, false).Subject.Name = subject
 	g.take(ctx, d, &v)
-	g.judgeWatched(ctx, d, &v) // one in shadow mode
+	g.judgeWatched(ctx, d, &v) // for a limit in shadow mode
 	d.counters.verdict(&v)
 	g.end(d)
 	return v

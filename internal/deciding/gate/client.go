@@ -6,7 +6,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// findClass finds the class of the client, the usual one if it has no other.
+// findClass finds the class of the client, or the default class if it has no other.
 func (g *Gate) findClass(d *decision, v *verdict.Verdict) {
 	if d.class = &d.st.defaultClass; len(d.st.classes) > 0 {
 		g.findNamedClass(d, v)
@@ -32,7 +32,7 @@ func (g *Gate) findNamedClass(d *decision, v *verdict.Verdict) {
 	}
 }
 
-// Upstream names the upstream of requests of a class; "" is the default one.
+// Upstream returns the name of the upstream of requests of a class; "" is the default upstream.
 func (g *Gate) Upstream(class string) string {
 	if c := g.cur.Load().classes[class]; c != nil {
 		return c.upstream
@@ -40,11 +40,11 @@ func (g *Gate) Upstream(class string) string {
 	return ""
 }
 
-// limitsClient reports whether limits of the client are charged: it is known, and was not charged for this request.
+// limitsClient reports whether limits of the client are charged: the client is known, and was not charged for this
+// request.
 func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientCharged }
 
-// chargeClient adds what limits the client: an override's limit, or the windows and slots
-// of its class.
+// chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class.
 func (d *decision) chargeClient() {
 	if !d.limitsClient() || d.override.is(rules.ActionExempt) {
 		return
@@ -65,7 +65,7 @@ func (d *decision) chargeClient() {
 }
 
 // takeWindows takes a request from the windows of its client, which this process keeps, if nothing else limits it and
-// they allow it, as most do: without charges it costs less. Otherwise it takes nothing.
+// they allow it, as is the case for most requests: it costs less without charges. Otherwise it takes nothing.
 func (d *decision) takeWindows(v *verdict.Verdict) bool {
 	c := d.class
 	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.releases {

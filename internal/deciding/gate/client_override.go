@@ -12,16 +12,15 @@ import (
 // spaceClient is the space of limits that overrides of clients set.
 const spaceClient = "ip_override"
 
-// clientOverride is the override of the client of a request. It replaces
-// the per-IP windows, and leaves the keys' limits as they are.
+// clientOverride holds the override of the client of a request. The override replaces the per-IP windows, and leaves
+// the limits of the keys unchanged.
 type clientOverride struct {
 	*rules.Override
 	state *overrideState
 }
 
-// clientOverride finds the override of the request's client: of its address, else of its
-// class. If ip.exempt has a longer prefix of the address than any override, or no override matches
-// it, ip.exempt applies. It does not allocate.
+// clientOverride finds the override of the request's client: of its address, else of its class. If ip.exempt has a
+// longer prefix of the address than any override, or no override matches it, ip.exempt applies. It does not allocate.
 func (d *decision) clientOverride(of *rules.Overrides, class string) (found clientOverride) {
 	st, addr := d.st, d.req.Client.Addr
 	o := of.FindClient(addr, d.now)
@@ -45,8 +44,7 @@ func (d *decision) clientOverride(of *rules.Overrides, class string) (found clie
 
 func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c.Action == a }
 
-// explain gives the override of the client as the reason of an allowed request whose keys have no
-// better one.
+// explain makes the override of the client the reason of an allowed request whose keys have no better reason.
 func (c *clientOverride) explain(v *verdict.Verdict) {
 	if v.Reason != hottype.ReasonCold && v.Reason != hottype.ReasonNoRule {
 		return
@@ -60,8 +58,8 @@ func (c *clientOverride) explain(v *verdict.Verdict) {
 	}
 }
 
-// compileClients compiles the limits of overrides of clients. They are kept in the store of
-// the windows that they replace.
+// compileClients compiles the limits of overrides of clients. They are kept in the store of the windows that they
+// replace.
 func (st *state) compileClients(list []rules.Override) {
 	scope, policy := rules.ScopeCluster, rules.FailLocal
 	for _, w := range []*rules.IPWindow{st.set.IP.Sliding, st.set.IP.Fixed} {

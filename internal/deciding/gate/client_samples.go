@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	sampledRequests = 128 // that are kept of all requests, and of those denied
+	sampledRequests = 128 // kept of all requests, and of denied ones
 	sampleClients   = time.Second / 2
 	sampleDenied    = time.Second / 20
 	sampleAge       = time.Minute
 	reportedDenied  = 20  // clients in a report
-	sampledKeyBytes = 512 // of a key; of a longer one only the resource is kept
+	sampledKeyBytes = 512 // of a key; of a longer key only the resource is kept
 
 	sampleLongKeys = time.Second / 20
-	longKeyBytes   = 2048  // of a key whose metric name is a hash; longer ones are not kept
+	longKeyBytes   = 2048  // of a key whose metric name is a hash; longer keys are not kept
 	reportedLong   = 16384 // bytes of such keys in a report
 )
 
-// clientSamples are requests of the last minute by client: of all requests one each half second, of those that are
-// denied because of their client 20 a second. The sampled request is the first one after a fixed time, so that a
-// client's part of the samples is its part of the requests. Their number is known from the counters. What is not
-// sampled costs one atomic load. Nothing is sampled before the first report. Of requests for keys whose metric name may
-// be a hash 20 a second are sampled too, by their keys.
+// clientSamples holds requests of the last minute by client: of all requests one each half second, and of requests that
+// are denied because of their client 20 a second. The sampled request is the first one after a fixed time, so that a
+// client's part of the samples is its part of the requests. The number of requests is known from the counters. A
+// request that is not sampled costs one atomic load. Nothing is sampled before the first report. Requests for keys
+// whose metric name may be a hash are sampled too, by their keys, 20 a second.
 type clientSamples struct {
 	on                atomic.Bool
-	denials           atomic.Uint64 // those of which denied has a sample
+	denials           atomic.Uint64 // requests from which denied takes its samples
 	all, denied, long clientRing
 }
 
 type clientRing struct {
 	every time.Duration
-	next  atomic.Int64 // in unix nanoseconds: when the next request is sampled
+	next  atomic.Int64 // time in unix nanoseconds from which on a request is sampled
 
 	mu   sync.Mutex // guards the fields below
 	list []sampledRequest
-	at   int // of list, where the next one is put
+	at   int // index into list at which the next request is put
 }
 
 type sampledRequest struct {
@@ -83,7 +83,7 @@ func (c *clientSamples) sample(d *decision, v *verdict.Verdict) {
 }
 
 // deniesClient reports whether a request was denied because of its client: by a window, by its share, or by an override
-// of the client. An override of the key meets whoever asks for it.
+// of the client. An override of the key applies to all clients alike.
 func (d *decision) deniesClient(v *verdict.Verdict) bool {
 	if v.Reason == hottype.ReasonBlocked || v.Reason == hottype.ReasonOverride {
 		return d.override.Override != nil && v.Rule == d.override.state.id
@@ -91,7 +91,7 @@ func (d *decision) deniesClient(v *verdict.Verdict) bool {
 	return v.Reason.Info().OfClient || v.Reason == hottype.ReasonFair
 }
 
-// due reports whether the caller's request is to be sampled. A clock that was set back does not end the sampling.
+// due reports whether to sample the caller's request. A clock that was set back does not end the sampling.
 func (r *clientRing) due(now time.Time) bool {
 	at, next := now.UnixNano(), r.next.Load()
 	return (at >= next || next-at > int64(r.every)) && r.next.CompareAndSwap(next, at+int64(r.every))
@@ -108,7 +108,7 @@ func (r *clientRing) add(s sampledRequest) {
 	r.list[r.at], r.at = s, (r.at+1)%sampledRequests
 }
 
-// recent are the samples of the last minute.
+// recent returns the samples of the last minute.
 func (r *clientRing) recent(now time.Time) []sampledRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *clientSamples) report(now time.Time, r *report.Limiter) {
 	r.LongKeys = longKeys(c.long.recent(now))
 }
 
-// longKeys are the keys of samples whose metric name is a hash, most frequent first, as many as a report may have.
+// longKeys returns the keys of samples whose metric name is a hash, most frequent first, as many as a report may have.
 func longKeys(list []sampledRequest) (keys []hottype.Key) {
 	counts := map[hottype.Key]int{}
 	for _, s := range list {
@@ -159,7 +159,7 @@ func longKeys(list []sampledRequest) (keys []hottype.Key) {
 	})
 }
 
-// deniedClients counts samples by client, those with most first.
+// deniedClients counts samples by client, the clients with the most samples first.
 func deniedClients(list []sampledRequest) (found []report.DeniedClient, sampled uint64) {
 	type names struct{ reasons, keys topNames }
 	of, counted := map[string]int{}, []names{}

@@ -14,15 +14,14 @@ import (
 const (
 	// RuleExempt is the rule of a request from an exempt address.
 	RuleExempt = "ip_exempt"
-	// RuleCost is the rule that blocks a request with a negative cost: it
-	// would mint tokens.
+	// RuleCost is the rule that blocks a request with a negative cost, which would mint tokens.
 	RuleCost = "invalid_cost"
 	// RulePath is the rule that denies a path beyond query_bounds.path_bytes, as malformed.
 	RulePath = "path_bytes"
 )
 
-// decide makes one decision, from top to bottom. v comes in empty. Each step is one idea in a file
-// of its own, and is called only if a rule or an override requires it.
+// decide makes one decision, from top to bottom. v is empty at first. Each step is one idea in a file of its own, and
+// is called only if a rule or an override requires it.
 func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
@@ -33,8 +32,8 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 		d.findUpstream() // adaptive.go
 	}
 
-	// Blocks and exemptions need no limit. Else each limit adds its charges, and take takes all of
-	// them or none. Requests that a response cache may answer are not charged to their keys.
+	// Blocks and exemptions need no limit. Otherwise each limit adds its charges, and take takes all of them or none.
+	// Requests that a response cache may answer are not charged to their keys.
 	if !d.overridden(v) {
 		if !d.exempt && !d.keysOnly && (d.class.local == nil || !d.takeWindows(v)) {
 			d.chargeClient() // client.go
@@ -69,8 +68,8 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	g.record(d, v)
 }
 
-// overridden decides about requests that need no limit: invalid ones, and those that an override
-// or ip.exempt blocks or exempts. An override of the client goes before ip.exempt.
+// overridden decides about requests that need no limit: invalid requests, and requests that an override or ip.exempt
+// blocks or exempts. An override of the client precedes ip.exempt.
 func (d *decision) overridden(v *verdict.Verdict) bool {
 	if d.req.Cost < 0 {
 		d.aside = true
@@ -100,15 +99,15 @@ func (d *decision) overridden(v *verdict.Verdict) bool {
 	return true
 }
 
-// denyLongPath denies a request whose path is beyond the bounds, whatever rules say, because none has been looked at.
-// Blocks and windows of its client come before, and the windows stay charged, because they need no path.
+// denyLongPath denies a request whose path is beyond the bounds, regardless of the rules, because no rule has been
+// evaluated. Blocks and windows of its client precede it, and the windows stay charged, because they need no path.
 func denyLongPath(v *verdict.Verdict) {
 	*v = verdict.Verdict{Verdict: hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}}
 	deny(v, hottype.ReasonMalformed, RulePath, hottype.Never)
 }
 
-// take takes all charges of the request, or none: what is taken is refunded in reverse if
-// a later step denies. The shared store comes last, because it cannot be undone cheaply.
+// take takes all charges of the request, or none: if a later step denies, the charges already taken are refunded in
+// reverse. The shared store comes last, because it cannot be undone cheaply.
 func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	switch {
 	case g.deniedBefore(d, v): // denied.go
@@ -137,9 +136,9 @@ func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	return false
 }
 
-// takeShared takes charges in the shared store. If a server of it fails, the failure policies
-// decide about the charges on that server, and the store is called again for the
-// others. The fallback is charged first, because it can be refunded.
+// takeShared takes charges in the shared store. If a server of it fails, the failure policies decide about the charges
+// on that server, and the store is called again for the others. The fallback is charged first, because it can be
+// refunded.
 func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	gr := &d.shared
 	for !gr.empty() {
@@ -154,7 +153,7 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) 
 		}
 		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
 		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
-			failed = nil // all: the failed ones have moved to other servers meanwhile
+			failed = nil // all: the failed charges have moved to other servers meanwhile
 		}
 		before := len(d.fallback.charges)
 		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
@@ -166,8 +165,8 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) 
 	return true
 }
 
-// allow completes the verdict of an allowed request. Its reason is that of the first key that was more than
-// cold, else that of an override of the client.
+// allow completes the verdict of an allowed request. Its reason is the reason of the first key that was more than cold,
+// else the reason of an override of the client.
 func (g *Gate) allow(d *decision, v *verdict.Verdict) {
 	v.Lease = d.lease
 	if !d.aside {
@@ -199,8 +198,8 @@ func (g *Gate) allow(d *decision, v *verdict.Verdict) {
 	}
 }
 
-// record counts a decision. A request that a response cache may answer is counted later, when its last
-// verdict is known, and never twice.
+// record counts a decision. A request that a response cache may answer is counted later, when its last verdict is
+// known, and never twice.
 func (g *Gate) record(d *decision, v *verdict.Verdict) {
 	if d.upstream != nil {
 		d.recordUpstream(v)

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// decision is one decision in progress: everything it needs, so that a pooled one
-// decides without allocating. It belongs to one goroutine at a time.
+// decision is one decision in progress. It holds everything that it needs, so that a pooled decision decides without
+// allocating. It belongs to one goroutine at a time.
 type decision struct {
 	g        *Gate
 	counters *shard
@@ -24,24 +24,24 @@ type decision struct {
 	requestState
 
 	scratch rules.MemoScratch
-	matches []rules.Match // of scratch, or of state.memo: not to be changed
-	keys    []requestKey  // one per match
+	matches []rules.Match // of scratch, or of state.memo; must not be changed
+	keys    []requestKey  // one for each match
 	alias   []byte
 
-	// The charges, by the store that takes them. fallback holds this process's part of those whose
-	// store failed; it is taken in process. watched are those of limits that only count.
+	// The charges, by the store that takes them. fallback holds this process's part of the charges whose store failed;
+	// it is taken in process. watched holds the charges of limits that only count.
 	local, async, shared, fallback, watched chargeGroup
 
 	slots []slotRequest // of requests in flight
 	call  guarded.Call  // of the shared store
 }
 
-// requestState is what a decision keeps of its request and forgets after it.
+// requestState is the part of a decision that belongs to its request and is cleared after it.
 type requestState struct {
 	st     *state
 	now    time.Time
 	req    *hottype.Request
-	client hottype.Client // of req, as ip.ipv6_prefix has it
+	client hottype.Client // of req, as ip.ipv6_prefix defines it
 	cost   int64
 
 	releases      bool // the caller releases the lease and reports the status of the response
@@ -53,12 +53,12 @@ type requestState struct {
 
 	class    *class             // of the client
 	override clientOverride     // of the client
-	upstream *adaptive.Upstream // nil: no limit follows it
-	blocked  int                // index+1 of the first key that is blocked; 0: none
-	lease    *verdict.Lease     // of the slots that were acquired; nil: none
+	upstream *adaptive.Upstream // nil if no limit follows it
+	blocked  int                // index+1 of the first key that is blocked, or 0
+	lease    *verdict.Lease     // of the slots that were acquired, or nil
 
 	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
-	exemptAddress bool // ip.exempt has the client's address
+	exemptAddress bool // ip.exempt contains the client's address
 	exempt        bool // a rule exempts the request: all its keys under that rule are exempt
 	aside         bool // the verdict is because of the client: the request does not reach its keys
 	charged       bool // some limit applies
@@ -69,12 +69,12 @@ type requestState struct {
 }
 
 type requestKey struct {
-	name   hottype.Key       // "" if it is not known as a string
+	name   hottype.Key       // "" while it is not known as a string
 	reason hottype.Reason    // of an allowed request that passes this key
-	h      *keyLimit         // nil: nothing limits it
-	counts *hotset.Decisions // nil: not counted
+	h      *keyLimit         // nil if nothing limits the key
+	counts *hotset.Decisions // nil if not counted
 	denied bool              // a limit of this key denied
-	fair   *fairShare        // nil: the key is not charged, or not fair
+	fair   *fairShare        // nil if the key is not charged, or not fair
 	share  fairness.Result
 }
 
@@ -88,8 +88,8 @@ func (k *requestKey) count(allowed bool) {
 	k.counts.Count(allowed, 1)
 }
 
-// chargeGroup is charges that one store takes together. The slices are parallel and not one
-// slice of structs, because a store's Take needs charges and results as they are here.
+// chargeGroup holds charges that one store takes together. The slices are parallel instead of one slice of structs,
+// because a store's Take needs charges and results in this form.
 type chargeGroup struct {
 	charges []limit.Charge
 	results []limit.Result
@@ -97,14 +97,14 @@ type chargeGroup struct {
 	taken   bool // the store has taken all of them
 }
 
-// chargeMeta is what a charge means to the verdict.
+// chargeMeta holds the meaning of a charge for the verdict.
 type chargeMeta struct {
 	*boundLimit
 	key    int    // index into decision.keys, -1 for a limit of the client
 	memory memory // of denials
 }
 
-// add adds a charge, which the caller fills in: it is too large to be copied.
+// add adds a charge, which the caller fills in because it is too large to be copied.
 func (gr *chargeGroup) add(m chargeMeta) *limit.Charge {
 	n := len(gr.charges)
 	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as cut leaves it
@@ -122,7 +122,7 @@ func (gr *chargeGroup) cut(n int) {
 	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
 }
 
-// reset makes the decision ready for the pool: it retains no memory of a request.
+// reset prepares the decision for the pool: it retains no memory of a request.
 func (d *decision) reset() {
 	charged := d.charged
 	d.requestState = requestState{}
@@ -141,8 +141,8 @@ func (d *decision) reset() {
 	}
 }
 
-// charge adds a charge of a key, or of the client (-1), to the group of the store that keeps the limit.
-// With shadow it goes to those that only count (watch.go).
+// charge adds a charge of a key, or of the client if key is -1, to the group of the store that keeps the limit. With
+// shadow it goes to the charges that only count (watch.go).
 func (d *decision) charge(b *boundLimit, key int, shadow bool) *limit.Charge {
 	gr := &d.local
 	switch {
@@ -192,13 +192,12 @@ func (d *decision) chargeKey(i int, k *requestKey) {
 	d.charge(&h.limit, i, false)
 }
 
-// needSlot adds a slot of requests in flight, of a key or of the client (-1).
+// needSlot adds a slot of requests in flight, of a key or of the client if key is -1.
 func (d *decision) needSlot(f *inFlight, key int) {
 	d.slots, d.charged = append(d.slots, slotRequest{inFlight: f, key: key}), true
 }
 
-// name is the key of a match as a string. It allocates if neither a hot
-// entry nor an override has it.
+// name returns the key of a match as a string. It allocates if neither a hot entry nor an override has the string.
 func (d *decision) name(i int) hottype.Key {
 	k := &d.keys[i]
 	if k.name == "" {
@@ -207,7 +206,7 @@ func (d *decision) name(i int) hottype.Key {
 	return k.name
 }
 
-// timeUntil is the wait of a request that is blocked until a time, which may be unset.
+// timeUntil returns the wait of a request that is blocked until time t, or hottype.Never if t is unset.
 func (d *decision) timeUntil(t time.Time) time.Duration {
 	if t.IsZero() {
 		return hottype.Never

@@ -12,22 +12,21 @@ import (
 const (
 	// minDenial is the shortest wait worth remembering.
 	minDenial = time.Millisecond
-	// deniedSlots is how many names can have a remembered denial; maxDeniedName bounds a name in bytes.
+	// deniedSlots is the number of names that can have a remembered denial; maxDeniedName bounds a name in bytes.
 	deniedSlots, maxDeniedName = 1 << 13, 512
 )
 
-// denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits of
-// callers (TakeLimit). Until its time is over the store would deny again, so it need not be called: a
-// viral key costs the store one denial for each token, not one for each request. Limits of clients are
-// left out: there are as many as clients.
+// denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits of callers
+// (TakeLimit). Until its time is over the store would deny again, so it need not be called: a viral key costs the store
+// one denial for each token, not one for each request. Limits of clients are left out, because there are as many as
+// clients.
 //
-// A name has one slot, and of several names that share it the last one denied is remembered. The others cost the
-// store a call.
+// A name has one slot, and if several names share it the last denied name is remembered. The others cost the store a
+// call.
 //
-// Only denials of cost 1 are remembered, and only requests of cost 1 are denied
-// by them: a denial of one cost is not valid for another. A refund may make room
-// before the time that the store returned, so it invalidates all denials by calls
-// that began before it.
+// Only denials of cost 1 are remembered, and only requests of cost 1 are denied by them: a denial of one cost is not
+// valid for another. A refund may make room before the time that the store returned, so it invalidates all denials by
+// calls that began before it.
 type denialCache struct {
 	seed  maphash.Seed
 	slots [deniedSlots]deniedSlot
@@ -38,7 +37,7 @@ type deniedSlot struct {
 	refunds atomic.Uint64
 }
 
-// denial is one denial, immutable. Times are unix nanoseconds.
+// denial is an immutable record of one denial. Times are unix nanoseconds.
 type denial struct {
 	space, name      string
 	spec             limit.Spec
@@ -54,8 +53,8 @@ func (ds *denialCache) slot(name string) *deniedSlot {
 // refund invalidates the denials of a name.
 func (ds *denialCache) refund(name string) { ds.slot(name).refunds.Add(1) }
 
-// memory is where denials of one charge are remembered, and the refunds before it. The zero value
-// remembers nothing.
+// memory holds the slot in which denials of one charge are remembered, and the number of refunds before the charge. The
+// zero value remembers nothing.
 type memory struct {
 	slot    *deniedSlot
 	refunds uint64
@@ -66,7 +65,8 @@ func (ds *denialCache) memory(name string) memory {
 	return memory{slot, slot.refunds.Load()}
 }
 
-// denial is the one that still holds at a time in unix nanoseconds, nil if none does.
+// denial returns the remembered denial if it still holds at time now, in unix nanoseconds, for this name and limit, or
+// nil.
 func (m *memory) denial(now int64, space, name string, spec *limit.Spec) *denial {
 	last := m.slot.last.Load()
 	if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until ||
@@ -93,8 +93,8 @@ func (g *Gate) deniedBefore(d *decision, v *verdict.Verdict) bool {
 	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
 }
 
-// keyDeniedBefore is deniedBefore for most denials: one key with one limit, and nothing else to charge. It spares them
-// the charge.
+// keyDeniedBefore does the same as deniedBefore for most denials: one key with one limit, and nothing else to charge.
+// It saves them the charge.
 func (g *Gate) keyDeniedBefore(d *decision, v *verdict.Verdict) bool {
 	if d.charged || d.cost != 1 || len(d.keys) != 1 {
 		return false

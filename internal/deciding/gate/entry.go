@@ -11,10 +11,10 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// maxRetryJitter bounds Config.RetryJitter. A client that has to wait an hour longer than necessary is lost.
+// maxRetryJitter bounds Config.RetryJitter, because a client that has to wait an hour longer than necessary is lost.
 const maxRetryJitter = time.Hour
 
-// CheckRetryJitter reports whether Config.RetryJitter is out of its bounds.
+// CheckRetryJitter returns an error if Config.RetryJitter is out of its bounds.
 func CheckRetryJitter(d time.Duration) error {
 	if d < 0 || d > maxRetryJitter {
 		return fmt.Errorf("gate: retry_jitter %v: want 0s to %v", d, maxRetryJitter)
@@ -22,16 +22,16 @@ func CheckRetryJitter(d time.Duration) error {
 	return nil
 }
 
-// Decide counts the request under its keys and decides. If ctx has ended the
-// shared store is not called, and the failure policies decide. A call that has
-// begun is bounded by Config.Budget and not by ctx.
+// Decide counts the request under its keys and decides. If ctx has ended, the shared store is not called, and the
+// failure policies decide. A call that has begun is bounded by Config.Budget and not by ctx.
 func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	v := g.Begin(ctx, now, req, false)
 	return v.Verdict
 }
 
-// Begin is Decide for a caller that reports to an upstream's limits. Where releases is true, the caller also releases
-// the lease of the verdict and reports the status of the response; only then do limits of requests in flight apply.
+// Begin decides like Decide, for a caller that reports to an upstream's limits. If releases is true, the caller also
+// releases the lease of the verdict and reports the status of the response; only then do limits of requests in flight
+// apply.
 func (g *Gate) Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) (v verdict.Verdict) {
 	defer g.finish(&v)
 	d := g.begin(now, req)
@@ -43,21 +43,22 @@ func (g *Gate) Begin(ctx context.Context, now time.Time, req *hottype.Request, r
 }
 
 const (
-	// gatewayWait is the longest wait of a request that a gateway asks about: half of the time for which the files of
+	// gatewayWait is the longest wait of a request about which a gateway asks: half of the time for which the files of
 	// deploy/ wait for an answer.
 	gatewayWait = 50 * time.Millisecond
-	// answerTime is the part of a context that is kept for sending the answer.
+	// answerTime is the part of a context's time that is kept for sending the answer.
 	answerTime = 10 * time.Millisecond
 )
 
-// DecideForGateway is Decide for a gateway, which lets a request pass if it has no answer in time. A request that
-// would have to wait longer than that is denied. The deadline of ctx takes the place of gatewayWait.
+// DecideForGateway decides like Decide, for a gateway, which lets a request pass if it has no answer in time. A request
+// that would have to wait longer is denied. The deadline of ctx takes the place of gatewayWait.
 func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	return g.decideForGateway(ctx, now, req, false)
 }
 
-// DecideKeysForGateway is DecideForGateway for a request that is a part of another one, which has charged the limits of
-// their client: only limits of keys are charged. Blocks and exemptions of the client hold, and the request is counted.
+// DecideKeysForGateway decides like DecideForGateway, for a request that is a part of another request, which has
+// charged the limits of their client: only limits of keys are charged. Blocks and exemptions of the client hold, and
+// the request is counted.
 func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	return g.decideForGateway(ctx, now, req, true)
 }
@@ -68,7 +69,7 @@ func (g *Gate) decideForGateway(ctx context.Context, now time.Time, req *hottype
 	return v.Verdict
 }
 
-// decideInTime decides, and denies a request that would have to wait longer than its gateway.
+// decideInTime decides, and denies a request that would have to wait longer than its gateway waits.
 func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Request,
 	clientCharged bool) (v verdict.Verdict) {
 	defer g.finish(&v)
@@ -90,10 +91,10 @@ func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Req
 	return v
 }
 
-// DecideForCache is Begin for a caller that has a response cache. Its answers cost the upstream nothing, so
-// if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet.
-// The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
-// request. The client's charges stay if the keys deny. count is nil if Verdict.Cache is.
+// DecideForCache decides like Begin, for a caller that has a response cache. Its answers cost the upstream nothing, so
+// if Verdict.Cache is set, only the limits of the client are charged, and the verdict is not counted yet. The caller
+// calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the request. The client's
+// charges stay if the keys deny. count is nil if Verdict.Cache is nil.
 func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict,
 	count func(last *verdict.Verdict)) {
 	defer g.finish(&v)
@@ -108,8 +109,8 @@ func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.R
 	return v, count
 }
 
-// ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to
-// a response cache may go to the upstream. It counts neither the request nor the verdict.
+// ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to a response cache may
+// go to the upstream. It counts neither the request nor the verdict.
 func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict) {
 	defer g.finish(&v)
 	d := g.begin(now, req)
@@ -126,8 +127,8 @@ func (g *Gate) Count(now time.Time, req *hottype.Request) {
 	g.end(d)
 }
 
-// begin takes a decision from the pool and matches the request. A panic before end leaves the
-// decision to the garbage collector, which is fine.
+// begin takes a decision from the pool and matches the request. A panic before end leaves the decision to the garbage
+// collector, which is fine.
 func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
@@ -156,8 +157,8 @@ func (g *Gate) count(d *decision) {
 	}
 }
 
-// finish turns a panic into a verdict that lets the request pass, and makes the wait of a denial longer by a random
-// part of Config.RetryJitter, so that clients that are denied together do not retry together.
+// finish turns a panic into a verdict that lets the request pass. It prolongs the wait of a denial by a random part of
+// Config.RetryJitter, so that clients that are denied together do not retry together.
 func (g *Gate) finish(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.Panicked(p)
@@ -166,9 +167,9 @@ func (g *Gate) finish(v *verdict.Verdict) {
 	}
 }
 
-// Panicked counts and logs a panic of a function that decides, and returns the verdict that lets the request pass:
-// limiting must not break what it protects. The methods that decide recover from their own panics. Callers recover from
-// those of functions that describe a request to the gate.
+// Panicked counts and logs a panic of a function that decides, and returns the verdict that lets the request pass,
+// because limiting must not break the service that it protects. The methods that decide recover from their own panics.
+// Callers recover from panics of functions that describe a request to the gate.
 func (g *Gate) Panicked(p any) verdict.Verdict {
 	g.cfg.Log.Error("gate: deciding panicked, the request passes", "panic", p, "count", g.stats.panics.Add(1),
 		"stack", string(debug.Stack()))
@@ -177,7 +178,7 @@ func (g *Gate) Panicked(p any) verdict.Verdict {
 	}}
 }
 
-// withJitter makes a wait longer by a random part of jitter. random is at least 0 and below 1.
+// withJitter returns a wait, prolonged by a random part of jitter. random is at least 0 and below 1.
 func withJitter(wait, jitter time.Duration, random float64) time.Duration {
 	if wait == hottype.Never || jitter <= 0 {
 		return wait

@@ -9,11 +9,11 @@ import (
 // fairShare divides the limit of one key among clients.
 type fairShare struct {
 	key    *fairness.Divider
-	header string // that names the client; "": its address does
+	header string // header that names the client, or "" if its address does
 }
 
-// divide divides the limit of a key among clients if fair is set. A key that had the same
-// limit before keeps the credits of its clients.
+// divide divides the limit of a key among clients if fair is set. A key that had the same limit before keeps the
+// credits of its clients.
 func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	if !fair || !h.limited || h.limit.shadow || !fairness.Divisible(h.limit.spec) {
 		return
@@ -25,8 +25,9 @@ func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	h.fair = &fairShare{fairness.NewDivider(h.limit.spec), header}
 }
 
-// client is the client of a request, as the rule names clients. If the header has several lines the address counts:
-// with a new first line in each request, and its own name in the last, a client would have a share for each request.
+// client returns the client of a request, as the rule names clients. If the header has several lines the address
+// counts: with a new first line in each request, and its own name in the last, a client would have a share for each
+// request.
 func (f *fairShare) client(d *decision) hottype.Client {
 	if f.header != "" {
 		if name, several := hottype.HeaderLine(d.req.Header, f.header); name != "" && !several {
@@ -73,8 +74,8 @@ func (d *decision) recordAllowed() {
 	}
 }
 
-// recordDenied reports to fairness which limits of a group have denied the request. Fairness refunds
-// the client's share then.
+// recordDenied reports to fairness which limits of a group have denied the request. Fairness then refunds the client's
+// share.
 func (d *decision) recordDenied(gr *chargeGroup) {
 	for i, m := range gr.meta {
 		r := &gr.results[i]

@@ -1,22 +1,18 @@
-// Package gate decides: one request goes in, one verdict comes out. The function decide is the order
-// of a decision.
+// Package gate decides: one request goes in, one verdict comes out. The function decide is the order of a decision.
 //
-// What applies to a key, first match wins: an override of exactly that key, an
-// override whose pattern matches it, the rule's value list, the rule. Only hot
-// keys are charged to their rule's limit; an override's limit applies hot or not, and so does
-// the rule's policy for malformed requests.
+// The limit of a key is the first that matches of: an override of exactly that key, an override whose pattern matches
+// it, the rule's value list, the rule. Only hot keys are charged to their rule's limit; an override's limit applies hot
+// or not, and so does the rule's policy for malformed requests.
 //
-// A request may have several keys: one for each of several values, and those of
-// several rules. It is denied if one of them is, and exempt only if all its keys
-// under some rule are.
+// A request may have several keys: one for each of several values, and keys of several rules. It is denied if one of
+// them is, and exempt only if all its keys under some rule are.
 //
-// All charges of a decision are taken together or not at all. Limits of one
-// process are in Local, limits of the cluster in Shared. So a request needs no call
-// of the shared store unless its key is hot (or has an override, or is malformed)
+// All charges of a decision are taken together or not at all. Limits of one process are in Local, limits of the cluster
+// in Shared. So a request needs no call of the shared store unless its key is hot (or has an override, or is malformed)
 // or per-IP windows are shared, and then it needs one.
 //
 // A store that has denied a key is not called again for it before it could allow it. If several limits deny, the
-// verdict therefore covers those that were evaluated: its reason is the first of them, its wait the longest.
+// verdict therefore covers the limits that were evaluated: its reason is the first of them, its wait the longest.
 //
 // When the shared store fails, the failure policy of its rule decides about each charge, and the request is allowed
 // only if all of them allow it. One deadline, Config.Budget, bounds all calls of a decision; a breaker for each server
@@ -50,103 +46,99 @@ import (
 
 const DefaultBudget = 20 * time.Millisecond
 
-// Counter counts requests by key and client, which may be unknown. AddFrom must not block,
-// and must not keep key. *tally.Tally is one.
+// Counter counts requests by key and client, which may be unknown. AddFrom must not block, and must not keep key.
+// *tally.Tally is a Counter.
 type Counter interface {
 	AddFrom(key []byte, second, n int64, client hottype.Client)
 }
 
-// Refunder refunds what an allowed Take at now has charged.
+// Refunder refunds the charges of an allowed Take at time now.
 type Refunder interface {
 	RefundAt(now time.Time, charges []limit.Charge)
 }
 
-// LocalStore keeps limits in this process. *limit.Memory is one.
+// LocalStore keeps limits in this process. *limit.Memory is a LocalStore.
 type LocalStore interface {
 	limit.Store
 	Refunder
-	// Reset deletes what was charged to a subject, and its block.
+	// Reset deletes the charges of a subject, and its block.
 	Reset(*limit.Subject)
 }
 
-// Async is a store that decides in this process and exchanges its sums with
-// others. *redislimits.Windows is one.
+// Async is a store that decides in this process and exchanges its sums with other processes. *redislimits.Windows is an
+// Async.
 type Async interface {
 	LocalStore
-	// Fresh reports whether the sums of others are known for a subject. If they
-	// are not, each process holds it to its share of the limit.
+	// Fresh reports whether the sums of other processes are known for a subject. If they are not, each process holds
+	// the subject to its share of the limit.
 	Fresh(now time.Time, s *limit.Subject) bool
 }
 
 // SharedStore keeps the limits that processes share.
 type SharedStore = guarded.SharedStore
 
-// Verifier verifies that an address belongs to one of the domains, separated by spaces. It does
-// not wait: it returns false for an address that it has not resolved yet. *reversedns.Verifier is one.
+// Verifier verifies that an address belongs to one of the domains, which are separated by spaces. It does not wait: it
+// returns false for an address that it has not resolved yet. *reversedns.Verifier is a Verifier.
 type Verifier interface {
 	Verified(now time.Time, addr netip.Addr, domains string) bool
 }
 
-// SlotStore keeps slots of requests in flight for all processes. *redislimits.Limiter
-// is one.
+// SlotStore keeps slots of requests in flight for all processes. *redislimits.Limiter is a SlotStore.
 type SlotStore interface {
-	// AcquireSlot acquires a slot, or renews the one that the id has.
+	// AcquireSlot acquires a slot, or renews the slot that the id has.
 	AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (limit.Result, error)
 	// ReleaseSlot releases a slot, and reports whether the id had it.
 	ReleaseSlot(ctx context.Context, p *verdict.Slot, id string) (bool, error)
 }
 
-// Config is what a gate is built from. The zero value is a gate with the
-// default rules, no hot keys and one process's limits.
+// Config holds the parts of a gate. The zero value makes a gate with the default rules, no hot keys and the limits of
+// one process.
 type Config struct {
-	// Rules; nil means rules.Default().
+	// Rules holds the rules; nil means rules.Default().
 	Rules *rules.Set
-	// Overrides are the live ones. Those in Rules have a lower precedence.
+	// Overrides holds the live overrides. The overrides in Rules have a lower precedence.
 	Overrides []rules.Override
 	// Hot is the replica of the hot set; nil means that no key is ever hot.
 	Hot *hotset.Replica
-	// Local keeps limits of scope instance, and decides for Shared when it
-	// fails; nil means a limit.Memory of default size.
+	// Local keeps limits of scope instance, and decides for Shared when it fails; nil means a limit.Memory of default
+	// size.
 	Local LocalStore
 	// Shared keeps limits of scope cluster; nil means that Local keeps them.
 	Shared SharedStore
-	// Async keeps per-IP windows of consistency async; nil means that Shared
-	// keeps them.
+	// Async keeps per-IP windows of consistency async; nil means that Shared keeps them.
 	Async Async
-	// Slots keeps the slots of requests in flight of scope cluster; nil means that
-	// this process keeps them.
+	// Slots keeps the slots of requests in flight of scope cluster; nil means that this process keeps them.
 	Slots SlotStore
-	// Refunds refunds charges of Shared; nil: they stay charged.
+	// Refunds refunds charges of Shared; nil means that they stay charged.
 	Refunds Refunds
-	// Budget bounds the time one decision waits for Shared; 0 means
-	// DefaultBudget.
+	// Budget bounds the time for which one decision waits for Shared; 0 means DefaultBudget.
 	Budget time.Duration
-	// Limiters is how many processes share the limits now. When Shared fails,
-	// each enforces its share of them. nil, or less than 1, means 1.
+	// Limiters returns the number of processes that share the limits now. When Shared fails, each process enforces its
+	// share of them. nil, or a number below 1, means 1.
 	Limiters func() int
-	// Verifier verifies the clients of classes that require it; nil: none is verified.
+	// Verifier verifies the clients of classes that require it; nil means that no client is verified.
 	Verifier Verifier
-	// Counter counts every request given to Decide; nil: none is counted.
+	// Counter counts every request given to Decide; nil means that requests are not counted.
 	Counter Counter
 	// Instance names this process in reports.
 	Instance string
-	// ColdKeys also fills Verdict.Key for requests without a limit, which costs one
-	// allocation. A middleware does not need it, the decision API does.
+	// ColdKeys also fills Verdict.Key for requests without a limit, which costs one allocation. A middleware does not
+	// need it, the decision API does.
 	ColdKeys bool
-	// RetryJitter is the maximum by which Verdict.RetryAfter of a denial is made longer, at random; it is never
-	// shorter.
+	// RetryJitter is the maximum by which Verdict.RetryAfter of a denial is prolonged, at random; it is never
+	// shortened.
 	RetryJitter time.Duration
-	// Log receives a message when an outage of the shared store begins and when it ends, and each panic; nil:
-	// discarded.
+	// Log receives a message when an outage of the shared store begins and when it ends, and each panic; nil discards
+	// them.
 	Log *slog.Logger
 }
 
-// Gate decides. It may be used by any number of goroutines.
+// Gate decides requests. Any number of goroutines may use it.
 type Gate struct {
 	cfg    Config         // with its defaults
-	shared *guarded.Store // calls cfg.Shared; nil: none
+	shared *guarded.Store // calls cfg.Shared; nil if that is
 	slots  slots
-	// upstreams are what adaptive limits follow.
+	// upstreams holds the upstreams that adaptive limits follow.
 	upstreams adaptive.Upstreams
 
 	mu   sync.Mutex // guards changes: live, and building the next state
@@ -207,7 +199,8 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	g.cur.Store(g.newState(old, old.set, live))
 }
 
-// Overrides are those of the rules and the live ones, and a number that every change of rules or overrides increases.
+// Overrides returns the overrides of the rules, the live overrides, and a number that every change of rules or
+// overrides increases.
 func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,7 +208,7 @@ func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
 	return slices.Concat(st.set.Overrides, g.live), st.gen
 }
 
-// InForce returns the rules and the live overrides that hold together. Callers must not change them.
+// InForce returns the rules and the live overrides that apply together. Callers must not change them.
 func (g *Gate) InForce() (set *rules.Set, live []rules.Override) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// inFlightRetry is the longest RetryAfter of a request that gets no slot: a slot becomes
-	// free when a response ends, and that time is unknown.
+	// inFlightRetry is the longest RetryAfter of a request that gets no slot: a slot becomes free when a response ends,
+	// and that time is unknown.
 	inFlightRetry = time.Second
-	// fullCacheTTL is how long a key without a free slot is denied without a call of the store: a
-	// viral key costs the store at most 200 denials a second in each process.
+	// fullCacheTTL is the time for which a key without a free slot is denied without a call of the store: a viral key
+	// costs the store at most 200 denials a second in each process.
 	fullCacheTTL = 5 * time.Millisecond
-	// sweepSlots is how many new names are added before names whose leases have expired are deleted.
+	// sweepSlots is the number of new names that are added before names whose leases have expired are deleted.
 	sweepSlots = 1024
 )
 
-// inFlight bounds how many requests of a key or client are in flight. It is immutable.
+// inFlight bounds the number of requests of a key or client that are in flight. It is immutable.
 type inFlight struct {
 	rules.InFlight
 	space  string     // before the name of the key or client
@@ -41,11 +41,11 @@ func newInFlight(f rules.InFlight, space, rule string, reason hottype.Reason) *i
 
 type slotRequest struct {
 	*inFlight
-	key    int // index into decision.keys, -1 for the client
+	key    int // index into decision.keys, or -1 for the client
 	memory memory
 }
 
-// name names the slots of a key, client or upstream. Keys and clients have different name spaces.
+// name returns the name of the slots of a key, client or upstream. Keys and clients have different name spaces.
 func (p *slotRequest) name(d *decision) string {
 	if p.upstream != nil {
 		return p.space + p.upstream.Name
@@ -77,7 +77,7 @@ func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
 	return len(d.slots) > 0
 }
 
-// acquireSlots acquires the slots that the request needs while it is in flight, all or none.
+// acquireSlots acquires all slots that the request needs while it is in flight, or none.
 func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	d.lease = &verdict.Lease{ID: rand.Text()}
 	for i := range d.slots {
@@ -96,7 +96,7 @@ func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *verdict.Verdict
 	return true
 }
 
-// acquireSlot acquires one slot: in the shared store, or while that fails by the rule's policy.
+// acquireSlot acquires one slot: in the shared store, or by the rule's policy while that fails.
 func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict, p *slotRequest) (limit.Result, bool) {
 	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests are in flight too
 		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.AllowProbe(d.now)
@@ -109,7 +109,7 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict,
 				&limit.Result{Limit: p.Limit, RetryAfter: fullCacheTTL, ResetAfter: r.ResetAfter})
 			return r, false
 		}
-		// After an error it is not known whether the slot was acquired: it is released with the others.
+		// After an error it is unknown whether the slot was acquired, so it is released with the others.
 		d.lease.Slots = append(d.lease.Slots, one)
 		if err == nil {
 			return r, true
@@ -130,8 +130,8 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict,
 	return r, r.Allowed || p.upstream != nil && p.upstream.AllowProbe(d.now)
 }
 
-// Release releases the slots of a request in flight, and reports whether it still had any
-// of them. A lease may be released once, and shared slots by any process.
+// Release releases the slots of a request in flight, and reports whether it still had any of them. A lease may be
+// released once, and shared slots by any process.
 func (g *Gate) Release(now time.Time, l *verdict.Lease) (held bool) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; p.Shared {
@@ -143,28 +143,27 @@ func (g *Gate) Release(now time.Time, l *verdict.Lease) (held bool) {
 	return held
 }
 
-// Renew prolongs a lease, for a request that takes longer. A slot of an upstream is
-// not renewed: it may have been released when the response began.
+// Renew prolongs a lease, for a request that takes longer. A slot of an upstream is not renewed, because it may have
+// been released when the response began.
 func (g *Gate) Renew(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
 		if p := &l.Slots[i]; isUpstream(p) {
 			continue
 		} else if p.Shared {
-			_, _ = g.slots.acquireShared(context.Background(), p, l.ID) // else the lease expires
+			_, _ = g.slots.acquireShared(context.Background(), p, l.ID) // on an error the lease expires
 		} else {
 			g.slots.acquire(now, p, l.ID)
 		}
 	}
 }
 
-// slots keeps the slots that are in use: those of this process, and through a store those
-// that processes share.
+// slots keeps the slots that are in use: the slots of this process, and through a store the slots that processes share.
 type slots struct {
-	shared SlotStore // nil: none
+	shared SlotStore // nil if there is no shared store
 	guard  *guarded.Guard
 
 	mu   sync.Mutex
-	of   map[string]*limit.InFlight // by name; those without a lease are removed
+	of   map[string]*limit.InFlight // by name; names without a lease are removed
 	made int
 }
 
@@ -179,7 +178,7 @@ func (s *slots) acquireShared(ctx context.Context, p *verdict.Slot, id string) (
 	return r, err
 }
 
-// releaseShared releases a slot. If that fails its lease expires.
+// releaseShared releases a slot. If that fails, the lease of the slot expires.
 func (s *slots) releaseShared(p *verdict.Slot, id string) (held bool) {
 	if s.shared == nil {
 		return false

@@ -13,33 +13,32 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// spaceHot is the space of all limits by key. The limits of a key by its rule and by
-// an override share their charges.
+// spaceHot is the space of all limits by key. The limits of a key by its rule and by an override share their charges.
 const spaceHot = "hot"
 
-// keyLimit is what applies to one key: the result of precedence. It is immutable, and memoised in the
-// hot entry, or for a cold key in the override's state.
+// keyLimit is the limit or action that applies to one key: the result of precedence. It is immutable, and memoised in
+// the hot entry, or for a cold key in the override's state.
 type keyLimit struct {
-	of     *state       // from which it was resolved; several gates may share a replica
+	of     *state       // state from which it was resolved; several gates may share a replica
 	under  *rules.Rule  // set in the memo of an override
 	action rules.Action // "" if the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
-	until  time.Time    // when it has to be resolved again; zero: never
+	until  time.Time    // time at which it has to be resolved again; zero means never
 
 	limited  bool // limit applies
 	limit    boundLimit
-	inFlight *inFlight         // bounds the requests in flight; nil: unbounded
-	adaptive *adaptiveLimit    // nil: the rate does not follow an upstream
-	fair     *fairShare        // nil: the limit is not divided among clients
-	refund   *hottype.Statuses // of responses that refund the charge; nil: none
+	inFlight *inFlight         // bounds the requests in flight; nil means unbounded
+	adaptive *adaptiveLimit    // nil if the rate does not follow an upstream
+	fair     *fairShare        // nil if the limit is not divided among clients
+	refund   *hottype.Statuses // statuses of responses that refund the charge, or nil
 	shadow   bool              // of an override in shadow mode: nothing is charged to the key
 
-	serve        *hottype.CachePolicy // how a response cache answers; nil: it does not
-	hits         *atomic.Uint64       // counts the decisions for an override on a hot key; nil: there is none
+	serve        *hottype.CachePolicy // policy of a response cache; nil if it must not answer
+	hits         *atomic.Uint64       // counts the decisions for an override on a hot key, or nil
 	malformedKey hottype.Key          // of a limit of malformed requests
 }
 
-// findKeys fills in the keys of the request: whether each is hot, and what limits it.
+// findKeys fills in the keys of the request: whether each is hot, and its limit.
 func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 	n := min(len(d.matches), rules.MaxKeys)
 	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
@@ -74,8 +73,7 @@ func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 	}
 }
 
-// cold fills in what limits a key that is not hot. A name that is known as a string
-// saves the request an allocation.
+// cold fills in the limit of a key that is not hot. A name that is known as a string saves the request an allocation.
 func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
 	h, override := st.coldKeyLimit(m, now)
 	if k.h = h; h != nil {
@@ -90,9 +88,9 @@ func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
 	}
 }
 
-// exemptByRule reports whether a rule exempts the request: all its keys under that rule
-// are exempt. Otherwise adding an exempt value to a query would exempt the others. Exempt keys
-// of other rules are cold then: they are not the reason of the verdict.
+// exemptByRule reports whether a rule exempts the request: all its keys under that rule are exempt. Otherwise adding an
+// exempt value to a query would exempt the others. Exempt keys of other rules are cold then, because they are not the
+// reason of the verdict.
 func (d *decision) exemptByRule() (exempt bool) {
 	for at := 0; at < len(d.keys); {
 		end, all := at, true
@@ -109,9 +107,8 @@ func (d *decision) exemptByRule() (exempt bool) {
 	return exempt
 }
 
-// entry is the hot entry of a key, nil if the key is cold. Keys whose
-// metric name is a hash are published under an alias, which is looked up only
-// while there are such keys.
+// entry returns the hot entry of a key, or nil if the key is cold. Keys whose metric name is a hash are published under
+// an alias, which is looked up only while there are such keys.
 func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 	if e := g.cfg.Hot.Lookup(key, d.now); e != nil || !g.cfg.Hot.Aliases() {
 		return e, false
@@ -128,7 +125,7 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 	return e, true
 }
 
-// hotKeyLimit finds what applies to a hot key.
+// hotKeyLimit finds the limit or action that applies to a hot key.
 func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *keyLimit {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
@@ -164,8 +161,8 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	return h
 }
 
-// coldKeyLimit finds what applies to a key that is not hot: an override, for malformed
-// requests the setting of their rule, or nothing. The second result is nil without an override.
+// coldKeyLimit finds the limit or action that applies to a key that is not hot: of an override, for malformed requests
+// of their rule, or nil. The second result is nil without an override.
 func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overrideState) {
 	o := st.overrides.Find(m.Key, now)
 	if o == nil || o.Action == rules.ActionShadow || m.Malformed && o.KeepsLimit() { // it is limited as before
@@ -177,7 +174,7 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 	return st.overrideLimit(o, m.Rule)
 }
 
-// overrideLimit is the effect of an override on keys of a rule, hot or not.
+// overrideLimit returns the effect of an override on keys of a rule, hot or not.
 func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *overrideState) {
 	state := st.overrideState(o)
 	memo := state.memo.Load()
@@ -193,8 +190,7 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 	return h, state
 }
 
-// override fills in the effect of an override on a key of r. The scope and the failure policy
-// are still those of the rule.
+// override fills in the effect of an override on a key of r. The scope and the failure policy remain the rule's.
 func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
 	h.action, h.rule, h.until = o.Action, id, o.Until
 	if o.Action == rules.ActionCache {
@@ -231,9 +227,9 @@ func (st *state) malformedLimit(m *rules.Match, shadow bool) *keyLimit {
 	return h
 }
 
-// compileMalformed compiles the limits of malformed requests, so that a
-// flood of them costs no memory. Those of a catch-all have a key for each path; if
-// some of these have limits of their own, each is resolved by request.
+// compileMalformed compiles the limits of malformed requests, so that a flood of them costs no memory. Malformed
+// requests of a catch-all have a key for each path; if some of these keys have limits of their own, each is resolved by
+// request.
 func (st *state) compileMalformed() {
 	st.malformed = make(map[*rules.Rule]*keyLimit, len(st.set.Rules))
 	for _, r := range st.set.Rules {

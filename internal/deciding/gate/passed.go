@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// PassedRequests are requests for one key that a gateway decided without asking, or answered from its cache.
+// PassedRequests holds requests for one key that a gateway decided without asking, or answered from its cache.
 type PassedRequests struct {
 	Key             []byte // empty if no rule counts them
 	Client          hottype.Client
@@ -40,8 +40,8 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 	verdicts[reason].Add(uint64(r.N))
 }
 
-// ChargeClient charges n requests that have passed to the windows of their client. The verdict denies what exceeds
-// them, and has the numbers of the tightest one.
+// ChargeClient charges n requests that have passed to the windows of their client. The verdict denies the requests that
+// exceed the windows, and has the numbers of the tightest window.
 func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict {
 	v := g.chargeClient(ctx, now, client, n)
 	return v.Verdict

@@ -10,13 +10,12 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// maxRefundAge is the age of a charge from which on it is not refunded: most of its tokens are refilled.
+// maxRefundAge is the age from which on a charge is not refunded, because most of its tokens are refilled.
 const maxRefundAge = time.Hour
 
-// Refunds refunds charges of the shared store. *redislimits.Refunds is one.
+// Refunds refunds charges of the shared store. *redislimits.Refunds implements it.
 type Refunds interface {
-	// Refund refunds a charge that was made at a time by this process's clock. It
-	// neither waits nor fails.
+	// Refund refunds a charge that was made at time at by this process's clock. It neither waits nor fails.
 	Refund(at time.Time, c limit.Charge)
 }
 
@@ -44,9 +43,8 @@ func (d *decision) addCharged(r *verdict.Refund, gr *chargeGroup, kept verdict.C
 	}
 }
 
-// Refund refunds the charges that the status of a response refunds. Tokens that are
-// refilled are not refunded again, nor are charges of another limit. Call it once
-// for each refund.
+// Refund refunds the charges that the status of a response refunds. Tokens that are refilled are not refunded again,
+// nor are charges of another limit. Call it once for each refund.
 func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 	st, age := g.cur.Load(), now.Sub(r.At)
 	if age > maxRefundAge {
@@ -81,7 +79,7 @@ func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 	}
 }
 
-// specOf is the limit of a key while it is hot, or by an override.
+// specOf returns the limit of a key while the key is hot, or the limit of its override.
 func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 	if o := st.overrides.Find([]byte(key), now); o != nil && o.Action == rules.ActionLimit {
 		return o.Spec(), true

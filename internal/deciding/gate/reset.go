@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// CountedSubjects are the subjects under which limits count a key or a client, as
-// charges of no cost.
+// CountedSubjects returns the subjects under which limits count a key or a client, as charges without a cost.
 func CountedSubjects(set *rules.Set, c report.Command) (list []limit.Charge) {
 	if c.Key != "" {
 		for _, space := range [...]string{spaceHot, spaceWatched, spaceShadow} {
@@ -37,9 +36,8 @@ func CountedSubjects(set *rules.Set, c report.Command) (list []limit.Charge) {
 	return list
 }
 
-// Reset deletes the use of limits by a key or a client in this process: its charges, the remembered
-// denials, and the fair shares of the key's clients. Requests in flight keep their slots, and the
-// shared store keeps its charges.
+// Reset deletes the use of limits by a key or a client in this process: its charges, the remembered denials, and the
+// fair shares of the key's clients. Requests in flight keep their slots, and the shared store keeps its charges.
 func (g *Gate) Reset(now time.Time, c report.Command) {
 	st := g.cur.Load()
 	for _, charge := range CountedSubjects(st.set, c) {

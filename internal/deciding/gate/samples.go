@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	sampledKeys = 20   // hot keys whose requests are sampled, the heaviest
+	sampledKeys = 20   // heaviest hot keys, whose requests are sampled
 	sampleOneIn = 16   // requests of a pooled decision
 	sampleHalve = 2048 // samples of a key after which its counts are halved
 	sampleNames = 24   // different names that are counted at a time, of each kind
@@ -23,9 +23,8 @@ const (
 	sampleTop   = 5    // names in a report, of each kind
 )
 
-// samples are the keys whose requests are sampled: by which clients, and in which spelling.
-// A report chooses the keys, so that nothing is sampled without reports.
-// The map is replaced, never changed.
+// samples holds the keys whose requests are sampled: by their clients, and by their spelling. A report chooses the
+// keys, so that nothing is sampled without reports. The map is replaced, never changed.
 type samples map[hottype.Key]*keySample
 
 // keySample counts a part of the requests for a key by client and spelling.
@@ -35,8 +34,8 @@ type keySample struct {
 	prefixes, classes, spelling topNames
 }
 
-// topNames counts names in bounded memory, as Space-Saving does: a new one replaces the
-// lightest and takes over its count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
+// topNames counts names in bounded memory, as Space-Saving does: a new name replaces the lightest and takes over its
+// count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
 type topNames map[string]uint64
 
 func (h topNames) add(name string) {
@@ -64,7 +63,7 @@ func (h topNames) halve() {
 	maps.DeleteFunc(h, func(_ string, n uint64) bool { return n == 0 })
 }
 
-// top are the heaviest names, heaviest first.
+// top returns the heaviest names, heaviest first.
 func (h topNames) top() []report.NameCount {
 	list := make([]report.NameCount, 0, len(h))
 	for name, n := range h {
@@ -106,8 +105,8 @@ func (k *keySample) add(prefix, class, spelling string) {
 	k.spelling.add(spelling)
 }
 
-// prefixOf is the network of a client: of IPv4 the /24, of IPv6 the /48; without an address its
-// name, and "" if the client is unknown.
+// prefixOf returns the network of a client: the /24 of an IPv4 address, the /48 of an IPv6 address, the name of a
+// client without an address, or "" if the client is unknown.
 func prefixOf(c hottype.Client) string {
 	if !c.Addr.IsValid() {
 		return c.Name[:min(len(c.Name), sampleBytes)]
@@ -119,8 +118,8 @@ func prefixOf(c hottype.Client) string {
 	return netip.PrefixFrom(c.Addr, bits).Masked().String()
 }
 
-// sampled reports the samples of hot keys, which come heaviest first, and chooses the keys that
-// are sampled from now on.
+// sampled returns the samples of hot keys, which come heaviest first, and chooses the keys that are sampled from now
+// on.
 func (g *Gate) sampled(hot []*hotset.Entry) []report.KeySample {
 	g.sampling.Lock()
 	defer g.sampling.Unlock()

@@ -19,42 +19,42 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// state is the rules and overrides, compiled. It is immutable but for
-// the counters in its overrideStates; a change builds the next one.
+// state holds the compiled rules and overrides. It is immutable but for the counters in its overrideStates; a change
+// builds the next state.
 type state struct {
-	gen             uint64 // grows with every change; versions what is memoised
+	gen             uint64 // grows with every change; the version of memoised limits
 	set             *rules.Set
 	memo            *rules.Memo      // of set
 	uses            *rules.Uses      // of set
-	overrides       *rules.Overrides // nil: none is of keys
-	clients         *rules.Overrides // nil: none is of clients
-	shadow          *rules.Overrides // as if those in shadow mode were enforced; nil: none is
+	overrides       *rules.Overrides // nil if no override is of keys
+	clients         *rules.Overrides // nil if no override is of clients
+	shadow          *rules.Overrides // as if shadow overrides were enforced; nil if there are none
 	clientLimits    map[overrideID]*boundLimit
 	overrideStates  map[overrideID]*overrideState
 	malformed       map[*rules.Rule]*keyLimit // of malformed requests without an override
-	exempt          netset.Set                // nil: none
+	exempt          netset.Set                // nil if no address is exempt
 	defaultClass    class
 	classes         map[string]*class // by name
-	local           *limit.Memory     // the local store; nil: it is another one
+	local           *limit.Memory     // the local store, or nil if it is of another type
 	exact, async    bool              // which stores exist beside it
 	upstreams       *adaptive.Upstreams
-	defaultUpstream *adaptive.Upstream // the default one; nil: no limit follows it
+	defaultUpstream *adaptive.Upstream // nil if no limit follows the default upstream
 	adapts          bool               // some limit is adaptive
 	hasSlots        bool               // some limit bounds how many requests of a key or upstream are in flight
 }
 
 type class struct {
-	windows  [2]*boundLimit       // fixed and sliding; nil: none
-	local    *limit.ClientWindows // the same, if all are kept in this process; nil: they are charged one by one
-	inFlight *inFlight            // nil: unbounded
-	// preflight is the class of CORS preflights: its windows are as large, and count apart.
+	windows  [2]*boundLimit       // fixed and sliding; nil if there is no such window
+	local    *limit.ClientWindows // the same, if this process keeps all, or nil if they are charged singly
+	inFlight *inFlight            // nil if unbounded
+	// preflight is the class of CORS preflights: its windows have the same size, and count apart.
 	preflight *class
 	upstream  string
-	adapts    *adaptive.Upstream // of that name; nil: no limit follows it
+	adapts    *adaptive.Upstream // upstream of that name, or nil if no limit follows it
 }
 
-// boundLimit is a limit and what a charge of it means: which verdict it leads to, and what happens
-// when its store fails.
+// boundLimit is a limit with the meaning of its charges: the verdict to which a charge leads, and the policy if its
+// store fails.
 type boundLimit struct {
 	spec   limit.Spec
 	space  string // of its subjects
@@ -68,7 +68,7 @@ type boundLimit struct {
 
 	// Limits that only count (watch.go).
 	shadow bool           // a limit in shadow mode
-	owner  *overrideState // an override in shadow mode; nil: it is none
+	owner  *overrideState // an override in shadow mode, or nil
 }
 
 // bind makes a limit that is enforced.
@@ -78,8 +78,7 @@ func (st *state) bind(space, rule string, reason hottype.Reason, s limit.Spec, s
 		shared: st.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
 }
 
-// refill is Verdict.Window of a limit: the time in which its whole capacity is
-// refilled.
+// refill returns Verdict.Window of a limit: the time in which its whole capacity is refilled.
 func refill(s limit.Spec) time.Duration {
 	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window
@@ -92,7 +91,7 @@ func refill(s limit.Spec) time.Duration {
 	return time.Duration(min(q, math.MaxInt64))
 }
 
-// newState compiles what a gate goes by, after an old state, nil for none.
+// newState compiles the rules and overrides of a gate, after an old state, which is nil for the first.
 func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *state {
 	up := &g.upstreams
 	st := &state{
@@ -130,14 +129,14 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 	return st
 }
 
-// boundsInFlight reports whether a rule bounds how many requests of some key are in flight.
+// boundsInFlight reports whether a rule bounds the number of requests of some key that are in flight.
 func boundsInFlight(r *rules.Rule) bool {
 	return r.Limit.InFlight != nil ||
 		slices.ContainsFunc(r.Values, func(v rules.ValueLimit) bool { return v.Limit.InFlight != nil })
 }
 
-// class compiles a class, or without a name the default. Windows of a class
-// count apart from the default ones.
+// class compiles a class, or the default class if it has no name. Windows of a class count apart from the default
+// windows.
 func (st *state) class(c *rules.Class) *class {
 	cl := &class{windows: st.defaultClass.windows, inFlight: st.defaultClass.inFlight, upstream: c.Upstream}
 	if c.Upstream != "" {
@@ -169,17 +168,18 @@ func (st *state) class(c *rules.Class) *class {
 	return cl
 }
 
-// preflightSpace ends the space of the windows of preflights. No class has an empty name, so no other space ends so.
+// preflightSpace ends the space of the windows of preflights. No class has an empty name, so no other space ends with
+// it.
 const preflightSpace = "::preflight"
 
-// isPreflight reports whether a browser asks whether a script of another origin may send a request. It shows nobody a
-// denial of this question, and the request itself is counted as well.
+// isPreflight reports whether a request is the question of a browser whether a script of another origin may send a
+// request. The browser does not show a denial of this question, and the request itself is counted as well.
 func isPreflight(r *hottype.Request) bool {
 	return r.Method == http.MethodOptions && r.Header != nil &&
 		r.Header.Get("Access-Control-Request-Method") != "" && r.Header.Get("Origin") != ""
 }
 
-// localWindows are the windows of a class if this process keeps and enforces them all; else nil.
+// localWindows returns the windows of a class if this process keeps and enforces them all, or nil.
 func (st *state) localWindows(c *class) *limit.ClientWindows {
 	var charges []limit.Charge
 	for _, w := range c.windows {
@@ -205,8 +205,8 @@ func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) 
 	return &b
 }
 
-// exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
-// IPv6 by /64. A longer IPv6 prefix exempts its whole /64, because that is one client.
+// exemptTable indexes prefixes in the form that clients have: IPv4 unmapped, IPv6 by /64. A longer IPv6 prefix exempts
+// its whole /64, because that is one client.
 func exemptTable(list []netip.Prefix) netset.Set {
 	if len(list) == 0 {
 		return nil
@@ -227,24 +227,23 @@ func exemptTable(list []netip.Prefix) netset.Set {
 	return t
 }
 
-// expired reports whether a moment that may be unset has come.
+// expired reports whether the time until, which may be unset, has come.
 func expired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
 
-// overrideState is what the gate counts for an override. Its Decisions are those
-// on keys that are not hot: one per override, not per key, because a pattern may match
-// any number of keys. It survives changes as long as the override's name stays.
+// overrideState holds the counters of an override. Its Decisions are the decisions on keys that are not hot: one set
+// for an override, not for a key, because a pattern may match any number of keys. It survives changes as long as the
+// override's name stays.
 type overrideState struct {
 	id  string
 	key hottype.Key // or the text of another target
 	hotset.Decisions
-	// countedTwice are the decisions that are also counted elsewhere: those on hot keys, and
-	// those that an override in shadow mode applies to. wouldDeny are those of the latter that
-	// it would deny.
+	// countedTwice counts the decisions that are also counted elsewhere: decisions on hot keys, and decisions to which
+	// an override in shadow mode applies. wouldDeny counts the decisions that an override in shadow mode would deny.
 	countedTwice, wouldDeny atomic.Uint64
 	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
 }
 
-// watched counts a request that the override in shadow mode applies to.
+// watched counts a request to which the override in shadow mode applies.
 func (o *overrideState) watched(denied bool) {
 	o.countedTwice.Add(1)
 	if denied {
@@ -252,8 +251,8 @@ func (o *overrideState) watched(denied bool) {
 	}
 }
 
-// overrideID identifies an override: there may be several of one target, of which
-// the best that has not expired applies. One that is enforced after shadow mode begins anew.
+// overrideID identifies an override: one target may have several, of which the best that has not expired applies. An
+// override that is enforced after shadow mode begins with new counters.
 type overrideID struct {
 	id   string
 	of   rules.Target
@@ -264,7 +263,7 @@ func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.
 
 func (st *state) overrideState(o *rules.Override) *overrideState { return st.overrideStates[idOf(o)] }
 
-// addOverrideStates makes the state of each override, or takes over an old one.
+// addOverrideStates makes the state of each override, or takes over an old state.
 func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
 	st.overrideStates = make(map[overrideID]*overrideState, len(list))
 	for i := range list {

@@ -14,29 +14,29 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Stats are the gate's counters since it was built. They only grow, but for
-// the states StoreOpen, Breakers and BreakersOpen.
+// Stats holds the gate's counters since it was built. They only grow, except for the states StoreOpen, Breakers and
+// BreakersOpen.
 type Stats struct {
 	Allowed     report.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
 	Denied      report.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
 	WouldDeny   uint64            `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	WouldDenyIP uint64            `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
-	// WouldDenyBy has the number of WouldDeny requests by Verdict.WouldDenyRule; nil: there are none.
+	// WouldDenyBy holds the number of WouldDeny requests by Verdict.WouldDenyRule, or nil if there are none.
 	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that something in shadow mode would have denied, by what would have denied first: a rule, ip_fixed, ip_sliding, or the ID of an override. At most 1000 have a number of their own; (other) has the rest."`
 	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
 
 	guarded.Stats
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
 	LocalErrors   uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
-	// Refunded is the cost that was refunded because of the status of the response. The shared
-	// store counts its refunds too.
+	// Refunded is the cost that was refunded because of the status of the response. The shared store counts its refunds
+	// too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
 	Panics   uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
-// shards is how many sets of counters there are. Each pooled decision is bound to
-// one. The pool keeps decisions by processor, so that processors rarely write to the
-// same cache line; with one shared counter two cores are slower than one.
+// shards is the number of sets of counters. Each pooled decision is bound to one set. The pool keeps decisions by
+// processor, so that processors rarely write to the same cache line; with one shared counter two cores are slower than
+// a single core.
 const shards = 16
 
 type stats struct {
@@ -59,18 +59,18 @@ type shard struct {
 }
 
 const (
-	// maxRuleCounts bounds the names that a ruleCounts has at once: overrides come and go under new IDs.
+	// maxRuleCounts bounds the names that a ruleCounts has at once, because overrides come and go under new IDs.
 	maxRuleCounts = 1000
 	// otherRules is the name that has the requests of all further names.
 	otherRules = "(other)"
 )
 
-// ruleCounts counts requests by the name of a rule or of something else that stands in Verdict.Rule. The zero value is
-// empty; it may be used by any number of goroutines.
+// ruleCounts counts requests by the name in Verdict.Rule, of a rule or of something else. The zero value is empty; any
+// number of goroutines may use it.
 type ruleCounts struct {
 	counts sync.Map // of *atomic.Uint64 by name
 
-	mu    sync.Mutex // guards names, and the adding of one
+	mu    sync.Mutex // guards names, and the adding of a name
 	names int        // in counts
 }
 
@@ -129,7 +129,7 @@ func (s *shard) verdict(v *verdict.Verdict) {
 	}
 }
 
-// Stats reads the counters. Each is exact; they are not read at one instant.
+// Stats reads the counters. Each is exact, but they are not read at the same instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load(),
 		Panics: g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all()}
@@ -153,10 +153,9 @@ func (s *shard) addTo(out *Stats) {
 	out.Delayed += s.delayed.Load()
 }
 
-// Report counts the decisions so far, one row a key: first the hot ones, heaviest
-// first, then those that only an override decides on, by key.
-// An override with a pattern has one row under its pattern (which contains a "*",
-// as no key does) for all keys that it decided on and that were not hot then.
+// Report returns the decisions so far, one row for each key: first the hot keys, heaviest first, then the keys on which
+// only an override decides, by key. An override with a pattern has one row under its pattern (which contains a "*", as
+// no key does) for all keys that it decided on and that were not hot then.
 func (g *Gate) Report(now time.Time) report.Limiter {
 	st := g.Stats()
 	r := report.Limiter{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}

@@ -11,12 +11,12 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// closedRetry is RetryAfter of a request that was denied because the shared store
-// failed: the store has usually recovered by then.
+// closedRetry is the RetryAfter of a request that was denied because the shared store failed: the store has usually
+// recovered by then.
 const closedRetry = time.Second
 
-// takeInProcess takes the charges of a group from an index on, in a store of this process. If the
-// store fails, the failure policies decide, and the charges leave the group.
+// takeInProcess takes the charges of a group from an index on, in a store of this process. If the store fails, the
+// failure policies decide, and the charges leave the group.
 func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdict, store limit.Store, gr *chargeGroup,
 	from int) bool {
 	asked := chargeGroup{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
@@ -33,18 +33,18 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdic
 	return ok
 }
 
-// takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are
-// not known is limited to this process's share of its limit, or by the failure policy.
+// takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are unknown is
+// limited to this process's share of its limit, or by the failure policy.
 func (g *Gate) takeAsync(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	stale := func(c *limit.Charge) bool { return !g.cfg.Async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
 		(d.async.empty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
 }
 
-// failOver decides about charges of a group, from an index on, whose store failed: all of them, or those for
-// which failed is true. Each goes by on_store_failure of its rule: closed denies the request, open allows it,
-// and local replaces the limit by this process's share of it, in the group shares. Without shares, local
-// allows too. Charges that are allowed or replaced leave the group.
+// failOver decides about the charges of a group, from an index on, whose store failed: all of them, or the charges for
+// which failed is true. on_store_failure of its rule decides about each charge: closed denies the request, open allows
+// it, and local replaces the limit by this process's share of it, in the group shares. Without shares, local allows
+// too. Charges that are allowed or replaced leave the group.
 func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
 	shares *chargeGroup) bool {
 	kept := from
@@ -73,10 +73,9 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 	return true
 }
 
-// chargeFallback charges this process's shares of the keys' limits for the charges that
-// the shared store has allowed, as far as they have room. Otherwise each outage of the
-// store would grant every process a full bucket beside what it has used already. Per-IP
-// windows are left out: there are as many as clients.
+// chargeFallback charges this process's shares of the keys' limits for the charges that the shared store has allowed,
+// as far as they have room. Otherwise each outage of the store would grant every process a full bucket in addition to
+// the tokens that it has used already. Per-IP windows are left out, because there are as many as clients.
 func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 	one := &d.fallback
 	before, live := len(one.charges), g.processes()
@@ -108,7 +107,7 @@ func (g *Gate) refund(d *decision, store Refunder, gr *chargeGroup) {
 	}
 }
 
-// processes is how many processes share the limits, this one included.
+// processes returns the number of processes that share the limits, including this process.
 func (g *Gate) processes() int64 {
 	if g.cfg.Limiters == nil {
 		return 1
@@ -116,5 +115,5 @@ func (g *Gate) processes() int64 {
 	return max(int64(g.cfg.Limiters()), 1)
 }
 
-// fallbackSpec is the part of a limit that one of n processes enforces by itself.
+// fallbackSpec returns the part of a limit that one of n processes enforces by itself.
 func fallbackSpec(s limit.Spec, n int64) limit.Spec { return limit.Spec(limitcore.Spec(s).Share(n)) }

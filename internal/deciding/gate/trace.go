@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	traceFor      = time.Minute // for which a client is traced, unless the command comes again
-	maxTraces     = 8           // clients at a time; a further one replaces the one that ends first
-	maxTraceRows  = 200         // different keys with their verdicts; of further ones only the number is kept
+	traceFor      = time.Minute // for which a client is traced, unless the command is repeated
+	maxTraces     = 8           // at a time; a further client replaces the one whose trace ends first
+	maxTraceRows  = 200         // different keys with their verdicts; further keys are only counted
 	reportedTrace = 50          // rows of a report
 )
 
-// traces are the clients that a person follows: what each asks for, and what was decided. Requests cost one atomic
-// load while no client is traced, and a few comparisons while some are.
+// traces holds the clients that a person follows, with the keys that each requests and the decisions. Requests cost one
+// atomic load while no client is traced, and a few comparisons while some are.
 type traces struct {
-	of atomic.Pointer[[]*trace] // nil: none; replaced, never changed
+	of atomic.Pointer[[]*trace] // nil if there are no traces; replaced, never changed
 	mu sync.Mutex               // held while the list changes
 }
 
@@ -50,8 +50,8 @@ type tracedCount struct {
 	last time.Time
 }
 
-// Trace records for a minute what a client asks for and what is decided, for reports. A client whose name is a network
-// stands for all clients in it.
+// Trace records for a minute the keys that a client requests and the decisions, for reports. A client whose name is a
+// network stands for all clients in it.
 func (g *Gate) Trace(now time.Time, c hottype.Client) {
 	t := &trace{name: c.String(), client: c, rows: map[traceRow]*tracedCount{}}
 	if p, err := netip.ParsePrefix(c.Name); err == nil {
@@ -72,7 +72,7 @@ func (g *Gate) Trace(now time.Time, c hottype.Client) {
 	g.traces.of.Store(&list)
 }
 
-// live is a copy of the list, without those that have ended.
+// live returns a copy of the list, without the traces that have ended.
 func (t *traces) live(now time.Time) []*trace {
 	of := t.of.Load()
 	if of == nil {
@@ -123,7 +123,7 @@ func (t *trace) add(d *decision, v *verdict.Verdict) {
 	count.n, count.last = count.n+1, d.now
 }
 
-// report is what was recorded, and ends the traces that are over.
+// report returns the recorded requests, and removes the traces that have ended.
 func (t *traces) report(now time.Time) []report.ClientTrace {
 	if t.of.Load() == nil {
 		return nil

@@ -13,8 +13,8 @@ func deny(v *verdict.Verdict, reason hottype.Reason, rule string, retry time.Dur
 	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
 }
 
-// denyKey makes a verdict a denial by a limit of key i, or of the client (-1). In the latter case the
-// request does not reach its keys.
+// denyKey makes a verdict a denial by a limit of key i, or of the client if i is -1. In the latter case the request
+// does not reach its keys.
 func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.Duration) {
 	deny(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
@@ -23,9 +23,9 @@ func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.
 	}
 }
 
-// denyGroup makes a verdict of a group that its store denied: reason, rule and limit are
-// those of the first charge that denied (so a per-IP window goes before a
-// key's limit), the wait is the longest, what remains the least.
+// denyGroup makes a verdict of a group that its store denied: reason, rule and limit are taken from the first charge
+// that denied (so a per-IP window precedes a key's limit), the wait is the longest, and the remaining tokens are the
+// fewest.
 func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	first, retry := -1, time.Duration(0)
 	for i := range gr.results {
@@ -53,8 +53,8 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	}
 }
 
-// keyFor is the key that a denial names: that of the limit, or for a limit of the client
-// the request's first, if it has one.
+// keyFor returns the key that a denial names: the key of the limit, or for a limit of the client the first key of the
+// request, if it has any.
 func (d *decision) keyFor(i int) hottype.Key {
 	if i = max(i, 0); i < len(d.keys) {
 		return d.name(i)
@@ -62,7 +62,7 @@ func (d *decision) keyFor(i int) hottype.Key {
 	return ""
 }
 
-// longer is the longer of two waits; hottype.Never is the longest.
+// longer returns the longer of two waits; hottype.Never is the longest.
 func longer(a, b time.Duration) time.Duration {
 	if a == hottype.Never || b == hottype.Never {
 		return hottype.Never
@@ -70,8 +70,8 @@ func longer(a, b time.Duration) time.Duration {
 	return max(a, b)
 }
 
-// report fills in the numbers of the limits that allowed the request: those of the tightest, and
-// the longest wait.
+// report fills in the numbers of the limits that allowed the request: the numbers of the tightest limit, and the
+// longest wait.
 func (d *decision) report(v *verdict.Verdict) {
 	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback} {
 		for i := range gr.results {
@@ -84,14 +84,14 @@ func (d *decision) report(v *verdict.Verdict) {
 	}
 }
 
-// reportLimit fills in the numbers of a limit, if it has less left than those reported so far.
+// reportLimit fills in the numbers of a limit, if it has less left than the limits reported so far.
 func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
 	if d.reported && r.Remaining >= v.Remaining {
 		return
 	}
 	d.reported = true
 	v.Limit, v.Remaining, v.ResetAfter, v.Window = r.Limit, r.Remaining, r.ResetAfter, t.window
-	if v.Reason != hottype.ReasonStore { // there the rule is that of the limit that was not judged
+	if v.Reason != hottype.ReasonStore { // then the rule is the rule of the limit that was not judged
 		v.Rule = t.rule
 	}
 }

@@ -13,8 +13,8 @@ import (
 // limit by this process's share, so that it never calls the shared store. An override counts the requests that it
 // would deny, and Verdict.WouldDeny is set if such a request is allowed.
 
-// The spaces of limits that only count, by their owners. They are apart from those that are enforced,
-// so that a limit begins anew when it is enforced.
+// The spaces of limits that only count, by their owners. They are apart from the spaces of limits that are enforced, so
+// that a limit begins empty when it is enforced.
 const (
 	spaceWatched = "watched" // limits of keys in shadow mode
 	spaceShadow  = "shadow"  // overrides in shadow mode, of keys and of clients
@@ -46,17 +46,16 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 	}
 }
 
-// wouldDeny records in the verdict of an allowed request what would deny it first: rule is the Verdict.Rule of that
-// denial.
+// wouldDeny records in the verdict of an allowed request the first denial in shadow mode: rule is the Verdict.Rule of
+// that denial.
 func wouldDeny(v *verdict.Verdict, reason hottype.Reason, rule string) {
 	if v.Allowed && !v.WouldDeny {
 		v.WouldDeny, v.WouldDenyReason, v.WouldDenyRule = true, reason, rule
 	}
 }
 
-// watchOverrides adds the overrides in shadow mode that would decide about the request if all
-// of them were enforced. Blocks need no charge and are counted at once. Fairness and refunds of a
-// watched limit are left out.
+// watchOverrides adds the overrides in shadow mode that would decide about the request if all of them were enforced.
+// Blocks need no charge and are counted at once. Fairness and refunds of a watched limit are left out.
 func (d *decision) watchOverrides(v *verdict.Verdict) {
 	if d.req.Cost < 0 {
 		return
@@ -82,8 +81,8 @@ func (d *decision) watchClient(v *verdict.Verdict, o *clientOverride) {
 	}
 }
 
-// watchKey adds the override of key i. A request that a response cache may answer is blocked
-// before the cache is asked, and charged after.
+// watchKey adds the override of key i. A request that a response cache may answer is blocked before the cache is asked,
+// and charged after.
 func (d *decision) watchKey(v *verdict.Verdict, o *rules.Override, i int) {
 	h, state := d.st.overrideLimit(o, d.matches[i].Rule)
 	switch {
