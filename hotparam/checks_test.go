@@ -104,6 +104,32 @@ func TestZeroValuesAreErrors(t *testing.T) {
 	}
 }
 
+// No method of a Pipeline that New has not made dereferences nil: the methods say to use New.
+func TestPipeline_ZeroValueSaysToUseNew(t *testing.T) {
+	t.Parallel()
+	ctx, fails := t.Context(), func(_ any, err error) error { return err }
+	for _, p := range []*hotparam.Pipeline{nil, new(hotparam.Pipeline)} {
+		for name, call := range map[string]func() error{
+			"Decide":         func() error { return fails(p.Decide(ctx, hotparam.Request{})) },
+			"Begin":          func() error { return fails(p.Begin(ctx, hotparam.Request{})) },
+			"Run":            func() error { return p.Run(ctx) },
+			"SetOverride":    func() error { return fails(p.SetOverride(ctx, rule.Override{Key: "a"})) },
+			"RemoveOverride": func() error { return p.RemoveOverride(ctx, "a") },
+			"Overrides":      func() error { return fails(p.Overrides(ctx)) },
+			"SetRules":       func() error { return p.SetRules(nil) },
+			"WatchRules":     panics(func() { p.WatchRules(ctx, "rules.yaml") }),
+			"Count":          panics(func() { p.Count(hotparam.Request{}) }),
+			"Explain":        panics(func() { p.Explain(hotparam.Request{}) }),
+			"Purge":          panics(func() { p.Purge("a") }),
+			"Stats":          panics(func() { p.Stats() }),
+		} {
+			if err := call(); err == nil || !strings.HasPrefix(err.Error(), "hotparam: the Pipeline is nil or") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // panics returns a function that returns what f panics with.
 func panics(f func()) func() error {
 	return func() (err error) {

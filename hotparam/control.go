@@ -22,6 +22,9 @@ import (
 // it as it is stored. The next request here meets it; with Config.Shared, those of all processes do a moment later. Its
 // Key may be written in any spelling. It comes before the overrides of Rules.
 func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Override, error) {
+	if err := p.checkBuilt(); err != nil {
+		return rule.Override{}, err
+	}
 	if o.Action == "" {
 		o.Action = rule.ActionLimit
 	}
@@ -55,6 +58,9 @@ func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, er
 
 // RemoveOverride removes a live override by its ID. The error is [rule.ErrNoOverride] if there is none.
 func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
+	if err := p.checkBuilt(); err != nil {
+		return err
+	}
 	if _, err := p.with.Overrides.DeleteIf(ctx, id, "", rules.AnyVersion); err != nil {
 		return fmt.Errorf("hotparam: remove override: %w", err)
 	}
@@ -64,6 +70,9 @@ func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
 // Overrides lists the live overrides that have not ended, by ID: with Config.Shared, those of all processes. The
 // overrides of Rules are not among them.
 func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
+	if err := p.checkBuilt(); err != nil {
+		return nil, err
+	}
 	live, err := p.with.Overrides.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: overrides: %w", err)
@@ -81,6 +90,9 @@ func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
 // ones. Aggregators and other processes have rules of their own. Keys that are hot and whose rule is still there stay
 // hot. The namespace cannot change.
 func (p *Pipeline) SetRules(r *Rules) error {
+	if err := p.checkBuilt(); err != nil {
+		return err
+	}
 	set, err := r.orDefault()
 	if err != nil {
 		return fmt.Errorf("hotparam: set rules: %w", err)
@@ -107,6 +119,7 @@ func (p *Pipeline) SetRules(r *Rules) error {
 // second, the first time after about a second, until ctx ends. A file that cannot be used changes
 // nothing and is an error in the log.
 func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...RulesOption) {
+	p.mustBeBuilt()
 	var w textfile.Watch
 	wait.Every(ctx, textfile.Look, func() {
 		now := time.Now()

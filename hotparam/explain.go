@@ -11,6 +11,7 @@ import (
 // that says that no rule matches. It counts and charges nothing, so it is for logs and for people who ask why a request
 // was denied. It reads no counter of a limit: Verdict has those.
 func (p *Pipeline) Explain(r Request) []Explanation {
+	p.mustBeBuilt()
 	now := time.Now()
 	set, live := p.parts.Gate.InForce()
 	state := explain.State{Rules: set, Live: live, At: now,

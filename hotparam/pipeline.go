@@ -106,7 +106,7 @@ func New(cfg Config) (*Pipeline, error) {
 // is a negative Cost, or that of a ctx which has ended; nothing is counted then. Limits that need the end of a request
 // (in flight, refund_status, adaptive) do not apply: see [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
-	if err := checkRequest(ctx, &r); err != nil {
+	if err := p.checkRequest(ctx, &r); err != nil {
 		return Verdict{}, err
 	}
 	v := p.parts.Gate.Decide(ctx, time.Now(), &r)
@@ -117,7 +117,7 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 // Begin is Decide for a request whose end the caller reports: Done of the result must be called in any case, and
 // ResponseStarted with an HTTP status where refund_status and adaptive limits are to follow it.
 func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
-	if err := checkRequest(ctx, &r); err != nil {
+	if err := p.checkRequest(ctx, &r); err != nil {
 		return nil, err
 	}
 	v := p.parts.Gate.Begin(ctx, time.Now(), &r, true)
@@ -129,7 +129,10 @@ func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
 	return d, nil
 }
 
-func checkRequest(ctx context.Context, r *Request) error {
+func (p *Pipeline) checkRequest(ctx context.Context, r *Request) error {
+	if err := p.checkBuilt(); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("hotparam: decide: %w", err)
 	}
@@ -140,7 +143,10 @@ func checkRequest(ctx context.Context, r *Request) error {
 }
 
 // Count counts a request that is limited elsewhere, or not at all.
-func (p *Pipeline) Count(r Request) { p.parts.Gate.Count(time.Now(), &r) }
+func (p *Pipeline) Count(r Request) {
+	p.mustBeBuilt()
+	p.parts.Gate.Count(time.Now(), &r)
+}
 
 // Bounds of the end of Run.
 const (
@@ -150,7 +156,10 @@ const (
 )
 
 // Purge takes the answers that the cache holds for a key out, and says how many there were.
-func (p *Pipeline) Purge(key hottype.Key) int { return p.layer.Cache().Purge(key) }
+func (p *Pipeline) Purge(key hottype.Key) int {
+	p.mustBeBuilt()
+	return p.layer.Cache().Purge(key)
+}
 
 // Run finds what is hot until ctx ends, and returns after the last count was sent.
 //
@@ -159,6 +168,9 @@ func (p *Pipeline) Purge(key hottype.Key) int { return p.layer.Cache().Purge(key
 // unless a part failed or did not end in time. What is counted later goes nowhere:
 // to lose nothing for certain, end ctx after http.Server.Shutdown has returned.
 func (p *Pipeline) Run(ctx context.Context) error {
+	if err := p.checkBuilt(); err != nil {
+		return err
+	}
 	if p.ran.Swap(true) {
 		return errors.New("hotparam: Run was called before")
 	}
@@ -253,10 +265,18 @@ func init() { // packages admin, adapter and hotparamprom reach the parts of a p
 // notBuilt is the error about a nil Pipeline and about the zero value.
 const notBuilt = "hotparam: the Pipeline is nil or the zero value: make it with New, and check its error"
 
-// mustBeBuilt panics on a Pipeline that New has not made, because its first request would.
-func (p *Pipeline) mustBeBuilt() {
+// checkBuilt returns an error for a Pipeline that New has not made.
+func (p *Pipeline) checkBuilt() error {
 	if p == nil || p.with == nil {
-		panic(notBuilt)
+		return errors.New(notBuilt)
+	}
+	return nil
+}
+
+// mustBeBuilt panics on a Pipeline that New has not made. It is for methods that return no error.
+func (p *Pipeline) mustBeBuilt() {
+	if err := p.checkBuilt(); err != nil {
+		panic(err.Error())
 	}
 }
 
@@ -269,8 +289,8 @@ func checkHandler(next http.Handler) {
 
 // extend returns the parts of a pipeline that does not run yet.
 func (p *Pipeline) extend() (*pipeline.Connected, error) {
-	if p == nil || p.with == nil {
-		return nil, errors.New(notBuilt)
+	if err := p.checkBuilt(); err != nil {
+		return nil, err
 	}
 	if p.ran.Load() {
 		return nil, errors.New("hotparam: the pipeline runs already, or has ended: extend it before Run")

@@ -101,6 +101,7 @@ func (p *Pipeline) health(now time.Time, decided *gate.Stats) Health {
 
 // Stats reads the counters. It is made for once a second, not for each request.
 func (p *Pipeline) Stats() Stats {
+	p.mustBeBuilt()
 	counted, decided := p.parts.Tally.Stats(), p.parts.Gate.Stats()
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,

@@ -43,8 +43,24 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Sink is a hotparam.Sink. Give it to one pipeline.
+// Sink is a hotparam.Sink. Give it to one pipeline. Make it with New: Send and Run of the zero value return an error,
+// and the other methods panic.
 type Sink struct{ producer *kafka.Producer }
+
+// checkBuilt returns an error for a Sink that New has not made.
+func (s *Sink) checkBuilt() error {
+	if s == nil || s.producer == nil {
+		return errors.New("kafkasink: the Sink is nil or the zero value: make it with New, and check its error")
+	}
+	return nil
+}
+
+// mustBeBuilt panics on a Sink that New has not made. It is for methods that return no error.
+func (s *Sink) mustBeBuilt() {
+	if err := s.checkBuilt(); err != nil {
+		panic(err.Error())
+	}
+}
 
 // New builds a sink. It needs no broker to be up; errors are mistakes in cfg.
 func New(cfg Config) (*Sink, error) {
@@ -66,20 +82,32 @@ func New(cfg Config) (*Sink, error) {
 
 // Send implements hotparam.Sink: it queues the counts, and never waits for a broker.
 func (s *Sink) Send(ctx context.Context, counts []hotparam.Count) error {
+	if err := s.checkBuilt(); err != nil {
+		return err
+	}
 	return s.producer.Send(ctx, counts)
 }
 
 // Run sends what is queued until ctx ends, and then the rest, within 2 s. Pipeline.Run
 // calls it.
-func (s *Sink) Run(ctx context.Context) error { return s.producer.Run(ctx) }
+func (s *Sink) Run(ctx context.Context) error {
+	if err := s.checkBuilt(); err != nil {
+		return err
+	}
+	return s.producer.Run(ctx)
+}
 
 // Delivered are the requests that brokers have confirmed, and that were lost, for the
 // pipeline's Stats.
 func (s *Sink) Delivered() (sent, lost uint64) {
+	s.mustBeBuilt()
 	st := s.producer.Stats()
 	return st.Sent, st.Dropped + st.Invalid
 }
 
 // Down reports whether no broker takes counts, for the pipeline's Health: until the first has answered, and while all
 // are silent.
-func (s *Sink) Down() bool { return s.producer.Outage() != nil }
+func (s *Sink) Down() bool {
+	s.mustBeBuilt()
+	return s.producer.Outage() != nil
+}

@@ -1,6 +1,8 @@
 package kafkasink_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -32,5 +34,35 @@ func TestNew_RefusesZeroRules(t *testing.T) {
 	t.Parallel()
 	if _, err := kafkasink.New(kafkasink.Config{Brokers: []string{"a:1"}, Rules: new(hotparam.Rules)}); err == nil {
 		t.Error("the zero Rules are taken")
+	}
+}
+
+// No method of a Sink that New has not made dereferences nil: the methods say to use New.
+func TestSink_ZeroValueSaysToUseNew(t *testing.T) {
+	t.Parallel()
+	for _, sink := range []*kafkasink.Sink{nil, {}} {
+		for name, call := range map[string]func() error{
+			"Send":      func() error { return sink.Send(t.Context(), nil) },
+			"Run":       func() error { return sink.Run(t.Context()) },
+			"Delivered": panics(func() { sink.Delivered() }),
+			"Down":      panics(func() { sink.Down() }),
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "make it with New") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// panics returns a function that returns what f panics with.
+func panics(f func()) func() error {
+	return func() (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("%v", r)
+			}
+		}()
+		f()
+		return nil
 	}
 }

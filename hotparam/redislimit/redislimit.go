@@ -36,7 +36,8 @@ const (
 )
 
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
-// calls of one Limiter that come at the same time share a round trip.
+// calls of one Limiter that come at the same time share a round trip. Make it with New: the
+// methods of the zero value return an error, or panic if they return no error.
 type Limiter struct {
 	store *redislimits.Limiter
 }
@@ -50,6 +51,21 @@ func New(rdb redis.UniversalClient) *Limiter {
 		panic(fmt.Sprintf("redislimit: New: %v", err))
 	}
 	return &Limiter{store: redislimits.New(c)}
+}
+
+// checkBuilt returns an error for a Limiter that New has not made.
+func (l *Limiter) checkBuilt() error {
+	if l == nil || l.store == nil {
+		return errors.New("redislimit: the Limiter is nil or the zero value: make it with New")
+	}
+	return nil
+}
+
+// mustBeBuilt panics on a Limiter that New has not made. It is for methods that return no error.
+func (l *Limiter) mustBeBuilt() {
+	if err := l.checkBuilt(); err != nil {
+		panic(err.Error())
+	}
 }
 
 // Result answers a call.
@@ -81,6 +97,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, spec limit.Spec) (Resul
 
 // AllowN takes n, or nothing if less remains.
 func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
+	if err := l.checkBuilt(); err != nil {
+		return Result{}, err
+	}
 	s := recorder{store: l.store}
 	charges, results := []limit.Charge{charge(key, spec, n)}, make([]limit.Result, 1)
 	_, err := s.Take(ctx, time.Time{}, charges, results)
@@ -97,6 +116,9 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 // AllowUpTo takes what remains, at most n: Taken is how much. It costs up to two
 // round trips, and one more each time that another process was faster.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
+	if err := l.checkBuilt(); err != nil {
+		return Result{}, err
+	}
 	s := recorder{store: l.store}
 	c := charge(key, spec, n)
 	taken, r, err := limit.TakeUpTo(ctx, &s, time.Time{}, c)
@@ -173,8 +195,8 @@ func (l *Limiter) allowWhile(ctx context.Context, key string, spec limit.Spec) (
 // window, is not refunded twice. Refund a result once; after an error it may have
 // been refunded.
 func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
-	if r.Taken == 0 {
-		return false, nil
+	if err := l.checkBuilt(); err != nil || r.Taken == 0 {
+		return false, err
 	}
 	results := make([]limit.Result, 1)
 	if err := l.store.RefundAt(ctx, []time.Time{r.at}, []limit.Charge{r.charge}, results); err != nil {
@@ -185,6 +207,9 @@ func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
 
 // Reset deletes what a key has taken, under any limit.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := l.checkBuilt(); err != nil {
+		return err
+	}
 	if err := l.store.Reset(ctx, &limit.Subject{Space: space, Name: key}); err != nil {
 		return fmt.Errorf("redislimit: reset %.100q: %w", key, err)
 	}
@@ -194,7 +219,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // Store judges calls that several limits apply to, all or nothing; Take ignores its
 // time and uses the clock of Redis. A Subject of it is none of the keys of Allow,
 // unless its Space is "key".
-func (l *Limiter) Store() limit.Store { return l.store }
+func (l *Limiter) Store() limit.Store {
+	l.mustBeBuilt()
+	return l.store
+}
 
 // Throttle does what redis-cell's CL.THROTTLE key burst count period quantity does, on
 // a server without that module: count calls per period, burst more than one at once;
@@ -202,6 +230,9 @@ func (l *Limiter) Store() limit.Store { return l.store }
 // Its keys are not those of Allow.
 func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
 	quantity int64) (limit.ThrottleReply, error) {
+	if err := l.checkBuilt(); err != nil {
+		return limit.ThrottleReply{}, err
+	}
 	reply, err := l.store.Throttle(ctx, key, burst, count, period, quantity)
 	if err != nil {
 		return reply, fmt.Errorf("redislimit: %w", err)
@@ -234,30 +265,4 @@ func (s *recorder) result(c limit.Charge, r limit.Result, taken int64) Result {
 		Allowed: r.Allowed, Taken: taken, Limit: r.Limit, Remaining: r.Remaining,
 		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Wait: c.Wait(&r), charge: c, at: s.at,
 	}
-}
-
-// InFlight bounds how many calls run at the same time in all processes. Any number of
-// goroutines may share it; every call is one round trip.
-type InFlight struct{ places *redislimits.InFlight }
-
-// InFlight has the places under a key, of which there are most. A place that is not
-// released expires after life. It panics on what limit.NewInFlight rejects.
-func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight {
-	places, err := l.store.InFlight(key, most, life)
-	if err != nil {
-		panic(fmt.Sprintf("redislimit: InFlight: %v", err))
-	}
-	return &InFlight{places}
-}
-
-// Acquire takes a place under an id, or prolongs that of an id that has one. The result
-// is that of limit.InFlight. After an error a place may have been taken.
-func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error) {
-	return f.places.Acquire(ctx, id)
-}
-
-// Release releases the place of an id, and reports whether it had one: false also if
-// it had expired.
-func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
-	return f.places.Release(ctx, id)
 }
