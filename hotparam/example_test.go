@@ -6,8 +6,10 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -119,6 +121,38 @@ func ExamplePipeline_Decide() {
 	verdict, err := p.Decide(context.Background(), hotparam.Request{Method: "GET", Target: "/topic?id=42"})
 	fmt.Println(verdict.Allowed, verdict.Reason, err)
 	// Output: true cold <nil>
+}
+
+// A handler whose key is in the body decides once it has read it.
+func ExampleDecision_WriteDenial() {
+	rules, err := hotparam.ParseRules("rules.yaml", append(rulesYAML,
+		"overrides: [{key: 'topic?id=42', action: block}]\n"...))
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules})
+	if err != nil {
+		log.Fatal(err)
+	}
+	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		target := "/topic?id=" + url.QueryEscape(r.PostFormValue("id"))
+		d, err := p.Begin(r.Context(), hotparam.Request{Method: r.Method, Target: target})
+		if err != nil {
+			return // the client left
+		}
+		defer d.Done()
+		if !d.Allowed {
+			d.WriteDenial(w, r)
+			return
+		}
+		fmt.Fprint(w, "hello")
+	})
+	r := httptest.NewRequest(http.MethodPost, "/rpc", strings.NewReader("id=42"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	service.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("Content-Type"))
+	// Output: 429 application/problem+json
 }
 
 // Rules come from a file that programs and services share.

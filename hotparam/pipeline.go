@@ -256,8 +256,8 @@ func init() { // packages admin, adapter and hotparamprom reach the parts of a p
 		p.mustBeBuilt()
 		return p.gate, p.options.Clients
 	}
-	pipeline.NewDecision = func(v *hottype.Verdict, tracker *httplimit.RequestTracker) any {
-		return &Decision{Verdict: v, tracker: tracker}
+	pipeline.NewDecision = func(v *hottype.Verdict, t *httplimit.RequestTracker, answers *httplimit.Responder) any {
+		return &Decision{Verdict: v, tracker: t, answers: answers}
 	}
 	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).extend() }
 }

@@ -40,8 +40,8 @@ type Decision struct {
 }
 
 // newDecision returns the decision with a verdict. tracker is nil if nothing of the request is tracked.
-func newDecision(v *hotparam.Verdict, tracker *httplimit.RequestTracker) *Decision {
-	return &Decision{Decision: *pipeline.NewDecision(v, tracker).(*hotparam.Decision)}
+func (a *Adapter[C]) newDecision(v *hotparam.Verdict, tracker *httplimit.RequestTracker) *Decision {
+	return &Decision{Decision: *pipeline.NewDecision(v, tracker, &a.answers).(*hotparam.Decision)}
 }
 
 // Done records that the response has ended. A request without a response failed: its handler panicked. Only the first
@@ -131,7 +131,7 @@ func (a *Adapter[C]) DecideOpening(c C, r *http.Request) (*Decision, error) {
 func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotparam.Client, int64) verdict.Verdict) (
 	*Decision, *httplimit.RequestTracker, error) {
 	if a.options.Skip != nil && a.options.Skip(c) {
-		return newDecision(&hotparam.Verdict{Allowed: true}, nil), nil, nil
+		return a.newDecision(&hotparam.Verdict{Allowed: true}, nil), nil, nil
 	}
 	client, err := httplimit.NameClient(c, a.options.Client, a.options.OnClientError)
 	if err != nil {
@@ -143,10 +143,10 @@ func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotpara
 	}
 	v := by(r, client, cost)
 	if !v.Allowed {
-		return newDecision(&v.Verdict, nil), nil, nil
+		return a.newDecision(&v.Verdict, nil), nil, nil
 	}
 	tracker := a.gate.Track(r.Context(), &v)
-	d := newDecision(&v.Verdict, tracker)
+	d := a.newDecision(&v.Verdict, tracker)
 	if !httplimit.Wait(r.Context(), &v.Verdict) {
 		d.Done()
 		return nil, nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())

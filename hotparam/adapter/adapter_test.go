@@ -42,6 +42,15 @@ func TestAdapter_SetsHeaderFieldsByOptions(t *testing.T) {
 			t.Errorf("%d: %v %v %v", i, d, err, h)
 		}
 	}
+	byHand := adapter.New(p, options{Headers: hottype.HeadersXRateLimit, Status: http.StatusServiceUnavailable})
+	d, err := byHand.Decide(hotparam.Exchange{}, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	if d.WriteDenial(w, r); w.Code != http.StatusServiceUnavailable || w.Header().Get("X-RateLimit-Limit") == "" {
+		t.Errorf("a denial by hand: %d %v", w.Code, w.Header())
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if v, err := a.Decide(hotparam.Exchange{}, r.WithContext(ctx)); err != nil || v.Allowed {

@@ -15,8 +15,8 @@ var (
 	// HTTPGate returns the gate of a *hotparam.Pipeline for requests of net/http, and the part that finds their
 	// clients.
 	HTTPGate func(p any) (*httplimit.HTTPGate, *httplimit.Clients)
-	// NewDecision returns a *hotparam.Decision.
-	NewDecision func(v *hottype.Verdict, tracker *httplimit.RequestTracker) any
+	// NewDecision returns a *hotparam.Decision whose denial answers writes.
+	NewDecision func(v *hottype.Verdict, tracker *httplimit.RequestTracker, answers *httplimit.Responder) any
 	// ConnectShared connects the parts with other processes according to a shared.Config. It is nil if package shared
 	// is not linked.
 	ConnectShared func(config any, parts Config) (*Connected, error)
