@@ -104,6 +104,10 @@ type Options[C any] struct {
 	// The request of Enforce is changed for that. Other handlers see what is judged: nothing is removed for them.
 	Forwards bool
 
+	// InContext puts the verdict and the client into the context of a request that the handlers get, for
+	// [FromContext]. It costs a copy of the request.
+	InContext bool
+
 	// Status answers denied requests, where Deny does not; 0: 429.
 	Status int
 	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.

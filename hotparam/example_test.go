@@ -226,6 +226,22 @@ func ExamplePipeline_Middleware() {
 	// /topic?id=7 200
 }
 
+// A handler logs the client behind the proxies, and why the request passed.
+func ExampleFromContext() {
+	p, err := hotparam.New(hotparam.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limited := p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{InContext: true})
+	service := limited(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if judged, ok := hotparam.FromContext(r.Context()); ok {
+			fmt.Println(judged.Client, judged.Verdict.Reason)
+		}
+	}))
+	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/topic?id=42", nil))
+	// Output: 192.0.2.1 cold
+}
+
 // Run delivers counts and applies what is hot. It ends with its context, after the server.
 func ExamplePipeline_Run() {
 	p, err := hotparam.New(hotparam.Config{})

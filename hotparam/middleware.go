@@ -35,6 +35,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	}
 	options := p.options
 	options.Answers, options.SharedCache, options.Forwards = answers, p.layer.Cache(), o.Forwards
+	options.InContext = o.InContext
 	asks := o.Client != nil || o.Cost != nil
 	if asks {
 		options.Client = func(r *http.Request) Client { return requestOptionsOf(r).client }
@@ -65,6 +66,11 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 		})
 	}
 }
+
+// FromContext returns the verdict on the request that a handler serves, and the client of the request, from the
+// context of the request. It reports whether they are there: with Options.InContext they are, unless Skip skipped the
+// request, or the response cache fetches the response for all clients.
+func FromContext(ctx context.Context) (hottype.JudgedRequest, bool) { return httplimit.JudgedFrom(ctx) }
 
 // requestOptions has the client and the cost that the options found for a request. It is in the context, because the
 // cache needs it again when it fetches a response.

@@ -33,8 +33,8 @@ type Call struct {
 	Message   any // nil while a stream opens
 }
 
-// Options are those of all adapters; Status means nothing here. What Deny and Error return ends the call; where Deny
-// returns nil, the usual refusal does.
+// Options are those of all adapters; Status means nothing here. What Deny and OnClientError return ends the call;
+// where Deny returns nil, the usual refusal does.
 type Options struct {
 	hotparam.Options[Call]
 	// Query returns the fields of a request that distinguish keys; nil: none.
@@ -64,7 +64,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		defer j.Done()
 		j.HandlerStarted()
-		out, err := next(ctx, in)
+		out, err := next(j.Context(ctx), in)
 		j.ResponseStarted(statusOf(err))
 		if err == nil {
 			maps.Copy(out.Header(), fields)
@@ -88,7 +88,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		maps.Copy(conn.ResponseHeader(), fields)
 		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(adapter.Decision)}
 		defer func() { s.message.Done() }()
-		err = next(ctx, s)
+		err = next(j.Context(ctx), s)
 		s.message.ResponseStarted(statusOf(err))
 		j.ResponseStarted(statusOf(err))
 		return err

@@ -20,8 +20,8 @@ import (
 // Options are those of all adapters, with functions that take echo's context.
 type Options = hotparam.Options[echo.Context]
 
-// New gives a middleware for Use. What Deny and Error return goes to echo's error handler. It panics on options that
-// mean nothing.
+// New gives a middleware for Use. What Deny and OnClientError return goes to echo's error handler. It panics on
+// options that mean nothing.
 func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
 	layer := adapter.New(p, o)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

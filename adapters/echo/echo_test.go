@@ -26,6 +26,9 @@ func TestAdapter(t *testing.T) {
 			topic := func(c echo.Context) error { return c.String(200, "id="+c.QueryParam("id")) }
 			e.GET("/topic", topic)
 			e.GET("/health", topic)
+			e.GET("/judged", func(c echo.Context) error {
+				return c.String(200, adaptertest.Judged(c.Request().Context()))
+			})
 			s := httptest.NewServer(e)
 			t.Cleanup(s.Close)
 			return s.Listener.Addr().String()

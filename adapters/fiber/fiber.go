@@ -20,8 +20,8 @@ import (
 // Options are those of all adapters, with functions that take fiber's context.
 type Options = hotparam.Options[fiber.Ctx]
 
-// New gives a handler for Use. What Deny and Error return goes to fiber's error handler. It panics on options that mean
-// nothing.
+// New gives a handler for Use. What Deny and OnClientError return goes to fiber's error handler. It panics on
+// options that mean nothing.
 func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
@@ -32,6 +32,9 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 			return err
 		}
 		defer j.Done()
+		if o.InContext {
+			c.SetContext(j.Context(c.Context()))
+		}
 		err = c.Next()
 		j.ResponseStarted(statusOf(c, err))
 		return err

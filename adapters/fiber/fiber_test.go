@@ -24,6 +24,7 @@ func TestAdapter(t *testing.T) {
 			topic := func(c fiber.Ctx) error { return c.SendString("id=" + c.Query("id")) }
 			app.Get("/topic", topic)
 			app.Get("/health", topic)
+			app.Get("/judged", func(c fiber.Ctx) error { return c.SendString(adaptertest.Judged(c.Context())) })
 			return serve(t, app)
 		},
 	})

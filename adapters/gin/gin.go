@@ -21,8 +21,8 @@ import (
 // Options are those of all adapters, with functions that take gin's context.
 type Options = hotparam.Options[*gin.Context]
 
-// New gives a handler for Use. What Deny and Error return is added to the context's errors. It panics on options that
-// mean nothing.
+// New gives a handler for Use. What Deny and OnClientError return is added to the context's errors. It panics on
+// options that mean nothing.
 func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 	layer := adapter.New(p, o)
 	return func(c *gin.Context) {

@@ -25,6 +25,7 @@ func TestAdapter(t *testing.T) {
 			topic := func(c *gin.Context) { c.String(200, "id="+c.Query("id")) }
 			r.GET("/topic", topic)
 			r.GET("/health", topic)
+			r.GET("/judged", func(c *gin.Context) { c.String(200, adaptertest.Judged(c.Request.Context())) })
 			s := httptest.NewServer(r)
 			t.Cleanup(s.Close)
 			return s.Listener.Addr().String()

@@ -35,8 +35,8 @@ type Call struct {
 	Message any // nil while a stream opens
 }
 
-// Options are those of all adapters; Status means nothing here. What Deny and Error return ends the call; where Deny
-// returns nil, the usual refusal does.
+// Options are those of all adapters; Status means nothing here. What Deny and OnClientError return ends the call;
+// where Deny returns nil, the usual refusal does.
 type Options struct {
 	hotparam.Options[Call]
 	// Query returns the fields of a request that distinguish keys; nil: none.
@@ -60,7 +60,7 @@ func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 		}
 		defer j.Done()
 		j.HandlerStarted()
-		out, err := next(ctx, in)
+		out, err := next(j.Context(ctx), in)
 		j.ResponseStarted(statusOf(err))
 		return out, err
 	}
@@ -95,6 +95,9 @@ type judged struct {
 	info            *grpc.StreamServerInfo
 	stream, message *adapter.Decision
 }
+
+// Context returns the context of the stream, with the verdict on its opening for hotparam.FromContext.
+func (s *judged) Context() context.Context { return s.stream.Context(s.ServerStream.Context()) }
 
 func (s *judged) RecvMsg(m any) (err error) {
 	s.message.ResponseStarted(http.StatusOK)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -35,13 +36,24 @@ func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
 // value, which has no Verdict, nothing is tracked.
 type Decision struct {
 	hotparam.Decision
-	end     func() // ends the context that outlives the client; may be nil
-	endBody func() // ends the reading of an awaited body; may be nil
+	judged  *hottype.JudgedRequest // for Context; nil without Options.InContext
+	end     func()                 // ends the context that outlives the client; may be nil
+	endBody func()                 // ends the reading of an awaited body; may be nil
 }
 
 // newDecision returns the decision with a verdict. tracker is nil if nothing of the request is tracked.
 func (a *Adapter[C]) newDecision(v *hotparam.Verdict, tracker *httplimit.RequestTracker) *Decision {
 	return &Decision{Decision: *pipeline.NewDecision(v, tracker, &a.answers).(*hotparam.Decision)}
+}
+
+// Context returns ctx with the verdict and the client, for hotparam.FromContext. Without Options.InContext, or for a
+// request that Options.Skip skipped, it returns ctx. A framework passes it to its handlers; Enforce has put it into its
+// request already.
+func (d *Decision) Context(ctx context.Context) context.Context {
+	if d.judged == nil {
+		return ctx
+	}
+	return httplimit.WithJudged(ctx, d.judged)
 }
 
 // Done records that the response has ended. A request without a response failed: its handler panicked. Only the first
@@ -97,6 +109,9 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	case d.Allowed:
 		a.SetHeader(w.Header(), d.Verdict)
 		tracker.HandlerStartedAfterBody(r)
+		if a.options.InContext {
+			*r = *r.WithContext(d.Context(r.Context()))
+		}
 		if a.options.Forwards && tracker.HoldsSlots() {
 			var ctx context.Context
 			ctx, d.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
@@ -147,6 +162,9 @@ func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotpara
 	}
 	tracker := a.gate.Track(r.Context(), &v)
 	d := a.newDecision(&v.Verdict, tracker)
+	if a.options.InContext {
+		d.judged = a.clients.JudgedRequest(r, client, &v.Verdict)
+	}
 	if !httplimit.Wait(r.Context(), &v.Verdict) {
 		d.Done()
 		return nil, nil, fmt.Errorf("adapter: the request ended while it waited: %w", r.Context().Err())

@@ -46,6 +46,14 @@ type Verdict struct {
 	Class string
 }
 
+// JudgedRequest holds the verdict on a request and its client.
+type JudgedRequest struct {
+	Verdict Verdict
+	// Client is the client by which the request was judged: the name that the service gave it, or the address behind
+	// trusted proxies, of IPv6 the /64. It is the zero value if the client is unknown.
+	Client Client
+}
+
 // Never is the RetryAfter of a request that would be denied after any wait.
 const Never time.Duration = -1
 

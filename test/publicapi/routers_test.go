@@ -50,18 +50,23 @@ overrides:
 func TestRouters(t *testing.T) {
 	t.Parallel()
 	topic := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "id="+r.URL.Query().Get("id")) }
+	judged := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, adaptertest.Judged(r.Context()))
+	}
 	for framework, router := range map[string]func(limit func(http.Handler) http.Handler) http.Handler{
 		"chi": func(limit func(http.Handler) http.Handler) http.Handler {
 			r := chi.NewRouter()
 			r.Use(limit)
 			r.Get("/topic", topic)
 			r.Get("/health", topic)
+			r.Get("/judged", judged)
 			return r
 		},
 		"go": func(limit func(http.Handler) http.Handler) http.Handler {
 			mux := http.NewServeMux()
 			mux.HandleFunc("/topic", topic)
 			mux.HandleFunc("/health", topic)
+			mux.HandleFunc("/judged", judged)
 			return limit(mux)
 		},
 	} {

@@ -47,6 +47,10 @@ type HTTPGateConfig struct {
 	Clients *Clients
 	// Cost returns the cost of a request; if it is nil or returns 0, the cost is 1.
 	Cost func(*http.Request) int64
+	// InContext makes ServeAllowed put the verdict and the client into the context of the request, for JudgedFrom.
+	// Client names this client; if it is nil or returns the zero value, connection and header identify the client.
+	InContext bool
+	Client    func(*http.Request) hottype.Client
 	// AbandonedFor is the time for which a request that holds a slot goes on after its client has left. With 0 it ends
 	// at once.
 	AbandonedFor time.Duration
@@ -153,6 +157,9 @@ func (g *HTTPGate) release(req *hottype.Request) {
 // nobody needs gets the server's own writer.
 func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdict.Verdict, next http.Handler,
 	onStatus func(status int)) {
+	if g.cfg.InContext {
+		r = g.withJudged(r, &v.Verdict)
+	}
 	u := g.newTracker(r.Context(), v)
 	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
 		ctx, end := Outlive(r.Context(), g.cfg.AbandonedFor)
@@ -176,4 +183,13 @@ func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdi
 			onStatus(status)
 		}
 	})
+}
+
+// withJudged returns r with a verdict and the client in its context.
+func (g *HTTPGate) withJudged(r *http.Request, v *hottype.Verdict) *http.Request {
+	named := hottype.Client{}
+	if g.cfg.Client != nil {
+		named = g.cfg.Client(r)
+	}
+	return r.WithContext(WithJudged(r.Context(), g.cfg.Clients.JudgedRequest(r, named, v)))
 }

@@ -38,6 +38,9 @@ type Options struct {
 	// without hop-by-hop fields, and a request that holds a slot outlives its client. Other handlers see the
 	// request as the gate does, so nothing is removed for them.
 	Forwards bool
+	// InContext puts the verdict and the client into the context of requests that the handler gets, for
+	// httplimit.JudgedFrom.
+	InContext bool
 	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
@@ -67,7 +70,8 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 		abandonedFor = httplimit.AbandonedFor
 	}
 	l := &Layer{opt: opt, gate: httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
-		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, AbandonedFor: abandonedFor, GuardsBodies: true, Now: opt.Now,
+		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, InContext: opt.InContext, Client: opt.Client,
+		AbandonedFor: abandonedFor, GuardsBodies: true, Now: opt.Now,
 	})}
 	if opt.SharedCache != nil {
 		l.cache = opt.SharedCache.With(l.gate, opt.Answers)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // fetch is one request to the handler for all clients of a variant, and the ResponseWriter of that request. The handler
@@ -110,7 +111,7 @@ var (
 // prepare makes the request for the handler from a client's request. It asks for the full response of the entry,
 // whatever the client asked for. It does not end with the client's context, but with all.
 func (f *fetch) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancel(httplimit.ForAllClients(context.WithoutCancel(r.Context())))
 	forget := context.AfterFunc(all, cancel)
 	f.request, f.now = r.Clone(ctx), now
 	f.cancel = func() { forget(); cancel() }

@@ -29,7 +29,8 @@ type Site[C any] struct {
 	// Answer answers with a status and a text.
 	Answer func(c C, status int, text string) error
 	// Serve starts a server with the adapter before all its handlers and returns its address. The server answers /topic
-	// and /health with "id=" and the framework's value of the parameter id. It ends with the test.
+	// and /health with "id=" and the framework's value of the parameter id, and /judged with Judged of the context of
+	// the request. It ends with the test.
 	Serve func(t *testing.T, p *hotparam.Pipeline, o hotparam.Options[C]) (addr string)
 }
 
@@ -50,6 +51,7 @@ func Run[C any](t *testing.T, s Site[C]) {
 	t.Run("Denial", s.denial)
 	t.Run("Client", s.client)
 	t.Run("Options", s.options)
+	t.Run("InContext", s.inContext)
 }
 
 func (s *Site[C]) pipeline(t *testing.T, perClient int) *hotparam.Pipeline {
