@@ -13,10 +13,9 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
-// audit is run in the page and gives what an operator without a mouse, with a screen reader or with weak eyes
-// stumbles over: texts whose contrast with what is behind them is below 4.5 (WCAG 1.4.3; 3 for large ones),
-// controls without a name (4.1.2), cells of tables without headings (1.3.1), ids that are there twice, and headings
-// that skip a level.
+// audit runs in the page and returns the faults that hinder an operator without a mouse, with a screen reader or with
+// weak eyes: texts whose contrast with their background is below 4.5 (WCAG 1.4.3; 3 for large ones), controls without a
+// name (4.1.2), cells of tables without headings (1.3.1), duplicate ids, and headings that skip a level.
 const audit = `(() => {
 	const found = [];
 	const seen = (n) => n.checkVisibility({ opacityProperty: true, visibilityProperty: true }) &&
@@ -83,7 +82,7 @@ const audit = `(() => {
 	return found;
 })()`
 
-// everyView are the views by their addresses, each with what is there when it is drawn.
+// everyView maps the address of each view to a selector that matches once the view is drawn.
 var everyView = map[string]string{
 	"/": "#events .cooled", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
 	"/overrides": "#overrides tbody tr", "/audit": "#parts li", "/rules": "#versions tbody tr",

@@ -13,10 +13,10 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// axeCore is what looks at the views besides our own audit: the rules that most auditors use.
+// axeCore audits the views beside our own audit, by the rules that most auditors use.
 const axeCore = "axe-core@4.14.1"
 
-// axeRun gives what axe-core calls serious or critical, each with the elements that have it.
+// axeRun returns the violations that axe-core calls serious or critical, each with the elements that have it.
 const axeRun = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations
 	.filter((v) => ["serious", "critical"].includes(v.impact))
 	.map((v) => v.impact + " " + v.id + ": " + v.help + ": " + v.nodes.slice(0, 5).map((n) => n.html.slice(0, 160)).join(" | ")))`

@@ -34,8 +34,8 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// hostile is a path as an attacker could type it: markup, a character that turns
-// the direction of text, a newline, a byte that is no text.
+// hostile is a path as an attacker could type it: markup, a character that turns the direction of text, a newline, and
+// a byte that is not text.
 const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 
 // browser starts chromium with a profile of its own, or skips.
@@ -44,7 +44,7 @@ func browser(t *testing.T) context.Context {
 	return browserFor(t, 5*time.Minute)
 }
 
-// browserFor is for a test that may take longer than others.
+// browserFor starts a browser for a test that takes up to most.
 func browserFor(t *testing.T, most time.Duration) context.Context {
 	t.Helper()
 	path := chromium()
@@ -79,8 +79,8 @@ func chromium() string {
 	return ""
 }
 
-// witness notes what the page must not do: errors in its console, violations of
-// its policy, requests to elsewhere.
+// witness records the faults that a page must not have: errors in its console, violations of its policy, and requests
+// to other hosts.
 type witness struct {
 	mu    sync.Mutex
 	notes []string
@@ -144,7 +144,7 @@ func store(t *testing.T) *filestore.Overrides {
 	return o
 }
 
-// kept is a history that remembers nothing and tells what a test gives it.
+// kept is a history that stores nothing and returns the answer that a test sets.
 type kept struct{ answer history.Answer }
 
 func (*kept) Second(*history.Second) {}
@@ -162,7 +162,7 @@ func (k *kept) Read(_ context.Context, q history.Query) (*history.Answer, error)
 	return &k.answer, nil
 }
 
-// Heatmap folds nothing: a day of one key, and some that were seen at times.
+// Heatmap folds nothing: it returns a day of one key, and some keys that were seen at times.
 func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
 	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: []history.Event{
 		{At: q.To.Add(-q.To.Sub(q.From) / 9), Kind: "override_put", Key: hostile,
@@ -242,7 +242,7 @@ func config(t *testing.T) admin.Config {
 	}}
 }
 
-// obeyed is what limiters do with commands: nothing here.
+// obeyed stands for limiters that do nothing with a command.
 func obeyed(context.Context, report.Command) (int, error) { return 0, nil }
 
 // central is a store of rules in memory.
@@ -477,7 +477,8 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 	}
 }
 
-// secondWord types the number that the page asks for, if what was just done reaches much; done is where it does not.
+// secondWord types the number that the page asks for if the last change affects many requests. The condition done holds
+// in the page if it does not ask.
 func secondWord(t *testing.T, ctx context.Context, done string) {
 	t.Helper()
 	run(t, ctx, until("document.querySelector('#second').open || "+done))

@@ -13,9 +13,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPage_KeepsAColleaguesChange: a second operator blocks the override that the first one has just changed. Neither
-// the message's Undo, nor the row's, nor a dialog that was opened before takes the block away, and each says who set
-// it. The way back is open from what is seen now.
+// TestPage_KeepsAColleaguesChange checks that an operator's page cannot take away a second operator's block unseen: the
+// second operator blocks the override that the first one has just changed. Neither the Undo of the message or of the
+// row, nor a dialog that was opened before, removes the block, and each names the operator who set it. The change can
+// be undone from the state that is seen now.
 func TestPage_KeepsAColleaguesChange(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -50,20 +51,21 @@ func TestPage_KeepsAColleaguesChange(t *testing.T) {
 	put(`{"key": "topic?id=shared", "action": "block", "for": "1h"}`)
 	run(t, ctx, clickOn("#toast-undo"), says("#toast", `nothing was undone: override "shared" was set to block by "bob"`),
 		says("#overrides .do-block", "topic?id=shared"))
-	// The dialog was opened on the limit that is not there any more when it is sent.
+	// The dialog was opened on the limit that no longer exists when it is sent.
 	put(limited)
 	run(t, ctx, says("#overrides .badge", "limit 50/s"), clickOn(`#overrides [data-act="edit"]`),
 		until("document.querySelector('#dialog').open"), fill("#f-rate", "500"))
 	put(`{"key": "topic?id=shared", "action": "block", "for": "1h"}`)
 	run(t, ctx, clickOn("#dialog-save"), says("#e-form", `was set to block by "bob"`), clickOn("#dialog-cancel"),
 		says("#overrides .do-block", "topic?id=shared"))
-	// What is seen now is the block: that one can be undone.
+	// The page now shows the block, so the block can be undone.
 	run(t, ctx, clickOn(`#overrides [data-act="undo"]`), says("#overrides .badge", "limit 50/s"))
 }
 
-// TestIncident_OfTwoOperators: in one incident anna at a desk and ben on a phone work with the same viral key. What one
-// does stands on the page of the other without a reload. Anna's way back does not take ben's block away, ben's
-// own does and leaves anna's limit, and the audit has all of it under the right names.
+// TestIncident_OfTwoOperators checks that two operators can work on one incident: anna at a desk and ben on a phone
+// work with the same viral key. A change by one of them appears on the page of the other without a reload. Anna's undo
+// does not remove ben's block, ben's own undo does and leaves anna's limit, and the audit has all changes under the
+// right names.
 func TestIncident_OfTwoOperators(t *testing.T) {
 	t.Parallel()
 	const prefix, token, row = "/ops", "a-token-of-the-test", "#hot-table tbody tr:nth-child(1)"
@@ -76,7 +78,7 @@ func TestIncident_OfTwoOperators(t *testing.T) {
 	run(t, anna, clickOn(row+" [data-act=limit]"), until("document.querySelector('#dialog').open"),
 		fill("#f-rate", "5"), clickOn("#dialog-save"))
 	secondWord(t, anna, closed)
-	// With the focus on it the message stays.
+	// The message stays while it has the focus.
 	run(t, anna, says("#toast", "to limit 5/s"), until("(document.querySelector('#toast-undo').focus(), true)"))
 	run(t, ben, says(row+" .badge", "override"), says("#events .override_put", "by anna"),
 		tapOn(row+" [data-act=block]"), until("document.querySelector('#dialog').open"), tapOn("#dialog-save"))
@@ -96,8 +98,8 @@ func TestIncident_OfTwoOperators(t *testing.T) {
 		says("#audit tbody tr:nth-child(2)", "ben"), says("#audit tbody tr:nth-child(1)", "anna"))
 }
 
-// TestPage_ComparesTheKeyOfAnAnswer: a gateway that changes what is asked for makes the page of a key say so, and offer
-// nothing that could act on the other key.
+// TestPage_ComparesTheKeyOfAnAnswer checks that the page of a key reports a gateway that changes the key of a request,
+// and offers nothing that could act on the other key.
 func TestPage_ComparesTheKeyOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)

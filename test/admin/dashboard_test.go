@@ -46,7 +46,7 @@ func seeHotKeys(t *testing.T, ctx context.Context) {
 		until("document.querySelectorAll('#hot-table tbody tr').length == 4"),
 		says("#allowed", "930"), says("#status", "breaker closed"), says("#hot-table", "topic?id=42"),
 		says("#hot-table tr:nth-child(2) .rate", "× its baseline"), says("#hot-table tr:nth-child(2) .served", "85"),
-		// Keys are text, and what cannot be seen is shown.
+		// Keys are shown as text, with escapes for invisible characters.
 		says("#hot-table tr:nth-child(4) .key", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"),
 		until("document.querySelectorAll('main script').length == 0"))
 }
@@ -102,7 +102,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	shots(t, ctx, "overrides")
 	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"),
 		until("location.pathname + location.search == '/key?key=topic%3Fid%3D42'"))
-	// A key that is no text has an address too, and nothing in it is markup.
+	// A key that is not text has an address too, and nothing in it is markup.
 	run(t, ctx, clickOn("#views a[href='/']"), clickOn("#hot-table tbody tr:nth-child(4) th a"),
 		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"),
 		clickOn("#views a[href='/']"))
@@ -180,7 +180,7 @@ func findAndSort(t *testing.T, ctx context.Context) {
 
 func undoAndRemove(t *testing.T, ctx context.Context) {
 	t.Helper()
-	// what is left is the rules file's
+	// Overrides of the rules file have no buttons.
 	none := until("document.querySelectorAll('#overrides tbody button').length == 0")
 	see := func(view string) chromedp.Action[chromedp.Void] { return clickOn("#views a[href='" + view + "']") }
 	run(t, ctx, see("/overrides"), clickOn(`#overrides [data-act="extend"]`), says("#toast", "now holds until"),

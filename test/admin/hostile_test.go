@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// hostileValues are what strangers may write into a URL, a name or a reason.
+// hostileValues are values that strangers may write into a URL, a name or a reason.
 var hostileValues = []string{
 	"<script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", `"><svg onload=window.pwned=1>`,
 	"'-alert(1)-'", "</title><script>window.pwned=1</script>",
@@ -27,7 +27,7 @@ var hostileValues = []string{
 	"%00%ff%2e%2e",
 }
 
-// hostileHistory tells of all of them in the last hour.
+// hostileHistory returns each of hostileValues as a key and as an event of the last hour.
 type hostileHistory struct{ kept }
 
 func (*hostileHistory) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
@@ -45,7 +45,7 @@ func (h *hostileHistory) Read(context.Context, history.Query) (*history.Answer, 
 	return &h.answer, nil
 }
 
-// TestHostileValuesAreText in every view and in the export.
+// TestHostileValuesAreText checks that hostile values are text in every view and in the export.
 func TestHostileValuesAreText(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -72,7 +72,7 @@ func TestHostileValuesAreText(t *testing.T) {
 	cfg.Loops = func() []hottype.HotKey { return hot }
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)
-	// What would be wrong, in words.
+	// wrong describes each fault in words.
 	const wrong = `[window.pwned && "a script ran",
 		...[...document.querySelectorAll("main script, main svg:not(.spark), main img, main iframe, main b[onclick]")].map((n) => "markup: " + n.outerHTML),
 		...(document.body.textContent.match(/[\u0000-\u0008\u007f\u2028\u202a-\u202e\u2066-\u2069\u200b].{0,20}/g) ?? []).map((s) => "unseen: " + escape(s)),
@@ -128,7 +128,7 @@ func setHostileOverrides(t *testing.T, ctx context.Context, url string) {
 	}
 }
 
-// exportIsText: no cell of the export is a formula, and the rest is as it was.
+// exportIsText checks that no cell of the export is a formula, and that each cell is otherwise unchanged.
 func exportIsText(t *testing.T, url string) {
 	t.Helper()
 	answer, err := http.Get(url + "/v1/history?format=csv")

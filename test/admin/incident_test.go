@@ -22,8 +22,8 @@ import (
 // machine is in it.
 const operatorTime = time.Minute
 
-// asks has clients ask for a target until the test ends, one after the other, so many times a second. It counts those
-// that were not answered 200.
+// asks has the clients in turn request a target, perSecond times a second, until the test ends. It counts the requests
+// that were not answered with 200.
 func (s *site) asks(t *testing.T, target string, perSecond int, clients ...string) (refused *atomic.Int64) {
 	refused = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -43,7 +43,7 @@ func (s *site) asks(t *testing.T, target string, perSecond int, clients ...strin
 	return refused
 }
 
-// statusFor is what a client behind the trusted proxy is answered, 0 for nothing.
+// statusFor returns the status of the response to a client behind the trusted proxy, or 0 if there is no response.
 func (s *site) statusFor(target, client string) int {
 	req, err := http.NewRequest(http.MethodGet, "http://"+s.addr+target, http.NoBody)
 	if err != nil {
@@ -58,7 +58,8 @@ func (s *site) statusFor(target, client string) int {
 	return answer.StatusCode
 }
 
-// incidentLength is how long the site is asked: INCIDENT (make incident: 5m), 0 for no longer than the steps take.
+// incidentLength returns how long the site is under load: INCIDENT (make incident: 5m), or 0 to end after the last
+// step.
 func incidentLength(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("INCIDENT")
@@ -85,7 +86,7 @@ func (o operator) press(selector string) {
 	run(o.T, o.ctx, chromedp.KeyEvent(kb.Enter))
 }
 
-// answered checks what a client is answered now.
+// answered checks whether a request of a client is allowed now.
 func (o operator) answered(target, client string, allowed bool) {
 	o.Helper()
 	if got := o.site.statusFor(target, client); got == 0 || allowed != (got == http.StatusOK) {
@@ -95,10 +96,10 @@ func (o operator) answered(target, client string, allowed bool) {
 
 const viral, looped, loop, reader = "/topic?id=%E4%B8%AD", "/topic?id=99", "192.0.2.77", "198.51.100.1"
 
-// TestIncidentByKeyboard against a real program: a topic goes viral while one client loops over another one. The
-// operator finds the key, sees what the client asks for and blocks it, tries a limit for the key in shadow mode,
-// enforces it and takes that back, all by keyboard and within a minute. With INCIDENT, the site is calm for a fifth of
-// that time, and the page still shows the incident at its end.
+// TestIncidentByKeyboard runs against a real program: a topic goes viral while one client loops over another one. The
+// operator finds the key, sees which targets the client requests and blocks it, tries a limit for the key in shadow
+// mode, enforces it and takes that back, all by keyboard and within a minute. With INCIDENT, the site is calm for a
+// fifth of that time, and the page still shows the incident at its end.
 func TestIncidentByKeyboard(t *testing.T) {
 	t.Parallel()
 	length := incidentLength(t)
@@ -159,7 +160,7 @@ rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, windo
 	return s
 }
 
-// blockLoop sees what the client that loops asks for, and blocks it.
+// blockLoop finds the targets of the client that loops, and blocks the client.
 func (o operator) blockLoop() {
 	o.Helper()
 	t, ctx := o.T, o.ctx
@@ -183,7 +184,7 @@ func (o operator) limitViral() {
 	run(t, ctx, chromedp.KeyEvent("%E4"), until("document.querySelectorAll('#hot-table tbody tr').length == 1"))
 	o.press("#hot-table tbody th a")
 	run(t, ctx, says("#key-name", "topic?id=中"), says("#key-state", "hot"))
-	tabTo(t, ctx, "#w-rate") // which selects what it holds
+	tabTo(t, ctx, "#w-rate") // the focus selects the text of the field
 	run(t, ctx, chromedp.KeyEvent("2"), until("document.querySelector('#w-rate').value == '2'"))
 	o.press("#w-shadow")
 	run(t, ctx, says("#toast", "in shadow: limit 2/s"), says("#key-limits", "denies nobody"),

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// TestPageShowsTheLimitInForce: an adaptive limit by its number of now, in the table, at the key and in what-if; and an
-// upstream that misses its target is not green.
+// TestPageShowsTheLimitInForce checks that the page shows an adaptive limit with its current number, in the table, at
+// the key and in what-if, and that an upstream that misses its target is not green.
 func TestPageShowsTheLimitInForce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)

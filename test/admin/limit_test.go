@@ -28,7 +28,7 @@ func withWindows(t *testing.T, cfg admin.Config) admin.Config {
 	return cfg
 }
 
-// phone makes the page that of a phone: narrow, and touched.
+// phone makes the page narrow and sensitive to touch, as on a phone.
 func phone() chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.EmulateViewport(390, 844),
 		call(emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true}))
@@ -95,9 +95,9 @@ func putOverride(t *testing.T, base, body string) {
 	}
 }
 
-// TestLimit_ProposesTheLimitInForce: the dialog of a hot key begins with the limit that holds the key and not with the
-// rate of its requests, that of a client in each list with the limit of clients, by keyboard and on a phone. A limit
-// above those says so before it is set.
+// TestLimit_ProposesTheLimitInForce checks that the dialog of a hot key begins with the limit that holds the key and
+// not with the rate of its requests, and the dialog of a client in each list with the limit of clients, by keyboard and
+// on a phone. The dialog warns of a limit that is above the limit in force or of the rules before it is set.
 func TestLimit_ProposesTheLimitInForce(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 4*time.Minute) // two looks, each with five dialogs

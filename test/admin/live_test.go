@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// TestViralKeyIsSeenAtOnce: a second after detection it is on the page, also beside ten thousand others, through which
-// one pages and searches.
+// TestViralKeyIsSeenAtOnce checks that a key is on the page a second after detection, also beside ten thousand others,
+// through which one pages and searches.
 func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -47,7 +47,8 @@ func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	w.check(t)
 }
 
-// TestConnectionIsLostAndFound: the page says so, and goes on by itself when the server is back.
+// TestConnectionIsLostAndFound checks that the page reports a lost connection, and resumes by itself when the server is
+// back.
 func TestConnectionIsLostAndFound(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)

@@ -102,8 +102,8 @@ func calm(t *testing.T, ctx context.Context, condition string) {
 	})
 }
 
-// picture is a picture of the page. The first one ends below the loops, because it stands in the README, and that of
-// the history at the end of the window.
+// picture takes a picture of the page. The first picture ends below the loops, because it stands in the README, and the
+// picture of the history at the end of the window.
 func picture(name string) chromedp.Action[[]byte] {
 	switch name {
 	case "now":

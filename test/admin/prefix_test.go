@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/admin"
 )
 
-// ownPage is a service that mounts the page below a prefix beside what the pipeline protects, with a viral topic.
+// ownPage runs a service that mounts the page below a prefix beside the protected handler, with a viral topic.
 func ownPage(t *testing.T, prefix, token string) string {
 	t.Helper()
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
@@ -61,8 +61,8 @@ rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, windo
 	return strings.Replace(srv.URL, "//", "//anna:"+token+"@", 1)
 }
 
-// TestPageBelowAPrefix: every view of the page works in a mux that has it below a prefix and asks for a token: links,
-// the address of a view loaded anew, live events, a change and the way back.
+// TestPageBelowAPrefix checks that every view of the page works in a mux that has it below a prefix and asks for a
+// token: links, a reload of a view's address, live events, a change and its undo.
 func TestPageBelowAPrefix(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)

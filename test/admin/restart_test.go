@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// part is one of our programs, which can be started again as it was.
+// part is one of our programs, which can be started again with the same arguments.
 type part struct {
 	t     *testing.T
 	name  string
@@ -40,14 +40,14 @@ func (p *part) ready() {
 	(&site{admin: p.admin}).ready(p.t)
 }
 
-// fleet is every process of a pipeline: a collector that gets each request by mirroring, an aggregator with the
-// page, two limiters in front of a site, and Redis, which keeps what it has over a restart.
+// fleet is every process of a pipeline: a collector that receives each request by mirroring, an aggregator with the
+// page, two limiters in front of a site, and Redis, which keeps its data over a restart.
 type fleet struct {
 	t                     *testing.T
 	redis                 *redistest.Server
 	collector, aggregator *part
 	limiters              [2]*part
-	sites                 [2]*site // what the limiters stand before
+	sites                 [2]*site // the site behind each limiter
 	mirror                string
 }
 
@@ -82,7 +82,7 @@ func (f *fleet) parts() []*part {
 	return []*part{f.collector, f.limiters[0], f.limiters[1], f.aggregator}
 }
 
-// rush tells the collector of requests for a topic until the test ends.
+// rush mirrors requests for a topic to the collector until the test ends.
 func (f *fleet) rush(path string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -104,7 +104,7 @@ func (f *fleet) rush(path string) {
 	f.t.Cleanup(func() { cancel(); <-done })
 }
 
-// blocked: no limiter lets a request for the topic through.
+// blocked checks that no limiter lets a request for the topic through.
 func (f *fleet) blocked(when string) {
 	f.t.Helper()
 	for i, s := range f.sites {
@@ -114,9 +114,9 @@ func (f *fleet) blocked(when string) {
 	}
 }
 
-// TestOverrideOutlivesEveryProcess: a viral topic is seen on the page and blocked by keyboard. Then each process of the
-// pipeline restarts, also the one that serves the page. The block holds and is shown all the time; in the end it is
-// undone by keyboard, and all of it is in the audit.
+// TestOverrideOutlivesEveryProcess checks that a block outlives restarts: a viral topic is seen on the page and blocked
+// by keyboard. Then each process of the pipeline restarts, also the process that serves the page. The block holds and
+// is shown all the time; in the end it is undone by keyboard, and all of it is in the audit.
 func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
@@ -166,7 +166,7 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"))
 }
 
-// restartAll restarts the processes in turn. While one is down, those that are left hold the block.
+// restartAll restarts the processes in turn. While one of them is down, the others hold the block.
 func (f *fleet) restartAll(ctx context.Context, shown chromedp.Action[chromedp.Void]) {
 	f.t.Helper()
 	again := func(name string, down func(), up func()) {

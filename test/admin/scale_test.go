@@ -33,8 +33,8 @@ func busy(n int) func() []hottype.HotKey {
 	}
 }
 
-// frames are how long the pictures of a page took while its list was scrolled, in milliseconds, how long its
-// longest tasks took, and how many rows it had at most.
+// frames holds the times of the frames of a page while its list was scrolled, in milliseconds, the number of frames and
+// of long tasks, and the maximum number of rows.
 type frames struct {
 	Median, P99, Worst float64
 	N, Long, Rows      int

@@ -17,7 +17,7 @@ const (
 	schemas = "openapi.json#/components/schemas/"
 )
 
-// load gives a compiler of the schemas in openapi.json, and the document.
+// load returns a compiler of the schemas in openapi.json, and the document.
 func load(t *testing.T) (*jsonschema.Compiler, map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(sources, "openapi.json"))
@@ -36,8 +36,8 @@ func load(t *testing.T) (*jsonschema.Compiler, map[string]any) {
 	return c, doc.(map[string]any)
 }
 
-// TestEveryAnswerKeepsItsSchema runs the tests of package admin, which write down
-// what the API answered and which schema the document gives for it.
+// TestEveryAnswerKeepsItsSchema checks every answer against its schema. It runs the tests of package admin, which write
+// each answer of the API to a file with the name of the schema that the document states for it.
 func TestEveryAnswerKeepsItsSchema(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func TestEveryAnswerKeepsItsSchema(t *testing.T) {
 	}
 }
 
-// TestEverySchemaCompiles finds references that lead nowhere.
+// TestEverySchemaCompiles finds references to schemas that do not exist.
 func TestEverySchemaCompiles(t *testing.T) {
 	t.Parallel()
 	compiler, document := load(t)

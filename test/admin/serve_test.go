@@ -36,7 +36,7 @@ func (s *site) status(t *testing.T, path string) int {
 	return answer.StatusCode
 }
 
-// rush asks for a topic until the test ends; what fails while the program restarts is no matter.
+// rush requests a topic until the test ends. Requests may fail while the program restarts.
 func (s *site) rush(t *testing.T, path string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -54,8 +54,9 @@ func (s *site) rush(t *testing.T, path string) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// TestOperatorBlocksAViralTopic against a real program, by keyboard alone: it is seen, blocked, the block is felt
-// by the next request, undone, in the audit, set again, and all that holds after a restart.
+// TestOperatorBlocksAViralTopic runs against a real program, by keyboard alone: a viral topic is seen and blocked, the
+// next request is denied, and the block is undone, is in the audit, is set again, and all of this holds after a
+// restart.
 func TestOperatorBlocksAViralTopic(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
@@ -143,7 +144,7 @@ func (s *site) ready(t *testing.T) {
 	})
 }
 
-// since is when a key became hot.
+// since returns the time at which a key became hot.
 func (s *site) since(t *testing.T, key string) time.Time {
 	t.Helper()
 	answer, err := http.Get("http://" + s.admin + "/v1/keys/" + key)

@@ -16,8 +16,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestOperatorTriesALimitFirst against a real program, by keyboard alone: a limit goes from what-if to shadow mode,
-// without effect, and the list says what it would have denied; one step enforces it; undo takes that back.
+// TestOperatorTriesALimitFirst runs against a real program, by keyboard alone: a limit goes from what-if to shadow
+// mode, without effect, and the list shows how many requests it would have denied; one step enforces it, and undo takes
+// that back.
 func TestOperatorTriesALimitFirst(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
@@ -39,7 +40,7 @@ func TestOperatorTriesALimitFirst(t *testing.T) {
 	s.rush(t, "/topic?id=viral")
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.admin+"/key/topic%3Fid=viral"),
 		until("document.querySelector('#key-limits li')"))
-	tabTo(t, ctx, "#w-rate") // which selects what it holds
+	tabTo(t, ctx, "#w-rate") // the focus selects the text of the field
 	run(t, ctx, chromedp.KeyEvent("2"), until("document.querySelector('#w-rate').value == '2'"))
 	tabTo(t, ctx, "#w-shadow")
 	run(t, ctx, chromedp.KeyEvent(kb.Enter), says("#toast", "in shadow: limit 2/s"),

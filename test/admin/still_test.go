@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// restless has 289 hot keys whose order is another one each time. The key that cold names is not hot.
+// restless has 289 hot keys, each time in another order. The key that cold names is not hot.
 type restless struct {
 	turn, broken atomic.Int64
 	cold         atomic.Pointer[string]
@@ -86,8 +86,8 @@ func point(t *testing.T, ctx context.Context, list, button string) (label string
 			Type: input.DispatchMouseEventTypeMouseMoved,
 			X:    at[0], Y: at[1]})(ctx, t)
 	}
-	// Between the look and the move the list may have changed or moved: the list holds the button that is below the
-	// pointer then, and where none is there point looks again.
+	// The list may change or move between this query and the move of the mouse. So the loop waits for a button below
+	// the pointer, and tries again if there is none.
 	over := fmt.Sprintf("!!document.querySelector('%s button:hover')", list)
 	program.Await(t, time.Minute, "a button below the pointer", func() bool {
 		run(t, ctx, see, move)
@@ -108,7 +108,7 @@ func below(t *testing.T, ctx context.Context) string {
 	return label
 }
 
-// click presses and releases the mouse where it is.
+// click presses and releases the mouse at its position.
 func click(t *testing.T, ctx context.Context) {
 	t.Helper()
 	at, err := chromedp.Run(ctx, chromedp.Evaluate[[]float64]("window.pointer"))
@@ -122,8 +122,8 @@ func click(t *testing.T, ctx context.Context) {
 	}
 }
 
-// TestRows_HoldStillUnderThePointer: what is below a resting pointer stays the same key or client, whatever changes in
-// the list and above it. What has left the list turns grey, and a click on it is refused.
+// TestRows_HoldStillUnderThePointer checks that the key or client below a resting pointer stays the same, whatever
+// changes in the list and above it. An entry that has left the list turns grey, and a click on it is refused.
 func TestRows_HoldStillUnderThePointer(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 3*time.Minute)

@@ -7,8 +7,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPageAsksOnlyWhatCanBeAnswered: a program without central rules is not asked for them, and numbers, addresses and
-// keys are tried once they are whole. The browser notes every refusal in its console.
+// TestPageAsksOnlyWhatCanBeAnswered checks that the page sends no request that must be refused: a program without
+// central rules is not asked for them, and numbers, addresses and keys are tried once they are whole. The browser notes
+// every refusal in its console.
 func TestPageAsksOnlyWhatCanBeAnswered(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -16,7 +17,7 @@ func TestPageAsksOnlyWhatCanBeAnswered(t *testing.T) {
 	cfg.Central = nil
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)
-	// tried waits for what is tried after an input: a timer of the page that was set before ends before.
+	// tried waits until the page has tried an input: this timer ends after every timer that the page set before it.
 	tried := func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		const ended = "new Promise((done) => setTimeout(() => done(true), 300))"
 		_, err := chromedp.Evaluate[bool](ended, chromedp.EvalAwaitPromise)(ctx, t)

@@ -54,8 +54,8 @@ func receiver(t *testing.T, status int) (url string, tests *atomic.Int64) {
 	return srv.URL, tests
 }
 
-// TestWebhooksAreTriedOnThePage by keyboard alone, against real receivers: one takes what it is sent, one refuses it,
-// one is not there.
+// TestWebhooksAreTriedOnThePage runs by keyboard alone, against real receivers: one accepts the message, one refuses
+// it, and one does not exist.
 func TestWebhooksAreTriedOnThePage(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
@@ -105,7 +105,7 @@ notifications:
 	w.check(t)
 }
 
-// TestOnlyAdminsTryWebhooks, and an error is text whatever it says.
+// TestOnlyAdminsTryWebhooks also checks that an error is shown as text, with any markup in it.
 func TestOnlyAdminsTryWebhooks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
