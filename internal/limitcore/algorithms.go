@@ -8,19 +8,19 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Traits are what other packages have to know of an algorithm: the rules file, the fallback
-// without Redis, the texts for people and the laws are the same code for all of them.
+// Traits holds the facts about an algorithm that other packages need: the rules file, the fallback without Redis, the
+// texts for people and the laws use the same code for all algorithms.
 type Traits struct {
 	Name hottype.Algorithm
-	// Required and Optional are the fields of a limit in a rules file that belong to it.
+	// Required and Optional are the fields of a limit in a rules file that belong to the algorithm.
 	Required, Optional []string
-	// Even: calls are allowed at a rate, evenly, and may wait. Otherwise a window allows Limit.
+	// Even is true if calls are allowed at a rate, evenly, and may wait. Otherwise a window allows Limit.
 	Even bool
-	// Refills: a bucket with a Burst, which Even refills.
+	// Refills is true of a bucket with a Burst, which is refilled evenly.
 	Refills bool
-	// Beyond is how many calls beyond Burst such a bucket holds.
+	// Beyond is the number of calls beyond Burst that such a bucket holds.
 	Beyond int64
-	// Queues: an allowed call always waits for those before it.
+	// Queues is true if an allowed call always waits for the calls before it.
 	Queues bool
 }
 
@@ -29,7 +29,7 @@ var (
 	limitWindow = []string{"limit", "window"}
 )
 
-// algorithms are in the order in which errors list them; the first is the default.
+// algorithms lists the algorithms in the order in which errors name them; the first is the default.
 var algorithms = []Traits{
 	{Name: hottype.TokenBucket, Required: []string{"rate"}, Optional: []string{"burst", "initial_tokens"}, Even: true,
 		Refills: true},
@@ -44,10 +44,10 @@ var algorithms = []Traits{
 	{Name: hottype.BucketedWindow, Required: limitWindow, Optional: []string{"buckets"}},
 }
 
-// Algorithms are the traits of all algorithms. Callers must not change them.
+// Algorithms returns the traits of all algorithms. Callers must not change them.
 func Algorithms() []Traits { return algorithms }
 
-// traitsOf returns the traits of an algorithm; an unknown one has none.
+// traitsOf returns the traits of an algorithm; an unknown algorithm has no traits.
 func traitsOf(a hottype.Algorithm) *Traits {
 	for i := range algorithms {
 		if algorithms[i].Name == a {
@@ -73,11 +73,11 @@ func (t *Traits) has(field string) bool {
 	return slices.Contains(t.Required, field) || slices.Contains(t.Optional, field)
 }
 
-// compileAlgorithm leaves out what goes beside the algorithm. It is a switch and not a column
-// of algorithms, because a Spec that is passed to a function value is moved to the heap.
+// compileAlgorithm compiles the algorithm without its options. It is a switch and not a column of algorithms, because a
+// Spec that is passed to a function value is moved to the heap.
 func (s *Spec) compileAlgorithm() (Compiled, error) {
 	us := s.Window.Microseconds()
-	if s.Algorithm == hottype.TokenBucket { // most are
+	if s.Algorithm == hottype.TokenBucket { // most limits are
 		return s.compileBucket(us)
 	}
 	switch s.Algorithm {

@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Bounds of the exact domain; see limit.Spec.Validate. Times end far enough below
-// 2^53 that the end of any state is below it too.
+// The bounds of the exact domain; see limit.Spec.Validate. Times end far enough below 2^53 that the end of any state is
+// below it too.
 const (
 	maxExact  = 1<<53 - 1
 	maxWindow = 1 << 45
@@ -16,10 +16,10 @@ const (
 	maxTime   = maxExact - 1<<47
 )
 
-// Kind is an algorithm as the stores write it down, in one letter.
+// Kind is an algorithm as the stores write it: one letter.
 type Kind byte
 
-// The kinds. KindNone is the state of a subject from which nothing is taken.
+// The kinds. KindNone is the kind of the state of a subject from which nothing is taken.
 const (
 	KindNone     Kind = 0
 	KindBucket   Kind = 't'
@@ -30,37 +30,35 @@ const (
 	KindWarm     Kind = 'w'
 )
 
-// Compiled is a Spec made ready for counting: what the stores compute with.
+// Compiled is a Spec in the form with which the stores compute.
 type Compiled struct {
 	Kind Kind
-	// Capacity is Spec.Capacity; 0 denies always.
+	// Capacity is Spec.Capacity; 0 always denies.
 	Capacity int64
-	// Unit is for a token bucket how many units make one token, for a warm-up
-	// how many a microsecond has, for a window its length in microseconds.
+	// Unit is for a token bucket the number of units of one token, for a warm-up the number of units of a microsecond,
+	// and for a window its length in microseconds.
 	Unit int64
-	// Fill is how many units a token bucket regains per microsecond, how many
-	// a call takes of a warm-up, and how many microseconds a bucket of a
-	// bucketed window has; 0 for others.
+	// Fill is for a token bucket the number of units that return per microsecond, for a warm-up the number of units
+	// that a call takes, for a bucketed window the number of microseconds of a bucket, and 0 for others.
 	Fill int64
-	// Slack is how many units may be missing from a token bucket beyond Capacity
-	// tokens: the part of a token that Spec.Wait brings, below Unit; 0 for others.
+	// Slack is the number of units that may be missing from a token bucket beyond Capacity tokens: the part of a token,
+	// below Unit, that returns during Spec.Wait. It is 0 for others.
 	Slack int64
-	// Warm is Spec.WarmUp in units, and Queue Spec.Wait; 0 for others.
+	// Warm is Spec.WarmUp in units, and Queue is Spec.Wait in units; 0 for others.
 	Warm, Queue int64
 	// InitialDeficit is Spec.InitialDeficit in units.
 	InitialDeficit int64
-	// Block and BlockMax are those of the Spec in microseconds, BlockMax never
-	// below Block.
+	// Block and BlockMax are the fields of the Spec in microseconds; BlockMax is never below Block.
 	Block, BlockMax int64
 }
 
-// Compile makes a spec ready; its error is why the spec is invalid. It costs a
-// greatest common divisor; stores keep the result for the subjects they know.
+// Compile compiles a spec, or returns an error that says why the spec is invalid. It costs a greatest common divisor;
+// stores keep the result for the subjects that they know.
 func (s *Spec) Compile() (Compiled, error) {
 	if err := s.validateCommon(); err != nil {
 		return Compiled{}, err
 	}
-	if s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most have none
+	if s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most specs have no options
 		return s.compileAlgorithm()
 	}
 	if err := s.validateOptions(); err != nil {
@@ -72,7 +70,7 @@ func (s *Spec) Compile() (Compiled, error) {
 	return t, err
 }
 
-// validateCommon checks what holds for every algorithm.
+// validateCommon checks the bounds that every algorithm has.
 func (s *Spec) validateCommon() error {
 	switch {
 	case s.Window <= 0:
@@ -87,7 +85,7 @@ func (s *Spec) validateCommon() error {
 	return nil
 }
 
-// validateOptions checks what goes beside an algorithm.
+// validateOptions checks the options of an algorithm.
 func (s *Spec) validateOptions() error {
 	for _, d := range []struct {
 		name string
@@ -116,8 +114,7 @@ func (s *Spec) validateOptions() error {
 	return nil
 }
 
-// CheckInFlight returns the error of an invalid bound on calls in flight or life of a
-// lease.
+// CheckInFlight returns the error of an invalid bound on calls in flight or of an invalid life of a lease.
 func CheckInFlight(most int64, life time.Duration) error {
 	if err := (&Spec{Algorithm: hottype.FixedWindow, Limit: most, Window: life}).validateCommon(); err != nil {
 		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
@@ -125,10 +122,10 @@ func CheckInFlight(most int64, life time.Duration) error {
 	return nil
 }
 
-// Micros is a time in the microseconds of the stores, within their domain.
+// Micros returns a time in the microseconds of the stores, within their domain.
 func Micros(t time.Time) int64 { return min(max(t.UnixMicro(), 0), maxTime) }
 
-// GCD is the greatest common divisor.
+// GCD returns the greatest common divisor.
 func GCD(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -136,8 +133,7 @@ func GCD(a, b int64) int64 {
 	return a
 }
 
-// CeilDiv is a/b rounded up, for b > 0, without leaving the domain.
-// Most buckets fill by 1 and are spared the division.
+// CeilDiv returns a/b rounded up, for b > 0, without leaving the domain. Most buckets fill by 1 and save the division.
 func CeilDiv(a, b int64) int64 {
 	if b == 1 {
 		return a

@@ -6,22 +6,19 @@ import (
 	"time"
 )
 
-// Sliding window counter: two aligned windows stand for a sliding one. The
-// window before weighs by the part of it that the sliding window still covers,
-// as if its cost had been spread evenly over it. With e microseconds into the
-// current window,
+// Sliding window counter: two aligned windows approximate a sliding one. The previous window weighs by the part of it
+// that the sliding window still covers, as if its cost had been spread evenly over it. With e microseconds into the
+// current window, a cost is allowed if
 //
 //	prev x (Window-e) + (cur+cost) x Window <= Limit x Window
 //
-// allows. The weighing is done in whole numbers and nothing is rounded: 42
-// before and 18 now against a limit of 50 is denied at e = 15.001 s of 60 s,
-// where an implementation that rounds 49.4993 down lets one more pass. Any
-// stretch of d <= Window holds at most Limit x (1 + d/Window) (law S3).
+// The weighing is done in whole numbers and nothing is rounded: 42 before and 18 now against a limit of 50 is denied at
+// e = 15.001 s of 60 s, where an implementation that rounds 49.4993 down lets one more pass. Any stretch of d <= Window
+// holds no more than Limit x (1 + d/Window) (law S3).
 //
-// State: the cost in the window of `at` and in the one before it. Overflow:
-// prev and cur are at most the Limit they were allowed under, and
-// Limit x Window < 2^53 (Validate); the comparison is of two such products,
-// never of their sum. Cost: O(1), two or three divisions.
+// State: the cost in the window of `at` and in the window before it. Overflow: prev and cur do not exceed the Limit
+// under which they were allowed, and Limit x Window < 2^53 (Validate); two such products are compared, never their sum.
+// Cost: O(1), two or three divisions.
 
 func (s *Spec) compileSliding(us int64) (Compiled, error) {
 	if s.Limit > maxExact/us {
@@ -31,8 +28,8 @@ func (s *Spec) compileSliding(us int64) (Compiled, error) {
 	return Compiled{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
 }
 
-// slidingRoll gives the costs of now's window and of the one before it. A live
-// state is at most one window behind.
+// slidingRoll returns the costs of now's window and of the window before it, and the time since the window began. The
+// state of a subject whose windows still count is no more than one window behind.
 func slidingRoll(s *State, t *Compiled, now int64) (cur, prev, e int64) {
 	start, e := windowStart(now, t.Unit), now%t.Unit
 	switch {
@@ -49,9 +46,8 @@ func slidingLeft(s *State, t *Compiled, now int64) int64 {
 	return max(0, t.Capacity-cur-CeilDiv(prev*(t.Unit-e), t.Unit))
 }
 
-// slidingWait is the time until cost <= capacity fits, which it does not now.
-// What weighs only falls, and it falls without a jump at the boundary, so the
-// first moment found is the least.
+// slidingWait returns the time until cost <= capacity fits, which it does not now. The weight only falls, and it falls
+// without a jump at the boundary, so the first moment found is the earliest.
 func slidingWait(s *State, t *Compiled, now, cost int64) int64 {
 	cur, prev, e := slidingRoll(s, t, now)
 	if at, ok := slidingFits(prev, t.Capacity-cur-cost, t.Unit); ok {
@@ -59,13 +55,13 @@ func slidingWait(s *State, t *Compiled, now, cost int64) int64 {
 	}
 	rest := t.Unit - e
 	if at, ok := slidingFits(cur, t.Capacity-cost, t.Unit); ok {
-		return rest + at // in the next, where cur is the one before
+		return rest + at // in the next window, where cur is the previous window
 	}
-	return rest + t.Unit // in the one after, where nothing is left
+	return rest + t.Unit // in the window after that, where nothing is left
 }
 
-// slidingFits is the first offset into a window at which prev weighs no more
-// than room, if there is one.
+// slidingFits returns the first offset into a window at which prev weighs no more than room, and reports whether there
+// is one.
 func slidingFits(prev, room, window int64) (int64, bool) {
 	if room < 0 {
 		return 0, false
@@ -73,7 +69,7 @@ func slidingFits(prev, room, window int64) (int64, bool) {
 	if prev <= room {
 		return 0, true
 	}
-	covered := room * window / prev // the most of prev's window that may weigh
+	covered := room * window / prev // the largest part of prev's window that may weigh
 	return window - covered, covered > 0
 }
 
@@ -82,8 +78,9 @@ func slidingAdd(s *State, t *Compiled, now, cost int64) State {
 	return State{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
 }
 
-// chargeWindow is Charge for a cost that fits into a fixed or sliding window whose state was written under these terms:
-// what is left and when all of it returns. If it does not fit the state stays as it is.
+// chargeWindow charges like Charge a cost that fits into a fixed or sliding window whose state was written under these
+// terms. It returns the remaining cost and the time until all of it returns. If the cost does not fit, the state is
+// unchanged.
 func (t *Compiled) chargeWindow(s *State, now, cost int64) (left, reset int64, ok bool) {
 	e := now % t.Unit
 	cur, prev := s.used, s.aux
@@ -105,7 +102,7 @@ func (t *Compiled) chargeWindow(s *State, now, cost int64) (left, reset int64, o
 	return left, reset, true
 }
 
-// slidingEnd is when neither window weighs any more.
+// slidingEnd returns the time from which neither window weighs.
 func slidingEnd(s *State) int64 {
 	end := windowStart(s.at, s.unit) + s.unit
 	if s.used > 0 {
@@ -114,7 +111,7 @@ func slidingEnd(s *State) int64 {
 	return end
 }
 
-// slidingTaken is what weighs at s.at, rounded up.
+// slidingTaken returns the weighted cost at s.at, rounded up.
 func slidingTaken(s *State) int64 {
 	return s.used + CeilDiv(s.aux*(s.unit-s.at%s.unit), s.unit)
 }
@@ -129,8 +126,8 @@ func slidingRefund(s *State, t *Compiled, then, cost int64) {
 	}
 }
 
-// Sums is the state of a fixed or sliding window that has used in the window of at
-// and prev in the one before, and whether the limit is such a window.
+// Sums returns the state of a fixed or sliding window with the cost used in the window of at and the cost prev in the
+// window before, and reports whether the limit is such a window.
 func (t *Compiled) Sums(at time.Time, used, prev int64) (State, bool) {
 	next := State{kind: t.Kind, at: Micros(at), used: min(max(used, 0), maxExact), unit: t.Unit}
 	if next.kind == KindSliding { // so that products do not overflow; no limit is as high
@@ -140,8 +137,7 @@ func (t *Compiled) Sums(at time.Time, used, prev int64) (State, bool) {
 	return next, t.Kind == KindFixed || t.Kind == KindSliding
 }
 
-// SameSums is whether a state has, in the window of another and in the one before, the
-// sums that the other has.
+// SameSums reports whether s has the sums of next, in the window of next and in the window before.
 func (s *State) SameSums(next *State) bool {
 	if s.kind == KindNone {
 		return next.used == 0 && next.aux == 0

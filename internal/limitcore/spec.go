@@ -1,9 +1,9 @@
-// Package limitcore computes with limits: a Spec is compiled into whole numbers, which
-// judge a cost by the State of a subject and a time. It is the reference that the Lua
-// scripts are checked against, and limit.Memory stores its states.
+// Package limitcore computes with limits: a Spec is compiled into whole numbers, which judge a cost by the State of a
+// subject and a time. It is the reference against which the Lua scripts are checked, and limit.Memory stores its
+// states.
 //
-// Package limit is its public side. Everything here is pure: time is an argument, and
-// all arithmetic is exact in integers; see limit.Spec.Validate for the domain.
+// Package limit is its public side. Everything here is pure: time is an argument, and all arithmetic is exact in
+// integers; see limit.Spec.Validate for the domain.
 package limitcore
 
 import (
@@ -14,8 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Spec has the fields of limit.Spec, which documents them. One is converted into
-// the other.
+// Spec has the fields of limit.Spec, which documents them. Each can be converted into the other.
 type Spec struct {
 	Algorithm       hottype.Algorithm
 	Limit           int64
@@ -27,14 +26,13 @@ type Spec struct {
 	Block, BlockMax time.Duration
 }
 
-// Capacity is the most that can be allowed at one instant, including calls that wait.
+// Capacity returns the maximum that can be allowed at one instant, including calls that wait.
 func (s Spec) Capacity() int64 {
 	queue, _ := s.queue()
 	return s.BurstCapacity() + queue
 }
 
-// BurstCapacity is the most that can be allowed at one instant and proceed at once, or in a
-// leaky bucket queue.
+// BurstCapacity returns the maximum that can be allowed at one instant and proceed at once, or queue in a leaky bucket.
 func (s Spec) BurstCapacity() int64 {
 	switch t := traitsOf(s.Algorithm); {
 	case s.Limit == 0:
@@ -54,12 +52,11 @@ func (s Spec) Even() bool { return traitsOf(s.Algorithm).Even }
 // Queues reports whether an allowed call may have to wait.
 func (s Spec) Queues() bool { return s.Wait > 0 || traitsOf(s.Algorithm).Queues }
 
-// maxShareWindow is within what Compile takes.
+// maxShareWindow is within the bounds of Compile.
 const maxShareWindow = 200 * 24 * time.Hour
 
-// Share is the part of a limit that one of n processes enforces by itself. A limit that
-// allows anything allows at least one. What is allowed evenly is allowed n times slower,
-// which is exact where dividing the rate would round.
+// Share returns the part of a limit that one of n processes enforces by itself. A limit that allows anything allows at
+// least one. An even rate becomes n times slower, which is exact where dividing the rate would round.
 func (s Spec) Share(n int64) Spec {
 	if s.Limit <= 0 {
 		return s
@@ -67,7 +64,7 @@ func (s Spec) Share(n int64) Spec {
 	t := traitsOf(s.Algorithm)
 	if whole, initial := s.BurstCapacity(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
-		if s.InitialDeficit > 0 { // else it starts full
+		if s.InitialDeficit > 0 { // otherwise it starts full
 			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
 		}
 	}
@@ -79,8 +76,8 @@ func (s Spec) Share(n int64) Spec {
 	return s
 }
 
-// Options describes what a limit has beside its rate or window, for people:
-// ", burst 10, initial 5, wait 500ms, block 1m0s to 1h0m0s", or "".
+// Options describes the options of a limit besides its rate or window, for people: ", burst 10, initial 5, wait 500ms,
+// block 1m0s to 1h0m0s", or "".
 func (s Spec) Options() string {
 	text, t := "", traitsOf(s.Algorithm)
 	for _, option := range []struct {
@@ -102,25 +99,25 @@ func (s Spec) Options() string {
 	return text
 }
 
-// Waiting with a bound. A bucket refills by itself, so a call that is allowed at once and
-// proceeds only when its tokens are there is the same as one that came later. A limit with
-// a wait is therefore a bucket of a larger capacity: what runs back during Wait may be
-// missing too. What is missing beyond the burst is a debt that the caller waits for.
+// Waiting with a bound. A bucket refills by itself, so a call that is allowed at once and proceeds only when its tokens
+// have returned is the same as a call that came later. A limit with a wait is therefore a bucket of a larger capacity:
+// the tokens that return during Wait may be missing too. The tokens missing beyond the burst are a debt for which the
+// caller waits.
 //
 //	missing <= burst            proceeds at once
 //	missing <= burst + queue    proceeds when missing is down to the burst
 //	else                        denied at once: the wait would be too long
 //
-// The queue is rarely whole tokens. Capacity, which answers show, is rounded down; the
-// part of a token beyond it, Compiled.Slack, lets the last call wait as long as Wait.
+// The queue is rarely a whole number of tokens. Capacity, which responses show, is rounded down; the part of a token
+// beyond it, Compiled.Slack, lets the last call wait as long as Wait.
 //
-// Calls leave in order of arrival, and each as early as possible. State, arithmetic and
-// scripts are those of the bucket. A call that cannot be allowed within its wait is denied
-// at once; resilience4j and others sleep the whole timeout first. The tokens of a caller
-// that stops waiting stay charged, unless it refunds them (limit.Memory.RefundAt).
+// Calls leave in order of arrival, and each as early as possible. State, arithmetic and scripts are the same as for the
+// bucket. A call that cannot be allowed within its wait is denied at once; resilience4j and others sleep the whole
+// timeout first. The tokens of a caller that stops waiting stay charged, unless it refunds them
+// (limit.Memory.RefundAt).
 
-// queue returns the number of further calls that may be allowed to wait, and the part of a
-// token that Wait brings beyond them, as a numerator over the window in microseconds.
+// queue returns the number of further calls that may be allowed to wait, and the part of a token that returns during
+// Wait beyond them, as a numerator over the window in microseconds.
 func (s Spec) queue() (calls, part int64) {
 	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
 	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
@@ -134,8 +131,8 @@ func (s Spec) queue() (calls, part int64) {
 	return int64(min(q, maxExact)), int64(rest)
 }
 
-// WaitFor is how long the caller of an allowed cost has to wait before it proceeds, when
-// the limit is whole again after reset; see limit.Charge.Wait.
+// WaitFor returns how long the caller of an allowed cost has to wait before it proceeds, if the limit is whole again
+// after reset; see limit.Charge.Wait.
 func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 	if !s.Queues() || cost <= 0 {
 		return 0

@@ -1,37 +1,35 @@
 package limitcore
 
-// State is what a store remembers of one subject. It carries its units, so that
-// it can be read after the spec has changed. The zero value is a subject from
-// which nothing is taken. Every fact follows from the state and the time alone,
-// which is what makes peeking free (U2) and expiry unobservable (U8).
+// State is the memory that a store has of one subject. It carries its units, so that it can be read after the spec has
+// changed. The zero value is a subject from which nothing is taken. Every fact follows from the state and the time
+// alone, which makes peeking free (U2) and expiry unobservable (U8).
 type State struct {
 	kind Kind
-	// at is when it was last charged, in microseconds. Time never runs
-	// backwards from it (U11), unless it is ahead: see Ahead.
+	// at is the time of the last charge, in microseconds. Time never runs backwards from it (U11), unless it is ahead:
+	// see Ahead.
 	at int64
-	// used is what is taken: units for a token bucket and a warm-up, cost in the
-	// window of at for windows, cost that counts at `at` for a sliding log.
+	// used is the amount taken: units for a token bucket and a warm-up, the cost in the window of at for windows, the
+	// cost that counts at `at` for a sliding log.
 	used int64
-	// unit is Compiled.Unit when it was charged.
+	// unit is Compiled.Unit at the time of the charge.
 	unit int64
-	// aux is Compiled.Fill for a token bucket, the cost in the window before for
-	// a sliding window, the beginning of an anchored one, the newest tick of a
-	// sliding log, the warmth of a warm-up.
+	// aux is Compiled.Fill for a token bucket, the cost in the previous window for a sliding window, the beginning of
+	// an anchored window, the newest tick of a sliding log, and the warmth of a warm-up.
 	aux int64
 }
 
-// MaxAhead is by how many microseconds a state may have been charged after now: the clocks of machines, to one of
-// which a fail-over may lead, differ by less. A state that is further ahead was charged by a clock that has been set
-// back since. It counts as none: nothing would run back into a bucket, and no window would end, until the clock has
-// caught up.
+// MaxAhead is the number of microseconds by which a state may have been charged after now: the clocks of machines,
+// between which a fail-over may switch, differ by less. A state that is further ahead was charged by a clock that has
+// been set back since. It counts as no state, because until the clock has caught up nothing would return to a bucket,
+// and no window would end.
 const MaxAhead = 10_000_000
 
-// Ahead reports whether a moment is so far after now that a clock was set back since.
+// Ahead reports whether time at is so far after now that a clock was set back since.
 func Ahead(at, now int64) bool { return at > now+MaxAhead }
 
-// End is when, by its own units, the state is the same as none.
+// End returns the time from which, by its own units, the state is the same as no state.
 func (s *State) End() int64 {
-	if s.kind == KindBucket { // most are
+	if s.kind == KindBucket { // most states are
 		return bucketEnd(s)
 	}
 	switch s.kind {
@@ -47,38 +45,37 @@ func (s *State) End() int64 {
 	return 0
 }
 
-// taken is the whole cost that is taken at s.at, rounded up.
+// taken returns the whole cost that is taken at s.at, rounded up.
 func (s *State) taken() int64 {
 	switch s.kind {
 	case KindBucket:
 		return CeilDiv(s.used, s.unit)
 	case KindSliding:
 		return slidingTaken(s)
-	case KindWarm: // how much of its time is a call is unknown: all
+	case KindWarm: // the part of its time that is a call is unknown: all
 		return maxExact
 	}
 	return s.used
 }
 
-// ChargedAt is when the state was last charged, in microseconds.
+// ChargedAt returns the time of the last charge, in microseconds.
 func (s *State) ChargedAt() int64 { return s.at }
 
-// None reports whether it is the state of a subject that is not known.
+// None reports whether it is the state of an unknown subject.
 func (s *State) None() bool { return s.kind == KindNone }
 
-// Outcome answers one cost: a limit.Result in microseconds, Retry -1 for never.
+// Outcome is the answer to one cost: a limit.Result in microseconds, with Retry -1 for never.
 type Outcome struct {
 	Allowed                       bool
 	Remaining, Retry, Reset, Debt int64
 }
 
-// Charge is the core of every store: it judges a cost at now, and where it is
-// allowed (and not 0) takes it from the state. Otherwise the state stays as it
-// is, to the bit. The tick log has the ticks of a sliding log, which stay as they
-// are; nil: all is in the tick aux.
+// Charge is the core of every store: it judges a cost at now, and takes it from the state if it is allowed (and not 0).
+// Otherwise the state is unchanged, to the bit. log holds the ticks of a sliding log, which are unchanged; it is nil if
+// all cost is in the tick aux.
 func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	if (t.Kind == KindFixed || t.Kind == KindSliding) && s.kind == t.Kind && s.unit == t.Unit && now >= s.at &&
-		cost > 0 { // what follows would say the same, with four divisions
+		cost > 0 { // the code below has the same result, with four divisions
 		if left, reset, ok := t.chargeWindow(s, now, cost); ok {
 			return Outcome{Allowed: true, Remaining: left, Reset: reset}
 		}
@@ -90,7 +87,7 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	from, end := s, s.End()
 	if !t.compatible(s) {
 		from, log = t.convert(s), nil
-		end = min(end, from.End()) // the earlier one makes it none
+		end = min(end, from.End()) // the earlier end makes it no state
 	}
 	if ahead || now >= end {
 		from, end = &State{}, now
@@ -122,8 +119,8 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	return o
 }
 
-// reset is the time until the whole capacity remains of a state that ends at end. A bucket
-// with a Slack is not full then.
+// reset returns the time until the whole capacity of a state that ends at end remains. A bucket with a Slack is not
+// full then.
 func (t *Compiled) reset(s *State, now, end int64) int64 {
 	if t.Slack == 0 {
 		return end - now
@@ -144,10 +141,9 @@ func (t *Compiled) compatible(s *State) bool {
 	return true
 }
 
-// convert reads a state that was written under another spec (U14): what was taken
-// counts as taken now, rounded up to whole cost (so what remains is rounded
-// down), at most the capacity. It depends on the state alone and not on the
-// time, so until the state is written anew all answers about it agree.
+// convert reads a state that was written under another spec (U14): the cost taken then counts as taken now, rounded up
+// to whole cost (so the remainder is rounded down), and bounded by the capacity. It depends on the state alone and not
+// on the time, so until the state is written again all answers about it agree.
 func (t *Compiled) convert(s *State) *State {
 	if t.Kind == KindWarm {
 		return t.warmAdopt(s)
@@ -156,7 +152,7 @@ func (t *Compiled) convert(s *State) *State {
 	switch t.Kind {
 	case KindBucket:
 		if used, aux = used*t.Unit, t.Fill; s.kind == KindBucket && s.unit == t.Unit && s.aux == t.Fill {
-			used = t.Room() // it has the rate of this limit, and misses more
+			used = t.Room() // it has the rate of this limit, and more is missing
 		}
 	case KindAnchored, KindLog:
 		aux = s.at
@@ -164,7 +160,7 @@ func (t *Compiled) convert(s *State) *State {
 	return &State{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
 }
 
-// left is what an immediate call could take.
+// left returns the cost that an immediate call could take.
 func (t *Compiled) left(s *State, log *Log, now int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketLeft(s, t, now)
@@ -178,7 +174,7 @@ func (t *Compiled) left(s *State, log *Log, now int64) int64 {
 	return fixedLeft(s, t)
 }
 
-// wait is the least time after which a cost that does not fit will.
+// wait returns the minimum time after which a cost that does not fit now will fit.
 func (t *Compiled) wait(s *State, log *Log, now, cost, end int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketWait(s, t, now, cost)
@@ -192,7 +188,7 @@ func (t *Compiled) wait(s *State, log *Log, now, cost, end int64) int64 {
 	return end - now
 }
 
-// add is the state after a cost that fits.
+// add returns the state after a cost that fits.
 func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 	if t.Kind == KindBucket {
 		return bucketAdd(s, t, now, cost)
@@ -208,9 +204,8 @@ func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 	return fixedAdd(s, t, now, cost)
 }
 
-// Refund undoes a charge made at then, as far as that cannot allow more than if
-// the charge had never been made. A state written under another spec since then
-// stays as it is.
+// Refund undoes a charge made at time then, as far as that cannot allow more than if the charge had never been made. A
+// state written under another spec since then is unchanged.
 func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {
 	if s.kind != t.Kind || cost > t.Capacity || !t.compatible(s) {
 		return

@@ -2,9 +2,9 @@ package limitcore
 
 import "sort"
 
-// Log is the memory of a sliding log: its ticks, oldest first, with running
-// sums. It never holds more than twice the ticks that count, 16 bytes each, and
-// what Go adds when a slice grows: 43 bytes for each tick that counts at most.
+// Log is the memory of a sliding log: its ticks, oldest first, with running sums. It never holds more than twice the
+// ticks that count, 16 bytes each, plus the bytes that Go adds when a slice grows: no more than 43 bytes for each tick
+// that counts.
 type Log struct {
 	ticks []tick
 	head  int   // ticks before it are over
@@ -13,15 +13,15 @@ type Log struct {
 
 type tick struct {
 	at  int64
-	sum int64 // of all that was allowed up to and in this tick
+	sum int64 // of all cost that was allowed up to and in this tick
 }
 
-// after is the index of the first tick after a time.
+// after returns the index of the first tick after time at.
 func (log *Log) after(at int64) int {
 	return log.head + sort.Search(len(log.ticks)-log.head, func(i int) bool { return log.ticks[log.head+i].at > at })
 }
 
-// before is the sum before the tick of an index.
+// before returns the sum before tick i.
 func (log *Log) before(i int) int64 {
 	if i == log.head {
 		return log.base
@@ -29,18 +29,17 @@ func (log *Log) before(i int) int64 {
 	return log.ticks[i-1].sum
 }
 
-// since is the cost from the tick of an index on.
+// since returns the cost from tick i on.
 func (log *Log) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
 
-// freeing is the time of the first tick after which at most cost still counts. There
-// has to be a tick.
+// freeing returns the time of the first tick after which no more than cost still counts. There has to be a tick.
 func (log *Log) freeing(cost int64) int64 {
 	n := len(log.ticks) - log.head
 	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= cost })
 	return log.ticks[log.head+i].at
 }
 
-// newest is the time of the newest tick, 0 for none.
+// newest returns the time of the newest tick, or 0 if there is no tick.
 func (log *Log) newest() int64 {
 	if len(log.ticks) == log.head {
 		return 0
@@ -48,8 +47,8 @@ func (log *Log) newest() int64 {
 	return log.ticks[len(log.ticks)-1].at
 }
 
-// record is what a tick log becomes when an allowed cost has turned a state from
-// old into next. Old may have been of another kind, or of none.
+// record updates the tick log after an allowed cost has turned a state from old into next. Old may have been of another
+// kind, or empty.
 func (log *Log) record(old, next *State, cost int64) {
 	before := next.used - cost // counts at next.at
 	switch {
@@ -73,7 +72,7 @@ func (log *Log) record(old, next *State, cost int64) {
 
 func (log *Log) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
 
-// grow frees ticks by moving what counts to the front, where that is worth it.
+// grow frees ticks by moving the ticks that count to the front, if that is worth it.
 func (log *Log) grow() {
 	if len(log.ticks) == cap(log.ticks) && log.head*4 > len(log.ticks) {
 		log.ticks = log.ticks[:copy(log.ticks, log.ticks[log.head:])]
@@ -81,8 +80,8 @@ func (log *Log) grow() {
 	}
 }
 
-// reduce takes up to cost out of the tick of a time and returns how much. A tick
-// of nothing at the end is removed.
+// reduce takes up to cost out of the tick of time at and returns the amount taken. Ticks without cost at the end are
+// removed.
 func (log *Log) reduce(at, cost int64) int64 {
 	i := log.after(at - 1)
 	if i == len(log.ticks) || log.ticks[i].at != at {
@@ -98,14 +97,14 @@ func (log *Log) reduce(at, cost int64) int64 {
 	return back
 }
 
-// Logs are those of one table. Entries know theirs by a number, from 1, so that
-// a table without Logs has nothing for the garbage collector to look at.
+// Logs holds the tick logs of one table. Entries refer to theirs by a number, from 1, so that a table without Logs has
+// nothing for the garbage collector to scan.
 type Logs struct {
 	all  []*Log
 	free []int32
 }
 
-// Get gives the tick log of a number, nil for 0.
+// Get returns the tick log of a number, or nil for 0.
 func (ts *Logs) Get(n int32) *Log {
 	if n == 0 {
 		return nil
@@ -113,7 +112,7 @@ func (ts *Logs) Get(n int32) *Log {
 	return ts.all[n-1]
 }
 
-// take gives out the number of an empty tick log.
+// take returns the number of an empty tick log.
 func (ts *Logs) take() int32 {
 	if last := len(ts.free) - 1; last >= 0 {
 		n := ts.free[last]
@@ -125,7 +124,7 @@ func (ts *Logs) take() int32 {
 	return int32(len(ts.all))
 }
 
-// Drop takes a number back, and forgets the tick log.
+// Drop frees a number and its tick log.
 func (ts *Logs) Drop(n int32) {
 	if n != 0 {
 		ts.all[n-1] = nil
@@ -133,8 +132,7 @@ func (ts *Logs) Drop(n int32) {
 	}
 }
 
-// Write makes next the state that *s is, after a cost was allowed, and *n the number
-// of its tick log.
+// Write stores next as the state *s, after a cost was allowed, and the number of its tick log as *n.
 func (ts *Logs) Write(s, next *State, n *int32, cost int64) {
 	if next.kind == KindLog {
 		if *n == 0 {

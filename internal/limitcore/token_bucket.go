@@ -2,29 +2,24 @@ package limitcore
 
 import "fmt"
 
-// Token bucket: a bucket of Burst tokens starts full, every call takes its cost
-// out, and Limit tokens run back in over Window, evenly, until it is full.
+// Token bucket: a bucket of Burst tokens starts full, every call takes its cost out, and Limit tokens return over
+// Window, evenly, until it is full.
 //
-// Evenly means by the microsecond, and a microsecond is rarely a whole number
-// of tokens. So the bucket is counted in units so small that everything is
-// whole: one token is Unit = Window/g units and a microsecond brings back
-// Fill = Limit/g units, with g = gcd(Window in us, Limit). 100 per second is
-// 10,000 units a token and 1 unit a microsecond; 3,000,000 per second is 1 unit
-// a token and 3 a microsecond. Nothing is ever rounded, so no schedule of calls
-// loses or gains a fraction (laws T3, U17).
+// Evenly means by the microsecond, and a microsecond is rarely a whole number of tokens. So the bucket is counted in
+// units so small that every number is whole: one token is Unit = Window/g units and in a microsecond Fill = Limit/g
+// units return, with g = gcd(Window in us, Limit). 100 per second is 10,000 units a token and 1 unit a microsecond;
+// 3,000,000 per second is 1 unit a token and 3 a microsecond. Nothing is ever rounded, so no schedule of calls loses or
+// gains a fraction (laws T3, U17).
 //
-// Kept is not what is left but what is missing: `used` units at time `at`. It
-// shrinks to nothing by itself, so "missing 0" and "no state" are the same
-// thing whatever the capacity is, which makes expiry unobservable (U8) and a
-// change of Burst need no conversion.
+// The state keeps not the tokens that are left but the tokens that are missing: `used` units at time `at`. They shrink
+// to nothing without any action, so "missing 0" and "no state" are the same thing for every capacity, which makes
+// expiry unobservable (U8), and a change of Burst needs no conversion.
 //
-// Overflow: used <= Room < 2^53 (Validate). What comes back in a time is
-// Fill x elapsed, computed only before the end of the state, where it is less
-// than used; later there is no state. Sums are arranged as differences. So every
-// number here is exact in an int64 and in a Lua double. Cost: O(1), two
-// divisions.
+// Overflow: used <= Room < 2^53 (Validate). The amount that returns in a time is Fill x elapsed, computed only before
+// the end of the state, where it is less than used; later there is no state. Sums are arranged as differences. So every
+// number here is exact in an int64 and in a Lua double. Cost: O(1), two divisions.
 
-// compileBucket rejects what would leave the domain.
+// compileBucket compiles a bucket, and rejects numbers that would leave the domain.
 func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	if s.Burst < 0 || s.Burst > maxExact {
 		return Compiled{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
@@ -47,7 +42,7 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	return t, nil
 }
 
-// Room is the most that can be missing from a token bucket, in units; of others it is the
+// Room returns the maximum that can be missing from a token bucket, in units; for other algorithms it returns the
 // Capacity.
 func (t *Compiled) Room() int64 {
 	if t.Kind != KindBucket {
@@ -56,7 +51,7 @@ func (t *Compiled) Room() int64 {
 	return t.Capacity*t.Unit + t.Slack
 }
 
-// bucketMissing is how many units of a live state are missing at now.
+// bucketMissing returns the number of units that are missing at now from a state that has not ended.
 func bucketMissing(s *State, t *Compiled, now int64) int64 {
 	if s.used == 0 {
 		return 0
@@ -68,7 +63,7 @@ func bucketLeft(s *State, t *Compiled, now int64) int64 {
 	return (t.Capacity*t.Unit + t.Slack - bucketMissing(s, t, now)) / t.Unit
 }
 
-// bucketWait is the time until cost <= capacity fits, which it does not now.
+// bucketWait returns the time until cost <= capacity fits, which it does not now.
 func bucketWait(s *State, t *Compiled, now, cost int64) int64 {
 	return CeilDiv(bucketMissing(s, t, now)-(t.Capacity-cost)*t.Unit-t.Slack, t.Fill)
 }
@@ -78,12 +73,11 @@ func bucketAdd(s *State, t *Compiled, now, cost int64) State {
 	return State{kind: KindBucket, at: now, used: missing, unit: t.Unit, aux: t.Fill}
 }
 
-// bucketEnd is when nothing is missing any more.
+// bucketEnd returns the time from which nothing is missing.
 func bucketEnd(s *State) int64 { return s.at + CeilDiv(s.used, s.aux) }
 
-// bucketRefund refunds what of a charge at then the bucket has not regained by
-// itself. Where the bucket was never full in between this is less than what
-// was charged: never too much is worth more than all.
+// bucketRefund refunds the part of a charge at time then that the bucket has not regained by itself. If the bucket was
+// never full in between, this is less than the charge: never refunding too much is more important than refunding all.
 func bucketRefund(s *State, t *Compiled, then, cost int64) {
 	back := cost * t.Unit
 	elapsed := s.at - then
@@ -93,48 +87,38 @@ func bucketRefund(s *State, t *Compiled, then, cost int64) {
 	s.used = max(0, s.used-(back-t.Fill*max(0, elapsed)))
 }
 
-// First sight. A bucket starts full, because "nothing taken" and "no state" are
-// the same thing. One that starts with less (Spec.InitialDeficit) begins to fill when
-// its subject is first seen, so that moment has to be kept, even if the first call is
-// denied: that is the one thing which such a denial writes. And it has to be kept while
-// the bucket is full, or a subject that returns would start anew: a shared store keeps
-// it for a day, a Memory until it evicts it.
+// First sight. A bucket starts full, because "nothing taken" and "no state" are the same thing. A bucket that starts
+// with less (Spec.InitialDeficit) begins to fill when its subject is first seen, so that moment has to be kept, even if
+// the first call is denied: it is the only thing that such a denial writes. It also has to be kept while the bucket is
+// full, or a subject that returns would start again: a shared store keeps it for a day, a Memory until it evicts it.
 
-// FirstSeenMillis is how long a shared store remembers a full bucket that had
-// not started full.
+// FirstSeenMillis is the time for which a shared store remembers a full bucket that had not started full.
 const FirstSeenMillis = 24 * 60 * 60 * 1000
 
-// FirstSeen is the state of a bucket whose subject was not known before.
+// FirstSeen returns the state of a bucket whose subject was not known before.
 func (t *Compiled) FirstSeen(now int64) *State {
 	return &State{kind: KindBucket, at: now, used: t.InitialDeficit, unit: t.Unit, aux: t.Fill}
 }
 
-// GCRA, the generic cell rate algorithm: calls are due T = Window/Limit apart,
-// and one may come up to Burst x T before it is due. It is usually defined by a
-// theoretical arrival time, TAT, at which the next call is due:
+// GCRA, the generic cell rate algorithm: calls are due T = Window/Limit apart, and a call may come up to Burst x T
+// before it is due. GCRA is usually defined by a theoretical arrival time, TAT, at which the next call is due:
 //
 //	new = max(now, TAT) + cost x T; allowed, and TAT = new, if now >= new - (Burst+1) x T
 //
-// That is a token bucket of Burst + 1 tokens seen from the other end: what is
-// missing from the bucket takes TAT - now to run back. This package keeps a
-// bucket as what is missing, so both are one and the same state, bytes included,
-// and a limit may be changed from one into the other without a conversion. The
-// oracle of limittest computes with TAT, and so does lua/cl_throttle.lua; neither
-// finds a difference.
+// That is a token bucket of Burst + 1 tokens seen from the other end: the tokens missing from the bucket take TAT - now
+// to return. This package keeps a bucket as its missing tokens, so both are one and the same state, including its
+// bytes, and a limit may be changed from one into the other without a conversion. The oracle of limittest computes with
+// TAT, and so does lua/cl_throttle.lua; neither finds a difference.
 
-// Leaky bucket as a queue, as nginx has it: calls leave one after the other, T =
-// Window/Limit apart, each as soon as it may; Burst of them may be in the queue, and a
-// call that finds it full is denied at once. The same calls are allowed as by GCRA, and
-// state, arithmetic and scripts are the same. The one difference is that an allowed call
-// has to wait:
+// Leaky bucket as a queue, as in nginx: calls leave one after the other, T = Window/Limit apart, each as soon as it
+// may; Burst of them may be in the queue, and a call that finds it full is denied at once. The same calls are allowed
+// as by GCRA, and state, arithmetic and scripts are the same. The only difference is that an allowed call has to wait:
 //
 //	leaves = max(now, the one before leaves + its cost x T)
 //
-// nginx counts the excess over the rate in thousandths of a call, denies if it is above
-// the burst, and delays by excess / rate. That excess is what waits in front of the call:
-// the same numbers.
+// nginx counts the excess over the rate in thousandths of a call, denies if it is above the burst, and delays by excess
+// / rate. That excess is the cost that waits in front of the call: the same numbers.
 //
-// A store does not delay requests. It answers at once, and the caller waits for
-// Charge.Wait; a caller that does not wait has nginx's "nodelay", which is GCRA. nginx's
-// "delay=d" is GCRA of burst d that may wait for the other burst-d calls (see
-// Spec.WaitFor). A caller that stops waiting keeps its place, as in nginx.
+// A store does not delay requests. It answers at once, and the caller waits for Charge.Wait; a caller that does not
+// wait has nginx's "nodelay", which is GCRA. nginx's "delay=d" is GCRA of burst d that may wait for the other burst-d
+// calls (see Spec.WaitFor). A caller that stops waiting keeps its place, as in nginx.

@@ -6,44 +6,39 @@ import (
 	"time"
 )
 
-// Warming up: calls leave Window/Limit apart, and further apart while what is behind
-// them is cold: three times as far for the first one, less for each next one, as usual
-// when half of WarmUp has been spent on calls. Idle time makes it cold again. This is
-// SmoothWarmingUp of Guava's RateLimiter with a cold factor of 3
-// (https://github.com/google/guava, SmoothRateLimiter.java), and like there a call pays
-// for the one before it: its own cost, up to Limit, delays the calls after it. It is
-// denied where the debt of those before it takes longer than Wait.
+// Warming up: calls leave Window/Limit apart, and further apart while the service behind them is cold: three times as
+// far for the first call, less for each next call, and as usual when half of WarmUp has been spent on calls. Idle time
+// makes the service cold again. This is SmoothWarmingUp of Guava's RateLimiter with a cold factor of 3
+// (https://github.com/google/guava, SmoothRateLimiter.java), and as there a call pays for the call before it: its own
+// cost, up to Limit, delays the calls after it. It is denied if the debt of the calls before it takes longer than Wait.
 //
-// Guava counts stored permits, of which it has none when it is warm. Here the
-// opposite is kept, the warmth: 0 when cold, WarmUp when no permit is stored, and as a
-// time, as which it is the same at every rate. n calls of T = Window/Limit take it
-// from x to x + nT and cost F(x + nT) - F(x), where F is the area under the price:
+// Guava counts stored permits, of which there are none while it is warm. Here the opposite is kept, the warmth: 0 when
+// cold, WarmUp when no permit is stored. It is kept as a time, because as a time it is the same at every rate. n calls
+// of T = Window/Limit take it from x to x + nT and cost F(x + nT) - F(x), where F is the area under the price:
 //
 //	price           3 at x = 0, falling evenly to 1 at x = WarmUp/2, then 1
 //	F(x) = 3x - 2x^2/WarmUp up to WarmUp/2, and x + WarmUp/2 beyond, rounded up
 //
-// So calls one by one cost what they cost together, and only F is ever rounded. Time
-// that passes pays the debt first and then cools, one to one: debt and warmth together
-// fall evenly, to nothing when it is cold and nothing is owed, which is no state.
+// So calls one by one cost the same as together, and only F is ever rounded. Time that passes pays the debt first and
+// then cools, one to one: debt and warmth together fall evenly, to nothing when it is cold and nothing is owed, which
+// is no state.
 //
-// As in a token bucket a microsecond is counted in so many units (Limit/g, with g =
-// gcd(Window in us, Limit)) that T is a whole number of them. State: debt and aux
-// together in units, unit how many of them a microsecond has, aux what the warmth was
-// before the last call and that call together. This may be more than WarmUp, which the
-// warmth never is, so that a refund of the last call finds the warmth before it.
-// Overflow: WarmUp < 2^44 units, so that Lua can multiply in pieces; Wait + WarmUp + 4
-// Window < 2^53 units and 2^46 us, which holds a debt, its warmth, and what a refund
-// computes with. Cost: O(1), two divisions of 128 bits.
+// As in a token bucket, a microsecond is counted in units (Limit/g, with g = gcd(Window in us, Limit)) such that T is a
+// whole number of them. State: used holds debt and aux together in units, unit the number of units of a microsecond,
+// and aux the warmth before the last call plus that call. aux may be more than WarmUp, which the warmth never is, so
+// that a refund of the last call finds the warmth before it. Overflow: WarmUp < 2^44 units, so that Lua can multiply in
+// pieces; Wait + WarmUp + 4 Window < 2^53 units and 2^46 us, which holds a debt, its warmth, and the numbers with which
+// a refund computes. Cost: O(1), two divisions of 128 bits.
 
 // maxWarm is the longest warm-up, in units.
 const maxWarm = 1<<44 - 1
 
 func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 	warm, wait := s.WarmUp.Microseconds(), s.Wait.Microseconds()
-	if warm < 2 || warm > maxWarm || s.WarmUp%time.Microsecond != 0 { // of 1 there is no half
+	if warm < 2 || warm > maxWarm || s.WarmUp%time.Microsecond != 0 { // 1 has no half
 		return Compiled{}, fmt.Errorf("limit: warm-up %v must be whole microseconds, from 2us to 203 days", s.WarmUp)
 	}
-	g := GCD(us, s.Limit) // of no calls at all: us
+	g := GCD(us, s.Limit) // us if there are no calls at all
 	t := Compiled{Kind: KindWarm, Capacity: s.Limit, Unit: max(1, s.Limit/g), Fill: us / g}
 	if warm > maxWarm/t.Unit || wait+warm+4*us > min(maxFill, maxExact/t.Unit) {
 		return Compiled{}, fmt.Errorf(
@@ -54,7 +49,7 @@ func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 	return t, nil
 }
 
-// cold is what is paid for the cold up to a warmth, beyond the usual price.
+// cold returns the price that is paid for the cold up to a warmth, beyond the usual price.
 func (t *Compiled) cold(warmth int64) int64 {
 	y := min(warmth, t.Warm/2)
 	hi, lo := bits.Mul64(uint64(2*y), uint64(y))
@@ -62,11 +57,10 @@ func (t *Compiled) cold(warmth int64) int64 {
 	return 2*y - int64(q)
 }
 
-// waitForDebt is how long it takes until a debt is one that a call may wait for.
+// waitForDebt returns the time until a debt is small enough that a call may wait for it.
 func (t *Compiled) waitForDebt(debt int64) int64 { return CeilDiv(max(0, debt-t.Queue), t.Unit) }
 
-// chargeWarm is Charge for from, what the state s means now under these terms, which
-// ends at end.
+// chargeWarm charges like Charge. from is the state s converted to these terms, and ends at end.
 func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 	level := int64(0)
 	if now < end {
@@ -96,12 +90,12 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 	return o
 }
 
-// warmEnd is when nothing is owed and all is cold.
+// warmEnd returns the time at which nothing is owed and all is cold.
 func warmEnd(s *State) int64 { return s.at + CeilDiv(s.used, s.unit) }
 
-// warmAdopt reads what was written at another rate, times rounded to whole
-// microseconds: debt and warmth stay what they are as times, so the debt is paid at the
-// rate at which it was made. The cost taken of another algorithm is a debt.
+// warmAdopt reads a state that was written at another rate, with times rounded to whole microseconds: debt and warmth
+// are kept as times, so the debt is paid at the rate at which it was made. The cost taken by another algorithm is a
+// debt.
 func (t *Compiled) warmAdopt(s *State) *State {
 	a := &State{kind: KindWarm, at: s.at, unit: t.Unit}
 	if s.kind != KindWarm {
@@ -113,9 +107,8 @@ func (t *Compiled) warmAdopt(s *State) *State {
 	return a
 }
 
-// warmRefund refunds a charge at then: its price and its warmth, as if it had been
-// the last one, less what time has paid since. That is exact for the last one, and for
-// one in a row without a pause.
+// warmRefund refunds a charge at time then: its price and its warmth, as if it had been the last charge, less the
+// amount that time has paid since. That is exact for the last charge, and for a charge in a row without a pause.
 func warmRefund(s *State, t *Compiled, then, cost int64) {
 	warmth := max(0, s.aux-cost*t.Fill)
 	back := 2*cost*t.Fill + t.cold(s.aux) - t.cold(warmth)
