@@ -14,40 +14,40 @@ import (
 
 type Kind string
 
-// The kinds of events. A webhook names those that it receives.
+// The kinds of events. A webhook names the kinds that it receives.
 const (
 	Hot           Kind = "hot"            // a key became hot
 	Cold          Kind = "cold"           // a hot key is cold again
-	Loop          Kind = "loop"           // one or a few clients take a key over its threshold; or they ended
+	Loop          Kind = "loop"           // one or a few clients take a key over its threshold, or no longer do
 	Override      Kind = "override"       // an override changed, or its schedule began or ended
-	StoreFailure  Kind = "store_failure"  // the store of the limits fails, or is back
+	StoreFailure  Kind = "store_failure"  // the store of the limits fails, or works again
 	AdaptiveFloor Kind = "adaptive_floor" // an adaptive limit is at its minimum, or above it again
 	Test          Kind = "test"           // a test was requested; every webhook receives it
 )
 
-// Kinds are those that a webhook may name.
+// Kinds are the kinds that a webhook may name.
 var Kinds = []Kind{Hot, Cold, Loop, Override, StoreFailure, AdaptiveFloor}
 
 type Event struct {
 	// ID is the same for each delivery of an event, and in each process that sends it. Notify sets it.
 	ID   string `json:"id"`
 	Kind Kind   `json:"event"`
-	// Ended says that a loop, a failure or the time at the floor is over. Cold is always an end, that of hot.
+	// Ended is true if a loop, a failure or the time at the floor ended. Cold is always an end, of Hot.
 	Ended bool      `json:"ended,omitempty"`
 	At    time.Time `json:"at"`
-	// Since is the beginning of what has ended, zero if it is not known.
+	// Since is the time at which the ended state began, or zero if it is not known.
 	Since time.Time `json:"since,omitzero"`
-	// Key is what the event is about: a key, or the target of an override ("client 192.0.2.1").
+	// Key is the subject of the event: a key, or the target of an override ("client 192.0.2.1").
 	Key  string `json:"key,omitempty"`
 	Rule string `json:"rule,omitempty"`
 	// Rate is in requests a second.
 	Rate float64 `json:"rate,omitempty"`
-	// Clients is the number of clients of the key, Client the heaviest and ClientShare its share of the requests; zero
-	// if they are not known.
+	// Clients is the number of clients of the key, Client is the heaviest of them, and ClientShare is its share of the
+	// requests. They are zero if they are not known.
 	Clients     int64   `json:"clients,omitempty"`
 	Client      string  `json:"heaviest_client,omitempty"`
 	ClientShare float64 `json:"client_share,omitempty"`
-	// Author changed an override, and Change is what they did.
+	// Author is the person who changed an override, and Change describes the change.
 	Author string `json:"author,omitempty"`
 	Change string `json:"change,omitempty"`
 	// Upstream is the upstream of an adaptive limit.
@@ -68,7 +68,7 @@ func (e *Event) begins() bool {
 
 func (e *Event) ends() bool { return e.Kind == Cold || e.Ended }
 
-// subject is what begins and ends: the same for an event and for its end.
+// subject returns the identity of a state that begins and ends: it is the same for an event and for its end.
 func (e *Event) subject() string {
 	kind := e.Kind
 	if kind == Cold {
@@ -77,8 +77,8 @@ func (e *Event) subject() string {
 	return strings.Join([]string{string(kind), e.Key, e.Upstream}, "\x00")
 }
 
-// id is the same in every process that sees the event. The ID of an end is made from the time of its beginning, if
-// that is known, because processes see an end at different times.
+// id returns the same ID in every process that sees the event. The ID of an end is made from the time of its beginning,
+// if that is known, because processes see an end at different times.
 func (e *Event) id(namespace string) string {
 	at, end := e.At, ""
 	if e.ends() && !e.Since.IsZero() {
@@ -169,14 +169,14 @@ func shown(s string, most int) string {
 	return b.String()
 }
 
-// settle is how long a state has to last before it is reported, so that a flapping state is reported once.
+// settle is how long a state must last before it is reported, so that a flapping state is reported once.
 const settle = 5 * time.Second
 
 // maxConditions bounds the states that are tracked at once.
 const maxConditions = 1000
 
-// Conditions turns polled states into events: a store that fails, a limit at its floor. The zero value is ready. Not
-// for concurrent use.
+// Conditions turns polled states into events: a store that fails, a limit at its floor. The zero value is ready.
+// Conditions is not for concurrent use.
 type Conditions struct {
 	states map[string]*condition
 }
@@ -184,7 +184,7 @@ type Conditions struct {
 type condition struct {
 	event    Event // of the beginning
 	notified bool
-	changed  time.Time // since when it differs from the last notification; if differs
+	changed  time.Time // time since which it differs from the last notification, if differs
 	differs  bool
 }
 

@@ -4,9 +4,9 @@
 //	Notify ──> [queue of webhook 1] ──> one sender ──> POST, up to 100 events each, at most one a second
 //	       └─> [queue of webhook 2] ──> one sender ──> …
 //
-// Notify never waits. Each webhook has a queue and a goroutine of its own, so one that hangs does not delay the others.
-// A full queue drops its oldest events; dropped events are counted and logged. A failed attempt is retried with
-// exponential backoff and jitter, until RetryFor is over.
+// Notify never waits. Each webhook has a queue and a goroutine of its own, so that a webhook that hangs does not delay
+// the others. A full queue drops its oldest events; dropped events are counted and logged. A failed attempt is retried
+// with exponential backoff and jitter, until RetryFor is over.
 //
 // Keys, clients and authors are untrusted input. They are values in each format, never markup, and characters that are
 // not printable are written as code points. No error and no log line contains a secret or a URL: a URL is often the
@@ -32,9 +32,10 @@ type Config struct {
 	Webhooks []Webhook
 	// Namespace, Instance and Version identify the process that sends an event.
 	Namespace, Instance, Version string
-	// IsLeader reports whether this process is the one that sends, of several that see the same events; nil: it is.
+	// IsLeader reports whether this process sends the events, if several processes see the same events. Nil means that
+	// it does.
 	IsLeader func() bool
-	// DialContext opens connections to webhooks; nil: that of a net.Dialer.
+	// DialContext opens connections to webhooks; nil means DialContext of a net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	Log         *slog.Logger // nil discards
 }
@@ -115,7 +116,7 @@ func (n *Notifier) remember(e *Event) {
 	}
 }
 
-// underWay lists the events without an end yet that a webhook receives, oldest first.
+// underWay returns the events without an end yet that a webhook receives, the oldest first.
 func (n *Notifier) underWay(s *sender) []Event {
 	n.mu.Lock()
 	list := slices.Collect(maps.Values(n.active))
@@ -125,8 +126,8 @@ func (n *Notifier) underWay(s *sender) []Event {
 	return list
 }
 
-// Run sends until ctx ends, then makes one more attempt for queued events. It returns nil: failures are counted and
-// logged.
+// Run sends events until ctx ends, then makes one more attempt for queued events. It returns nil, because failures are
+// counted and logged.
 func (n *Notifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range n.senders {
@@ -138,13 +139,13 @@ func (n *Notifier) Run(ctx context.Context) error {
 
 type Result struct {
 	Name   string
-	Status int // of HTTP; 0: there was no response
+	Status int // of the HTTP response, or 0 if there was no response
 	Took   time.Duration
-	Err    error // nil: the webhook accepted the event
+	Err    error // nil if the webhook accepted the event
 }
 
-// Test sends a test event to the webhook of a name, or to all if it is "": at once, past the queue, in one attempt. If
-// no webhook has the name there is no result.
+// Test sends a test event to the webhook with the given name, or to all webhooks if name is "": at once, past the
+// queue, in one attempt. It returns no result if no webhook has the name.
 func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time) []Result {
 	e := Event{Kind: Test, At: now, Author: author}
 	e.ID, e.Text = e.id(n.cfg.Namespace), e.line()
@@ -167,13 +168,13 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 	return results
 }
 
-// Stats are counters since the start, and the webhooks by name.
+// Stats holds counters since the start, and the webhooks by name.
 type Stats struct {
 	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events left to the aggregator that leads and sends them."`
 	Webhooks   map[string]WebhookStats `label:"webhook"`
 }
 
-// WebhookStats are those of one webhook. Sent, Failed and Dropped count events.
+// WebhookStats holds the state of one webhook. Sent, Failed and Dropped count events.
 type WebhookStats struct {
 	Format  Format
 	Events  []Kind
@@ -182,12 +183,12 @@ type WebhookStats struct {
 	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full or the program stopped."`
 	Retries uint64 `metric:"hotparam_notify_retries_total" help:"Attempts to send to a webhook after a failed one."`
 	Queued  int    `metric:"hotparam_notify_queue" help:"Events that wait for a webhook."`
-	// Failing reports that the last attempt failed; Err is its error, without a secret.
+	// Failing is true if the last attempt failed; Err is its error, without a secret.
 	Failing bool `metric:"hotparam_notify_failing" help:"1 while the last attempt to send to a webhook failed."`
 	Err     string
-	// LostAt is when events were found to be lost last, zero if none were.
+	// LostAt is the time at which lost events were last found, or zero if no events were lost.
 	LostAt time.Time `metric:"hotparam_notify_last_loss_timestamp_seconds" help:"When events for a webhook were last lost, in unix seconds; 0 if none were."`
-	// At is when the last attempt ended, zero before the first.
+	// At is the time at which the last attempt ended, or zero before the first attempt.
 	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"When an event was last sent to a webhook, or failed to be, in unix seconds."`
 }
 

@@ -21,15 +21,15 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// SignatureHeader is the field with the signature: t=UNIX_SECONDS,v1=HEX.
+// SignatureHeader is the name of the field with the signature: t=UNIX_SECONDS,v1=HEX.
 const SignatureHeader = "Hotparam-Signature"
 
 // maxAnswer is how much of a response is read, in bytes, so that the connection can be used again.
 const maxAnswer = 64 << 10
 
-// post makes one attempt, and returns the status of the response, 0 if there was none. Errors that a retry cannot fix
-// are backoff.PermanentError, those of a response with Retry-After backoff.RetryAfterError. No error contains the URL,
-// or text of the receiver, which may repeat the URL.
+// post makes one attempt, and returns the status of the response, or 0 if there was no response. Errors that a retry
+// cannot fix are backoff.PermanentError, and errors of a response with Retry-After are backoff.RetryAfterError. No
+// error contains the URL, or text of the receiver, which may repeat the URL.
 func (s *sender) post(ctx context.Context, batch []Event) (status int, err error) {
 	now := time.Now()
 	body, err := s.encode(s.owner, batch, now)
@@ -59,8 +59,8 @@ func (s *sender) post(ctx context.Context, batch []Event) (status int, err error
 	return status, err
 }
 
-// Sign is the signature of a body: HMAC-SHA256 of the time, a dot and the body. A receiver that verifies it also checks
-// that the time is recent, which prevents replays.
+// Sign returns the signature of a body: HMAC-SHA256 of the time, a dot and the body. A receiver that verifies it also
+// checks that the time is recent, which prevents replays.
 func Sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)
@@ -69,9 +69,9 @@ func Sign(secret []byte, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// withoutURL returns an error that says why there was no answer. Its text is never that of the receiver, because a
-// receiver that sends back what it was sent would put the secret path of the URL into it. Only errors of the
-// connection, and of what comes before a request, keep their text.
+// withoutURL returns an error with the reason why there was no response. It never contains text of the receiver,
+// because a receiver that sends back its request would put the secret path of the URL into it. Only errors of the
+// connection, and errors before a request is sent, keep their text.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) && wrapped.Timeout() {
@@ -98,7 +98,7 @@ func withoutURL(err error) error {
 	return errors.New("the answer is not one of HTTP")
 }
 
-// checkResponse returns the error of a response, nil for a status of 2xx.
+// checkResponse returns the error of a response, or nil for a status of 2xx.
 func checkResponse(resp *http.Response, now time.Time) error {
 	code := resp.StatusCode
 	switch {
@@ -129,8 +129,8 @@ func (e *retryLater) Error() string {
 
 func (e *retryLater) Unwrap() error { return e.after }
 
-// retryAfter reads the field Retry-After: seconds or a date. It is at least a retry's first pause and at most ten
-// minutes.
+// retryAfter reads the field Retry-After: seconds or a date. The result is at least the first pause of retries and at
+// most ten minutes.
 func retryAfter(text string, now time.Time) (wait time.Duration, ok bool) {
 	text = strings.TrimSpace(text)
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -168,7 +168,7 @@ type slackMessage struct {
 
 const maxLines = 20
 
-// slackText escapes the three characters that Slack requires to be escaped; they make mentions and links.
+// slackText escapes the three characters that Slack requires to be escaped, because they make mentions and links.
 var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func encodeSlack(n *Notifier, batch []Event, _ time.Time) ([]byte, error) {
@@ -193,7 +193,8 @@ type alert struct {
 }
 
 const (
-	// alertTTL is how long an alert lasts without a refresh: several refreshes, so that a lost one ends no alert.
+	// alertTTL is how long an alert lasts without a refresh: several refreshes, so that a lost refresh does not end an
+	// alert.
 	alertTTL = 4 * refresh
 	maxLabel = 1024 // bytes of a key in a label
 )
@@ -213,8 +214,8 @@ func encodeAlerts(n *Notifier, batch []Event, now time.Time) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// alert is the event as an alert. An Alertmanager pairs an end with its beginning by their labels, so values that
-// change while the alert lasts are annotations.
+// alert returns the event as an alert. An Alertmanager pairs an end with its beginning by their labels, so that values
+// that change while the alert lasts are annotations.
 func (e *Event) alert(namespace string, now time.Time) alert {
 	a := alert{
 		Labels:      map[string]string{"alertname": alertNames[e.Kind], "namespace": namespace, "severity": "warning"},

@@ -16,9 +16,9 @@ import (
 
 const (
 	pause        = time.Second      // between two messages to one webhook
-	firstRetry   = time.Second      // after a failed attempt; then times 1.5, half of it at random
-	maxRetry     = time.Minute      // the longest
-	refresh      = time.Minute      // how often the active alerts are sent to an Alertmanager
+	firstRetry   = time.Second      // pause after a failed attempt; then times 1.5, half of it at random
+	maxRetry     = time.Minute      // the longest pause between attempts
+	refresh      = time.Minute      // interval at which the active alerts are sent to an Alertmanager
 	finalTimeout = 2 * time.Second  // of the last attempt when the program stops
 	maxAfter     = 10 * time.Minute // the longest Retry-After that is honored
 )
@@ -30,12 +30,12 @@ type sender struct {
 	secret []byte
 	client *http.Client
 	encode func(*Notifier, []Event, time.Time) ([]byte, error)
-	ready  chan struct{} // holds one signal: events wait
+	ready  chan struct{} // holds a signal while events wait
 
-	told uint64 // lost events that were logged; for run alone
+	told uint64 // lost events that were logged; only run uses it
 
-	mu     sync.Mutex // guards what follows
-	events []Event    // that wait; when there is no room, the oldest is dropped: the newest describe the state best
+	mu     sync.Mutex // guards events and count
+	events []Event    // waiting events; a full queue drops the oldest, as new ones describe the state best
 	count  WebhookStats
 }
 
@@ -69,8 +69,8 @@ var encoders = map[Format]func(*Notifier, []Event, time.Time) ([]byte, error){
 	JSON: encodeJSON, Alertmanager: encodeAlerts, Slack: encodeSlack,
 }
 
-// wants reports whether the webhook receives an event. An alert that began has to end, so an Alertmanager receives the
-// end of each event whose beginning it receives.
+// wants reports whether the webhook receives an event. An alert that began has to end, so that an Alertmanager receives
+// the end of each event whose beginning it receives.
 func (s *sender) wants(e *Event) bool {
 	kind := e.Kind
 	if kind == Cold && s.hook.Format == Alertmanager {
@@ -79,10 +79,10 @@ func (s *sender) wants(e *Event) bool {
 	return kind == Test || slices.Contains(s.hook.Events, kind)
 }
 
-// run sends what is queued until ctx ends, at most a batch at a time and one message a second.
+// run sends queued events until ctx ends, at most a batch at a time and one message a second.
 func (s *sender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
-	var again <-chan time.Time // never, but for an Alertmanager
+	var again <-chan time.Time // nil, except for an Alertmanager
 	if s.hook.Format == Alertmanager {
 		tick := time.NewTicker(refresh)
 		defer tick.Stop()
@@ -125,7 +125,7 @@ func (s *sender) deliver(ctx context.Context, batch []Event) {
 }
 
 // refresh sends the active alerts again, because an Alertmanager expires alerts that are not refreshed. Only the leader
-// does so. There is no retry: the next refresh comes soon.
+// sends them. A failed refresh is not retried, because the next refresh follows soon.
 func (s *sender) refresh(ctx context.Context) {
 	if !s.owner.cfg.IsLeader() {
 		return
@@ -159,7 +159,7 @@ func (s *sender) attempt(ctx context.Context, batch []Event) {
 	s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
 }
 
-// note records how an attempt ended, and logs when failures begin and end.
+// note records the result of an attempt, and logs when failures begin and end.
 func (s *sender) note(err error, at time.Time) {
 	s.mu.Lock()
 	before := s.count.Failing
@@ -178,7 +178,7 @@ func (s *sender) note(err error, at time.Time) {
 	}
 }
 
-// logLost logs how many events have been lost, when they become more.
+// logLost logs the number of lost events when it has grown.
 func (s *sender) logLost() {
 	st := s.stats()
 	if lost := st.Failed + st.Dropped; lost > s.told {
@@ -218,7 +218,7 @@ func (s *sender) put(e Event) {
 	wait.Signal(s.ready)
 }
 
-// take removes the oldest events, at most a batch, and signals that others wait.
+// take removes and returns the oldest events, at most a batch, and signals if other events wait.
 func (s *sender) take() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,21 +22,22 @@ const (
 	Slack        Format = "slack"        // incoming webhooks of Slack, and compatible ones
 )
 
-// Webhook is a receiver of events, as it is in the settings.
+// Webhook is a receiver of events, as the settings describe it.
 type Webhook struct {
-	// Name is the only thing about a webhook that is logged.
+	// Name is the only field of a webhook that is logged.
 	Name string `name:"name" required:"true" form:"name"`
-	// URL is where to post to, or URLFile contains it. The URL of an Alertmanager gets /api/v2/alerts appended unless
-	// it ends so.
+	// URL is the address that events are posted to, or URLFile contains it. /api/v2/alerts is appended to the URL of an
+	// Alertmanager unless it ends with it.
 	URL     string `name:"url"`
 	URLFile string `name:"url_file"`
 	Format  Format `name:"format" words:"json,alertmanager,slack" default:"json"`
 	Events  []Kind `name:"events" words:"kinds"` // default: all
-	// Secret, or the content of SecretFile, signs messages: at least 16 bytes; "": they are not signed.
+	// Secret, or the content of SecretFile, signs messages. It has at least 16 bytes; without a secret messages are not
+	// signed.
 	Secret     string         `name:"secret"`
 	SecretFile string         `name:"secret_file"`
 	TLS        tlsfiles.Files `name:",inline"`
-	// Timeout bounds one attempt; failed ones are repeated for RetryFor.
+	// Timeout bounds one attempt; failed attempts are repeated for RetryFor.
 	Timeout  time.Duration `name:"timeout" in:"100ms..1m" default:"5s"`
 	RetryFor time.Duration `name:"retry_for" in:"1s..24h" default:"5m"`
 }
@@ -65,7 +66,7 @@ func newSchema() *conf.Schema {
 }
 
 // ReadWebhooks reads a list in YAML; an empty text is an empty list. It reads no other files. No error repeats a value,
-// because it may be secret.
+// because the value may be secret.
 func ReadWebhooks(text []byte) (list []Webhook, err error) {
 	node, err := conf.Document("", text)
 	if err != nil {
@@ -89,7 +90,7 @@ func checkList(v conf.Value, list *[]Webhook) {
 	}
 }
 
-// check checks what is between fields, and completes the events.
+// check checks rules between fields, and sets the default of events.
 func (w *Webhook) check() error {
 	wrong := func(field, format string, args ...any) error {
 		return &conf.FieldError{Field: field, Err: fmt.Errorf(format, args...)}
@@ -120,7 +121,7 @@ func (w *Webhook) check() error {
 	return nil
 }
 
-// target is where to post to. The error does not contain the text: it may be a secret.
+// target returns the URL to post to. The error does not contain the text, because it may be a secret.
 func (w Webhook) target(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
