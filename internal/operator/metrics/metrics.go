@@ -1,15 +1,13 @@
-// Package metrics renders the statistics of a program for Prometheus. Nothing else
-// in the pipeline knows a metrics library: the other packages hand over plain Stats
-// structs.
+// Package metrics renders the statistics of a program for Prometheus. No other package of the pipeline knows a metrics
+// library: the other packages return plain Stats structs.
 //
 //	gate.Stats, redisclient.Stats, … ──> [Of] ──> [Registry] ──> GET /metrics
 //
-// A metric is declared where it is counted, by the tags of its field, and [Of] reads
-// these. A field that no metric shows fails a test. A part reads its statistics once at
-// each scrape and at its registration.
+// A metric is declared where it is counted, by the tags of its field, and [Of] reads these tags. A field that no metric
+// shows fails a test. A part reads its statistics once at each scrape and at its registration.
 //
-// Labels are bounded: by the rules, by the configuration, or by a list in the code.
-// Only the rates of hot keys, which are off by default, have a label that a client may choose.
+// Labels are bounded: by the rules, by the configuration, or by a list in the code. Only the rates of hot keys, which
+// are off by default, have a label that a client may choose.
 package metrics
 
 import (
@@ -28,18 +26,17 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 )
 
-// Collector gives the metrics of one part of a program.
+// Collector sends the metrics of one part of a program.
 type Collector = prometheus.Collector
 
-// Registry has the metrics of one program and serves them over HTTP. It may be used
-// by many goroutines.
+// Registry holds the metrics of one program and serves them over HTTP. It may be used by many goroutines.
 type Registry struct {
 	http.Handler
 	registry *prometheus.Registry
 }
 
-// New makes the registry of a program that has these parts; Add takes further ones.
-// It has metrics of the Go runtime and of the process too.
+// New returns the registry of a program that consists of parts; Add adds further parts. The registry also has metrics
+// of the Go runtime and of the process.
 func New(namespace, version string, log *slog.Logger, parts ...Collector) *Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -54,7 +51,7 @@ func New(namespace, version string, log *slog.Logger, parts ...Collector) *Regis
 	return registry
 }
 
-// Add takes further parts. It panics if two have a metric in common.
+// Add adds parts. It panics if two parts have a metric in common.
 func (r *Registry) Add(parts ...Collector) { r.registry.MustRegister(parts...) }
 
 type info struct {
@@ -66,8 +63,7 @@ type info struct {
 // maxLabel is the longest value of a label, in bytes.
 const maxLabel = 200
 
-// labelValue makes s printable and cuts it where it is long, with a hash that keeps
-// cut ones apart.
+// labelValue makes s printable and cuts a long value, with a hash that keeps cut values apart.
 func labelValue(s string) string {
 	shown := printable(s)
 	if len(shown) <= maxLabel {
@@ -77,8 +73,7 @@ func labelValue(s string) string {
 	return shown[:maxLabel-17] + "~" + hex.EncodeToString(sum[:8])
 }
 
-// printable percent-encodes what is not plain ASCII; keys hold such bytes only in
-// paths.
+// printable percent-encodes bytes that are not plain ASCII; keys hold such bytes only in paths.
 func printable(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -115,13 +110,12 @@ type SecretFileStats struct {
 	Valid map[string]bool `metric:"hotparam_token_file_valid" label:"setting" help:"1; 0 while a file of tokens cannot be used and the tokens from before hold."`
 }
 
-// ReloadStats records how the last reload of the configuration ended. The start counts
-// as one.
+// ReloadStats records the result of the last reload of the configuration. The start counts as a reload.
 type ReloadStats struct {
 	Success   bool  `metric:"hotparam_config_reload_success" help:"1; 0 while the last change of the configuration is rejected and the rules from before it hold."`
 	Timestamp int64 `metric:"hotparam_config_reload_timestamp_seconds" help:"When a configuration was last taken, in unix seconds."`
-	// Hash is what a fleet must have in common: the first 48 bits of the SHA-256 of
-	// the file in force, 0 without one.
+	// Hash is the number that all programs of a fleet must have in common: the first 48 bits of the SHA-256 of the file
+	// in force, or 0 without a file.
 	Hash int64 `metric:"hotparam_config_reload_hash" help:"Number made of the configuration file in force, the same for the same bytes; 0: no file."`
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
 )
 
-// Of gives the metrics that the tags of S declare, after a prefix if one is given. It panics if a
-// tag is wrong. The tags of a field:
+// Of returns a collector of the metrics that the tags of S declare, with a prefix if one is passed. It panics if a tag
+// is wrong. The tags of a field:
 //
-//   - metric is the name. What ends in _total is a counter, everything else a gauge. Times are unix
+//   - metric is the name. A name that ends in _total is a counter, every other name a gauge. Times are unix
 //     seconds, durations seconds, a bool is 1 or 0, and a string is a label of a metric that is 1.
 //   - help is read without its neighbours: on a dashboard it is alone.
 //   - label names the keys of a map; without metric, a string field is a label of its whole struct.
@@ -27,7 +27,8 @@ func Of[S any](stats func() S, prefix ...string) Collector {
 	return collect(reader{prefix: strings.Join(prefix, "")}.of(reflect.TypeFor[S]()), func() any { return stats() })
 }
 
-// OfAny is Of for statistics whose type is known when they are first read, which is now.
+// OfAny returns a collector like Of, for statistics whose type is not known before they are read: OfAny reads them once
+// itself.
 func OfAny(stats func() any) Collector { return collect(reader{}.of(reflect.TypeOf(stats())), stats) }
 
 func collect(send sender, stats func() any) Collector {
@@ -39,7 +40,7 @@ func collect(send sender, stats func() any) Collector {
 // sender sends the metrics of a value. Names and helps are made at registration.
 type sender func(to scrape, v reflect.Value)
 
-// scrape takes the metrics of one scrape, with the values of their labels.
+// scrape receives the metrics of one scrape, with the values of their labels.
 type scrape struct {
 	to     chan<- prometheus.Metric
 	labels []string
@@ -56,7 +57,7 @@ type reader struct {
 	labels       []string
 }
 
-// of reads a type that holds metrics at any depth.
+// of returns the sender of a type that holds metrics at any depth.
 func (r reader) of(t reflect.Type) sender {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -118,7 +119,7 @@ func (r reader) ofStruct(t reflect.Type) sender {
 	}
 }
 
-// metric reads a field that is a metric, or one for each key of a map or reason.
+// metric returns the sender of a field that is a metric, or of one metric for each key of a map or each reason.
 func (r reader) metric(t reflect.Type, name, help string) sender {
 	if help == "" {
 		panic(fmt.Sprintf("metrics: %s has no help", name))
@@ -160,7 +161,7 @@ type reasons interface {
 	All() iter.Seq2[hottype.Reason, uint64]
 }
 
-// maxNames bounds how many values of a label from a configuration are shown.
+// maxNames bounds the number of values of a label from a configuration that are shown.
 const maxNames = 100
 
 // eachKey sends the first maxNames entries of a map, whose keys are a label.
